@@ -1,0 +1,89 @@
+"""Compiles C with cc, once for each content: shared objects of engines, and small programs."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from minip4.errors import ToolchainError
+
+C_FOLDER = Path(__file__).parent / "c"
+
+WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
+OPTIMISED = ("-O2", "-march=native", "-fno-strict-aliasing")
+SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
+             "-fno-sanitize-recover=undefined")  # fmt: skip
+
+
+def shared_object(sources: Sequence[Path], generated: str = "", *, sanitize: bool = False) -> Path:
+    """Return the shared object made of `sources` and the C text `generated`.
+
+    With `sanitize` it carries AddressSanitizer and UBSan; the process that loads it must have
+    libasan preloaded. Raises ToolchainError.
+    """
+    return _build(sources, generated, (*_mode(sanitize), "-shared", "-fPIC"), ".so")
+
+
+def program(sources: Sequence[Path], *, sanitize: bool = False) -> Path:
+    """Return the executable made of `sources`. Raises ToolchainError."""
+    return _build(sources, "", _mode(sanitize), "")
+
+
+def cache_folder() -> Path:
+    """Where built objects are kept: $XDG_CACHE_HOME/minip4, or ~/.cache/minip4."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "minip4"
+
+
+def _mode(sanitize: bool) -> tuple[str, ...]:
+    return (*WARNINGS, *(SANITIZED if sanitize else OPTIMISED))
+
+
+def _build(sources: Sequence[Path], generated: str, flags: Sequence[str], suffix: str) -> Path:
+    compiler, version = _compiler()
+    digest = hashlib.sha256("\0".join((compiler, version, *flags, generated)).encode())
+    for path in [*sources, *sorted(C_FOLDER.glob("*.h"))]:
+        digest.update(path.name.encode() + path.read_bytes())
+    built = cache_folder() / (digest.hexdigest()[:32] + suffix)
+    if not built.exists():
+        _compile(compiler, sources, generated, flags, built)
+    return built
+
+
+def _compile(
+    compiler: str, sources: Sequence[Path], generated: str, flags: Sequence[str], built: Path
+) -> None:
+    built.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=built.parent) as folder:
+        inputs = [str(path) for path in sources]
+        if generated:
+            text = Path(folder) / "generated.c"
+            text.write_text(generated)
+            inputs.append(str(text))
+        output = Path(folder) / "output"
+        command = [compiler, *flags, f"-I{C_FOLDER}", *inputs, "-o", str(output), "-lpthread",
+                   "-lm"]  # fmt: skip
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode:
+            log = built.with_suffix(".log")
+            log.write_text(" ".join(command) + "\n" + run.stderr + "\n" + generated)
+            first = next((line for line in run.stderr.splitlines() if "error" in line), "no output")
+            raise ToolchainError(f"{compiler} failed: {first} (whole log: {log})")
+        output.replace(built)  # atomic: builds side by side do no harm
+
+
+@cache
+def _compiler() -> tuple[str, str]:
+    """The compiler's path, and what tells its code apart from another's: version and CPU."""
+    path = shutil.which(os.environ.get("CC", "cc"))
+    if path is None:
+        raise ToolchainError(
+            "no C compiler found: minip4 needs cc (Debian, Ubuntu: apt install gcc libc6-dev)"
+        )
+    command = [path, "-march=native", "-Q", "--help=target", "--version"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    return path, run.stdout

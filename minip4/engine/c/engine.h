@@ -1,0 +1,73 @@
+/* The engine: one P4 switch as a state machine. It has no clock and does no I/O: whoever drives it
+ * (packet sockets in real time, an event queue in virtual time, a test) brings frames and says what
+ * time it is. All calls on one engine come from one thread at a time: see engine_lock(). */
+#ifndef MINIP4_ENGINE_H
+#define MINIP4_ENGINE_H
+
+#include <stdbool.h>
+
+#include "link.h"
+#include "packet.h"
+
+enum { ENGINE_MAX_PORTS = 512, ENGINE_DROP_PORT = 511 };
+
+enum engine_tap { TAP_IN, TAP_OUT };
+
+struct engine_driver {
+    void *user;
+    /* A frame leaves by a port (behind its link, where it has one); owns the packet. */
+    void (*transmit)(void *user, uint16_t port, struct packet *packet, uint64_t now_ns);
+    /* Sees each frame that enters, and each that leaves before its link; or NULL. */
+    void (*tap)(void *user, enum engine_tap tap, uint16_t port, const struct packet *packet,
+                uint64_t now_ns);
+    /* Told of each frame that a link lost; or NULL. */
+    void (*link_drop)(void *user, uint16_t port, uint64_t now_ns, const uint8_t *frame,
+                      uint32_t length);
+    /* A digest or another notification waits (engine_digest_*); or NULL. */
+    void (*notify)(void *user);
+};
+
+struct engine;
+
+struct engine *engine_create(const struct engine_driver *driver, uint64_t seed);
+void engine_destroy(struct engine *engine);
+struct packet_pool *engine_pool(struct engine *engine);
+
+/* Takes a frame in at a port; owns the packet. Time never goes back between calls. */
+void engine_receive(struct engine *engine, uint16_t port, struct packet *packet, uint64_t now_ns);
+/* Does what is due by now_ns (queues, links); returns when to call again, or UINT64_MAX. */
+uint64_t engine_advance(struct engine *engine, uint64_t now_ns);
+
+/* The data plane holds the lock for a batch of packets, the control plane for a batch of updates.
+ * A waiting controller is let in between two batches. */
+void engine_lock(struct engine *engine);         /* control plane */
+void engine_lock_dataplane(struct engine *engine);
+void engine_unlock(struct engine *engine);
+
+/* A link behind a port: config NULL takes it away. Rates shape the queue before it. */
+void engine_set_link(struct engine *engine, uint16_t port, const struct link_config *config);
+/* Queue of a port: depth in packets; tail drop. */
+void engine_set_queue_depth(struct engine *engine, uint16_t port, uint32_t packets);
+
+struct engine_port_counters {
+    uint64_t received_packets, received_bytes;
+    uint64_t transmitted_packets, transmitted_bytes; /* left the switch, before the link */
+    uint64_t queue_drops;                            /* tail drops of its egress queue */
+    uint64_t enqueued_now;                           /* packets waiting in its queue */
+    struct link_counters link;                       /* zero without a link */
+};
+void engine_port_counters(struct engine *engine, uint16_t port, struct engine_port_counters *out);
+
+struct engine_counters {
+    uint64_t received, transmitted; /* packets over all ports, before links */
+    uint64_t ingress_drops;         /* the program dropped it at the end of ingress */
+    uint64_t egress_drops;          /* the program dropped it at the end of egress */
+    uint64_t queue_drops;           /* tail drops */
+    uint64_t no_port_drops;         /* sent to a port that the switch does not have */
+    uint64_t memory_drops;          /* no packet buffer to be had */
+    uint64_t replicas;              /* copies made by multicast and clones */
+    uint64_t in_queues;             /* waiting in queues now */
+};  /* received + replicas = transmitted + all drops + in_queues */
+void engine_counters(struct engine *engine, struct engine_counters *out);
+
+#endif

@@ -1,0 +1,31 @@
+/* A packet: one frame, and the pool that it comes from. A packet always has exactly one owner. */
+#ifndef MINIP4_PACKET_H
+#define MINIP4_PACKET_H
+
+#include <stdint.h>
+
+enum {
+    PACKET_ROOM = 1024,     /* bytes kept free before the frame, for headers that grow */
+    PACKET_MAX_FRAME = 9216 /* longest frame that a port takes (jumbo) */
+};
+
+struct packet {
+    struct packet *next; /* for whoever owns it: free list, queue, batch */
+    uint8_t *data;       /* the frame's first byte; lies in buffer */
+    uint32_t length;     /* bytes of the frame */
+    uint8_t *phv;        /* parsed headers and metadata, in the layout of the generated code */
+    uint64_t time_ns;    /* for whoever owns it: when it is due */
+    uint8_t buffer[];
+};
+
+/* Packets of one size; not thread-safe: one pool for each thread. */
+struct packet_pool;
+
+struct packet_pool *packet_pool_create(uint32_t phv_size);
+void packet_pool_destroy(struct packet_pool *pool);
+
+/* An empty packet (length 0, data after PACKET_ROOM), or NULL when memory is short. */
+struct packet *packet_take(struct packet_pool *pool);
+void packet_give(struct packet_pool *pool, struct packet *packet);
+
+#endif

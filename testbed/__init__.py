@@ -1,0 +1,1 @@
+"""What experiments share: network, traffic, ground truth, results, plots."""
