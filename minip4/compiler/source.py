@@ -1,0 +1,53 @@
+"""Source files, and the stretches of them that tokens, tree nodes and errors refer to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(eq=False)
+class SourceFile:
+    """One file as it was read. `path` is what error messages and BMv2's `source_info` show."""
+
+    path: str
+    text: str
+    is_system: bool = False  # one of our own include files (core.p4, v1model.p4)
+    _lines: list[str] = field(default_factory=list, repr=False)
+
+    def line(self, number: int) -> str:
+        """Text of line `number` (from 1), or "" past the end of the file."""
+        if not self._lines:
+            self._lines = self.text.split("\n")
+        return self._lines[number - 1].rstrip("\r") if number <= len(self._lines) else ""
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Source:
+    """A stretch of one file; lines and columns count from 1, the end column is exclusive."""
+
+    file: SourceFile
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def __str__(self) -> str:
+        return f"{self.file.path}:{self.line}:{self.column}"
+
+    @property
+    def text(self) -> str:
+        """The text as written, over several lines if need be."""
+        if self.line == self.end_line:
+            return self.file.line(self.line)[self.column - 1 : self.end_column - 1]
+        inner = [self.file.line(number) for number in range(self.line + 1, self.end_line)]
+        first = self.file.line(self.line)[self.column - 1 :]
+        return "\n".join([first, *inner, self.file.line(self.end_line)[: self.end_column - 1]])
+
+    def to(self, last: Source) -> Source:
+        """From the start of this one to the end of `last` (only this one if files differ)."""
+        if last.file is not self.file or (last.end_line, last.end_column) < (
+            self.end_line,
+            self.end_column,
+        ):
+            return self
+        return Source(self.file, self.line, self.column, last.end_line, last.end_column)
