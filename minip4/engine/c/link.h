@@ -1,4 +1,5 @@
-/* A link: one direction of a wire with rate, delay and seeded loss. No clock, no I/O. */
+/* A link: one direction of a wire with rate, delay, jitter, reordering and seeded loss. No clock, no
+ * I/O. */
 #ifndef MINIP4_LINK_H
 #define MINIP4_LINK_H
 
@@ -7,8 +8,12 @@
 struct link_config {
     uint64_t rate_bps;    /* serialisation rate of the frame's bytes; 0: none */
     uint64_t delay_ns;    /* propagation */
+    uint64_t jitter_ns;   /* the delay is uniform in delay_ns +- jitter_ns (not below 0); frames keep
+                             their order: one that would overtake comes out with its predecessor */
     double loss;          /* probability that a frame is lost, 0..1, drawn for each frame */
-    uint64_t seed;        /* the loss dice: same seed, same frames lost */
+    double reorder;       /* probability that a frame is held back, 0..1, drawn for each frame ... */
+    uint64_t reorder_ns;  /* ... for so much longer, while later frames overtake it */
+    uint64_t seed;        /* the dice: same seed, same frames lost, whatever the other settings */
 };
 
 struct link_counters {
@@ -21,21 +26,28 @@ enum { LINK_DROP_SNAPLEN = 128 };
 
 /* Told of each frame that the link lost; must copy what it keeps. */
 typedef void (*link_drop_fn)(void *user, uint64_t now_ns, const uint8_t *frame, uint32_t length);
-/* Given each frame at the instant that it comes out; owns it from then on. */
+/* Given each frame, and the exact time at which it comes out; owns it from then on. */
 typedef void (*link_deliver_fn)(void *user, struct packet *packet, uint64_t now_ns);
 
 struct link;
 
+/* NULL when memory is short. */
 struct link *link_create(const struct link_config *config, struct packet_pool *pool,
                          link_deliver_fn deliver, link_drop_fn drop, void *user);
+/* Gives the frames in flight back to the pool. */
 void link_destroy(struct link *link);
+/* Holds for frames sent from now on; a new seed starts the dice anew. */
 void link_configure(struct link *link, const struct link_config *config);
 
-/* The time from which the transmitter is free: a queue before the link sends no earlier. */
+/* The time from which the transmitter is free: a queue before the link sends no earlier. One that
+ * has a frame waiting sends it with now_ns = link_free_at(), however late its driver woke: else every
+ * late wake would lower the rate. */
 uint64_t link_free_at(const struct link *link);
-/* Hands a frame over. May be called only when now_ns >= link_free_at(). */
+/* Hands a frame over. May be called only when now_ns >= link_free_at(). A lost frame takes its time
+ * on the wire too. */
 void link_send(struct link *link, struct packet *packet, uint64_t now_ns);
-/* Delivers what is due by now_ns; returns when to call again (UINT64_MAX: nothing in flight). */
+/* Delivers what is due by now_ns in the order of its due times; returns when to call again
+ * (UINT64_MAX: nothing in flight). */
 uint64_t link_advance(struct link *link, uint64_t now_ns);
 const struct link_counters *link_counters(const struct link *link);
 
