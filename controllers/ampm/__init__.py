@@ -1,0 +1,1 @@
+"""Controllers of AM-PM alternate marking (RFC 9341)."""

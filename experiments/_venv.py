@@ -1,0 +1,22 @@
+"""First import of each experiment: goes on under the project's own Python, whatever started it.
+
+Users type `python experiments/...`, and that may be any Python, of any age: so only the standard
+library here, and nothing newer than Python 2.7 knows.
+"""
+
+import os
+import sys
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_FOLDER = os.path.join(_ROOT, ".venv")
+_PYTHON = os.path.join(_FOLDER, "bin", "python")
+_READY = os.path.join(_FOLDER, "telemark-ready")  # the last thing that setup.sh writes
+
+if not (os.path.exists(_READY) and os.path.exists(_PYTHON)):
+    sys.stderr.write(
+        "%s: error: the project's Python environment is missing or half made: run %s first\n"
+        % (os.path.basename(sys.argv[0]), os.path.join(_ROOT, "setup.sh"))
+    )
+    sys.exit(2)
+if os.path.realpath(sys.prefix) != os.path.realpath(_FOLDER):
+    os.execv(_PYTHON, [_PYTHON] + sys.argv)

@@ -1,0 +1,13 @@
+/* Which bits and ports telemetry takes from the hosts' packets: one table, so that programs combine.
+ *
+ *   DSCP bit (mask)   taken by   meaning
+ *   0x01              AM-PM      colour of the block, the L flag of RFC 9341
+ *
+ * A domain's hosts leave these bits 0 (RFC 9341 section 7: a controlled domain); the domain's last
+ * switch sets them back to 0. All other DSCP bits pass untouched. */
+#ifndef TELEMARK_ALLOCATION_P4
+#define TELEMARK_ALLOCATION_P4
+
+#define AMPM_COLOUR(ipv4) ipv4.dscp[0:0]
+
+#endif
