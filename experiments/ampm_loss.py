@@ -90,7 +90,7 @@ class Measurement:
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     losses = options.loss or ([0.0, 5.0] if options.quick else [0.0, 0.1, 1.0, 5.0, 10.0])
     block_us = options.block_us or (2**18 if options.quick else 2**20)
-    if 2 * GUARD_US >= block_us:
+    if block_us <= 2 * GUARD_US:
         raise TestbedError(
             f"--block-us {block_us}: half a block must exceed the guard time of {GUARD_US} us "
             "(RFC 9341: d < L/2); take 65536 or more"
