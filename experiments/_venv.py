@@ -14,9 +14,12 @@ _READY = os.path.join(_FOLDER, "telemark-ready")  # the last thing that setup.sh
 
 if not (os.path.exists(_READY) and os.path.exists(_PYTHON)):
     sys.stderr.write(
-        "%s: error: the project's Python environment is missing or half made: run %s first\n"
-        % (os.path.basename(sys.argv[0]), os.path.join(_ROOT, "setup.sh"))
+        os.path.basename(sys.argv[0])
+        + ": error: the project's Python environment is missing or half made: run "
+        + os.path.join(_ROOT, "setup.sh")
+        + " first\n"
     )
     sys.exit(2)
 if os.path.realpath(sys.prefix) != os.path.realpath(_FOLDER):
-    os.execv(_PYTHON, [_PYTHON] + sys.argv)
+    sys.argv.insert(0, _PYTHON)
+    os.execv(_PYTHON, sys.argv)

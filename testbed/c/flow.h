@@ -1,0 +1,52 @@
+/* What the sender and the receiver of a flow share: the payload, the records, small helpers. */
+#ifndef TESTBED_FLOW_H
+#define TESTBED_FLOW_H
+
+#include <endian.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    FLOW_BATCH = 32,          /* datagrams handled by one system call, at most */
+    FLOW_MAX_PAYLOAD = 9174,  /* jumbo frame of 9216 bytes, without Ethernet, IPv4 and UDP headers */
+    FLOW_UNUSABLE = 2,        /* exit status: the user or the machine got something wrong */
+    FLOW_RATE_NOT_KEPT = 3    /* exit status: the machine is too slow for the rate asked */
+};
+
+/* The first bytes of each datagram, in network byte order: fits the smallest Ethernet frame. */
+struct flow_payload {
+    uint16_t flow;
+    uint64_t sequence;
+    uint64_t sent_ns; /* CLOCK_MONOTONIC */
+} __attribute__((packed));
+
+static inline uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static inline void __attribute__((noreturn)) fail(const char *what)
+{
+    fprintf(stderr, "%s: %s\n", what, strerror(errno));
+    exit(FLOW_UNUSABLE);
+}
+
+/* The records' file, written through a large buffer. */
+static inline FILE *open_records(const char *path)
+{
+    FILE *file = fopen(path, "wb");
+
+    if (file == NULL || setvbuf(file, NULL, _IOFBF, 1 << 20) != 0)
+        fail(path);
+    return file;
+}
+
+#endif

@@ -1,0 +1,199 @@
+/* Sends one UDP flow at a steady pace: datagram i is due at start + i / rate, whatever came before.
+ *
+ * A sender that falls behind catches up, but in batches of at most `burst` datagrams and at no
+ * more than twice the rate: it must not flood the queues that it is there to measure. When it lags
+ * too far it gives up, since the machine cannot keep the rate. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include "flow.h"
+
+struct options {
+    struct sockaddr_in destination;
+    uint16_t flow;
+    uint64_t count, start_ns, max_lag_ns;
+    double rate_pps;
+    uint32_t payload, burst;
+    int tos;
+    const char *records;
+};
+
+struct totals {
+    uint64_t sent, first_ns, last_ns, largest_lag_ns, last_lag_ns;
+};
+
+static volatile sig_atomic_t stopped;
+
+static void stop(int signal_number)
+{
+    (void)signal_number;
+    stopped = 1;
+}
+
+static uint64_t due_ns(const struct options *options, uint64_t sequence)
+{
+    return options->start_ns + (uint64_t)((double)sequence * 1e9 / options->rate_pps);
+}
+
+static int open_socket(const struct options *options)
+{
+    int on = 1, large = 8 << 20;
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    if (fd < 0)
+        fail("socket");
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &large, sizeof large);
+    /* Without IP_RECVERR the kernel hides that it dropped a datagram on the way out (ENOBUFS). */
+    if (setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on) != 0 ||
+        setsockopt(fd, IPPROTO_IP, IP_TOS, &options->tos, sizeof options->tos) != 0)
+        fail("setsockopt");
+    if (connect(fd, (const struct sockaddr *)&options->destination, sizeof options->destination))
+        fail("connect");
+    return fd;
+}
+
+/* Waits until a time has come, or a signal. */
+static void sleep_until(uint64_t time_ns)
+{
+    struct timespec until = {(time_t)(time_ns / 1000000000u), (long)(time_ns % 1000000000u)};
+
+    while (!stopped && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+        ;
+}
+
+/* Sends `number` datagrams, of which the first has the given sequence number. */
+static void send_batch(int fd, const struct options *options, uint64_t first, unsigned number,
+                       FILE *records)
+{
+    static uint8_t payloads[FLOW_BATCH][FLOW_MAX_PAYLOAD];
+    struct mmsghdr messages[FLOW_BATCH] = {0};
+    struct iovec vectors[FLOW_BATCH];
+
+    for (unsigned i = 0; i < number; i++) {
+        struct flow_payload *payload = (struct flow_payload *)payloads[i];
+        uint64_t record[2] = {first + i, clock_ns(CLOCK_MONOTONIC)};
+
+        payload->flow = htobe16(options->flow);
+        payload->sequence = htobe64(record[0]);
+        payload->sent_ns = htobe64(record[1]);
+        vectors[i] = (struct iovec){payload, options->payload};
+        messages[i].msg_hdr.msg_iov = &vectors[i];
+        messages[i].msg_hdr.msg_iovlen = 1;
+        if (fwrite(record, sizeof record, 1, records) != 1)
+            fail("records");
+    }
+    for (unsigned done = 0; done < number;) {
+        int sent = sendmmsg(fd, messages + done, number - done, 0);
+
+        if (sent > 0)
+            done += (unsigned)sent;
+        else if (errno != EINTR)
+            fail("send");
+    }
+}
+
+/* Sends the flow; returns false when the lag became larger than allowed. */
+static bool send_flow(int fd, const struct options *options, FILE *records, struct totals *totals)
+{
+    double catch_up_gap_ns = 0.5e9 / options->rate_pps;
+    uint64_t not_before_ns = options->start_ns;
+
+    while (totals->sent < options->count && !stopped) {
+        uint64_t due = due_ns(options, totals->sent);
+        uint64_t now, lag;
+        unsigned number = 0;
+
+        sleep_until(due > not_before_ns ? due : not_before_ns);
+        now = clock_ns(CLOCK_MONOTONIC);
+        lag = now > due ? now - due : 0;
+        while (number < options->burst && totals->sent + number < options->count &&
+               due_ns(options, totals->sent + number) <= now)
+            number++;
+        if (number == 0) /* woken by a signal */
+            continue;
+        send_batch(fd, options, totals->sent, number, records);
+        if (totals->sent == 0)
+            totals->first_ns = now;
+        totals->sent += number;
+        totals->last_ns = now;
+        totals->last_lag_ns = lag;
+        if (lag > totals->largest_lag_ns)
+            totals->largest_lag_ns = lag;
+        if (lag > options->max_lag_ns)
+            return false;
+        not_before_ns = now + (uint64_t)(number * catch_up_gap_ns);
+    }
+    return true;
+}
+
+static uint64_t natural(const char *text)
+{
+    char *end;
+    uint64_t value;
+
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (errno != 0 || *end != '\0' || *text == '-' || end == text) {
+        errno = EINVAL;
+        fail(text);
+    }
+    return value;
+}
+
+/* Positional, since only testbed/traffic.py calls this program; it has checked the values. */
+static struct options parse(char **argv)
+{
+    struct options options = {.destination.sin_family = AF_INET};
+
+    if (inet_pton(AF_INET, argv[1], &options.destination.sin_addr) != 1) {
+        errno = EINVAL;
+        fail(argv[1]);
+    }
+    options.destination.sin_port = htons((uint16_t)natural(argv[2]));
+    options.flow = (uint16_t)natural(argv[3]);
+    options.rate_pps = strtod(argv[4], NULL);
+    options.count = natural(argv[5]);
+    options.payload = (uint32_t)natural(argv[6]);
+    options.tos = (int)natural(argv[7]);
+    options.burst = (uint32_t)natural(argv[8]);
+    options.start_ns = natural(argv[9]);
+    options.max_lag_ns = natural(argv[10]);
+    options.records = argv[11];
+    if (options.payload < sizeof(struct flow_payload) || options.payload > FLOW_MAX_PAYLOAD ||
+        options.burst == 0 || options.burst > FLOW_BATCH || !(options.rate_pps > 0)) {
+        errno = EINVAL;
+        fail("payload, burst or rate");
+    }
+    return options;
+}
+
+int main(int argc, char **argv)
+{
+    struct sigaction action = {.sa_handler = stop};
+    struct totals totals = {0};
+    struct options options;
+    FILE *records;
+    bool kept;
+
+    if (argc != 12) {
+        fprintf(stderr, "usage: send ADDRESS PORT FLOW RATE_PPS COUNT PAYLOAD TOS BURST START_NS "
+                        "MAX_LAG_NS RECORDS\n");
+        return FLOW_UNUSABLE;
+    }
+    options = parse(argv);
+    sigaction(SIGTERM, &action, NULL);
+    prctl(PR_SET_TIMERSLACK, 1); /* wakes up when asked, not up to 50 us later */
+    records = open_records(options.records);
+    kept = send_flow(open_socket(&options), &options, records, &totals);
+    if (fclose(records) != 0)
+        fail(options.records);
+    printf("{\"sent\": %lu, \"first_ns\": %lu, \"last_ns\": %lu, \"largest_lag_ns\": %lu, "
+           "\"last_lag_ns\": %lu}\n",
+           totals.sent, totals.first_ns, totals.last_ns, totals.largest_lag_ns,
+           totals.last_lag_ns);
+    return kept ? 0 : FLOW_RATE_NOT_KEPT;
+}

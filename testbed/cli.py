@@ -1,0 +1,196 @@
+"""The command line that all experiments share, and what their exit status means."""
+
+import argparse
+import asyncio
+import inspect
+import os
+import shutil
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import NoReturn
+
+from minip4.errors import Minip4Error
+from testbed import isolation
+from testbed.errors import TestbedError
+from testbed.isolation import Interrupted, Run
+from testbed.results import Report, make_folder
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PASSED, CHECK_FAILED, UNUSABLE, BROKEN = 0, 1, 2, 3  # exit status
+
+Experiment = Callable[[argparse.Namespace, Run], Report | Awaitable[Report]]
+
+
+def main(
+    script: str,
+    description: str | None,
+    experiment: Experiment,
+    add_options: Callable[[argparse.ArgumentParser], None] | None = None,
+) -> NoReturn:
+    """Run an experiment as a command, and exit.
+
+    `script` is the caller's __file__: its name is the experiment's. `experiment` is called inside
+    namespaces of the run's own; what it reports is written below results/ (or --out), and the
+    status is 0 if all its checks passed, 1 if one failed, 2 for what the user or the machine got
+    wrong, and 3, with a traceback, for what the program did.
+    """
+    name = Path(script).stem
+    options = _parse(name, description or "", add_options)
+    try:
+        if isolation.is_inside():
+            status = _run(name, options, experiment)
+        else:
+            _require_root(name)
+            status = isolation.supervise(name, interactive=options.interactive)
+    except (TestbedError, Minip4Error) as error:
+        print(f"{name}: error: {error}", file=sys.stderr)
+        status = UNUSABLE
+    except Interrupted as interrupted:
+        print(f"\n{name}: interrupted", file=sys.stderr)
+        status = interrupted.exit_status
+    except Exception:
+        traceback.print_exc()
+        status = BROKEN
+    sys.exit(status)
+
+
+def _run(name: str, options: argparse.Namespace, experiment: Experiment) -> int:
+    folder = isolation.enter()
+    make_folder(options.out)  # before the run: what would fail after it is refused
+    run = Run(name, folder, options.seed, options.interactive)
+    with run.progress:
+        outcome = experiment(options, run)
+        if inspect.iscoroutine(outcome):
+            outcome = asyncio.run(outcome)
+    assert isinstance(outcome, Report)
+    outcome.write(name, options)
+    outcome.show(options.out)
+    return PASSED if outcome.passed else CHECK_FAILED
+
+
+def _parse(
+    name: str, description: str, add_options: Callable[[argparse.ArgumentParser], None] | None
+) -> argparse.Namespace:
+    parser = _Parser(
+        prog=name,
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    if add_options is not None:
+        add_options(parser)
+    common = parser.add_argument_group("common options")
+    common.add_argument(
+        "--target", choices=("auto", "bmv2", "minip4"), default="auto",
+        help="what runs the P4 programs (default: %(default)s)",
+    )  # fmt: skip
+    common.add_argument(
+        "--time", choices=("real", "virtual"), default="real",
+        help="real: Mininet and this machine's clock (default); virtual: an event queue",
+    )  # fmt: skip
+    common.add_argument("--quick", action="store_true", help="a small version, in 30 seconds")
+    common.add_argument(
+        "--seed", type=natural, default=1, metavar="N",
+        help="of everything that is random (default: %(default)s)",
+    )  # fmt: skip
+    common.add_argument(
+        "--out", type=Path, default=REPOSITORY / "results" / name, metavar="DIR",
+        help=f"where the results go (default: results/{name})",
+    )  # fmt: skip
+    common.add_argument(
+        "--interactive", action="store_true",
+        help="keep each network up with Mininet's command line",
+    )  # fmt: skip
+    options = parser.parse_args()
+    options.out = options.out.absolute()
+    try:
+        options.target = _available_target(options.target)
+        if options.time == "virtual":
+            raise TestbedError("--time virtual is not built yet: there is --time real")
+    except TestbedError as error:
+        parser.exit(UNUSABLE, f"{name}: error: {error}\n")
+    return options
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage before it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(UNUSABLE, f"{self.prog}: error: {message} (see --help)\n")
+
+
+def _available_target(wanted: str) -> str:
+    if wanted == "bmv2":
+        raise TestbedError("--target bmv2 is not supported yet: there is --target minip4")
+    return "minip4"
+
+
+def _require_root(name: str) -> None:
+    if os.geteuid() != 0:
+        raise TestbedError(f"root is needed for network namespaces: run it with sudo ({name})")
+    if shutil.which("mnexec") is None:
+        raise TestbedError("Mininet is not installed: run ./setup.sh")
+
+
+# Types of options: argparse turns their ValueErrors into one line and exit status 2.
+
+
+def percentage(text: str) -> float:
+    """From 0 to 100."""
+    return _number(text, 0, 100, "a percentage from 0 to 100")
+
+
+def probability(text: str) -> float:
+    """From 0 to 1."""
+    return _number(text, 0, 1, "a probability from 0 to 1")
+
+
+def positive_float(text: str) -> float:
+    """A number above 0, and finite."""
+    value = _number(text, 0, sys.float_info.max, "a number above 0")
+    if value == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
+def natural(text: str) -> int:
+    """0, 1, 2, ... below 2**63."""
+    return _integer(text, 0, "a whole number from 0")
+
+
+def positive_int(text: str) -> int:
+    """1, 2, 3, ... below 2**63."""
+    return _integer(text, 1, "a whole number from 1")
+
+
+def power_of_two(text: str) -> int:
+    """1, 2, 4, 8, ..."""
+    value = _integer(text, 1, "a power of two")
+    if value & (value - 1):
+        below = 1 << (value.bit_length() - 1)
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a power of two: the nearest are {below} and {2 * below}"
+        )
+    return value
+
+
+def _number(text: str, low: float, high: float, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not low <= value <= high:  # NaN fails too
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+    return value
+
+
+def _integer(text: str, low: int, what: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not low <= value < 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+    return value

@@ -1,0 +1,40 @@
+"""One live line that tells how far a run is; plain lines where there is no terminal."""
+
+from rich.console import Console
+from rich.status import Status
+
+
+class Progress:
+    """Use as a context manager around the work; update() and say() may be called at any time."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False)
+        self._status: Status | None = None
+        self._last = ""
+
+    def __enter__(self) -> "Progress":
+        if self._console.is_terminal:
+            self._status = self._console.status("starting", spinner="line")
+            self._status.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.pause()
+
+    def pause(self) -> None:
+        """Take the live line away, so that others may use the terminal."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def update(self, text: str) -> None:
+        """Say what is being done now: replaces the live line."""
+        if self._status is not None:
+            self._status.update(text)
+        elif text != self._last:
+            self._console.print(text, markup=False)
+        self._last = text
+
+    def say(self, text: str) -> None:
+        """Say something that stays on the screen."""
+        self._console.print(text, markup=False)
