@@ -32,6 +32,10 @@ GRACE_S = 20.0  # for a clean end after the first signal
 AGAIN_S = 1.0  # a second signal after that long kills at once; sooner it is the same key press
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWNER = "owner"
+# A shell command: kernels must not say hello over IPv6 while we count frames.
+DISABLE_IPV6 = """for scope in all default; do
+    [ ! -e /proc/sys/net/ipv6/conf/$scope ] || echo 1 > /proc/sys/net/ipv6/conf/$scope/disable_ipv6
+done"""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -64,7 +68,7 @@ def enter() -> Path:
     mark = json.loads(os.environ.pop(MARK))
     for number in STOPPING:
         signal.signal(number, _interrupt)
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    subprocess.run(["sh", "-ec", f"ip link set lo up\n{DISABLE_IPV6}"], check=True)
     supervisor = socket.socket(fileno=mark["socket"])
     supervisor.send(b"ready")  # the kernel adds who sent it, in the supervisor's own PID numbers
     supervisor.close()
@@ -105,7 +109,7 @@ def supervise(name: str, *, interactive: bool) -> int:
 
 
 def _spawn(
-    folder: Path, socket_number: int, mask: set[signal.Signals], *, interactive: bool
+    folder: Path, socket_number: int, mask: Iterable[int | signal.Signals], *, interactive: bool
 ) -> int:
     """Start process 1, in a process group of its own: no signal but ours reaches it."""
     os.set_inheritable(socket_number, True)

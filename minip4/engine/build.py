@@ -46,7 +46,9 @@ def _mode(sanitize: bool) -> tuple[str, ...]:
 def _build(sources: Sequence[Path], generated: str, flags: Sequence[str], suffix: str) -> Path:
     compiler, version = _compiler()
     digest = hashlib.sha256("\0".join((compiler, version, *flags, generated)).encode())
-    for path in [*sources, *sorted(C_FOLDER.glob("*.h"))]:
+    headers = {path for folder in (C_FOLDER, *(s.parent for s in sources))
+               for path in folder.glob("*.h")}  # fmt: skip
+    for path in [*sources, *sorted(headers)]:
         digest.update(path.name.encode() + path.read_bytes())
     built = cache_folder() / (digest.hexdigest()[:32] + suffix)
     if not built.exists():

@@ -1,0 +1,1 @@
+"""Targets: what runs a P4 program as a Mininet switch."""
