@@ -31,6 +31,10 @@ struct engine;
 
 struct engine *engine_create(const struct engine_driver *driver, uint64_t seed);
 void engine_destroy(struct engine *engine);
+/* Replaces the driver (copied); NULL: frames that leave are given back to the pool. */
+void engine_set_driver(struct engine *engine, const struct engine_driver *driver);
+/* Ports are down at first; a frame sent to a port that is down counts as a no_port_drop. */
+void engine_set_port(struct engine *engine, uint16_t port, bool up);
 struct packet_pool *engine_pool(struct engine *engine);
 
 /* Takes a frame in at a port; owns the packet. Time never goes back between calls. */

@@ -1,0 +1,28 @@
+/* Captures: pcap files with nanosecond times (CLOCK_MONOTONIC) and the first 128 bytes of frames. */
+#ifndef MINIP4_CAPTURE_H
+#define MINIP4_CAPTURE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CAPTURE_SNAPLEN = 128 };
+
+/* All captures of a process; one thread of its own writes them to disk. */
+struct capture_set;
+/* One file. */
+struct capture;
+
+/* NULL when memory or threads are short. */
+struct capture_set *capture_set_create(void);
+/* Creates the file, with its header on disk; NULL: errno says why. It is closed with the set. */
+struct capture *capture_open(struct capture_set *set, const char *path);
+/* Appends a frame. Called by one thread, which waits only when the disk is slower than the frames. */
+void capture_frame(struct capture *capture, uint64_t time_ns, const uint8_t *frame,
+                   uint32_t length);
+/* Lets the writer have what is buffered; same thread as capture_frame(). */
+void capture_flush(struct capture_set *set);
+/* Writes and closes everything. Returns 0; or -1, with the first error that any file met as a text
+ * in `error`: its file then lacks frames. */
+int capture_set_close(struct capture_set *set, char *error, size_t error_size);
+
+#endif

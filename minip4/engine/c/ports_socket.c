@@ -1,0 +1,330 @@
+/* Packet sockets (packet(7)): a TPACKET_V2 ring to receive, sendmmsg() to transmit. */
+#define _GNU_SOURCE
+#include "ports_socket.h"
+
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The ring holds 160 ms of 100,000 frames a second in 4 MB. What does not fit into a slot comes
+ * whole through the socket's own queue (PACKET_COPY_THRESH), whose memory is taken as needed. */
+enum {
+    SLOT_SIZE = 256, /* 66 bytes of kernel's headers, 190 of frame */
+    SLOTS = 16384,
+    RING_SIZE = SLOT_SIZE * SLOTS,
+    BLOCK_SIZE = 64 * 1024,
+    RECEIVE_QUEUE = 16 * 1024 * 1024, /* doubled by the kernel; some 14,000 frames of 1,500 bytes */
+    SEND_QUEUE = 4 * 1024 * 1024,
+    BATCH = 64,
+    MAX_TRIES = 4,
+    RETRY_NS = 50000,
+    MAC_ADDRESSES = 12,
+    VLAN_TAG = 4
+};
+
+struct nic {
+    int fd;
+    uint8_t *ring;
+    unsigned slot;
+    unsigned queued;
+    bool down; /* told, until a frame passes again */
+    bool gone;
+    bool told_checksum, told_too_long, told_not_sent; /* each is told once */
+    struct nic_counters counters;
+    char name[IF_NAMESIZE];
+    struct packet *packets[BATCH];
+    struct mmsghdr messages[BATCH];
+    struct iovec parts[BATCH];
+};
+
+static int set_option(int fd, int level, int option, int value)
+{
+    return setsockopt(fd, level, option, &value, sizeof value);
+}
+
+/* The socket is made for no protocol, so that nothing arrives before its ring is there. */
+static int make_ring(struct nic *nic)
+{
+    struct tpacket_req ring = {
+        .tp_block_size = BLOCK_SIZE,
+        .tp_block_nr = RING_SIZE / BLOCK_SIZE,
+        .tp_frame_size = SLOT_SIZE,
+        .tp_frame_nr = SLOTS,
+    };
+    if (set_option(nic->fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2) ||
+        set_option(nic->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1) ||
+        set_option(nic->fd, SOL_PACKET, PACKET_COPY_THRESH, 1) ||
+        set_option(nic->fd, SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_QUEUE) ||
+        set_option(nic->fd, SOL_SOCKET, SO_SNDBUFFORCE, SEND_QUEUE) ||
+        setsockopt(nic->fd, SOL_PACKET, PACKET_RX_RING, &ring, sizeof ring))
+        return -1;
+    nic->ring = mmap(NULL, RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, nic->fd, 0);
+    return nic->ring == MAP_FAILED ? -1 : 0;
+}
+
+static int attach(struct nic *nic, int interface)
+{
+    struct packet_mreq promiscuous = {.mr_ifindex = interface, .mr_type = PACKET_MR_PROMISC};
+    struct sockaddr_ll address = {
+        .sll_family = AF_PACKET,
+        .sll_protocol = __builtin_bswap16(ETH_P_ALL),
+        .sll_ifindex = interface,
+    };
+    if (setsockopt(nic->fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof promiscuous))
+        return -1;
+    return bind(nic->fd, (struct sockaddr *)&address, sizeof address);
+}
+
+struct nic *nic_open(const char *interface)
+{
+    unsigned index = if_nametoindex(interface);
+    struct nic *nic = index ? calloc(1, sizeof *nic) : NULL;
+    if (!nic)
+        return NULL;
+    snprintf(nic->name, sizeof nic->name, "%s", interface);
+    for (int i = 0; i < BATCH; i++) {
+        nic->messages[i].msg_hdr.msg_iov = &nic->parts[i];
+        nic->messages[i].msg_hdr.msg_iovlen = 1;
+    }
+    nic->ring = MAP_FAILED;
+    nic->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    if (nic->fd < 0 || make_ring(nic) || attach(nic, (int)index)) {
+        int error = errno;
+        nic_close(nic);
+        errno = error;
+        return NULL;
+    }
+    return nic;
+}
+
+void nic_close(struct nic *nic)
+{
+    if (nic->ring != MAP_FAILED)
+        munmap(nic->ring, RING_SIZE);
+    if (nic->fd >= 0)
+        close(nic->fd);
+    free(nic);
+}
+
+int nic_fd(const struct nic *nic)
+{
+    return nic->fd;
+}
+
+static struct tpacket2_hdr *slot_header(const struct nic *nic, unsigned slot)
+{
+    return (struct tpacket2_hdr *)(nic->ring + (size_t)slot * SLOT_SIZE);
+}
+
+static bool slot_is_full(const struct tpacket2_hdr *header)
+{
+    return __atomic_load_n(&header->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER;
+}
+
+unsigned nic_unread(const struct nic *nic)
+{
+    unsigned count = 0;
+    while (count < SLOTS && slot_is_full(slot_header(nic, (nic->slot + count) % SLOTS)))
+        count++;
+    return count;
+}
+
+const char *nic_name(const struct nic *nic)
+{
+    return nic->name;
+}
+
+static void tell(const struct nic *nic, const char *what)
+{
+    fprintf(stderr, "minip4: %s: %s\n", nic->name, what);
+}
+
+static void tell_down(struct nic *nic, int error)
+{
+    if (error == ENETDOWN && !nic->down)
+        tell(nic, "the interface went down; frames for it are lost until it is up");
+    if (error != ENETDOWN && !nic->gone)
+        tell(nic, "the interface is gone; frames for it are lost");
+    nic->down = true;
+    nic->gone |= error != ENETDOWN;
+}
+
+void nic_clear_error(struct nic *nic)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (!getsockopt(nic->fd, SOL_SOCKET, SO_ERROR, &error, &size) && error)
+        tell_down(nic, error);
+}
+
+const struct nic_counters *nic_counters(struct nic *nic)
+{
+    struct tpacket_stats statistics; /* the kernel starts again from 0 each time they are read */
+    socklen_t size = sizeof statistics;
+    if (!getsockopt(nic->fd, SOL_PACKET, PACKET_STATISTICS, &statistics, &size))
+        nic->counters.receive_kernel_drops += statistics.tp_drops;
+    return &nic->counters;
+}
+
+/* Receiving */
+
+/* Copies the frame of a slot; returns its length, or a length over PACKET_MAX_FRAME that says that
+ * it did not fit, or 0 when the kernel lost it. */
+static size_t copy_frame(struct nic *nic, const struct tpacket2_hdr *header, struct packet *packet)
+{
+    if (header->tp_status & TP_STATUS_COPY) {
+        ssize_t length = recv(nic->fd, packet->data, PACKET_MAX_FRAME, MSG_DONTWAIT | MSG_TRUNC);
+        return length < 0 ? 0 : (size_t)length;
+    }
+    if (header->tp_snaplen < header->tp_len)
+        return 0; /* cut off, and the socket's queue had no room for the whole */
+    memcpy(packet->data, (const uint8_t *)header + header->tp_mac, header->tp_snaplen);
+    return header->tp_snaplen;
+}
+
+/* The kernel takes an outer VLAN tag out of the frame: put it back, before the frame's start. */
+static void restore_vlan_tag(const struct tpacket2_hdr *header, struct packet *packet)
+{
+    uint16_t protocol = header->tp_status & TP_STATUS_VLAN_TPID_VALID ? header->tp_vlan_tpid
+                                                                      : ETH_P_8021Q;
+    uint16_t tag[] = {__builtin_bswap16(protocol), __builtin_bswap16(header->tp_vlan_tci)};
+    memmove(packet->data - VLAN_TAG, packet->data, MAC_ADDRESSES);
+    packet->data -= VLAN_TAG;
+    packet->length += VLAN_TAG;
+    memcpy(packet->data + MAC_ADDRESSES, tag, VLAN_TAG);
+}
+
+static void tell_checksum(struct nic *nic)
+{
+    nic->counters.unfinished_checksums++;
+    if (!nic->told_checksum)
+        tell(nic, "frames arrive with unfinished checksums, which go on as they are: turn the"
+                  " sender's offload off (ethtool -K <its interface> tx off)");
+    nic->told_checksum = true;
+}
+
+static void tell_too_long(struct nic *nic)
+{
+    nic->counters.receive_too_long++;
+    if (!nic->told_too_long)
+        tell(nic, "frames longer than 9216 bytes arrive and are dropped: turn the sender's"
+                  " offloads off (ethtool -K <its interface> tso off gso off)");
+    nic->told_too_long = true;
+}
+
+/* Fills the packet from a slot; false: the frame is lost, and counted. */
+static bool take_frame(struct nic *nic, const struct tpacket2_hdr *header, struct packet *packet)
+{
+    size_t length = copy_frame(nic, header, packet);
+    bool tagged = header->tp_status & TP_STATUS_VLAN_VALID;
+    if (length < MAC_ADDRESSES) {
+        nic->counters.receive_kernel_drops++;
+        return false;
+    }
+    if (length + (tagged ? VLAN_TAG : 0) > PACKET_MAX_FRAME) {
+        tell_too_long(nic);
+        return false;
+    }
+    packet->length = (uint32_t)length;
+    if (tagged)
+        restore_vlan_tag(header, packet);
+    if (header->tp_status & TP_STATUS_CSUMNOTREADY)
+        tell_checksum(nic);
+    nic->down = false;
+    nic->counters.received_packets++;
+    nic->counters.received_bytes += packet->length;
+    return true;
+}
+
+static void lose_frame(struct nic *nic, const struct tpacket2_hdr *header)
+{
+    uint8_t byte;
+    if (header->tp_status & TP_STATUS_COPY)
+        recv(nic->fd, &byte, sizeof byte, MSG_DONTWAIT | MSG_TRUNC);
+    nic->counters.receive_memory_drops++;
+}
+
+struct packet *nic_receive(struct nic *nic, struct packet_pool *pool)
+{
+    for (;;) {
+        struct tpacket2_hdr *header = slot_header(nic, nic->slot);
+        if (!slot_is_full(header))
+            return NULL;
+        struct packet *packet = packet_take(pool);
+        bool good = packet && take_frame(nic, header, packet);
+        if (!packet)
+            lose_frame(nic, header);
+        __atomic_store_n(&header->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
+        nic->slot = (nic->slot + 1) % SLOTS;
+        if (good)
+            return packet;
+        if (packet)
+            packet_give(pool, packet);
+    }
+}
+
+/* Transmitting */
+
+void nic_transmit(struct nic *nic, struct packet *packet, struct packet_pool *pool)
+{
+    if (nic->queued == BATCH)
+        nic_flush(nic, pool);
+    nic->packets[nic->queued] = packet;
+    nic->parts[nic->queued] = (struct iovec){packet->data, packet->length};
+    nic->queued++;
+}
+
+static void count_error(struct nic *nic, int error)
+{
+    if (error == ENOBUFS || error == EAGAIN) {
+        nic->counters.transmit_kernel_drops++;
+        return;
+    }
+    nic->counters.transmit_errors++;
+    if (error == ENETDOWN || error == ENXIO || error == ENODEV) {
+        tell_down(nic, error);
+    } else if (!nic->told_not_sent) {
+        tell(nic, error == EMSGSIZE ? "frames longer than the interface's MTU are lost"
+                                    : strerror(error));
+        nic->told_not_sent = true;
+    }
+}
+
+static void count_sent(struct nic *nic, unsigned first, unsigned end)
+{
+    nic->down = false;
+    nic->counters.transmitted_packets += end - first;
+    for (unsigned i = first; i < end; i++)
+        nic->counters.transmitted_bytes += nic->parts[i].iov_len;
+}
+
+void nic_flush(struct nic *nic, struct packet_pool *pool)
+{
+    unsigned done = 0, tries = 0; /* a batch is retried MAX_TRIES times between two successes */
+    while (done < nic->queued) {
+        int sent = sendmmsg(nic->fd, nic->messages + done, nic->queued - done, MSG_DONTWAIT);
+        if (sent > 0) {
+            count_sent(nic, done, done + (unsigned)sent);
+            done += (unsigned)sent;
+            tries = 0;
+        } else if ((errno == ENOBUFS || errno == EAGAIN) && tries < MAX_TRIES) {
+            tries++;
+            nic->counters.transmit_retries++;
+            nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
+        } else if (errno != EINTR) {
+            count_error(nic, errno);
+            done++;
+        }
+    }
+    for (unsigned i = 0; i < nic->queued; i++)
+        packet_give(pool, nic->packets[i]);
+    nic->queued = 0;
+}

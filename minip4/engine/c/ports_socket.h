@@ -1,0 +1,42 @@
+/* A nic: one network interface, reached through a packet socket. Not thread-safe. */
+#ifndef MINIP4_PORTS_SOCKET_H
+#define MINIP4_PORTS_SOCKET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "packet.h"
+
+struct nic_counters {
+    uint64_t received_packets, received_bytes;
+    uint64_t receive_kernel_drops; /* the ring or the socket's memory was full */
+    uint64_t receive_too_long;     /* longer than PACKET_MAX_FRAME */
+    uint64_t receive_memory_drops; /* no packet buffer to be had */
+    uint64_t unfinished_checksums; /* received although the sender left the checksum to hardware */
+    uint64_t transmitted_packets, transmitted_bytes;
+    uint64_t transmit_kernel_drops; /* ENOBUFS or EAGAIN, and again when retried */
+    uint64_t transmit_errors;       /* interface down or gone, or frame longer than its MTU */
+    uint64_t transmit_retries;
+};
+
+struct nic;
+
+/* NULL: errno says why. */
+struct nic *nic_open(const char *interface);
+void nic_close(struct nic *nic);
+
+/* The next frame, or NULL when none waits. */
+struct packet *nic_receive(struct nic *nic, struct packet_pool *pool);
+/* Takes a frame to transmit; it leaves by nic_flush() at the latest. */
+void nic_transmit(struct nic *nic, struct packet *packet, struct packet_pool *pool);
+void nic_flush(struct nic *nic, struct packet_pool *pool);
+
+/* For ppoll(): readable when a frame waits; call nic_clear_error() after POLLERR. */
+int nic_fd(const struct nic *nic);
+void nic_clear_error(struct nic *nic);
+/* How many frames wait in the ring. */
+unsigned nic_unread(const struct nic *nic);
+const char *nic_name(const struct nic *nic);
+const struct nic_counters *nic_counters(struct nic *nic);
+
+#endif
