@@ -1,1 +1,1 @@
-"""The runtime: a switch process with packet sockets and a P4Runtime server."""
+"""The P4Runtime server of minip4, and `minip4 switch`: an engine, its ports and its control."""

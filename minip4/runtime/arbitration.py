@@ -1,0 +1,136 @@
+"""Which controller may write: arbitration among the streams of each role (spec 5)."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from finsy.proto import U128, p4r
+
+from minip4.runtime.status import Code, StatusError, denied, invalid, not_found, unimplemented
+
+MAX_QUEUED = 4096  # packets and digests that wait for a slow controller; more are dropped
+
+
+@dataclass(eq=False)
+class Client:
+    """One controller's stream: what waits to be sent to it; None at the end."""
+
+    queue: asyncio.Queue[p4r.StreamMessageResponse | None] = field(default_factory=asyncio.Queue)
+    role: str | None = None  # None: has not sent its arbitration message
+    election_id: int = 0
+
+    def send(self, response: p4r.StreamMessageResponse) -> None:
+        self.queue.put_nowait(response)
+
+    def offer(self, response: p4r.StreamMessageResponse) -> bool:
+        """Queue a packet or digest; False when the controller is too slow to take it."""
+        if self.queue.qsize() >= MAX_QUEUED:
+            return False
+        self.queue.put_nowait(response)
+        return True
+
+
+@dataclass
+class _Role:
+    clients: list[Client] = field(default_factory=list)
+    highest: int | None = None  # the highest election id ever seen
+    primary: Client | None = None
+
+
+class Arbitration:
+    """Holds every stream that has introduced itself, and each role's primary."""
+
+    def __init__(self, device_id: int) -> None:
+        self._device_id = device_id
+        self._roles: dict[str, _Role] = {}
+
+    def update(self, client: Client, message: p4r.MasterArbitrationUpdate) -> None:
+        """Take a controller's arbitration message; StatusError ends its stream."""
+        check_device(self._device_id, message.device_id)
+        name = _role_name(message.role)
+        if client.role not in (None, name):
+            raise StatusError(
+                Code.FAILED_PRECONDITION,
+                f"this stream has role {client.role!r}: open another one for role {name!r}",
+            )
+        role = self._roles.setdefault(name, _Role())
+        wanted = U128.decode(message.election_id)
+        if wanted and any(c.election_id == wanted and c is not client for c in role.clients):
+            raise invalid(f"Election id {wanted} already exists: another controller uses it")
+        if client.role is None:
+            client.role = name
+            role.clients.append(client)
+        client.election_id = wanted
+        self._elect(role, client)
+
+    def leave(self, client: Client) -> None:
+        """Forget a stream that ended."""
+        if client.role is None:
+            return
+        role = self._roles[client.role]
+        role.clients.remove(client)
+        self._elect(role, None)
+
+    def check(self, device_id: int, role_name: str, role_id: int, election_id: int) -> None:
+        """Refuse a write by anyone but the primary."""
+        check_device(self._device_id, device_id)
+        if role_id:
+            raise unimplemented("numeric role ids are not supported, name the role")
+        role = self._roles.get(role_name)
+        if role is None or role.primary is None:
+            raise denied("this role has no primary controller: send an arbitration message first")
+        if role.primary.election_id != election_id:
+            raise denied(
+                f"only the primary may do this: its election id is {role.primary.election_id}, "
+                f"the request has {election_id}"
+            )
+
+    def is_primary(self, client: Client) -> bool:
+        return client.role is not None and self._roles[client.role].primary is client
+
+    def primaries(self) -> list[Client]:
+        """Who gets packets and digests: the primary of each role."""
+        return [role.primary for role in self._roles.values() if role.primary is not None]
+
+    def _elect(self, role: _Role, sender: Client | None) -> None:
+        """Find the primary anew; tell everyone when it changed, else only the sender."""
+        if sender is not None and sender.election_id:
+            role.highest = max(sender.election_id, role.highest or 0)
+        before = role.primary
+        role.primary = next(
+            (c for c in role.clients if c.election_id and c.election_id == role.highest), None
+        )
+        changed = role.primary is not before
+        for client in role.clients:
+            if changed or client is sender or (sender is not None and sender is role.primary):
+                client.send(self._response(role, client))
+
+    def _response(self, role: _Role, client: Client) -> p4r.StreamMessageResponse:
+        response = p4r.StreamMessageResponse()
+        update = response.arbitration
+        update.device_id = self._device_id
+        if client.role:
+            update.role.name = client.role
+        update.election_id.CopyFrom(U128.encode(role.highest or 0))
+        if role.primary is client:
+            update.status.code = Code.OK.value[0]
+            update.status.message = "you are the primary"
+        elif role.primary is not None:
+            update.status.code = Code.ALREADY_EXISTS.value[0]
+            update.status.message = "there is a primary with a higher election id"
+        else:
+            update.status.code = Code.NOT_FOUND.value[0]
+            update.status.message = "there is no primary"
+        return response
+
+
+def check_device(expected: int, given: int) -> None:
+    if given != expected:
+        raise not_found(f"there is no device {given} here: this switch is device {expected}")
+
+
+def _role_name(role: p4r.Role) -> str:
+    if role.id:
+        raise unimplemented("numeric role ids are not supported, name the role")
+    if role.HasField("config"):
+        raise unimplemented(f"role {role.name!r}: a role's config is not supported")
+    return str(role.name)

@@ -1,0 +1,159 @@
+"""Table keys and actions between P4Runtime messages and the engine (spec 9.1.1, 9.1.2)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from finsy.proto import p4r
+
+from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
+from minip4.runtime import values
+from minip4.runtime.schema import Action, MatchField, MatchType
+from minip4.runtime.status import invalid
+
+_ONEOF: dict[int, str] = {
+    MatchType.EXACT: "exact",
+    MatchType.LPM: "lpm",
+    MatchType.TERNARY: "ternary",
+    MatchType.RANGE: "range",
+    MatchType.OPTIONAL: "optional",
+}
+
+
+def decode_key(
+    owner: str, fields: Sequence[MatchField], matches: Iterable[p4r.FieldMatch]
+) -> tuple[MatchKey, ...]:
+    """Read the key of one entry; a field left out matches anything, except an exact one."""
+    given: dict[int, p4r.FieldMatch] = {}
+    for match in matches:
+        if match.field_id in given:
+            raise invalid(f"{owner}: match field id {match.field_id} is given twice")
+        given[match.field_id] = match
+    key = tuple(_decode_field(owner, f, given.pop(f.id, None)) for f in fields)
+    if given:
+        raise invalid(f"{owner}: it has no match field with id {min(given)}")
+    return key
+
+
+def _decode_field(owner: str, match_field: MatchField, match: p4r.FieldMatch | None) -> MatchKey:
+    kind, bitwidth = match_field.kind, match_field.bitwidth
+    what = f"{owner}, field {match_field.name}"
+    if match is None:
+        return _any_value(what, match_field)
+    if match.WhichOneof("field_match_type") != _ONEOF[kind]:
+        found = match.WhichOneof("field_match_type") or "nothing"
+        raise invalid(f"{what}: {found} match given, expected {_ONEOF[kind]}")
+    if kind == MatchType.EXACT:
+        return Exact(values.decode(match.exact.value, bitwidth, what))
+    if kind == MatchType.OPTIONAL:
+        return Ternary(values.decode(match.optional.value, bitwidth, what), _ones(bitwidth))
+    if kind == MatchType.LPM:
+        return _decode_lpm(match.lpm, bitwidth, what)
+    if kind == MatchType.TERNARY:
+        return _decode_ternary(match.ternary, bitwidth, what)
+    return _decode_range(match.range, bitwidth, what)
+
+
+def _any_value(what: str, match_field: MatchField) -> MatchKey:
+    if match_field.kind == MatchType.EXACT:
+        raise invalid(f"{what}: missing; an exact field must be given")
+    if match_field.kind == MatchType.LPM:
+        return Lpm(0, 0)
+    if match_field.kind == MatchType.RANGE:
+        return Range(0, _ones(match_field.bitwidth))
+    return Ternary(0, 0)
+
+
+def _decode_lpm(match: p4r.FieldMatch.LPM, bitwidth: int, what: str) -> Lpm:
+    value, length = values.decode(match.value, bitwidth, what), match.prefix_len
+    if not 0 < length <= bitwidth:
+        raise invalid(
+            f"{what}: prefix length {length}, expected 1 to {bitwidth} "
+            "(leave the field out to match anything)"
+        )
+    if value & _ones(bitwidth - length):
+        raise invalid(f"{what}: value {value:#x} has bits set below its /{length} prefix")
+    return Lpm(value, length)
+
+
+def _decode_ternary(match: p4r.FieldMatch.Ternary, bitwidth: int, what: str) -> Ternary:
+    value = values.decode(match.value, bitwidth, what)
+    mask = values.decode(match.mask, bitwidth, f"{what}, mask")
+    if not mask:
+        raise invalid(f"{what}: mask 0; leave the field out to match anything")
+    if value & ~mask:
+        raise invalid(f"{what}: value {value:#x} has bits set outside its mask {mask:#x}")
+    return Ternary(value, mask)
+
+
+def _decode_range(match: p4r.FieldMatch.Range, bitwidth: int, what: str) -> Range:
+    low = values.decode(match.low, bitwidth, f"{what}, low")
+    high = values.decode(match.high, bitwidth, f"{what}, high")
+    if low > high:
+        raise invalid(f"{what}: range {low:#x}..{high:#x} is empty")
+    if low == 0 and high == _ones(bitwidth):
+        raise invalid(f"{what}: the full range; leave the field out to match anything")
+    return Range(low, high)
+
+
+def encode_key(fields: Sequence[MatchField], key: Sequence[MatchKey]) -> list[p4r.FieldMatch]:
+    """Write a key as a client would have: fields that match anything are left out."""
+    matches = []
+    for match_field, part in zip(fields, key, strict=True):
+        match = p4r.FieldMatch(field_id=match_field.id)
+        if isinstance(part, Exact):
+            match.exact.value = values.encode(part.value)
+        elif isinstance(part, Lpm):
+            if part.prefix_length == 0:
+                continue
+            match.lpm.value = values.encode(part.value)
+            match.lpm.prefix_len = part.prefix_length
+        elif isinstance(part, Range):
+            if (part.low, part.high) == (0, _ones(match_field.bitwidth)):
+                continue
+            match.range.low = values.encode(part.low)
+            match.range.high = values.encode(part.high)
+        elif part.mask == 0:
+            continue
+        elif match_field.kind == MatchType.OPTIONAL:
+            match.optional.value = values.encode(part.value)
+        else:
+            match.ternary.value = values.encode(part.value)
+            match.ternary.mask = values.encode(part.mask)
+        matches.append(match)
+    return matches
+
+
+def decode_action(
+    owner: str, allowed: Mapping[int, Action], message: p4r.Action
+) -> tuple[Action, list[int]]:
+    """Read an action that `owner` may take, and its parameters in the order of the program."""
+    action = allowed.get(message.action_id)
+    if action is None:
+        names = ", ".join(a.name for a in allowed.values()) or "none"
+        raise invalid(
+            f"{owner}: action id {message.action_id:#010x} is not allowed here, expected one of: "
+            f"{names}"
+        )
+    what = f"{owner}, action {action.name}"
+    given = {p.param_id: p.value for p in message.params}
+    if len(given) != len(message.params):
+        raise invalid(f"{what}: a parameter is given twice")
+    params = []
+    for param in action.params:
+        value = given.pop(param.id, None)
+        if value is None:
+            raise invalid(f"{what}: parameter {param.name} is missing")
+        params.append(values.decode(value, param.bitwidth, f"{what}, parameter {param.name}"))
+    if given:
+        raise invalid(f"{what}: it has no parameter with id {min(given)}")
+    return action, params
+
+
+def encode_action(action: Action, params: Sequence[int]) -> p4r.Action:
+    message = p4r.Action(action_id=action.id)
+    for param, value in zip(action.params, params, strict=True):
+        message.params.add(param_id=param.id, value=values.encode(value))
+    return message
+
+
+def _ones(bitwidth: int) -> int:
+    return (1 << bitwidth) - 1

@@ -1,0 +1,125 @@
+"""One forwarding pipeline: P4Info, and an engine that runs its program; what Write and Read do."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from finsy.proto import p4r
+
+from minip4.engine.engine import Engine
+from minip4.runtime.arrays import Counters, Registers
+from minip4.runtime.direct import DirectCounters
+from minip4.runtime.packetio import ControllerHeader
+from minip4.runtime.replication import Replication
+from minip4.runtime.schema import Schema
+from minip4.runtime.status import Code, StatusError, invalid, unimplemented
+from minip4.runtime.tables import DELETE, INSERT, MODIFY, Operation, Tables, Undo
+
+
+class Pipeline:
+    """What Read and Write act on."""
+
+    def __init__(self, config: p4r.ForwardingPipelineConfig, engine: Engine) -> None:
+        self.config = config
+        self.engine = engine
+        self.closed = False
+        self.schema = schema = Schema(config.p4info)
+        self.tables = Tables(schema, engine)
+        headers = schema.controller_headers
+        self.packet_in = ControllerHeader(headers.get("packet_in"), "packet_in")
+        self.packet_out = ControllerHeader(headers.get("packet_out"), "packet_out")
+        replication = Replication(engine)
+        self._handlers: dict[str, Any] = {
+            "table_entry": self.tables,
+            "counter_entry": Counters(schema, engine),
+            "direct_counter_entry": DirectCounters(schema, engine, self.tables),
+            "register_entry": Registers(schema, engine),
+            "packet_replication_engine_entry": replication,
+        }
+        self._forwarding = (replication, self.tables)
+
+    def close(self) -> None:
+        """Give the engine back: for a pipeline that does not run."""
+        self.closed = True
+        self.engine.close()
+
+    def take_over(self, old: "Pipeline") -> None:
+        """Bring the entries of another pipeline here. Raises StatusError when one does not fit."""
+        for update in old.state():
+            try:
+                self._prepare(update)()
+            except StatusError as error:
+                message = f"an entry does not fit the new pipeline: {error.message}"
+                raise StatusError(Code.INVALID_ARGUMENT, message) from error
+
+    def state(self) -> Iterator[p4r.Update]:
+        """The updates that make a new pipeline forward as this one does."""
+        for handler in self._forwarding:
+            yield from handler.state()
+
+    def write(self, updates: Sequence[p4r.Update], atomicity: int) -> list[StatusError | None]:
+        """Perform updates in order; return what became of each. Atomic: all or none (spec 12.2)."""
+        if atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR:
+            return [self._write_one(update) for update in updates]
+        return self._write_all(updates)
+
+    def read(self, request: p4r.Entity) -> Iterator[p4r.Entity]:
+        """Yield the entities that one entity of a ReadRequest stands for."""
+        kind, handler = self._handler(request)
+        return handler.read(getattr(request, kind))
+
+    def _write_one(self, update: p4r.Update) -> StatusError | None:
+        try:
+            self._prepare(update)()
+        except StatusError as error:
+            return error
+        return None
+
+    def _write_all(self, updates: Sequence[p4r.Update]) -> list[StatusError | None]:
+        errors: list[StatusError | None] = [None] * len(updates)
+        undos: list[Undo] = []
+        operations: list[Operation] = []
+        failed = None
+        for i, update in enumerate(updates):
+            try:
+                operations.append(self._prepare(update))
+            except StatusError as error:
+                failed = i
+                errors[i] = error
+                break
+        if failed is None:
+            with self.engine.locked():  # no packet sees a part of the batch
+                failed = self._perform(operations, errors, undos)
+        if failed is None:
+            return errors
+        aborted = StatusError(Code.ABORTED, f"not done, because update {failed} failed")
+        return [error or aborted for error in errors]
+
+    def _perform(
+        self, operations: list[Operation], errors: list[StatusError | None], undos: list[Undo]
+    ) -> int | None:
+        """Run operations; at the first failure take back those before it and return its index."""
+        for i, operation in enumerate(operations):
+            try:
+                undos.append(operation())
+            except StatusError as error:
+                errors[i] = error
+                for undo in reversed(undos):
+                    undo()
+                return i
+        return None
+
+    def _prepare(self, update: p4r.Update) -> Operation:
+        if update.type not in (INSERT, MODIFY, DELETE):
+            raise invalid("the update has no type, expected INSERT, MODIFY or DELETE")
+        kind, handler = self._handler(update.entity)
+        operation: Operation = handler.prepare(update.type, getattr(update.entity, kind))
+        return operation
+
+    def _handler(self, entity: p4r.Entity) -> tuple[str, Any]:
+        kind = entity.WhichOneof("entity")
+        if kind is None:
+            raise invalid("the entity is empty")
+        handler = self._handlers.get(kind)
+        if handler is None:
+            raise unimplemented(f"{kind} is not supported")
+        return kind, handler

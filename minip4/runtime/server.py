@@ -1,0 +1,168 @@
+"""The P4Runtime gRPC service: checks who asks, and passes requests to the device."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import NoReturn
+
+import grpc
+from finsy.proto import U128, p4r, p4r_grpc
+
+from minip4.runtime.arbitration import Client, check_device
+from minip4.runtime.device import Device
+from minip4.runtime.pipeline import Pipeline
+from minip4.runtime.status import Code, StatusError, details, invalid, write_status
+from minip4.runtime.stream import Messages
+
+API_VERSION = "1.4.1"
+READ_CHUNK = 500  # entities in one ReadResponse: well under a client's 4 MB limit
+
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),  # a second switch on the same port is an error
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_metadata_size", 64 * 1024),
+)
+
+
+class Service(p4r_grpc.P4RuntimeServicer):
+    """P4Runtime's calls."""
+
+    def __init__(self, device: Device, messages: Messages) -> None:
+        self._device = device
+        self._messages = messages
+
+    async def Capabilities(
+        self, request: p4r.CapabilitiesRequest, context: grpc.aio.ServicerContext
+    ) -> p4r.CapabilitiesResponse:
+        return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
+
+    async def SetForwardingPipelineConfig(
+        self, request: p4r.SetForwardingPipelineConfigRequest, context: grpc.aio.ServicerContext
+    ) -> p4r.SetForwardingPipelineConfigResponse:
+        try:
+            self._check_writer(request)
+            await self._device.set_config(request.action, request.config)
+        except StatusError as error:
+            await _abort(context, error)
+        return p4r.SetForwardingPipelineConfigResponse()
+
+    async def GetForwardingPipelineConfig(
+        self, request: p4r.GetForwardingPipelineConfigRequest, context: grpc.aio.ServicerContext
+    ) -> p4r.GetForwardingPipelineConfigResponse:
+        try:
+            check_device(self._device.device_id, request.device_id)
+            config = self._device.get_config(request.response_type)
+        except StatusError as error:
+            await _abort(context, error)
+        return p4r.GetForwardingPipelineConfigResponse(config=config)
+
+    async def Write(
+        self, request: p4r.WriteRequest, context: grpc.aio.ServicerContext
+    ) -> p4r.WriteResponse:
+        try:
+            self._check_writer(request)
+            if request.atomicity not in p4r.WriteRequest.Atomicity.values():
+                raise invalid(f"atomicity {request.atomicity} is unknown")
+            errors = self._device.pipeline.write(request.updates, request.atomicity)
+        except StatusError as error:
+            await _abort(context, error)
+        if any(errors):
+            status = write_status(errors)
+            await context.abort(Code.UNKNOWN, status.message, details(status))
+        return p4r.WriteResponse()
+
+    async def Read(
+        self, request: p4r.ReadRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[p4r.ReadResponse]:
+        try:
+            check_device(self._device.device_id, request.device_id)
+            pipeline = self._device.pipeline
+            response = p4r.ReadResponse()
+            for entity in _entities(pipeline, request):
+                response.entities.append(entity)
+                if len(response.entities) == READ_CHUNK:
+                    yield response
+                    response = p4r.ReadResponse()
+                    if pipeline.closed:
+                        raise StatusError(Code.ABORTED, "another pipeline was committed meanwhile")
+        except StatusError as error:
+            await _abort(context, error)
+        if response.entities:
+            yield response
+
+    async def StreamChannel(
+        self,
+        requests: AsyncIterator[p4r.StreamMessageRequest],
+        context: grpc.aio.ServicerContext,
+    ) -> AsyncIterator[p4r.StreamMessageResponse]:
+        client = Client()
+        reader = asyncio.create_task(self._take_all(client, requests))
+        try:
+            while (response := await client.queue.get()) is not None:
+                yield response
+            await reader
+        except StatusError as error:
+            await _abort(context, error)
+        finally:
+            reader.cancel()
+            self._device.arbitration.leave(client)
+
+    async def _take_all(
+        self, client: Client, requests: AsyncIterator[p4r.StreamMessageRequest]
+    ) -> None:
+        """Take a controller's messages until it closes its side, or StatusError ends the stream."""
+        try:
+            async for request in requests:
+                self._handle(client, request)
+        finally:
+            client.queue.put_nowait(None)
+
+    def _handle(self, client: Client, request: p4r.StreamMessageRequest) -> None:
+        """Take one message; only a failed arbitration ends the stream."""
+        kind = request.WhichOneof("update")
+        if kind == "arbitration":
+            self._device.arbitration.update(client, request.arbitration)
+            return
+        try:
+            self._messages.take(client, request)
+        except StatusError as error:
+            response = p4r.StreamMessageResponse()
+            response.error.canonical_code = error.code.value[0]
+            response.error.message = error.message
+            if kind == "packet":
+                response.error.packet_out.packet_out.CopyFrom(request.packet)
+            elif kind == "digest_ack":
+                response.error.digest_list_ack.digest_list_ack.CopyFrom(request.digest_ack)
+            client.send(response)
+
+    def _check_writer(
+        self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest
+    ) -> None:
+        election_id = U128.decode(request.election_id)
+        self._device.arbitration.check(
+            request.device_id, request.role, request.role_id, election_id
+        )
+
+
+async def serve(service: Service, address: str) -> tuple[grpc.aio.Server, int]:
+    """Start to answer on HOST:PORT (0: any free port); return the server and its port.
+
+    Raises OSError when the address cannot be had.
+    """
+    server = grpc.aio.server(options=_OPTIONS)
+    p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise OSError(str(error)) from error
+    await server.start()
+    return server, port
+
+
+def _entities(pipeline: Pipeline, request: p4r.ReadRequest) -> Iterator[p4r.Entity]:
+    for entity in request.entities:
+        yield from pipeline.read(entity)
+
+
+async def _abort(context: grpc.aio.ServicerContext, error: StatusError) -> NoReturn:
+    await context.abort(error.code, error.message)
+    raise AssertionError("abort() returned") from error

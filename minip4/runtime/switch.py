@@ -1,0 +1,208 @@
+"""A switch process: engine, driver and P4Runtime server, from the ready line to the counters."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # errors reach the user as one line of ours
+
+from finsy.proto import p4i
+from google.protobuf import text_format  # type: ignore[import-untyped]
+
+from minip4.engine.driver import Driver
+from minip4.engine.engine import Engine
+from minip4.errors import Minip4Error, ToolchainError
+from minip4.runtime import dataplane
+from minip4.runtime.device import Device
+from minip4.runtime.options import SwitchOptions
+from minip4.runtime.server import Service, serve
+from minip4.runtime.status import StatusError
+from minip4.runtime.stream import Messages
+
+SERVER_GRACE_S = 0.2  # for calls under way when the switch is told to end
+
+
+def run_switch(options: SwitchOptions) -> int:
+    """Run a switch until SIGTERM or SIGINT; return the exit status. Raises Minip4Error."""
+    if options.sanitize:
+        _preload_sanitizer()
+    blob = _read(options.program)
+    try:
+        program = json.loads(blob)
+    except ValueError as error:
+        raise Minip4Error(f"{options.program}: expected BMv2 JSON: {error}") from error
+    if not isinstance(program, dict):
+        raise Minip4Error(f"{options.program}: expected BMv2 JSON: its root is no object")
+    p4info = None if options.p4info is None else _read_p4info(options.p4info)
+    _check_address(options.grpc_server_addr)
+    return asyncio.run(_Switch(options).run(program, blob, p4info))
+
+
+class _Switch:
+    def __init__(self, options: SwitchOptions) -> None:
+        self._options = options
+        self._engine: Engine
+        self._driver: Driver
+        self._retired: list[dict[str, Any]] = []  # counters of engines of earlier pipelines
+
+    async def run(self, program: dict[str, Any], blob: bytes, p4info: p4i.P4Info | None) -> int:
+        options = self._options
+        stopping = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+        self._engine = self._make_engine(program)
+        device = Device(options.device_id, self._make_engine, self._install)
+        if p4info is not None:
+            try:
+                device.adopt(p4info, blob, self._engine)
+            except StatusError as error:
+                raise Minip4Error(f"{options.p4info}: {error.message}") from error
+        self._driver = Driver(
+            self._engine,
+            {interface.port: interface.name for interface in options.interfaces},
+            cpu_port=options.cpu_port,
+            capture_folder=options.pcap,
+            loss_folder=options.drop_log,
+        )
+        messages = Messages(device, self._driver, cpu_port=options.cpu_port is not None)
+        try:
+            server, port = await serve(Service(device, messages), options.grpc_server_addr)
+        except OSError as error:
+            raise Minip4Error(f"--grpc-server-addr {options.grpc_server_addr}: {error}") from error
+        self._driver.start()
+        messages.start()
+        print(f"minip4 switch: ready ({self._description(port)})", flush=True)
+        await stopping.wait()
+        messages.stop()
+        await server.stop(SERVER_GRACE_S)
+        self._driver.stop()
+        self._write_counters(messages)
+        return 0
+
+    def _make_engine(self, program: dict[str, Any]) -> Engine:
+        options = self._options
+        engine = Engine(program, seed=options.seed, sanitize=options.sanitize)
+        for link in options.links:
+            dataplane.set_link(engine, link)
+        if options.clock_offset_us:
+            dataplane.set_clock(engine, options.clock_offset_us)
+        return engine
+
+    def _install(self, engine: Engine) -> None:
+        old = self._engine
+        self._driver.swap(engine)
+        self._engine = engine
+        self._retired.append(self._engine_part(old))
+        old.close()
+
+    def _engine_part(self, engine: Engine) -> dict[str, Any]:
+        ports = [interface.port for interface in self._options.interfaces]
+        return {
+            "engine": dataplane.engine_counters(engine),
+            "ports": {str(port): dataplane.port_counters(engine, port) for port in ports},
+        }
+
+    def _write_counters(self, messages: Messages) -> None:
+        text = json.dumps(self._counters(messages))
+        if self._options.counters is None:
+            print(text, flush=True)
+        else:
+            self._options.counters.write_text(text + "\n")
+
+    def _counters(self, messages: Messages) -> dict[str, Any]:
+        part = self._engine_part(self._engine)
+        for earlier in self._retired:
+            part = _sum(part, earlier)
+        driver: dict[str, Any] = dict(self._driver.counters())
+        nics = driver.pop("ports")
+        ports = {}
+        for interface in self._options.interfaces:
+            nic = dict(nics[interface.port])
+            port = str(interface.port)
+            ports[port] = {
+                "interface": nic.pop("interface"),
+                **part["ports"][port],
+                "kernel": {
+                    "receive_drops": nic["receive_kernel_drops"],
+                    "send_errors": nic["transmit_kernel_drops"] + nic["transmit_errors"],
+                },
+                "socket": nic,
+            }
+        return {
+            "device_id": self._options.device_id,
+            "engine": part["engine"],
+            "ports": ports,
+            "driver": driver,
+            "cpu": {
+                "packet_in": messages.packet_in,
+                "packet_in_dropped": messages.packet_in_dropped,
+                "packet_out": messages.packet_out,
+            },
+        }
+
+    def _description(self, port: int) -> str:
+        options = self._options
+        ports = " ".join(f"{i.port}@{i.name}" for i in options.interfaces) or "none"
+        host = options.grpc_server_addr.rpartition(":")[0]
+        return f"device {options.device_id}, {host}:{port}, ports {ports}"
+
+
+def _sum(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _sum(value, b[key]) if isinstance(value, dict) else value + b[key]
+        for key, value in a.items()
+    }
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Minip4Error(f"{path}: {error.strerror}") from error
+
+
+def _read_p4info(path: Path) -> p4i.P4Info:
+    try:
+        text = _read(path).decode()
+        p4info: p4i.P4Info = text_format.Parse(text, p4i.P4Info())
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise Minip4Error(f"{path}: expected P4Info in protobuf's text format: {error}") from error
+    return p4info
+
+
+def _check_address(address: str) -> None:
+    """gRPC's own error for an address in use says neither which nor why."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, kind, _, _, target = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM
+        )[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(target)
+    except OSError as error:
+        raise Minip4Error(f"--grpc-server-addr {address}: {error.strerror}") from error
+
+
+def _preload_sanitizer() -> None:
+    """Start this process anew with libasan loaded first: its allocator must come before all."""
+    if "libasan" in os.environ.get("LD_PRELOAD", ""):
+        return
+    compiler = os.environ.get("CC", "cc")
+    try:
+        library = subprocess.run(
+            [compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ToolchainError(f"--sanitize: {compiler} cannot be asked for libasan") from error
+    if not Path(library).is_absolute():
+        raise ToolchainError(f"--sanitize: {compiler} has no libasan")
+    # Python keeps memory for life: leaks would all be its own
+    environment = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0"}
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)

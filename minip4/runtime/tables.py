@@ -1,0 +1,248 @@
+"""Table entries, default actions and what hangs on them: P4Runtime's TableEntry (spec 9.1)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from finsy.proto import p4r
+
+from minip4.engine.engine import Engine, Entry
+from minip4.engine.keys import MatchKey
+from minip4.runtime.match import decode_action, decode_key, encode_action, encode_key
+from minip4.runtime.schema import Schema, Table
+from minip4.runtime.status import denied, engine_calls, invalid, not_found, unimplemented
+
+INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
+
+Undo = Callable[[], None]
+Operation = Callable[[], Undo]  # does one update on the engine; returns what takes it back
+
+_Place = tuple[str, tuple[MatchKey, ...], int]  # table, key, priority
+
+
+@dataclass(frozen=True, slots=True)
+class _Notes:
+    """What a client keeps with an entry and the engine does not know."""
+
+    controller_metadata: int
+    metadata: bytes
+
+
+class Tables:
+    """Writes and reads the tables of one pipeline."""
+
+    def __init__(self, schema: Schema, engine: Engine) -> None:
+        self._schema = schema
+        self._engine = engine
+        self._notes: dict[_Place, _Notes] = {}
+        self._changed_defaults: set[int] = set()  # tables whose default action a client set
+
+    def prepare(self, kind: int, message: p4r.TableEntry) -> Operation:
+        """Check an update; return what performs it."""
+        table = self._schema.table(message.table_id)
+        what = f"table {table.name}"
+        if message.HasField("time_since_last_hit"):
+            raise invalid(f"{what}: time_since_last_hit can only be read")
+        if message.is_default_action:
+            return self._prepare_default(kind, table, message)
+        if table.is_const:
+            raise denied(f"{what}: its entries are const in the program")
+        key = self.decode_key(table, message)
+        place = (table.name, key, message.priority)
+        if kind == DELETE:
+            return lambda: self._delete(place)
+        action, params = self._action(table, message)
+        if message.idle_timeout_ns:
+            raise unimplemented(f"{what}: idle timeouts are not supported yet")
+        notes = _Notes(message.controller_metadata, message.metadata)
+        if kind == INSERT:
+            return lambda: self._insert(place, action, params, notes)
+        return lambda: self._modify(place, action, params, notes)
+
+    def read(self, message: p4r.TableEntry) -> Iterator[p4r.Entity]:
+        """Yield the entries that a read request asks for; table id 0 asks for every table."""
+        if message.table_id == 0:
+            tables = list(self._schema.tables.values())
+            if message.match:
+                raise invalid("match fields given without a table id")
+        else:
+            tables = [self._schema.table(message.table_id)]
+        for table in tables:
+            if message.is_default_action:
+                yield self._read_default(table)
+            else:
+                yield from self._read_table(table, message)
+
+    def state(self) -> Iterator[p4r.Update]:
+        """The updates that bring an empty pipeline here: entries and default actions."""
+        for table in self._schema.tables.values():
+            if table.id in self._changed_defaults:
+                yield p4r.Update(type=MODIFY, entity=self._read_default(table))
+            for entity in self._read_table(table, p4r.TableEntry()):
+                if not entity.table_entry.is_const:
+                    yield p4r.Update(type=INSERT, entity=entity)
+
+    def select(self, table: Table, message: p4r.TableEntry) -> list[Entry]:
+        """The entries of a table that a message with its key, or without any key, stands for."""
+        with engine_calls(f"table {table.name}"):
+            if message.match:
+                key = self.decode_key(table, message)
+                handle = self._engine.table_find(table.name, key, message.priority)
+                return [] if handle is None else [self._engine.table_entry(table.name, handle)]
+            entries = self._engine.table_entries(table.name)
+        if message.priority:
+            entries = [e for e in entries if e.priority == message.priority]
+        if message.controller_metadata:
+            wanted = message.controller_metadata
+            entries = [e for e in entries if self._metadata(table, e) == wanted]
+        return entries
+
+    def find(self, table: Table, message: p4r.TableEntry) -> int:
+        """The handle of the one entry that a message names."""
+        key = self.decode_key(table, message)
+        return self._handle((table.name, key, message.priority))
+
+    def decode_key(self, table: Table, message: p4r.TableEntry) -> tuple[MatchKey, ...]:
+        what = f"table {table.name}"
+        if table.has_priority and message.priority <= 0:
+            raise invalid(
+                f"{what}: priority {message.priority}, expected 1 or more "
+                "(a ternary, range or optional field needs one; larger wins)"
+            )
+        if not table.has_priority and message.priority:
+            raise invalid(f"{what}: priority {message.priority}, expected 0: no field needs one")
+        return decode_key(what, table.fields, message.match)
+
+    def encode_place(self, table: Table, entry: Entry) -> p4r.TableEntry:
+        """The part of a TableEntry that names it: table, key, priority."""
+        message = p4r.TableEntry(table_id=table.id)
+        if table.has_priority:
+            message.priority = entry.priority
+        message.match.extend(encode_key(table.fields, entry.key))
+        return message
+
+    def _prepare_default(self, kind: int, table: Table, message: p4r.TableEntry) -> Operation:
+        what = f"table {table.name}, default action"
+        if kind != MODIFY:
+            raise invalid(f"{what}: it can only be modified (MODIFY without an action resets it)")
+        if message.match or message.priority or message.idle_timeout_ns:
+            raise invalid(f"{what}: it takes no match fields, no priority and no idle timeout")
+        if table.const_default_action:
+            raise denied(f"{what}: it is const in the program")
+        if not message.HasField("action"):
+            return lambda: self._set_default(table, None)
+        if message.action.WhichOneof("type") != "action":
+            raise unimplemented(f"{what}: members and groups are not supported, give an action")
+        action, params = decode_action(what, table.default_actions, message.action.action)
+        return lambda: self._set_default(table, (action.name, params))
+
+    def _action(self, table: Table, message: p4r.TableEntry) -> tuple[str, list[int]]:
+        what = f"table {table.name}"
+        given = message.action.WhichOneof("type")
+        if table.action_profile:
+            raise unimplemented(f"{what}: action profiles are not supported yet")
+        if given != "action":
+            raise invalid(f"{what}: {given or 'no action'} given, expected an action")
+        action, params = decode_action(what, table.entry_actions, message.action.action)
+        return action.name, params
+
+    def _insert(self, place: _Place, action: str, params: list[int], notes: _Notes) -> Undo:
+        table, key, priority = place
+        with engine_calls(f"table {table}"):
+            self._engine.table_add(table, key, action, params, priority)
+        self._note(place, notes)
+        return lambda: self._remove(place)
+
+    def _modify(self, place: _Place, action: str, params: list[int], notes: _Notes) -> Undo:
+        handle = self._handle(place)
+        old, old_notes = self._entry(place, handle), self._notes.get(place)
+        with engine_calls(f"table {place[0]}"):
+            self._engine.table_modify(place[0], handle, action, params)
+        self._note(place, notes)
+
+        def undo() -> None:
+            self._engine.table_modify(place[0], self._handle(place), old.action, old.params)
+            self._note(place, old_notes)
+
+        return undo
+
+    def _delete(self, place: _Place) -> Undo:
+        handle = self._handle(place)
+        old, old_notes = self._entry(place, handle), self._notes.get(place)
+        with engine_calls(f"table {place[0]}"):
+            self._engine.table_delete(place[0], handle)
+        self._note(place, None)
+
+        def undo() -> None:
+            self._engine.table_add(place[0], place[1], old.action, old.params, place[2])
+            self._note(place, old_notes)
+
+        return undo
+
+    def _remove(self, place: _Place) -> None:
+        self._engine.table_delete(place[0], self._handle(place))
+        self._note(place, None)
+
+    def _set_default(self, table: Table, call: tuple[str, Sequence[int]] | None) -> Undo:
+        old = self._engine.table_default(table.name) if table.id in self._changed_defaults else None
+        with engine_calls(f"table {table.name}, default action"):
+            if call is None:
+                self._engine.table_reset_default(table.name)
+                self._changed_defaults.discard(table.id)
+            else:
+                self._engine.table_set_default(table.name, *call)
+                self._changed_defaults.add(table.id)
+
+        def undo() -> None:
+            self._set_default(table, old)
+
+        return undo
+
+    def _handle(self, place: _Place) -> int:
+        handle = self._engine.table_find(*place)
+        if handle is None:
+            raise not_found(f"table {place[0]}: no entry has this key and priority")
+        return handle
+
+    def _entry(self, place: _Place, handle: int) -> Entry:
+        return self._engine.table_entry(place[0], handle)
+
+    def _note(self, place: _Place, notes: _Notes | None) -> None:
+        if notes is None or notes == _NO_NOTES:
+            self._notes.pop(place, None)
+        else:
+            self._notes[place] = notes
+
+    def _metadata(self, table: Table, entry: Entry) -> int:
+        notes = self._notes.get((table.name, entry.key, entry.priority), _NO_NOTES)
+        return notes.controller_metadata
+
+    def _read_default(self, table: Table) -> p4r.Entity:
+        message = p4r.TableEntry(table_id=table.id, is_default_action=True)
+        name, params = self._engine.table_default(table.name)
+        for action in table.default_actions.values():
+            if action.name == name:
+                message.action.action.CopyFrom(encode_action(action, params))
+        return p4r.Entity(table_entry=message)
+
+    def _read_table(self, table: Table, message: p4r.TableEntry) -> list[p4r.Entity]:
+        return [
+            p4r.Entity(table_entry=self._encode(table, entry, message))
+            for entry in self.select(table, message)
+        ]
+
+    def _encode(self, table: Table, entry: Entry, request: p4r.TableEntry) -> p4r.TableEntry:
+        message = self.encode_place(table, entry)
+        message.is_const = entry.is_const
+        action = next(a for a in table.entry_actions.values() if a.name == entry.action)
+        message.action.action.CopyFrom(encode_action(action, entry.params))
+        notes = self._notes.get((table.name, entry.key, entry.priority), _NO_NOTES)
+        message.controller_metadata = notes.controller_metadata
+        message.metadata = notes.metadata
+        if request.HasField("counter_data") and table.direct_counter is not None:
+            packets, size = self._engine.direct_counter_read(table.name, entry.handle)
+            message.counter_data.packet_count = packets
+            message.counter_data.byte_count = size
+        return message
+
+
+_NO_NOTES = _Notes(0, b"")
