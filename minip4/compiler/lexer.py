@@ -26,7 +26,7 @@ SOFT_KEYWORDS = frozenset(
 
 @dataclass(slots=True, eq=False)
 class Token:
-    """`kind`: "name", "number", "quoted", "directive", "bad", "end", or the keyword or symbol itself.
+    """`kind`: "name" "number" "quoted" "directive" "bad" "end", or the keyword or symbol itself.
 
     `end_column` differs from column + len(text) in tokens that a macro put in the place of its use.
     """

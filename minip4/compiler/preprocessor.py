@@ -7,7 +7,7 @@ expressions. A token out of a macro has the place where the macro is used.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from minip4.compiler.errors import P4Error
 from minip4.compiler.if_expression import evaluate
 from minip4.compiler.lexer import Token, tokenize, tokenize_text
 from minip4.compiler.source import SourceFile
+from minip4.errors import Minip4Error
 
 INCLUDE_DIR = Path(__file__).parent / "include"
 DEEPEST_INCLUDE = 64
@@ -40,17 +41,22 @@ class _Condition:
     has_else: bool = False
 
 
-def preprocess(path: str, include_dirs: Sequence[str], defines: Mapping[str, str]) -> list[Token]:
+def preprocess(
+    path: str | Path, include_dirs: Sequence[str | Path], defines: Sequence[str]
+) -> list[Token]:
     """Tokens of the program at `path`, ending in one of kind "end".
 
     Raises P4Error, and OSError or UnicodeDecodeError if `path` itself cannot be read.
     """
     text = Path(path).read_text(encoding="utf-8")
     preprocessor = _Preprocessor([Path(d) for d in include_dirs])
-    for name, value in {"__TARGET_BMV2__": "1", **defines}.items():
-        file = SourceFile("<command line>", value)
+    for definition in ("__TARGET_BMV2__", *defines):
+        name, has_value, value = definition.partition("=")
+        if not re.fullmatch(r"[A-Za-z_]\w*", name):
+            raise Minip4Error(f"-D {definition}: expected NAME or NAME=value")
+        file = SourceFile("<command line>", value if has_value else "1")
         preprocessor.macros[name] = Macro(None, tokenize(file))
-    file = SourceFile(path, text)
+    file = SourceFile(str(path), text)
     preprocessor.run(file, 0)
     lines = text.split("\n")
     preprocessor.output.append(

@@ -1,6 +1,6 @@
 /* core.p4: the core library of P4-16 (language specification 1.2.5, appendix D). */
-#ifndef MINIP4_CORE_P4
-#define MINIP4_CORE_P4
+#ifndef _CORE_P4_
+#define _CORE_P4_
 
 error {
     NoError,

@@ -1,7 +1,7 @@
 /* v1model.p4: the architecture of simple_switch. Names, field order and aliases are what v1model
  * programs and BMv2 JSON rely on; bmv2's docs/simple_switch.md says what they do. */
-#ifndef MINIP4_V1MODEL_P4
-#define MINIP4_V1MODEL_P4
+#ifndef _V1_MODEL_P4_
+#define _V1_MODEL_P4_
 
 #include <core.p4>
 

@@ -1,0 +1,309 @@
+"""The checker: decorates the tree that the parser built, or refuses the program.
+
+Declarations in order, as P4 wants names declared before use (6.8). Each part is a class of its
+own that adds rules: scopes, types, conversions, expressions, calls, statements, tables; this file
+has functions, parsers, controls, instances and the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minip4.compiler import syntax, types
+from minip4.compiler.check_scope import Place, describe, typed
+from minip4.compiler.check_statements import returns
+from minip4.compiler.check_tables import TableChecker
+from minip4.compiler.errors import P4Error, did_you_mean
+
+
+def check(program: syntax.Program) -> None:
+    """Decorates the program in place. Raises P4Error at the first mistake."""
+    Checker(program).check_program()
+
+
+class Checker(TableChecker):
+    def __init__(self, program: syntax.Program) -> None:
+        super().__init__(program)
+        self.declaration_rules: dict[type, Callable[[Any], None]] = {
+            syntax.ConstantDeclaration: self.constant,
+            syntax.VariableDeclaration: self.variable,
+            syntax.StructDeclaration: self.struct,
+            syntax.EnumDeclaration: self.enum,
+            syntax.TypedefDeclaration: self.typedef,
+            syntax.ErrorDeclaration: self.error_declaration,
+            syntax.MatchKindDeclaration: self.match_kind_declaration,
+            syntax.ExternDeclaration: self.extern,
+            syntax.Function: self.function,
+            syntax.Action: self.action,
+            syntax.ParserTypeDeclaration: self.signature,
+            syntax.ControlTypeDeclaration: self.signature,
+            syntax.PackageDeclaration: self.signature,
+            syntax.ParserDeclaration: self.parser,
+            syntax.ControlDeclaration: self.control,
+            syntax.Instantiation: self.instantiation,
+            syntax.ValueSet: self.value_set,
+            syntax.Table: self.table,
+        }
+
+    def check_program(self) -> None:
+        for d in self.program.declarations:
+            if not isinstance(d, (syntax.ErrorDeclaration, syntax.MatchKindDeclaration)):
+                self.annotations(d.annotations)
+            self.declaration_rules[type(d)](d)
+        main = self.scopes[0].names.get("main", [])
+        if not main or not isinstance(main[-1], syntax.Instantiation):
+            package = [d for d in self.program.declarations if _is_package(d)]
+            source = self.program.declarations[-1].whole if package else self.program.source
+            expected = "e.g. V1Switch(MyParser(), ...) main;"
+            raise P4Error("the program has no instance called 'main'", source, expected)
+        if not isinstance(main[-1].type, types.Package):
+            message = f"'main' is an instance of {main[-1].type}"
+            raise P4Error(message, main[-1].source, "a package")
+        self.program.main = main[-1]
+
+    # ------------------------------------------------------------ errors and match kinds
+
+    def error_declaration(self, d: syntax.ErrorDeclaration) -> None:
+        for member in d.members:
+            if member.name in self.errors:
+                first = self.errors[member.name].source
+                raise P4Error(
+                    f"error {member.name!r} is declared twice; first at {first}", member.source
+                )
+            member.number = len(self.errors)
+            self.errors[member.name] = member
+            self.program.errors.append(member)
+
+    def match_kind_declaration(self, d: syntax.MatchKindDeclaration) -> None:
+        for member in d.members:
+            if member.name in self.match_kinds:
+                raise P4Error(f"match kind {member.name!r} is declared twice", member.source)
+            self.match_kinds[member.name] = member
+            self.program.match_kinds.append(member)
+
+    # ------------------------------------------------------------ parameters and functions
+
+    def parameters(self, parameters: list[syntax.Parameter]) -> None:
+        """Types and default values, and the names in the current scope."""
+        for p in parameters:
+            self.annotations(p.annotations)
+            p.type = self.type_of(p.type_expression)
+            if p.type in (types.VOID, types.DONT_CARE):
+                raise P4Error(f"a parameter cannot have type {p.type}", p.type_expression.source)
+            if p.direction and isinstance(
+                p.type, (types.Extern, types.Parser, types.Control, types.Package)
+            ):
+                message = f"a parameter of type {p.type} has no direction"
+                raise P4Error(message, p.source, f"{p.type} {p.name}")
+            if p.default is not None:
+                p.default = self.default_argument(p, p.default)
+            self.declare(p)
+
+    def default_argument(
+        self, p: syntax.Parameter, default: syntax.Expression
+    ) -> syntax.Expression:
+        if p.direction in ("out", "inout"):
+            message = f"an '{p.direction}' parameter has no default value"
+            raise P4Error(message, default.source, "an in or directionless parameter")
+        value = self.converted(default, p.type, "the default value")
+        if value.constant is None:
+            raise P4Error("a default value is not constant", default.source, "a constant")
+        return value
+
+    def prototype(self, d: syntax.Function) -> None:
+        self.type_parameters(d.type_parameters)
+        if d.result is not None:
+            d.result_type = self.type_of(d.result)
+        self.parameters(d.parameters)
+
+    def function(self, d: syntax.Function) -> None:
+        with self.scope():
+            self.prototype(d)
+            if d.body is not None:
+                with self.at(Place("function", d.name, d.result_type)):
+                    self.statement(d.body)
+                if d.result_type is not types.VOID and not returns(d.body):
+                    message = f"function {d.name!r} can end without 'return'"
+                    raise P4Error(message, d.source, f"a value of type {d.result_type}")
+        self.declare(d)
+
+    def action(self, d: syntax.Action) -> None:
+        self.annotations(d.annotations)
+        seen_data = False
+        with self.scope():
+            self.parameters(d.parameters)
+            for p in d.parameters:
+                if p.direction and seen_data:
+                    message = f"{p.name!r} with a direction follows one without"
+                    raise P4Error(message, p.source, "parameters for the control plane last")
+                seen_data = seen_data or not p.direction
+                if isinstance(p.type, types.Extern):
+                    raise P4Error(f"an action's parameter is {p.type}", p.source, "a value")
+            with self.at(Place("action", d.name)):
+                self.statement(d.body)
+        self.declare(d)
+
+    def extern(self, d: syntax.ExternDeclaration) -> None:
+        self.declare(d)  # its methods may mention it
+        with self.scope():
+            self.type_parameters(d.type_parameters)
+            for constructor in d.constructors:
+                with self.scope():
+                    self.parameters(constructor.parameters)
+            for method in d.methods:
+                with self.scope():
+                    self.prototype(method)
+                self.declare(method)
+
+    def signature(
+        self,
+        d: syntax.ParserTypeDeclaration | syntax.ControlTypeDeclaration | syntax.PackageDeclaration,
+    ) -> None:
+        with self.scope():
+            self.type_parameters(d.type_parameters)
+            self.parameters(d.parameters)
+        self.declare(d)
+
+    # ------------------------------------------------------------ instances
+
+    def instantiation(self, d: syntax.Instantiation) -> None:
+        self.annotations(d.annotations)
+        d.type = self.expression(d.call).type
+        inside = self.place.kind
+        allowed: dict[str, tuple[type, ...]] = {
+            "parser": (types.Extern, types.Parser),
+            "control": (types.Extern, types.Control),
+            "top": (types.Extern, types.Parser, types.Control, types.Package),
+        }
+        if not isinstance(d.type, allowed[inside]):
+            raise P4Error(f"{d.type} instantiated in a {inside}", d.call.source)
+        self.instance_members(d)
+        self.declare(d)
+
+    def instance_members(self, d: syntax.Instantiation) -> None:
+        abstract = (
+            {m.name: m for m in d.type.declaration.methods if m.is_abstract}
+            if isinstance(d.type, types.Extern)
+            else {}
+        )
+        if d.objects:
+            raise P4Error(
+                "methods of an instance are not supported", d.objects[0].source, "no '= {...}'"
+            )
+        if abstract:
+            names = ", ".join(abstract)
+            raise P4Error(f"abstract method(s) {names} of {d.type} are not implemented", d.source)
+
+    def value_set(self, d: syntax.ValueSet) -> None:
+        self.annotations(d.annotations)
+        of = self.value_type(d.type_expression, "a value_set")
+        d.type = types.Set(of)
+        d.size = self.expression(d.size)
+        self.constant_integer(d.size, "the size of a value_set")
+        self.declare(d)
+
+    # ------------------------------------------------------------ parsers (13)
+
+    def parser(self, d: syntax.ParserDeclaration) -> None:
+        self.not_generic(d, "parser")
+        with self.scope(), self.at(Place("parser", d.name)):
+            self.parameters(d.parameters)
+            self.parameters(d.constructor_parameters)
+            for local in d.locals:
+                self.declaration_rules[type(local)](local)
+            states = self.states(d)
+            for state in d.states:
+                self.state(state, states)
+        self.declare(d)
+
+    def not_generic(
+        self, d: syntax.ParserDeclaration | syntax.ControlDeclaration, kind: str
+    ) -> None:
+        if d.type_parameters:
+            message = f"{kind} {d.name!r} has type parameters"
+            raise P4Error(message, d.type_parameters[0].source, f"only a {kind} type may have")
+
+    def states(self, d: syntax.ParserDeclaration) -> dict[str, syntax.State]:
+        states: dict[str, syntax.State] = {}
+        for state in d.states:
+            if state.name in ("accept", "reject"):
+                raise P4Error(f"state {state.name!r} is built in", state.source, "another name")
+            if state.name in states:
+                first = states[state.name].source
+                message = f"state {state.name!r} is declared twice; first at {first}"
+                raise P4Error(message, state.source)
+            states[state.name] = state
+        if "start" not in states:
+            raise P4Error(f"parser {d.name!r} has no state 'start'", d.source, "state start {...}")
+        return states
+
+    def state(self, d: syntax.State, states: dict[str, syntax.State]) -> None:
+        self.annotations(d.annotations)
+        with self.scope():
+            for s in d.statements:
+                self.statement(s)
+            if isinstance(d.transition, syntax.Goto):
+                self.goto(d.transition, states)
+            elif d.transition is not None:
+                self.select(d.transition, states)
+
+    def goto(self, g: syntax.Goto, states: dict[str, syntax.State]) -> None:
+        if g.name in ("accept", "reject"):
+            return
+        if g.name not in states:
+            known = [*states, "accept", "reject"]
+            message = f"there is no state {g.name!r}{did_you_mean(g.name, known)}"
+            raise P4Error(message, g.source, ", ".join(known))
+        g.state = states[g.name]
+
+    def select(self, s: syntax.Select, states: dict[str, syntax.State]) -> None:
+        s.expressions = [self.value(e) for e in s.expressions]
+        for e in s.expressions:
+            if e.type is types.INTEGER:
+                raise P4Error("this number has no width", e.source, "e.g. 8w1")
+        for case in s.cases:
+            case.keys = self.select_keys(s, case)
+            self.goto(case.target, states)
+
+    def select_keys(self, s: syntax.Select, case: syntax.SelectCase) -> list[syntax.Expression]:
+        of = [e.type for e in s.expressions]
+        keys = case.keys
+        if len(keys) == 1 and len(of) != 1:
+            only = keys[0]
+            if isinstance(only, syntax.DontCare):
+                return [typed(only, types.Set(types.Tuple(tuple(of))))]
+            only = self.expression(only)
+            if isinstance(only.type, types.Set):
+                element = only.type.element
+                parts = (
+                    element.elements
+                    if isinstance(element, types.Tuple)
+                    else tuple(element.fields.values())
+                    if isinstance(element, types.StructLike)
+                    else (element,)
+                )
+                if parts != tuple(of):
+                    wanted = ", ".join(map(describe, of))
+                    raise P4Error(f"a value_set of {element}", only.source, wanted)
+                return [only]
+        if len(keys) != len(of):
+            message = f"this case has {len(keys)} keyset(s)"
+            raise P4Error(message, keys[0].source, f"{len(of)}, one for each expression")
+        return [self.keyset(k, t) for k, t in zip(keys, of, strict=True)]
+
+    # ------------------------------------------------------------ controls (14)
+
+    def control(self, d: syntax.ControlDeclaration) -> None:
+        self.not_generic(d, "control")
+        with self.scope(), self.at(Place("control", d.name)):
+            self.parameters(d.parameters)
+            self.parameters(d.constructor_parameters)
+            for local in d.locals:
+                self.declaration_rules[type(local)](local)
+            self.statement(d.body)
+        self.declare(d)
+
+
+def _is_package(d: syntax.Declaration) -> bool:
+    return isinstance(d, syntax.PackageDeclaration)

@@ -1,0 +1,108 @@
+"""Type arguments of generic functions, found from the arguments of a call (spec 8.20)."""
+
+from __future__ import annotations
+
+from minip4.compiler import syntax, types
+from minip4.compiler.types import Type
+
+
+class Inference:
+    """What is known so far of some type parameters."""
+
+    def __init__(self, parameters: list[syntax.TypeParameter]) -> None:
+        self.parameters = parameters
+        self.known: dict[syntax.TypeParameter, Type] = {}
+
+    def substitute(self, of: Type) -> Type:
+        return types.substitute(of, self.known)
+
+    def missing(self) -> list[syntax.TypeParameter]:
+        return [p for p in self.parameters if p not in self.known]
+
+    def unify(self, formal: Type, actual: Type) -> bool:
+        """Learns from an argument of type `actual` for a parameter of type `formal`.
+
+        False if the two can never agree; True leaves conversions to be checked later.
+        """
+        if isinstance(formal, types.Variable):
+            if formal.declaration in self.parameters:
+                return self.bind(formal.declaration, actual)
+            return True
+        if isinstance(formal, (types.Parser, types.Control)):
+            return self.unify_signature(formal, actual)
+        if isinstance(formal, types.Named):
+            if isinstance(actual, types.Named) and actual.declaration is formal.declaration:
+                arguments = zip(formal.arguments, actual.arguments, strict=False)
+                return all(self.unify(f, a) for f, a in arguments)
+            if isinstance(formal, types.StructLike) and isinstance(actual, types.Tuple):
+                values = list(formal.fields.values())
+                pairs = zip(values, actual.elements, strict=False)
+                return all(self.unify(f, a) for f, a in pairs)
+            return True
+        if isinstance(formal, types.Tuple) and isinstance(actual, types.Tuple):
+            pairs = zip(formal.elements, actual.elements, strict=False)
+            return all(self.unify(f, a) for f, a in pairs)
+        if isinstance(formal, types.List):
+            if isinstance(actual, types.List):
+                return self.unify(formal.element, actual.element)
+            if isinstance(actual, types.Tuple):
+                return all(self.unify(formal.element, a) for a in actual.elements)
+        if isinstance(formal, types.Stack) and isinstance(actual, types.Stack):
+            return self.unify(formal.element, actual.element)
+        if isinstance(formal, types.Set) and isinstance(actual, types.Set):
+            return self.unify(formal.element, actual.element)
+        return True
+
+    def bind(self, parameter: syntax.TypeParameter, actual: Type) -> bool:
+        if actual in (types.DONT_CARE, types.INVALID_HEADER):
+            return True
+        bound = self.known.get(parameter)
+        if bound is None or bound == actual:
+            self.known[parameter] = actual
+            return True
+        merged = _merge(bound, actual)
+        if merged is None:
+            return False
+        self.known[parameter] = merged
+        return True
+
+    def unify_signature(self, formal: types.Parser | types.Control, actual: Type) -> bool:
+        """A parser or control fits a type if its parameters do, in order and direction (16.1)."""
+        if not isinstance(actual, type(formal)):
+            return False
+        if actual.declaration is formal.declaration:
+            pairs = zip(formal.arguments, actual.arguments, strict=False)
+            return all(self.unify(f, a) for f, a in pairs)
+        wanted, given = formal.declaration.parameters, actual.declaration.parameters
+        if len(wanted) != len(given):
+            return False
+        binding = types.bind(formal.declaration.type_parameters, formal.arguments)
+        for w, g in zip(wanted, given, strict=True):
+            expected = types.substitute(w.type, binding)
+            if w.direction != g.direction or not self.unify(expected, g.type):
+                return False
+            if self.substitute(expected) != g.type:
+                return False
+        return True
+
+
+def _merge(a: Type, b: Type) -> Type | None:
+    """The type that both can be converted to; None if there is none."""
+    if a == b:
+        return a
+    for one, other in ((a, b), (b, a)):
+        if one is types.INTEGER and isinstance(other, types.Bits):
+            return other
+        if isinstance(one, types.SerializableEnum) and one.underlying == other:
+            return other
+        if isinstance(one, (types.Tuple, types.AnonymousStruct)) and isinstance(
+            other, types.StructLike
+        ):
+            return other
+    if isinstance(a, types.Tuple) and isinstance(b, types.Tuple):
+        if len(a.elements) != len(b.elements):
+            return None
+        merged = [_merge(x, y) for x, y in zip(a.elements, b.elements, strict=True)]
+        known = [m for m in merged if m is not None]
+        return types.Tuple(tuple(known)) if len(known) == len(merged) else None
+    return None

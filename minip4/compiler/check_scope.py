@@ -1,0 +1,190 @@
+"""What all checks share: scopes, where in the program we are, and small helpers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from minip4.compiler import syntax, types
+from minip4.compiler.errors import P4Error, did_you_mean
+from minip4.compiler.source import Source
+from minip4.compiler.types import Type
+
+E = TypeVar("E", bound=syntax.Expression)
+
+TYPE_DECLARATIONS = (
+    syntax.StructDeclaration,
+    syntax.EnumDeclaration,
+    syntax.TypedefDeclaration,
+    syntax.ExternDeclaration,
+    syntax.ParserTypeDeclaration,
+    syntax.ControlTypeDeclaration,
+    syntax.ParserDeclaration,
+    syntax.ControlDeclaration,
+    syntax.PackageDeclaration,
+    syntax.TypeParameter,
+)
+
+
+@dataclass(slots=True)
+class Scope:
+    """Names of one block; a name has several declarations if functions are overloaded (6.6)."""
+
+    names: dict[str, list[syntax.Declaration]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Place:
+    """Where the code being checked stands: decides which statements and calls are allowed."""
+
+    kind: str  # "top", "parser", "control", "action", "function"
+    name: str = ""
+    result: Type | None = None  # of a function
+    loops: int = 0  # enclosing for loops
+
+
+class CheckerBase(ABC):
+    def __init__(self, program: syntax.Program) -> None:
+        self.program = program
+        self.scopes: list[Scope] = [Scope()]
+        self.place = Place("top")
+        self.errors: dict[str, syntax.ErrorMember] = {}
+        self.match_kinds: dict[str, syntax.MatchKindMember] = {}
+
+    # ------------------------------------------------------------ what other parts provide
+
+    @abstractmethod
+    def expression(self, e: syntax.Expression) -> syntax.Expression:
+        """Decorates `e`; returns it, or what takes its place in the tree."""
+
+    @abstractmethod
+    def call(self, e: syntax.Call) -> syntax.Expression: ...
+
+    @abstractmethod
+    def convert(self, e: syntax.Expression, to: Type, what: str) -> syntax.Expression: ...
+
+    # ------------------------------------------------------------ scopes
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        self.scopes.append(Scope())
+        try:
+            yield
+        finally:
+            self.scopes.pop()
+
+    @contextmanager
+    def at(self, place: Place) -> Iterator[None]:
+        outer, self.place = self.place, place
+        try:
+            yield
+        finally:
+            self.place = outer
+
+    def declare(self, declaration: syntax.Declaration) -> None:
+        """Adds a name to the innermost scope; refuses it if it is there already."""
+        known = self.scopes[-1].names.setdefault(declaration.name, [])
+        for other in known:
+            if not _may_overload(declaration, other):
+                raise P4Error(
+                    f"{declaration.name!r} is declared twice; first at {other.source}",
+                    declaration.source,
+                    "another name",
+                )
+        known.append(declaration)
+
+    def lookup_all(self, name: str, is_absolute: bool = False) -> list[syntax.Declaration]:
+        if is_absolute:
+            return self.scopes[0].names.get(name, [])
+        for scope in reversed(self.scopes):
+            found = scope.names.get(name)
+            if found:
+                return found
+        return []
+
+    def lookup(self, name: str, is_absolute: bool, source: Source) -> syntax.Declaration:
+        found = self.lookup_all(name, is_absolute)
+        if not found:
+            raise self.unknown_name(name, source)
+        return found[-1]
+
+    def unknown_name(self, name: str, source: Source) -> P4Error:
+        later = self.program.find(name)
+        if later is not None and later.name == self.place.name:
+            return P4Error(f"{name!r} uses itself: recursion is not allowed", source)
+        if later is not None:
+            return P4Error(
+                f"{name!r} is used before its declaration at {later.source}",
+                source,
+                "a name declared above this line",
+            )
+        if name == self.place.name:
+            return P4Error(f"{name!r} uses itself: recursion is not allowed", source)
+        known = [n for scope in self.scopes for n in scope.names]
+        return P4Error(f"{name!r} is not declared{did_you_mean(name, known)}", source)
+
+
+def _may_overload(a: syntax.Declaration, b: syntax.Declaration) -> bool:
+    """Functions of one name must differ in the number or the names of their parameters (6.6)."""
+    if not isinstance(a, syntax.Function) or not isinstance(b, syntax.Function):
+        return False
+    return [p.name for p in a.parameters] != [p.name for p in b.parameters]
+
+
+def typed(e: E, of: Type, constant: syntax.Constant | None = None) -> E:
+    """Sets the decorations that every expression has."""
+    e.type = of
+    e.constant = constant
+    return e
+
+
+def reduced(value: int, of: Type) -> int:
+    """`value` modulo the range of a fixed-width type (8.5, 8.6)."""
+    if not isinstance(of, types.Bits):
+        return value
+    value &= (1 << of.width) - 1
+    if of.signed and of.width and value >> (of.width - 1):
+        value -= 1 << of.width
+    return value
+
+
+def is_numeric(of: Type) -> bool:
+    return of is types.INTEGER or isinstance(of, types.Bits)
+
+
+def describe(of: Type) -> str:
+    """A type for an error message."""
+    if of is types.INTEGER:
+        return "an integer without a width"
+    if isinstance(of, types.Function | types.TableType | types.ApplyResult | types.ActionRun):
+        return f"a {of}"
+    return str(of)
+
+
+def what_is(declaration: syntax.Declaration) -> str:
+    """The kind of a declaration for an error message: "a table", "an action"."""
+    words = {
+        syntax.StructDeclaration: "a type",
+        syntax.EnumDeclaration: "an enum",
+        syntax.TypedefDeclaration: "a type",
+        syntax.ExternDeclaration: "an extern type",
+        syntax.ParserTypeDeclaration: "a parser type",
+        syntax.ControlTypeDeclaration: "a control type",
+        syntax.ParserDeclaration: "a parser",
+        syntax.ControlDeclaration: "a control",
+        syntax.PackageDeclaration: "a package",
+        syntax.TypeParameter: "a type parameter",
+        syntax.ConstantDeclaration: "a constant",
+        syntax.VariableDeclaration: "a variable",
+        syntax.Parameter: "a parameter",
+        syntax.Instantiation: "an instance",
+        syntax.ValueSet: "a value_set",
+        syntax.Table: "a table",
+        syntax.Action: "an action",
+        syntax.Function: "a function",
+        syntax.State: "a parser state",
+    }
+    return words.get(type(declaration), "no value")

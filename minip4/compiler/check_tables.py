@@ -1,0 +1,246 @@
+"""Tables: keys, actions, entries and other properties (spec section 14.2)."""
+
+from __future__ import annotations
+
+from minip4.compiler import syntax, types
+from minip4.compiler.check_scope import describe, is_numeric, typed
+from minip4.compiler.check_statements import StatementChecker
+from minip4.compiler.errors import P4Error, did_you_mean
+from minip4.compiler.types import Type
+
+
+class TableChecker(StatementChecker):
+    def table(self, d: syntax.Table) -> None:
+        self.annotations(d.annotations)
+        for key in d.keys:
+            self.key(key)
+        self.action_list(d)
+        if d.default_action is not None:
+            self.default_action(d, d.default_action)
+        for p in d.properties:
+            self.table_property(p)
+        for entry in d.entries or []:
+            self.entry(d, entry)
+        self.declare(d)
+
+    def key(self, key: syntax.KeyElement) -> None:
+        self.annotations(key.annotations)
+        key.expression = self.value(key.expression)
+        of = types.strip_newtypes(key.expression.type)
+        if key.match_kind not in self.match_kinds:
+            hint = did_you_mean(key.match_kind, self.match_kinds)
+            message = f"{key.match_kind!r} is no match kind{hint}"
+            raise P4Error(message, key.source, ", ".join(self.match_kinds))
+        if of is types.INTEGER:
+            raise P4Error("a key without a width", key.expression.source, "e.g. 8w1")
+        if not _is_key(of):
+            message = f"a key cannot have type {describe(of)}"
+            raise P4Error(message, key.expression.source, "bit<N>, int<N>, bool, enum or error")
+
+    # ------------------------------------------------------------ actions
+
+    def action_list(self, d: syntax.Table) -> None:
+        seen: dict[str, syntax.ActionReference] = {}
+        for reference in d.actions:
+            self.annotations(reference.annotations)
+            if reference.name in seen:
+                message = f"action {reference.name!r} is listed twice"
+                raise P4Error(message, reference.source, "once")
+            seen[reference.name] = reference
+            action = self.resolve_action(reference)
+            self.action_arguments(reference, action, in_list=True)
+
+    def resolve_action(self, reference: syntax.ActionReference) -> syntax.Action:
+        found = self.lookup(reference.name, reference.is_absolute, reference.source)
+        if not isinstance(found, syntax.Action):
+            raise P4Error(f"{reference.name!r} is no action", reference.source, "an action")
+        reference.action = found
+        return found
+
+    def action_arguments(
+        self, reference: syntax.ActionReference, action: syntax.Action, *, in_list: bool
+    ) -> None:
+        """In the list only parameters with a direction have arguments; elsewhere all do (14.2)."""
+        written = reference.written_arguments or []
+        data = [p for p in action.parameters if p.direction == ""]
+        wanted = [p for p in action.parameters if p.direction] if in_list else action.parameters
+        if in_list and len(written) > len(wanted) and data:
+            raise P4Error(
+                f"{data[0].name!r} of {action.name!r} is set by the control plane",
+                reference.source,
+                "arguments only for in, out and inout parameters",
+            )
+        given = self.in_parameter_order(written, wanted, action.name, reference)
+        by_name = dict(zip([p.name for p in wanted], given, strict=True))
+        call = syntax.Call(reference.source, syntax.Name(reference.source, action.name), [], [])
+        call.kind = syntax.CallKind.ACTION
+        reference.arguments = []
+        for p in action.parameters:
+            a = by_name.get(p.name)
+            value = None if a is None else self.expression(a.value)
+            reference.arguments.append(self.argument(call, p, p.type, value))
+
+    def listed_action(
+        self, d: syntax.Table, reference: syntax.ActionReference
+    ) -> syntax.ActionReference:
+        action = self.resolve_action(reference)
+        listed = next((a for a in d.actions if a.action is action), None)
+        if listed is None:
+            known = ", ".join(a.name for a in d.actions)
+            message = f"{reference.name!r} is not in the actions of table {d.name!r}"
+            raise P4Error(message, reference.source, known)
+        return listed
+
+    def action_with_data(self, d: syntax.Table, reference: syntax.ActionReference) -> None:
+        """An action with all its data, in default_action or an entry."""
+        self.annotations(reference.annotations)
+        listed = self.listed_action(d, reference)
+        action = listed.action
+        assert action is not None
+        directed = [p for p in action.parameters if p.direction]
+        data = [p for p in action.parameters if not p.direction]
+        written = reference.written_arguments or []
+        if directed and len(written) == len(data) and not any(a.name for a in written):
+            # Arguments bound in the list of actions need not be repeated.
+            self.data_arguments(reference, listed, action)
+        else:
+            self.action_arguments(reference, action, in_list=False)
+        for p, a in zip(action.parameters, reference.arguments, strict=True):
+            if p.direction == "" and a is not None and a.constant is None:
+                raise P4Error(
+                    f"argument {p.name!r} must be known at compile time", a.source, "a constant"
+                )
+
+    def data_arguments(
+        self,
+        reference: syntax.ActionReference,
+        listed: syntax.ActionReference,
+        action: syntax.Action,
+    ) -> None:
+        written = iter(reference.written_arguments or [])
+        reference.arguments = [
+            bound if p.direction else self.converted(next(written).value, p.type, "the argument")
+            for p, bound in zip(action.parameters, listed.arguments, strict=True)
+        ]
+
+    def default_action(self, d: syntax.Table, reference: syntax.ActionReference) -> None:
+        listed = self.listed_action(d, reference)
+        if listed.annotation("tableonly") is not None:
+            message = f"{reference.name!r} is @tableonly and cannot be the default action"
+            raise P4Error(message, reference.source)
+        self.action_with_data(d, reference)
+
+    # ------------------------------------------------------------ entries (14.2.1.4)
+
+    def entry(self, d: syntax.Table, entry: syntax.Entry) -> None:
+        self.annotations(entry.annotations)
+        if not d.keys:
+            raise P4Error(f"table {d.name!r} has entries but no key", entry.source, "key = {...}")
+        if entry.priority is not None:
+            entry.priority = self.expression(entry.priority)
+            self.constant_integer(entry.priority, "a priority")
+        keys = entry.keys
+        if len(keys) == 1 and isinstance(keys[0], syntax.DontCare) and len(d.keys) > 1:
+            keys = [syntax.DontCare(keys[0].source, "_") for _ in d.keys]
+        if len(keys) != len(d.keys):
+            message = f"this entry has {len(keys)} key(s)"
+            raise P4Error(message, entry.keys[0].source, f"{len(d.keys)}")
+        entry.keys = [self.entry_key(k, key) for k, key in zip(keys, d.keys, strict=True)]
+        listed = self.listed_action(d, entry.action)
+        if listed.annotation("defaultonly") is not None:
+            message = f"{entry.action.name!r} is @defaultonly and cannot be in an entry"
+            raise P4Error(message, entry.action.source)
+        self.action_with_data(d, entry.action)
+
+    def entry_key(self, e: syntax.Expression, key: syntax.KeyElement) -> syntax.Expression:
+        result = self.keyset(e, key.expression.type)
+        kind = key.match_kind
+        if isinstance(result, syntax.Mask) and kind not in ("ternary", "lpm"):
+            raise P4Error(f"a mask for a key of kind {kind}", e.source, "a value")
+        if isinstance(result, syntax.Range) and kind != "range":
+            raise P4Error(f"a range for a key of kind {kind}", e.source, "a value")
+        if isinstance(result, syntax.DontCare) and kind == "exact":
+            raise P4Error("`_` for a key of kind exact", e.source, "a value")
+        if isinstance(result, syntax.Mask) and kind == "lpm":
+            self.check_prefix(result, key.expression.type)
+        parts = (
+            [result.value, result.mask]
+            if isinstance(result, syntax.Mask)
+            else [result.low, result.high]
+            if isinstance(result, syntax.Range)
+            else []
+            if isinstance(result, syntax.DontCare)
+            else [result]
+        )
+        for part in parts:
+            if part.constant is None:
+                raise P4Error("a key of an entry is not constant", part.source, "a constant")
+        return result
+
+    def check_prefix(self, e: syntax.Mask, of: Type) -> None:
+        """The mask of an lpm key is ones followed by zeros."""
+        mask, width = e.mask.constant, types.width_in_bits(of)
+        if isinstance(mask, int) and width is not None:
+            inverted = ~mask & ((1 << width) - 1)
+            if inverted & (inverted + 1):
+                raise P4Error(f"mask {mask:#x} is no prefix", e.mask.source, "ones, then zeros")
+
+    # ------------------------------------------------------------ keysets (8.14), also of selects
+
+    def keyset(self, e: syntax.Expression, of: Type) -> syntax.Expression:
+        """A keyset that matches values of type `of`, converted to it."""
+        if isinstance(e, syntax.DontCare):
+            return typed(e, types.Set(of))
+        if isinstance(e, syntax.Mask):
+            plain = self.keyset_type(e, of)
+            e.value = self.converted(e.value, plain, "the value of a mask")
+            e.mask = self.converted(e.mask, plain, "the mask")
+            return typed(e, types.Set(of))
+        if isinstance(e, syntax.Range):
+            plain = self.keyset_type(e, of)
+            e.low = self.converted(e.low, plain, "the lower end of a range")
+            e.high = self.converted(e.high, plain, "the upper end of a range")
+            low, high = e.low.constant, e.high.constant
+            if isinstance(low, int) and isinstance(high, int) and low > high:
+                raise P4Error(f"range {low} .. {high} is empty", e.source, "low .. high")
+            return typed(e, types.Set(of))
+        e = self.value(e)
+        if isinstance(e.type, types.Set):
+            if e.type.element != of and not _is_struct_of(e.type.element, of):
+                raise P4Error(f"a value_set of {e.type.element}", e.source, describe(of))
+            return e
+        if isinstance(of, types.SerializableEnum) and e.type in (of.underlying, types.INTEGER):
+            return self.convert(e, of.underlying, "the value of a case")
+        return self.convert(e, types.strip_newtypes(of) if e.type != of else of, "the value")
+
+    def keyset_type(self, e: syntax.Mask | syntax.Range, of: Type) -> Type:
+        plain = types.strip_newtypes(of)
+        if isinstance(plain, types.SerializableEnum):
+            plain = plain.underlying
+        if not is_numeric(plain) and not (plain is types.BOOL and isinstance(e, syntax.Mask)):
+            raise P4Error(f"a mask or range for {describe(of)}", e.source, "a value")
+        return plain
+
+    # ------------------------------------------------------------ other properties
+
+    def table_property(self, p: syntax.TableProperty) -> None:
+        self.annotations(p.annotations)
+        p.value = self.expression(p.value)
+        if p.name == "size":
+            size = self.constant_integer(p.value, "the size of a table")
+            if size < 0:
+                raise P4Error(f"a table of size {size}", p.value.source, "0 or more")
+        elif p.name == "support_timeout":
+            p.value = self.convert(p.value, types.BOOL, "support_timeout")
+
+
+def _is_key(of: Type) -> bool:
+    fits = (types.Bits, types.Varbit, types.Enum, types.SerializableEnum, types.Variable)
+    return of in (types.BOOL, types.ERROR) or isinstance(of, fits)
+
+
+def _is_struct_of(struct: Type, of: Type) -> bool:
+    """Whether a value set's struct has exactly one field, of type `of` (13.11)."""
+    if isinstance(struct, types.StructLike):
+        return list(struct.fields.values()) == [of]
+    return isinstance(struct, types.Tuple) and struct.elements == (of,)

@@ -1,0 +1,49 @@
+"""The front end: a P4-16 source file to a checked syntax tree."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from minip4.compiler import syntax
+from minip4.compiler.check import check
+from minip4.compiler.parser import parse
+from minip4.compiler.preprocessor import preprocess
+from minip4.errors import Minip4Error
+
+# The parser limits nesting (parser_tokens.py); one level takes a few Python frames in each pass.
+DEEPEST_RECURSION = 10_000
+
+
+def parse_and_check(
+    path: str | Path, include_dirs: Sequence[str | Path] = (), defines: Sequence[str] = ()
+) -> syntax.Program:
+    """The decorated tree of the program at `path` (see syntax.py).
+
+    `include_dirs` are searched before our own core.p4 and v1model.p4; `defines` are macros,
+    "NAME" (for 1) or "NAME=value".
+    Raises P4Error with the place of a mistake, Minip4Error if the file cannot be read.
+    """
+    try:
+        tokens = preprocess(path, include_dirs, defines)
+    except FileNotFoundError:
+        raise Minip4Error(f"{path}: no such file; expected a P4-16 program") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise Minip4Error(f"{path}: cannot be read: {problem}") from problem
+    with deep_recursion():
+        program = parse(tokens, str(path))
+        check(program)
+    return program
+
+
+@contextmanager
+def deep_recursion() -> Iterator[None]:
+    """Room for passes that recurse over a tree."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, DEEPEST_RECURSION))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
