@@ -46,7 +46,7 @@ void engine_destroy(struct engine *engine)
 
 void engine_set_driver(struct engine *engine, const struct engine_driver *driver)
 {
-    engine->driver = driver ? *driver : (struct engine_driver){0};
+    engine->driver = *driver;
 }
 
 void engine_set_port(struct engine *engine, uint16_t port, bool up)
@@ -59,10 +59,11 @@ struct packet_pool *engine_pool(struct engine *engine)
     return engine->pool;
 }
 
-void engine_set_link(struct engine *engine, uint16_t port, const struct link_config *config)
+bool engine_set_link(struct engine *engine, uint16_t port, const struct link_config *config)
 {
     (void)port;
     link_configure(engine->link, config);
+    return true;
 }
 
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet, uint64_t now_ns)

@@ -3,27 +3,23 @@
 import ctypes
 import os
 import select
-import socket
 import struct
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scapy.utils import RawPcapNgReader, RawPcapReader
+import wire
+from wire import TIMEOUT_S, await_true, frame, pcap_records, run
 
 from minip4.engine.build import C_FOLDER, shared_object
 from minip4.engine.driver import Driver, DriverError
 
 SOURCES = [C_FOLDER / name for name in ("packet.c", "link.c", "capture.c", "ports.c",
                                         "ports_queue.c", "ports_socket.c")]  # fmt: skip
-CLONE_NEWNET = 0x40000000
 CPU_PORT = 320
 MTU = 20_000
-TIMEOUT_S = 10.0
-libc = ctypes.CDLL(None, use_errno=True)
 
 
 class LinkConfig(ctypes.Structure):
@@ -60,25 +56,10 @@ class Forwarder:
 
 @pytest.fixture
 def namespace() -> Iterator[None]:
-    """A network namespace for this thread, with veth pairs s1-h1, s2-h2, s3-h3."""
-    before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-    if libc.unshare(CLONE_NEWNET):
-        pytest.skip("needs root: run sudo ./run_tests.sh")
-    try:
-        for scope in ("default", "all"):
-            Path(f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6").write_text("1")
+    with wire.namespace():
         for i in (1, 2, 3):
-            run(f"ip link add s{i} mtu {MTU} type veth peer name h{i} mtu {MTU}")
-            run(f"ip link set s{i} up")
-            run(f"ip link set h{i} up")
+            wire.veth(f"s{i}", f"h{i}", MTU)
         yield
-    finally:
-        libc.setns(before, CLONE_NEWNET)
-        os.close(before)
-
-
-def run(command: str) -> None:
-    subprocess.run(command.split(), check=True, capture_output=True)
 
 
 @pytest.fixture
@@ -94,30 +75,6 @@ def driver(engine: Forwarder) -> Iterator[Driver]:
     driver.stop()
 
 
-def host(number: int) -> socket.socket:
-    """A packet socket at the far end of port `number`; receives only what arrives there."""
-    end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-    end.setsockopt(socket.SOL_SOCKET, 33, 256 * 1024 * 1024)  # SO_RCVBUFFORCE
-    end.setsockopt(263, 23, 1)  # SOL_PACKET, PACKET_IGNORE_OUTGOING
-    end.setsockopt(263, 8, 1)  # PACKET_AUXDATA
-    end.bind((f"h{number}", 3))  # ETH_P_ALL
-    end.settimeout(TIMEOUT_S)
-    return end
-
-
-def frame(length: int, number: int = 0) -> bytes:
-    """An Ethernet frame (local experimental EtherType) with a number, and other bytes behind it."""
-    start = bytes.fromhex("020000000002 020000000001 88b5") + number.to_bytes(4, "big")
-    return (start + os.urandom(length))[:length]
-
-
-def await_true(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
-
-
 def port_counters(driver: Driver, number: int) -> dict[str, int]:
     ports = driver.counters()["ports"]
     assert isinstance(ports, dict)
@@ -128,7 +85,7 @@ def port_counters(driver: Driver, number: int) -> dict[str, int]:
 def test_frames_of_any_length_pass_unchanged(driver: Driver, source: int, destination: int) -> None:
     lengths = [14, 15, 60, 64, 189, 190, 191, 192, 255, 1514, 2048, 4096, 9215, 9216, 60]
     frames = [frame(length) for length in lengths]
-    with host(source) as sender, host(destination) as receiver:
+    with wire.end(f"h{source}") as sender, wire.end(f"h{destination}") as receiver:
         for sent in frames:
             sender.send(sent)
         assert [receiver.recv(65536) for _ in frames] == frames
@@ -142,7 +99,7 @@ def test_a_vlan_tag_is_put_back(driver: Driver) -> None:
     tags = [bytes.fromhex(tag) for tag in ("81006064", "88a80fff", "8100000181000002")]
     tagged = [plain[:12] + tag + plain[12:] for tag in tags]
     tagged.append(tagged[0] + os.urandom(1000))  # too long for a slot of the ring
-    with host(1) as sender, host(2) as receiver:
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
         for sent in tagged:
             sender.send(sent)
             received, ancillary, _, _ = receiver.recvmsg(65536, 256)
@@ -155,7 +112,7 @@ def test_a_vlan_tag_is_put_back(driver: Driver) -> None:
 def test_too_long_frames_are_counted_and_told_once(
     driver: Driver, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with host(1) as sender, host(2) as receiver:
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
         for length in (9217, 12_000, 60):
             sender.send(frame(length))
         assert len(receiver.recv(65536)) == 60
@@ -165,7 +122,7 @@ def test_too_long_frames_are_counted_and_told_once(
 
 def test_frames_longer_than_the_mtu_are_send_errors(driver: Driver) -> None:
     run("ip link set s2 mtu 1500")
-    with host(1) as sender, host(2) as receiver:
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
         sender.send(frame(2000))
         sender.send(frame(60))
         assert len(receiver.recv(65536)) == 60
@@ -174,7 +131,7 @@ def test_frames_longer_than_the_mtu_are_send_errors(driver: Driver) -> None:
 
 
 def test_a_stall_of_100_ms_at_100_kpps_loses_nothing(driver: Driver, engine: Forwarder) -> None:
-    with host(1) as sender, host(2) as receiver:
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
         engine.lock()
         for number in range(10_000):
             sender.send(frame(60, number))
@@ -186,11 +143,12 @@ def test_a_stall_of_100_ms_at_100_kpps_loses_nothing(driver: Driver, engine: For
 
 def test_what_the_ring_cannot_hold_is_counted(driver: Driver, engine: Forwarder) -> None:
     sent = 20_000
-    with host(1) as sender, host(2) as receiver:
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
         engine.lock()
         for number in range(sent):
             sender.send(frame(60, number))
         engine.unlock()
+        await_true(lambda: port_counters(driver, 1)["received_packets"] >= 16384)
         sender.send(frame(60, sent))
         while receiver.recv(65536)[14:18] != sent.to_bytes(4, "big"):
             pass
@@ -202,7 +160,7 @@ def test_what_the_ring_cannot_hold_is_counted(driver: Driver, engine: Forwarder)
 def test_an_interface_that_is_down_or_gone_harms_no_other_port(
     driver: Driver, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with host(1) as one, host(2) as two:
+    with wire.end("h1") as one, wire.end("h2") as two:
         run("ip link set s2 down")
         for _ in range(3):
             one.send(frame(60))
@@ -213,7 +171,7 @@ def test_an_interface_that_is_down_or_gone_harms_no_other_port(
         run("ip link del s2")
         one.send(frame(60))
         await_true(lambda: port_counters(driver, 2)["transmit_errors"] == 4)
-    with host(3) as three:
+    with wire.end("h3") as three:
         driver.cpu_send(frame(77))
         assert len(three.recv(65536)) == 77
     told = capfd.readouterr().err
@@ -229,7 +187,7 @@ def test_an_interface_that_is_down_or_gone_harms_no_other_port(
 
 def test_cpu_port_carries_frames_both_ways(driver: Driver) -> None:
     frames = [frame(60 + number, number) for number in range(100)]
-    with host(3) as end:
+    with wire.end("h3") as end:
         for sent in frames:
             assert driver.cpu_send(sent)
         assert [end.recv(65536) for _ in frames] == frames
@@ -257,7 +215,7 @@ def test_stop_drains_rings_and_links(engine: Forwarder) -> None:
     engine.set_link(delay_ns=50_000_000)
     driver = Driver(engine, {1: "s1", 2: "s2"})
     driver.start()
-    with host(1) as sender, host(2) as receiver:
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
         engine.lock()
         for number in range(1000):
             sender.send(frame(60, number))
@@ -270,7 +228,7 @@ def test_stop_drains_rings_and_links(engine: Forwarder) -> None:
 
 def test_a_delayed_frame_is_never_early(driver: Driver, engine: Forwarder) -> None:
     engine.set_link(delay_ns=20_000_000)
-    with host(1) as sender, host(2) as receiver:
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
         for number in range(5):
             start_ns = time.monotonic_ns()
             sender.send(frame(60, number))
@@ -287,7 +245,7 @@ def test_swap_loses_no_frame(driver: Driver, engine: Forwarder) -> None:
             if number % 8 == 0:
                 time.sleep(0.0001)
 
-    with host(1) as sender, host(2) as receiver:
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
         thread = threading.Thread(target=send)
         thread.start()
         swaps = 0
@@ -302,32 +260,24 @@ def test_swap_loses_no_frame(driver: Driver, engine: Forwarder) -> None:
     assert port_counters(driver, 1)["received_packets"] == count
 
 
-def records(path: Path) -> list[tuple[int, int, bytes]]:
-    """(time in ns, length of the frame, its first bytes) of each record."""
-    reader = RawPcapReader(str(path))
-    assert not isinstance(reader, RawPcapNgReader)
-    assert reader.nano
-    return [(m.sec * 10**9 + m.usec, m.wirelen, data) for data, m in reader]
-
-
 def test_captures(engine: Forwarder, tmp_path: Path) -> None:
     engine.set_link(loss=0.3, seed=5)
     driver = Driver(engine, {1: "s1", 2: "s2"}, capture_folder=tmp_path, loss_folder=tmp_path)
     driver.start()
     start_ns = time.monotonic_ns()
     frames = [frame(60 + number % 200, number) for number in range(5000)]
-    with host(1) as sender, host(2) as receiver:
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
         for sent in frames:
             sender.send(sent)
         path = tmp_path / "s1_in.pcap"  # kept up to date while the switch runs
-        await_true(lambda: len(records(path)) == len(frames))
+        await_true(lambda: len(pcap_records(path)) == len(frames))
         driver.stop()
         receiver.settimeout(0)
-        lost = records(tmp_path / "s2_lost.pcap")
+        lost = pcap_records(tmp_path / "s2_lost.pcap")
         arrived = [receiver.recv(65536) for _ in range(len(frames) - len(lost))]
     assert driver.capture_error is None
     for name in ("s1_in", "s2_out"):
-        captured = records(tmp_path / f"{name}.pcap")
+        captured = pcap_records(tmp_path / f"{name}.pcap")
         assert [data for _, _, data in captured] == [sent[:128] for sent in frames]
         assert [length for _, length, _ in captured] == [len(sent) for sent in frames]
         times = [time_ns for time_ns, _, _ in captured]
@@ -336,7 +286,7 @@ def test_captures(engine: Forwarder, tmp_path: Path) -> None:
     lost_numbers = {data[14:18] for _, _, data in lost}
     assert 0 < len(lost) < len(frames)
     assert [sent for sent in frames if sent[14:18] not in lost_numbers] == arrived
-    assert records(tmp_path / "s2_in.pcap") == records(tmp_path / "s1_lost.pcap") == []
+    assert pcap_records(tmp_path / "s2_in.pcap") == pcap_records(tmp_path / "s1_lost.pcap") == []
 
 
 def test_a_capture_that_cannot_be_written_is_reported(engine: Forwarder, tmp_path: Path) -> None:
@@ -345,12 +295,12 @@ def test_a_capture_that_cannot_be_written_is_reported(engine: Forwarder, tmp_pat
     driver = Driver(engine, {1: "s1", 2: "s2"}, capture_folder=tmp_path)
     driver.start()
     os.close(pipe)
-    with host(1) as sender, host(2) as receiver:
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
         sender.send(frame(60))
         receiver.recv(65536)
     driver.stop()
     assert driver.capture_error == f"cannot write {tmp_path}/s1_in.pcap: Broken pipe"
-    assert len(records(tmp_path / "s2_out.pcap")) == 1
+    assert len(pcap_records(tmp_path / "s2_out.pcap")) == 1
 
 
 @pytest.mark.parametrize(

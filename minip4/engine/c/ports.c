@@ -330,7 +330,7 @@ int ports_stop(struct ports *ports, uint64_t drain_ns)
 
 int ports_destroy(struct ports *ports, char *error, size_t error_size)
 {
-    engine_set_driver(ports->engine, NULL);
+    engine_set_driver(ports->engine, &(struct engine_driver){0});
     int result = ports->captures ? capture_set_close(ports->captures, error, error_size) : 0;
     for (unsigned i = 0; i < ports->count; i++) {
         nic_close(ports->port[ports->numbers[i]]->nic);

@@ -1,0 +1,147 @@
+"""Does the line carry 100,000 small packets a second, and what does each switch pay for one?
+
+h1 sends a paced flow to h2 over a line of switches that run an AM-PM program. Every packet must
+arrive, the books must balance, and no kernel may have dropped anything. A switch's cost is the CPU
+time of its data plane's thread, the kernel's work for it included, by packets that it received.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import finsy as fy
+import numpy as np
+
+from controllers.forwarding import forwarding_entries
+from testbed import cli
+from testbed.books import Books
+from testbed.isolation import Run
+from testbed.network import Network
+from testbed.results import Check, Report, table
+from testbed.traffic import Flow, FlowRecord, Traffic
+from topologies.line import Line
+
+START_NS = 500_000_000  # for the senders to get ready
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--rate", type=cli.positive_int, default=100_000, metavar="PPS",
+        help="packets a second (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--size", type=cli.positive_int, default=64, metavar="BYTES",
+        help="length of a frame, without its check sequence (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seconds", type=cli.positive_int, metavar="S", help="duration (default: 10)"
+    )
+    parser.add_argument(
+        "--switches", type=cli.positive_int, default=3, metavar="N",
+        help="length of the line (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--program", default="p4src/ampm/ampm.p4", metavar="P4",
+        help="what the switches run (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--capture", action="store_true", help="have every switch capture all ports, too"
+    )
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    seconds = options.seconds or (2 if options.quick else 10)
+    topo = Line(switches=options.switches, delay_us=0)
+    with Network(topo, run, program=options.program, capture=options.capture) as net:
+        flow = Flow(1, "h1", "h2", options.rate, options.rate * seconds, options.size)
+        await fill_tables(net)
+        start_ns = run.clock.now_ns() + START_NS
+        async with Traffic(net, [flow], start_ns) as traffic, countdown(run, seconds):
+            records = await traffic.finish()
+    return report(net, records[flow.id], Books.of(net, records))
+
+
+async def fill_tables(net: Network) -> None:
+    """Have every switch forward to both hosts."""
+    for name in net.topo.switches():
+        switch = net.switch(name)
+        settings = fy.SwitchOptions(
+            p4info=switch.p4info_path, p4blob=switch.blob_path, device_id=switch.device_id
+        )
+        async with fy.Switch(name, switch.grpc_address, settings) as connection:
+            await connection.write([+entry for entry in forwarding_entries(net, name)])
+
+
+@contextlib.asynccontextmanager
+async def countdown(run: Run, seconds: int) -> AsyncIterator[None]:
+    """Tell the time that is left, while the traffic flows."""
+
+    async def tell() -> None:
+        for left in range(seconds, 0, -1):
+            run.progress.update(f"sending: {left} s left")
+            await asyncio.sleep(1)
+
+    task = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        task.cancel()
+
+
+def report(net: Network, record: FlowRecord, books: Books) -> Report:
+    """Hold what arrived against what was sent, and tell the cost."""
+    samples = [sample(net, name) for name in net.topo.switches()]
+    latency_us = (record.received["received_ns"] - record.received["sent_ns"]) / 1000
+    p50, p99, worst = (float(np.percentile(latency_us, q)) for q in (50, 99, 100))
+    sent, received = len(record.sent), len(record.received)
+    span_s = float(record.sent["sent_ns"][-1] - record.sent["sent_ns"][0]) / 1e9
+    summary = table(
+        f"{sent:,} frames of {record.flow.size} bytes",
+        ("sent, packets/s", "lost", "one-way latency p50, us", "p99, us", "largest, us"),
+        [(round((sent - 1) / span_s), sent - received, p50, p99, worst)],
+    )
+    costs = table(
+        "Cost by switch",
+        ("switch", "packets", "CPU, ns a packet", "CPU, % of a core"),
+        [
+            (s["switch"], s["packets"], s["cpu_ns_per_packet"],
+             100 * float(str(s["cpu_s"])) / span_s)
+            for s in samples
+        ],
+    )  # fmt: skip
+    return Report(
+        samples=samples,
+        checks=[
+            Check("packets sent", sent, record.flow.count),
+            Check("packets lost", sent - received, 0),
+            *books.checks(),
+        ],
+        metrics={
+            "sent_pps": (sent - 1) / span_s,
+            "latency_us": {"p50": p50, "p99": p99, "max": worst},
+            "cpu_ns_per_packet": {s["switch"]: s["cpu_ns_per_packet"] for s in samples},
+        },
+        tables=[summary, costs],
+    )
+
+
+def sample(net: Network, name: str) -> dict[str, object]:
+    """What one switch did, and its cost."""
+    counters = net.counters[name]
+    packets = counters["engine"]["received"]
+    cpu_ns = counters["driver"]["cpu_ns"]
+    return {
+        "switch": name,
+        "packets": packets,
+        "cpu_s": cpu_ns / 1e9,
+        "cpu_ns_per_packet": cpu_ns / max(packets, 1),
+        "kernel_drops": sum(sum(p["kernel"].values()) for p in counters["ports"].values()),
+    }
+
+
+if __name__ == "__main__":
+    cli.main(f"benchmark_{Path(__file__).name}", __doc__, experiment, add_options)
