@@ -1,1 +1,38 @@
-"""The compiler: P4-16 for v1model to BMv2 JSON and P4Info."""
+"""The P4-16 compiler: v1model programs to BMv2 JSON and P4Info."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from finsy.proto import p4i
+
+from minip4.compiler.bmv2 import bmv2_json
+from minip4.compiler.front import parse_and_check
+from minip4.compiler.lower import lower
+from minip4.compiler.lower.program import Architecture
+from minip4.compiler.p4info import p4info
+
+
+@dataclass(frozen=True)
+class CompiledProgram:
+    """What a switch loads, and what its controller needs to know."""
+
+    bmv2_json: dict[str, Any]
+    p4info: p4i.P4Info
+
+
+def compile_p4(
+    path: str | Path, include_dirs: Sequence[str | Path] = (), defines: Sequence[str] = ()
+) -> CompiledProgram:
+    """Compiles a v1model program.
+
+    `defines` are as of -D: "NAME" or "NAME=value". Raises minip4.compiler.errors.P4Error for
+    mistakes in the program and for what this compiler does not support.
+    """
+    program = parse_and_check(path, include_dirs, defines)
+    architecture = Architecture(program)
+    lowered = lower(program, architecture)
+    return CompiledProgram(bmv2_json(lowered), p4info(program, architecture))

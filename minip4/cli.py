@@ -1,0 +1,42 @@
+"""The `minip4` command: `minip4 compile|switch|test|link ...`, each a module of its own."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from minip4.errors import Minip4Error
+
+# Each module has add_arguments(parser) and run(args) -> exit status. Only the one that is asked
+# for is imported.
+_COMMANDS = {
+    "compile": ("minip4.compiler.cli", "a P4 program to BMv2 JSON and P4Info"),
+    "switch": ("minip4.runtime.cli", "run a program as a switch with a P4Runtime server"),
+    "test": ("minip4.engine.cli", "run STF tests of a program"),
+    "link": ("minip4.engine.link", "a link with rate, delay and loss between two interfaces"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: that of the command, or 2 for what the user has to mend."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(prog="minip4", description="A P4 software switch.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    for name, (module_name, summary) in _COMMANDS.items():
+        subparser = commands.add_parser(name, help=summary)
+        if arguments and arguments[0] == name:
+            module = importlib.import_module(module_name)
+            module.add_arguments(subparser)
+            subparser.set_defaults(run=module.run)
+    args = parser.parse_args(arguments)
+    try:
+        return int(args.run(args))
+    except Minip4Error as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

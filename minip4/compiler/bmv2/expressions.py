@@ -1,0 +1,167 @@
+"""Expressions as BMv2 JSON (docs/JSON_format.md, "The type value object").
+
+BMv2 computes with unlimited precision and only truncates what it stores, and it keeps booleans
+and data apart: operations that can leave the range of their type are masked here, and conversions
+(d2b, b2d) put in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minip4.compiler.lower import ir
+from minip4.compiler.types import BOOL, Bits
+
+Json = dict[str, Any]
+
+_OPERATORS = {"&&": "and", "||": "or"}
+_STORED = (
+    ir.Field,
+    ir.LastField,
+    ir.LastUnionField,
+    ir.IsValid,
+    ir.ActionData,
+    ir.Lookahead,
+)  # booleans in there are data
+_IN_RANGE = ("&", "|", "^", ">>", "==", "!=", "<", "<=", ">", ">=", "&&", "||")
+
+
+def hexstr(value: int, width_bits: int = 0) -> str:
+    """`0x0a`, padded to the bytes of the width (not at all if 0); `-0x01` if negative."""
+    digits = 2 * ((width_bits + 7) // 8)
+    return f"{'-' if value < 0 else ''}0x{abs(value):0{digits}x}"
+
+
+def data(value: int, width_bits: int = 0) -> Json:
+    return {"type": "hexstr", "value": hexstr(value, width_bits)}
+
+
+def field(header: str, name: str) -> Json:
+    return {"type": "field", "value": [header, name]}
+
+
+def _operation(op: str, left: Json | None, right: Json) -> Json:
+    return {"type": "expression", "value": {"op": op, "left": left, "right": right}}
+
+
+def expression(e: ir.Expression) -> Json:
+    """What can stand inside another expression; boolean if `e` is."""
+    plain = _plain(e)
+    if e.type == BOOL and isinstance(e, _STORED):
+        return _operation("d2b", None, plain)
+    return plain
+
+
+def _plain(e: ir.Expression) -> Json:
+    match e:
+        case ir.Constant():
+            if e.type == BOOL:
+                return {"type": "bool", "value": bool(e.value)}
+            return data(e.value, ir.width_of(e))
+        case ir.Text():
+            return {"type": "string", "value": e.value}
+        case ir.Field():
+            return field(e.header, e.name)
+        case ir.LastField():
+            return {"type": "stack_field", "value": [e.stack, e.name]}
+        case ir.LastUnionField():
+            return {"type": "union_stack_field", "value": [e.stack, e.member, e.name]}
+        case ir.IsValid():
+            return field(e.header, "$valid$")
+        case ir.LastIndex():
+            stack = {"type": "header_stack", "value": e.stack}
+            return _operation("last_stack_index", None, stack)
+        case ir.ActionData():
+            return {"type": "local", "value": e.index}
+        case ir.Lookahead():
+            return {"type": "lookahead", "value": [e.offset_bits, ir.width_of(e)]}
+        case ir.Unary():
+            return _unary(e)
+        case ir.Binary():
+            return _binary(e)
+        case ir.Choice():
+            return _choice(e)
+        case ir.Cast():
+            return _cast(e)
+    raise AssertionError(e)
+
+
+def in_range(value: Json, of: Bits) -> Json:
+    """The value reduced to the range of the type."""
+    if of.signed:
+        return _operation("two_comp_mod", value, data(of.width))
+    return _operation("&", value, data((1 << of.width) - 1, of.width))
+
+
+def _unary(e: ir.Unary) -> Json:
+    operand = expression(e.operand)
+    if e.operator == "!":
+        return _operation("not", None, operand)
+    assert isinstance(e.type, Bits)
+    if e.operator == "-":
+        return in_range(_operation("-", data(0, e.type.width), operand), e.type)
+    return in_range(_operation("~", None, operand), e.type)
+
+
+def _binary(e: ir.Binary) -> Json:
+    left, right = expression(e.left), expression(e.right)
+    if e.operator in ("|+|", "|-|"):
+        assert isinstance(e.type, Bits)
+        operation = _operation(e.operator[1], left, right)
+        saturated = "sat_cast" if e.type.signed else "usat_cast"
+        return _operation(saturated, operation, data(e.type.width))
+    result = _operation(_OPERATORS.get(e.operator, e.operator), left, right)
+    if e.operator in _IN_RANGE:
+        return result
+    assert isinstance(e.type, Bits)
+    return in_range(result, e.type)
+
+
+def _choice(e: ir.Choice) -> Json:
+    if e.type == BOOL:  # `?` yields data only
+        chosen = ir.both(e.condition, e.then)
+        other = ir.both(ir.negate(e.condition), e.otherwise)
+        return expression(ir.either(chosen, other))
+    result = _operation("?", expression(e.then), expression(e.otherwise))
+    result["value"]["cond"] = expression(e.condition)
+    return result
+
+
+def _cast(e: ir.Cast) -> Json:
+    operand = expression(e.operand)
+    source, target = e.operand.type, e.type
+    if target == BOOL:
+        return _operation("d2b", None, operand)
+    assert isinstance(target, Bits)
+    if source == BOOL:
+        return _operation("b2d", None, operand)
+    assert isinstance(source, Bits)
+    fits = source.width < target.width if target.signed else source.width <= target.width
+    same = source.signed == target.signed and source.width <= target.width
+    if same or (not source.signed and fits):
+        return operand
+    return in_range(operand, target)
+
+
+def parameter(e: ir.Expression) -> Json:
+    """A value as argument of a primitive: data; expressions are wrapped once more."""
+    if e.type == BOOL:
+        if isinstance(e, ir.Constant):
+            return data(e.value, 8)
+        if isinstance(e, _STORED):
+            return _wrapped(_plain(e))
+        return _wrapped(_operation("b2d", None, expression(e)))
+    return _wrapped(expression(e))
+
+
+def _wrapped(value: Json) -> Json:
+    if value["type"] in ("expression", "stack_field", "union_stack_field"):
+        return {"type": "expression", "value": value}
+    if value["type"] == "local":  # by itself, it is called otherwise
+        return {**value, "type": "runtime_data"}
+    return value
+
+
+def target(e: ir.Expression) -> Json:
+    """What is assigned to, or a field that is named: booleans without conversion."""
+    return _plain(e)

@@ -1,0 +1,253 @@
+"""A pipeline as BMv2 JSON: structured code becomes a graph of tables and conditionals.
+
+Statements between table lookups become actions of hidden tables without key, as BMv2's graph
+only has tables and conditionals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from minip4.compiler.bmv2.actions import action_body, source_info
+from minip4.compiler.bmv2.expressions import Json, expression, target
+from minip4.compiler.bmv2.tables import table
+from minip4.compiler.errors import P4Error
+from minip4.compiler.lower import ir
+
+Edge = Callable[[str | None], None]
+
+
+@dataclass(slots=True)
+class Ids:
+    """Numbers that are unique over all pipelines."""
+
+    actions: dict[int, int] = field(default_factory=dict)  # id() of the ir.Action -> number
+    names: set[str] = field(default_factory=set)
+    json_actions: list[Json] = field(default_factory=list)
+    tables: int = 0
+    conditionals: int = 0
+    profiles: int = 0
+
+    def unique(self, wanted: str) -> str:
+        name, number = wanted, 0
+        while name in self.names:
+            name, number = f"{wanted}_{number}", number + 1
+        self.names.add(name)
+        return name
+
+
+def pipeline(number: int, p: ir.Pipeline, ids: Ids) -> Json:
+    graph = _Graph(ids)
+    start: Json = {"init_table": None}
+    graph.open = [_edge(start, "init_table")]
+    graph.code(p.body)
+    graph.close(None)
+    tables = graph.merged_tables()
+    profiles = []
+    for profile in p.profiles:
+        profiles.append(_profile(ids.profiles, profile))
+        ids.profiles += 1
+    return {
+        "name": p.name,
+        "id": number,
+        **source_info(p.source),
+        "init_table": start["init_table"],
+        "tables": tables,
+        "action_profiles": profiles,
+        "conditionals": graph.conditionals,
+    }
+
+
+def _profile(number: int, p: ir.Profile) -> Json:
+    result: Json = {
+        "name": p.name,
+        "id": number,
+        **source_info(p.source),
+        "max_size": p.size,
+    }
+    if p.selector_algorithm is not None:
+        inputs = [target(e) for e in p.selector_inputs]
+        result["selector"] = {"algo": p.selector_algorithm, "input": inputs}
+    return result
+
+
+def _edge(node: Json, key: str) -> Edge:
+    def patch(name: str | None) -> None:
+        node[key] = name
+
+    return patch
+
+
+class _Graph:
+    """Builds nodes in order; `open` are the edges that lead to the node made next."""
+
+    def __init__(self, ids: Ids) -> None:
+        self._ids = ids
+        self.open: list[Edge] = []
+        self.conditionals: list[Json] = []
+        self._tables: list[tuple[Json, ir.Table | None]] = []
+        self._labels: dict[int, list[Edge]] = {}
+
+    def close(self, target_: str | None) -> None:
+        for edge in self.open:
+            edge(target_)
+        self.open = []
+
+    def code(self, statements: list[ir.Statement]) -> None:
+        group: list[ir.Statement] = []
+        for statement in statements:
+            if not self.open:
+                return  # cannot be reached
+            if isinstance(statement, ir.Assign | ir.Primitive):
+                group.append(statement)
+                continue
+            self._hidden(group)
+            group = []
+            self._statement(statement)
+        self._hidden(group)
+
+    def _statement(self, statement: ir.Statement) -> None:
+        match statement:
+            case ir.If():
+                self._if(statement)
+            case ir.Labelled():
+                self._labels[statement.label] = []
+                self.code(statement.body)
+                self.open += self._labels.pop(statement.label)
+            case ir.Leave():
+                self._labels[statement.label] += self.open
+                self.open = []
+            case ir.Loop():
+                head = self._hidden_table([], statement)
+                self.code(statement.body)
+                self.close(head)
+            case ir.Exit():
+                self.close(None)
+            case ir.Apply():
+                self._apply(statement)
+            case _:
+                raise AssertionError(statement)
+
+    def _hidden(self, group: list[ir.Statement]) -> None:
+        if group and self.open:
+            self._hidden_table(group, group[0])
+
+    def _hidden_table(self, body: list[ir.Statement], at: ir.Statement) -> str:
+        action_name = self._ids.unique("act")
+        name = self._ids.unique("tbl_" + action_name)
+        number = len(self._ids.json_actions)
+        self._ids.json_actions.append(
+            {"name": action_name, "id": number, "runtime_data": [], "primitives": action_body(body)}
+        )
+        next_tables: Json = {action_name: None}
+        node: Json = {
+            "name": name,
+            "id": self._next_table(),
+            **source_info(at.source),
+            "key": [],
+            "match_type": "exact",
+            "type": "simple",
+            "max_size": 1024,
+            "with_counters": False,
+            "support_timeout": False,
+            "direct_meters": None,
+            "action_ids": [number],
+            "actions": [action_name],
+            "base_default_next": None,
+            "next_tables": next_tables,
+            "default_entry": {
+                "action_id": number,
+                "action_const": True,
+                "action_data": [],
+                "action_entry_const": True,
+            },
+        }
+        self._tables.append((node, None))
+        self.close(name)
+        self.open = [_edge(node, "base_default_next"), _edge(next_tables, action_name)]
+        return name
+
+    def _next_table(self) -> int:
+        self._ids.tables += 1
+        return self._ids.tables - 1
+
+    def _if(self, statement: ir.If) -> None:
+        name = self._ids.unique("node")
+        node: Json = {
+            "name": name,
+            "id": self._ids.conditionals,
+            **source_info(statement.source),
+            "expression": expression(statement.condition),
+            "true_next": None,
+            "false_next": None,
+        }
+        self._ids.conditionals += 1
+        self.conditionals.append(node)
+        self.close(name)
+        self.open = [_edge(node, "true_next")]
+        self.code(statement.then)
+        after = self.open
+        self.open = [_edge(node, "false_next")]
+        self.code(statement.otherwise)
+        self.open += after
+
+    def _apply(self, apply: ir.Apply) -> None:
+        t = apply.table
+        ids = [self._ids.actions[id(a)] for a in t.actions]
+        default = None if t.default_action is None else self._ids.actions[id(t.default_action)]
+        node = table(self._next_table(), t, ids, default, self._ids.actions)
+        self._tables.append((node, t))
+        self.close(t.name)
+        next_tables: Json = {}
+        node["next_tables"] = next_tables
+        base = _edge(node, "base_default_next")
+        if not apply.has_branches:
+            self.open = [base, *(_edge(next_tables, a.name) for a in t.actions)]
+            for a in t.actions:
+                next_tables[a.name] = None
+        elif apply.actions is None:
+            self._branches(
+                [
+                    ([_edge(next_tables, "__HIT__")], apply.hit),
+                    ([_edge(next_tables, "__MISS__")], apply.miss),
+                ]
+            )
+        else:
+            branches = [
+                ([_edge(next_tables, a.name)], apply.actions[a.name])
+                for a in t.actions
+                if a.name in apply.actions
+            ]
+            others = [_edge(next_tables, a.name) for a in t.actions if a.name not in apply.actions]
+            branches.append(([base, *others], apply.default))
+            self._branches(branches)
+
+    def _branches(self, branches: list[tuple[list[Edge], list[ir.Statement]]]) -> None:
+        after: list[Edge] = []
+        for edges, body in branches:
+            self.open = edges
+            self.code(body)
+            after += self.open
+        self.open = after
+
+    # -- one node for each table
+
+    def merged_tables(self) -> list[Json]:
+        """The tables; one applied in several places must go on alike everywhere."""
+        result: list[Json] = []
+        seen: dict[str, Json] = {}
+        for node, origin in self._tables:
+            if origin is None or node["name"] not in seen:
+                seen[node["name"]] = node
+                result.append(node)
+                continue
+            first = seen[node["name"]]
+            alike = all(first[k] == node[k] for k in ("base_default_next", "next_tables"))
+            if not alike:
+                raise P4Error(
+                    f"table {origin.name} is applied in several places, with different code behind",
+                    origin.source,
+                    "each table applied once",
+                )
+        return result

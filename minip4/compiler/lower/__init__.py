@@ -1,0 +1,10 @@
+"""The middle end: from the checked syntax tree to flat storage and structured code (ir)."""
+
+from minip4.compiler import syntax
+from minip4.compiler.lower import ir
+from minip4.compiler.lower.program import Architecture, ProgramLowering
+
+
+def lower(program: syntax.Program, architecture: Architecture) -> ir.Program:
+    """The lowered program; raises P4Error for what the target does not support."""
+    return ProgramLowering(program, architecture).lower()

@@ -1,0 +1,361 @@
+"""Lowers calls of functions, actions, controls and parsers by putting their bodies in place.
+
+Parameters stand for the arguments' own storage where copying in and out (6.8) cannot be told
+from that; elsewhere they get temporaries.
+"""
+
+from __future__ import annotations
+
+from minip4.compiler import syntax, types
+from minip4.compiler.errors import P4Error
+from minip4.compiler.lower import arithmetic, ir, places
+from minip4.compiler.lower.assignments import validity
+from minip4.compiler.lower.base import Frame
+from minip4.compiler.lower.expressions import Expressions, has_effects
+from minip4.compiler.lower.objects import Environment, ExternObject, Instance, instantiate
+from minip4.compiler.lower.storage import scalar_type
+from minip4.compiler.syntax import CallKind
+from minip4.compiler.types import Bits
+
+_WHOLE = places.Scalar | places.Group | places.Header | places.Union | places.Stack | places.Varbit
+
+
+class Calls(Expressions):
+    def call(self, call: syntax.Call) -> places.Value | None:
+        match call.kind:
+            case CallKind.FUNCTION:
+                return self._function(call)
+            case CallKind.ACTION:
+                self._action(call)
+                return None
+            case CallKind.BUILTIN:
+                return self._builtin(call)
+            case CallKind.EXTERN_FUNCTION:
+                return self.extern_function(call)
+            case CallKind.EXTERN_METHOD:
+                return self.extern_method(call)
+            case CallKind.CONTROL_APPLY:
+                self._control(call)
+                return None
+            case CallKind.PARSER_APPLY:
+                self.apply_parser(self.applied_instance(call), call)
+                return None
+            case CallKind.TABLE_APPLY:
+                assert isinstance(call.declaration, syntax.Table)
+                self.emit(self.apply_table(call.declaration, call.source))
+                return None
+        raise P4Error("an object cannot be constructed here", call.source)
+
+    def extern_function(self, call: syntax.Call) -> places.Value | None:
+        raise NotImplementedError
+
+    def extern_method(self, call: syntax.Call) -> places.Value | None:
+        raise NotImplementedError
+
+    # -- inlining
+
+    def _function(self, call: syntax.Call) -> places.Value | None:
+        function = call.declaration
+        assert isinstance(function, syntax.Function)
+        assert function.body is not None
+        environment = Environment(
+            self.environment,
+            {},
+            dict(zip(function.type_parameters, call.type_arguments, strict=True)),
+        )
+        frame = Frame(self.new_label())
+        self.bind_arguments(call, environment, frame, by_reference=True)
+        with self.within(environment):
+            result_type = self.environment.resolve(function.result_type)
+            if result_type is not types.VOID:
+                frame.result = self.temporary(result_type, call.source, function.name)
+            self.inline(function.body, frame, call.source)
+        return frame.result
+
+    def _action(self, call: syntax.Call) -> None:
+        action = call.declaration
+        assert isinstance(action, syntax.Action)
+        environment = Environment(self.environment)
+        frame = Frame(self.new_label())
+        self.bind_arguments(call, environment, frame, by_reference=False)
+        with self.within(environment):
+            self.inline(action.body, frame, call.source)
+
+    def applied_instance(self, call: syntax.Call) -> Instance:
+        target: object = None
+        assert call.object is not None
+        if isinstance(call.object, syntax.Name) and call.object.declaration is not None:
+            target = self.environment.lookup(call.object.declaration)
+        elif self.instance is not None:
+            target = self.instance.anonymous.get(self.environment.resolve(call.object.type))
+        if not isinstance(target, Instance):
+            raise P4Error("this cannot be applied here", call.source)
+        return target
+
+    def _control(self, call: syntax.Call) -> None:
+        instance = self.applied_instance(call)
+        declaration = instance.declaration
+        assert isinstance(declaration, syntax.ControlDeclaration)
+        environment = Environment(instance.environment)
+        frame = Frame(self.new_label())
+        self.bind_arguments(call, environment, frame, by_reference=True, instance=instance)
+        outer, self.instance = self.instance, instance
+        with self.within(environment):
+            self.declare_locals(declaration.locals, instance)
+            self.inline(declaration.body, frame, call.source)
+        self.instance = outer
+
+    def declare_locals(self, declarations: list[syntax.Declaration], instance: Instance) -> None:
+        """Variables of a control or parser; what else it has, its instance knows."""
+        for local in declarations:
+            if isinstance(local, syntax.VariableDeclaration):
+                self.variable(local, f"{instance.name}.{local.name}")
+
+    def variable(self, declaration: syntax.VariableDeclaration, name: str) -> None:
+        of = self.environment.resolve(declaration.type)
+        initial: places.Value | None = None
+        if declaration.initializer is not None:
+            initial = self.value(declaration.initializer)
+        place = self.storage.allocate(of, name, declaration.source)
+        self.environment.bindings[declaration] = place
+        if initial is not None:
+            self.assign(place, initial, declaration.whole)
+        else:
+            self.invalidate(place, declaration.source)
+
+    def invalidate(self, place: places.Place, source: syntax.Source) -> None:
+        """Headers in a new variable or out parameter are invalid (8.22)."""
+        if isinstance(place, places.Header):
+            self.primitive("remove_header", [ir.Reference("header", place.name)], source)
+        elif isinstance(place, places.Group | places.Union):
+            for member in place.members.values():
+                self.invalidate(member, source)
+        elif isinstance(place, places.Stack):
+            for element in place.elements:
+                self.invalidate(element, source)
+
+    def inline(self, body: syntax.Block, frame: Frame, source: syntax.Source) -> None:
+        """The body in its place; a return leads behind it, where out arguments are copied."""
+        loops, self.loops = self.loops, []
+        self.frames.append(frame)
+        with self.collecting() as code:
+            self.statement(body)
+        self.frames.pop()
+        self.loops = loops
+        drop_last_leave(code, frame.label)
+        if leaves(code, frame.label):
+            self.emit(ir.Labelled(source, frame.label, code))
+        else:
+            self.code.extend(code)
+        for copy in frame.copy_out:
+            copy()
+
+    # -- arguments
+
+    def bind_arguments(
+        self,
+        call: syntax.Call,
+        environment: Environment,
+        frame: Frame,
+        *,
+        by_reference: bool,
+        instance: Instance | None = None,
+    ) -> None:
+        """Binds the parameters. A control or parser applied in several places keeps temporaries
+        of its own, as its tables and actions are made once."""
+        arguments = [a for a in call.arguments if a is not None]
+        by_reference = by_reference and not any(has_effects(a) for a in arguments)
+        if instance is not None and instance.applied > 1:
+            by_reference = False
+        bound: list[tuple[syntax.Parameter, types.Type, syntax.Expression, object]] = []
+        for i, (parameter, of, argument) in enumerate(
+            zip(call.parameters, call.parameter_types, call.arguments, strict=True)
+        ):
+            if argument is None:
+                continue
+            of = self.environment.resolve(of)
+            later = [a for a in call.arguments[i + 1 :] if a is not None and has_effects(a)]
+            value = self._argument(parameter, of, argument, is_exposed=bool(later))
+            bound.append((parameter, of, argument, value))
+        for i, (parameter, of, argument, value) in enumerate(bound):
+            if isinstance(value, ExternObject | Instance):
+                environment.bindings[parameter] = value
+                continue
+            others = [v for j, (*_, v) in enumerate(bound) if j != i]
+            alone = by_reference and not any(
+                _conflict(parameter, value, p, other)
+                for (p, *_), other in zip(bound[:i] + bound[i + 1 :], others, strict=True)
+            )
+            environment.bindings[parameter] = self._parameter(
+                parameter, of, argument, value, frame, alone=alone, instance=instance
+            )
+
+    def _argument(
+        self,
+        parameter: syntax.Parameter,
+        of: types.Type,
+        argument: syntax.Expression,
+        *,
+        is_exposed: bool,
+    ) -> object:
+        """The value, place or object; exposed: later arguments could change the value."""
+        if isinstance(of, types.Extern):
+            return self.object_of(argument)
+        if isinstance(argument, syntax.DontCare):
+            return self.temporary(of, argument.source)
+        if parameter.direction in ("out", "inout"):
+            place = self.place(argument)
+            return self.pinned(place, argument.source)
+        value = self.value(argument)
+        return self.copied(value, argument.source) if is_exposed else value
+
+    def object_of(self, expression: syntax.Expression) -> ExternObject | Instance:
+        bound: object = None
+        if isinstance(expression, syntax.Name) and expression.declaration is not None:
+            bound = self.environment.lookup(expression.declaration)
+        elif isinstance(expression, syntax.Call) and expression.kind is CallKind.CONSTRUCTOR:
+            bound = instantiate(expression, "tmp", self.environment)
+        if not isinstance(bound, ExternObject | Instance):
+            raise P4Error("an object was expected here", expression.source)
+        return bound
+
+    def _parameter(
+        self,
+        parameter: syntax.Parameter,
+        of: types.Type,
+        argument: syntax.Expression,
+        value: object,
+        frame: Frame,
+        *,
+        alone: bool,
+        instance: Instance | None,
+    ) -> places.Value:
+        source = argument.source
+        assert not isinstance(value, ExternObject | Instance)
+        if parameter.direction not in ("out", "inout"):
+            if isinstance(value, ir.Constant | ir.ActionData | ir.Text):
+                return value
+            if alone and isinstance(value, _WHOLE | ir.Field):
+                return value
+            local = self._local(parameter, of, source, instance)
+            self.assign(local, value, source)  # type: ignore[arg-type]
+            return local
+        assert not isinstance(value, ir.Expression | places.Compound | places.Invalid)
+        place: places.Place = value  # type: ignore[assignment]
+        if alone and isinstance(place, _WHOLE):
+            if parameter.direction == "out":
+                self.invalidate(place, source)
+            return place
+        local = self._local(parameter, of, source, instance)
+        if parameter.direction == "inout":
+            self.assign(local, place, source)
+        else:
+            self.invalidate(local, source)
+        frame.copy_out.append(lambda: self.assign(place, local, source))
+        return local
+
+    def _local(
+        self,
+        parameter: syntax.Parameter,
+        of: types.Type,
+        source: syntax.Source,
+        instance: Instance | None,
+    ) -> places.Place:
+        """Storage of a parameter; that of an instance stays the same each time it is applied."""
+        if instance is None:
+            return self.temporary(of, source, parameter.name)
+        known = self.instance_parameters.get((instance, parameter))
+        if known is None:
+            known = self.temporary(of, source, f"{instance.name}.{parameter.name}")
+            self.instance_parameters[instance, parameter] = known
+        return known
+
+    # -- built-in methods (8.18)
+
+    def _builtin(self, call: syntax.Call) -> places.Value | None:
+        assert call.object is not None
+        target = self.value(call.object)
+        if call.method == "isValid":
+            return validity(target)
+        if call.method in ("setValid", "setInvalid"):
+            self._set_validity(target, call)
+            return None
+        if call.method in ("push_front", "pop_front"):
+            if not isinstance(target, places.Stack):
+                raise P4Error("this header stack cannot be used here", call.source)
+            kind = "header_union_stack" if target.is_union else "header_stack"
+            argument = call.arguments[0]
+            assert argument is not None
+            count = self.scalar(argument)
+            name = "push" if call.method == "push_front" else "pop"
+            amount = arithmetic.cast(count, Bits(32)) if scalar_type(count.type) else count
+            self.primitive(name, [ir.Reference(kind, target.name), amount], call.source)
+            return None
+        raise P4Error(f"{call.method}() is not supported here", call.source)
+
+    def _set_validity(self, target: places.Value, call: syntax.Call) -> None:
+        name = "add_header" if call.method == "setValid" else "remove_header"
+        if isinstance(target, places.Header):
+            self.primitive(name, [ir.Reference("header", target.name)], call.source)
+        elif isinstance(target, places.Union) and name == "remove_header":
+            self.invalidate(target, call.source)
+        elif isinstance(target, places.Last):
+            self._set_validity(
+                places.Indexed(ir.LastIndex(Bits(32), target.stack.name), target.stack.elements),
+                call,
+            )
+        elif isinstance(target, places.Indexed):
+            for i, place in enumerate(target.places):
+                with self.collecting() as body:
+                    self._set_validity(place, call)
+                here = arithmetic.binary(
+                    "==", types.BOOL, target.index, ir.Constant(target.index.type, i)
+                )
+                self.emit(ir.If(call.source, here, body, []))
+        else:
+            raise P4Error(f"{call.method}() is not supported on this", call.source)
+
+
+def _conflict(
+    parameter: syntax.Parameter, value: object, other: syntax.Parameter, other_value: object
+) -> bool:
+    """Whether sharing storage could be seen: both name it, and one of them may write it."""
+    if isinstance(other_value, ExternObject | Instance):
+        return False
+    writes = parameter.direction in ("out", "inout") or other.direction in ("out", "inout")
+    return writes and places.overlap(value, other_value)  # type: ignore[arg-type]
+
+
+def drop_last_leave(code: list[ir.Statement], label: int) -> None:
+    """Takes away a Leave that leads to where control goes anyway."""
+    if not code:
+        return
+    last = code[-1]
+    if isinstance(last, ir.Leave) and last.label == label:
+        code.pop()
+    elif isinstance(last, ir.If):
+        drop_last_leave(last.then, label)
+        drop_last_leave(last.otherwise, label)
+    elif isinstance(last, ir.Labelled):
+        drop_last_leave(last.body, label)
+
+
+def leaves(code: list[ir.Statement], label: int) -> bool:
+    """Whether there is a Leave of the label in the code."""
+    for statement in code:
+        match statement:
+            case ir.Leave():
+                found = statement.label == label
+            case ir.If():
+                found = leaves(statement.then, label) or leaves(statement.otherwise, label)
+            case ir.Labelled() | ir.Loop():
+                found = leaves(statement.body, label)
+            case ir.Apply():
+                branches = [statement.hit, statement.miss, statement.default]
+                branches += list((statement.actions or {}).values())
+                found = any(leaves(branch, label) for branch in branches)
+            case _:
+                found = False
+        if found:
+            return True
+    return False

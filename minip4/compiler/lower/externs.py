@@ -1,0 +1,322 @@
+"""Lowers calls of v1model's extern functions and methods to BMv2's primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minip4.compiler import syntax
+from minip4.compiler.errors import P4Error
+from minip4.compiler.lower import arithmetic, ir, places
+from minip4.compiler.lower.assignments import is_compound, read
+from minip4.compiler.lower.objects import ExternObject, evaluate
+from minip4.compiler.lower.tables import Tables
+from minip4.compiler.types import BOOL, Bits
+
+_REGISTER_LIKE = {
+    "counter": "counter_array",
+    "meter": "meter_array",
+    "register": "register_array",
+}
+_CHECKSUMS = (
+    "verify_checksum",
+    "update_checksum",
+    "verify_checksum_with_payload",
+    "update_checksum_with_payload",
+)
+
+
+class Externs(Tables):
+    def extern_function(self, call: syntax.Call) -> places.Value | None:
+        assert call.declaration is not None
+        name = call.declaration.name
+        handlers: dict[str, Callable[[syntax.Call], None]] = {
+            "mark_to_drop": self._mark_to_drop,
+            "random": self._random,
+            "hash": self._hash,
+            "digest": self._digest,
+            "truncate": self._truncate,
+            "assert": self._assert,
+            "assume": self._assert,
+            "log_msg": self._log_msg,
+            "verify": self._verify,
+            "clone": self._clone,
+            "clone_preserving_field_list": self._clone,
+            "resubmit_preserving_field_list": self._send_again,
+            "recirculate_preserving_field_list": self._send_again,
+        }
+        if name in _CHECKSUMS:
+            self._checksum(call, name)
+        elif name == "static_assert":
+            self._static_assert(call)
+        elif name in handlers:
+            handlers[name](call)
+        else:
+            raise P4Error(f"extern function {name}() is not supported", call.source)
+        return None
+
+    def extern_method(self, call: syntax.Call) -> places.Value | None:
+        assert call.object is not None
+        target = self.object_of(call.object)
+        assert isinstance(target, ExternObject)
+        kind, method = target.type.name, call.method
+        if kind == "packet_in":
+            return self.packet_in(call)
+        if kind == "packet_out" and method == "emit":
+            self.emit_header(call)
+            return None
+        if kind == "direct_counter" and method == "count":
+            return None  # BMv2 counts each lookup of the table by itself
+        if kind == "direct_meter" and method == "read":
+            self._read_direct_meter(call, target)
+            return None
+        if kind in _REGISTER_LIKE:
+            self._array_method(call, target)
+            return None
+        raise P4Error(f"{kind}.{method}() is not supported", call.source)
+
+    def packet_in(self, call: syntax.Call) -> places.Value | None:
+        raise NotImplementedError
+
+    def emit_header(self, call: syntax.Call) -> None:
+        raise NotImplementedError
+
+    # -- helpers
+
+    def _arguments(self, call: syntax.Call) -> list[syntax.Expression]:
+        return [a for a in call.arguments if a is not None]
+
+    def _simple_value(self, expression: syntax.Expression) -> ir.Expression:
+        return self.simple(self.scalar(expression), expression.source)
+
+    def _into(self, target: syntax.Expression) -> tuple[ir.Field, Callable[[], None]]:
+        """A field for a primitive's result, and what moves it to where it belongs."""
+        if isinstance(target, syntax.DontCare):
+            return self.temporary_field(target.type, target.source), lambda: None
+        place = self.pinned(self.place(target), target.source)
+        if is_compound(place):
+            raise P4Error("the result is a number or bool", target.source)
+        if isinstance(place, places.Scalar) and isinstance(place.field, ir.Field):
+            return place.field, lambda: None
+        field = self.temporary_field(read(place).type, target.source)
+        return field, lambda: self.assign(place, field, target.source)
+
+    def _require(self, call: syntax.Call, *blocks: str) -> None:
+        if self.block not in blocks:
+            name = call.method or getattr(call.declaration, "name", "")
+            raise P4Error(f"{name}() cannot be called here", call.source, " or ".join(blocks))
+
+    # -- functions
+
+    def _mark_to_drop(self, call: syntax.Call) -> None:
+        self._require(call, "ingress", "egress")
+        arguments = self._arguments(call)
+        if not arguments:
+            raise P4Error(
+                "mark_to_drop() without argument is not supported",
+                call.source,
+                "mark_to_drop(standard_metadata)",
+            )
+        self.primitive("mark_to_drop", [ir.Reference("header", "standard_metadata")], call.source)
+
+    def _random(self, call: syntax.Call) -> None:
+        target, low, high = self._arguments(call)
+        bounds = [self.simple(read(v), call.source) for v in self.values([low, high])]
+        field, move = self._into(target)
+        self.primitive("modify_field_rng_uniform", [field, *bounds], call.source)
+        move()
+
+    def _hash(self, call: syntax.Call) -> None:
+        target, algorithm, base, data, maximum = self._arguments(call)
+        member = evaluate(algorithm, self.environment)
+        assert isinstance(member, syntax.EnumMember)
+        low, inputs, high = self.values([base, data, maximum])
+        calculation = self.calculation(member.name, inputs, data.source, with_payload=False)
+        arguments: list[ir.Argument] = [
+            self.simple(read(low), base.source),
+            ir.Reference("calculation", calculation),
+            self.simple(read(high), maximum.source),
+        ]
+        field, move = self._into(target)
+        self.primitive("modify_field_with_hash_based_offset", [field, *arguments], call.source)
+        move()
+
+    def calculation(
+        self, algorithm: str, data: places.Value, source: syntax.Source, *, with_payload: bool
+    ) -> str:
+        """Adds a named calculation over the data, and gives its name."""
+        number = len(self.program.calculations)
+        name = "calc" if not number else f"calc_{number - 1}"
+        inputs = [self._hash_input(e, source) for e in self.flattened(data, source)]
+        self.program.calculations.append(
+            ir.Calculation(name, algorithm, inputs, with_payload, source)
+        )
+        return name
+
+    def _hash_input(self, expression: ir.Expression, source: syntax.Source) -> ir.Expression:
+        if isinstance(expression, ir.Field | ir.Constant):
+            return expression
+        if self.block in ("verify", "compute"):
+            raise P4Error("checksum data is made of fields and constants", source)
+        if isinstance(expression, ir.ActionData):
+            field = self.temporary_field(expression.type, source)
+            self.emit(ir.Assign(source, field, expression))
+            return field
+        return self.simple(expression, source)
+
+    def _digest(self, call: syntax.Call) -> None:
+        """The fields are copied: BMv2 would read them at the end of the pipeline only."""
+        self._require(call, "ingress")
+        receiver, data = self._arguments(call)
+        target, value = self.values([receiver, data])
+        of = self.environment.resolve(call.parameter_types[1])
+        name = getattr(of, "name", "") or "digest"
+        elements: list[ir.Expression] = []
+        for expression in self.flattened(value, data.source):
+            field = self.temporary_field(expression.type, data.source)
+            self.emit(ir.Assign(data.source, field, expression))
+            elements.append(field)
+        number = len(self.program.learn_lists) + 1
+        self.program.learn_lists.append(ir.LearnList(number, name, elements, data.source))
+        arguments: list[ir.Argument] = [
+            self.simple(read(target), receiver.source),
+            ir.Constant(Bits(32), number),
+        ]
+        self.primitive("generate_digest", arguments, call.source)
+
+    def _truncate(self, call: syntax.Call) -> None:
+        (length,) = self._arguments(call)
+        self.primitive("truncate", [self._simple_value(length)], call.source)
+
+    def _assert(self, call: syntax.Call) -> None:
+        (check,) = self._arguments(call)
+        assert call.declaration is not None
+        self.primitive(call.declaration.name, [self.scalar(check)], call.source)
+
+    def _static_assert(self, call: syntax.Call) -> None:
+        arguments = self._arguments(call)
+        if not evaluate(arguments[0], self.environment):
+            text = evaluate(arguments[1], self.environment) if len(arguments) > 1 else "false"
+            raise P4Error(f"static_assert: {text}", call.source)
+
+    def _log_msg(self, call: syntax.Call) -> None:
+        message, *rest = self._arguments(call)
+        text = evaluate(message, self.environment)
+        values: list[ir.Expression] = []
+        for data in rest:
+            values += [self._logged(e, data) for e in self.flattened(self.value(data), data.source)]
+        arguments: list[ir.Argument] = [ir.Text(message.type, str(text)), ir.Vector(tuple(values))]
+        self.primitive("log_msg", arguments, call.source)
+
+    def _logged(self, expression: ir.Expression, data: syntax.Expression) -> ir.Expression:
+        if expression.type == BOOL:
+            return arithmetic.cast(expression, Bits(1))
+        return self.simple(expression, data.source)
+
+    def _verify(self, call: syntax.Call) -> None:
+        self._require(call, "parser")
+        check, error = self._arguments(call)
+        condition, code = self.values([check, error])
+        self.emit(ir.Verify(call.source, read(condition), self.simple(read(code), error.source)))
+
+    # -- packets sent again
+
+    def _clone(self, call: syntax.Call) -> None:
+        kind, session, *field_list = self._arguments(call)
+        member = evaluate(kind, self.environment)
+        assert isinstance(member, syntax.EnumMember)
+        is_ingress = member.name == "I2E"
+        self._require(call, "ingress" if is_ingress else "egress")
+        name = "clone_ingress_pkt_to_egress" if is_ingress else "clone_egress_pkt_to_egress"
+        number = self._field_list(field_list[0]) if field_list else self._empty_field_list("fl")
+        self.primitive(
+            name, [self._simple_value(session), ir.Constant(Bits(32), number)], call.source
+        )
+
+    def _send_again(self, call: syntax.Call) -> None:
+        assert call.declaration is not None
+        name = call.declaration.name.removesuffix("_preserving_field_list")
+        self._require(call, "ingress" if name == "resubmit" else "egress")
+        (index,) = self._arguments(call)
+        self.primitive(name, [ir.Constant(Bits(32), self._field_list(index))], call.source)
+
+    def _field_list(self, index: syntax.Expression) -> int:
+        name = f"field_list{evaluate(index, self.environment)}"
+        for known in self.program.field_lists:
+            if known.name == name:
+                return known.id
+        return self._empty_field_list(name)
+
+    def _empty_field_list(self, name: str) -> int:
+        """No field tagged with the index: the copy takes nothing along. Ids start at 1."""
+        for known in self.program.field_lists:
+            if known.name == name:
+                return known.id
+        number = len(self.program.field_lists) + 1
+        self.program.field_lists.append(ir.FieldList(number, name, []))
+        return number
+
+    # -- counters, meters, registers
+
+    def _array_method(self, call: syntax.Call, target: ExternObject) -> None:
+        reference = ir.Reference(_REGISTER_LIKE[target.type.name], target.name)
+        arguments = self._arguments(call)
+        if call.method == "count":
+            self._require(call, "ingress", "egress")
+            self.primitive("count", [reference, self._simple_value(arguments[0])], call.source)
+        elif call.method == "execute_meter":
+            self._require(call, "ingress", "egress")
+            index = self._simple_value(arguments[0])
+            field, move = self._into(arguments[1])
+            self.primitive("execute_meter", [reference, index, field], call.source)
+            move()
+        elif call.method == "read":
+            index = self._simple_value(arguments[1])
+            field, move = self._into(arguments[0])
+            self.primitive("register_read", [field, reference, index], call.source)
+            move()
+        elif call.method == "write":
+            index, value = (
+                self.simple(read(v), a.source)
+                for v, a in zip(self.values(arguments), arguments, strict=True)
+            )
+            self.primitive("register_write", [reference, index, value], call.source)
+        else:
+            raise P4Error(f"{call.method}() is not supported", call.source)
+
+    def _read_direct_meter(self, call: syntax.Call, target: ExternObject) -> None:
+        (result,) = self._arguments(call)
+        place = self.place(result)
+        if not isinstance(place, places.Scalar) or not isinstance(place.field, ir.Field):
+            raise P4Error("a direct meter writes to a field", result.source, "a plain field")
+        known = self.direct_meters.setdefault(target.name, place.field)
+        if known != place.field:
+            raise P4Error(f"{target.name} already writes to another field", result.source)
+
+    # -- checksums
+
+    def _checksum(self, call: syntax.Call, name: str) -> None:
+        is_verify = name.startswith("verify")
+        self._require(call, "verify" if is_verify else "compute")
+        condition, data, target, algorithm = self._arguments(call)
+        member = evaluate(algorithm, self.environment)
+        assert isinstance(member, syntax.EnumMember)
+        check = self.scalar(condition)
+        for outer in reversed(self.conditions):
+            check = ir.both(outer, check)
+        calculation = self.calculation(
+            member.name, self.value(data), call.source, with_payload=name.endswith("_payload")
+        )
+        field = read(self.value(target))
+        if not isinstance(field, ir.Field):
+            raise P4Error("the checksum is a field", target.source)
+        number = len(self.program.checksums)
+        self.program.checksums.append(
+            ir.Checksum(
+                "cksum" if not number else f"cksum_{number - 1}",
+                call.source,
+                field,
+                calculation,
+                is_verify,
+                check,
+            )
+        )

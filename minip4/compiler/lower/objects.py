@@ -1,0 +1,224 @@
+"""Instances of parsers, controls and extern objects, worked out at compile time (spec 17).
+
+Used by lowering and by P4Info: both see the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from minip4.compiler import syntax, types
+from minip4.compiler.errors import P4Error
+from minip4.compiler.lower.names import control_plane_name
+from minip4.compiler.syntax import CallKind
+
+
+@dataclass(slots=True, eq=False)
+class Environment:
+    """What declarations stand for here. Declarations are unique: shadowing needs no care."""
+
+    parent: Environment | None = None
+    bindings: dict[syntax.Declaration, object] = field(default_factory=dict)
+    type_arguments: dict[syntax.TypeParameter, types.Type] = field(default_factory=dict)
+
+    def lookup(self, declaration: syntax.Declaration) -> object:
+        """The binding, or None."""
+        scope: Environment | None = self
+        while scope is not None:
+            if declaration in scope.bindings:
+                return scope.bindings[declaration]
+            scope = scope.parent
+        return None
+
+    def resolve(self, of: types.Type) -> types.Type:
+        """The type with the type parameters known here replaced."""
+        scope: Environment | None = self
+        while scope is not None:
+            of = types.substitute(of, scope.type_arguments)
+            scope = scope.parent
+        return of
+
+
+@dataclass(slots=True, eq=False)
+class Known:
+    """A compile-time constant bound to a constructor parameter."""
+
+    constant: syntax.Constant
+
+
+@dataclass(slots=True, eq=False)
+class ExternObject:
+    """`arguments` are constants, or None where one is not (then it cannot be used)."""
+
+    name: str
+    type: types.Extern
+    arguments: list[syntax.Constant | None]
+    source: syntax.Source
+    declaration: syntax.Instantiation | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """A parser or control; `environment` has its constructor parameters and its children.
+
+    `children` are its locals in order: instances, extern objects, and the declarations that
+    need no instance.
+    """
+
+    name: str
+    declaration: syntax.ParserDeclaration | syntax.ControlDeclaration
+    environment: Environment
+    children: list[Instance | ExternObject | syntax.Declaration] = field(default_factory=list)
+    anonymous: dict[types.Type, Instance] = field(default_factory=dict)
+    applied: int = 0  # how many places apply it
+
+
+def evaluate(expression: syntax.Expression, environment: Environment) -> syntax.Constant:
+    """Value of a compile-time constant, which may be a constructor parameter."""
+    if expression.constant is not None:
+        return expression.constant
+    if isinstance(expression, syntax.Name) and expression.declaration is not None:
+        bound = environment.lookup(expression.declaration)
+        if isinstance(bound, Known):
+            return bound.constant
+        if isinstance(expression.declaration, syntax.ConstantDeclaration):
+            return evaluate(expression.declaration.initializer, environment)
+    if isinstance(expression, syntax.Cast):
+        value = evaluate(expression.operand, environment)
+        target = types.strip_newtypes(expression.type)
+        if isinstance(value, syntax.EnumMember) and isinstance(target, types.Bits):
+            return value.number
+        return value
+    if isinstance(expression, syntax.Member) and isinstance(expression.declaration, syntax.Field):
+        value = evaluate(expression.base, environment)
+        if isinstance(value, tuple):
+            fields = getattr(types.strip_newtypes(expression.base.type), "fields", {})
+            return value[list(fields).index(expression.name)]
+    raise P4Error("this is not known at compile time", expression.source, "a constant")
+
+
+def evaluate_number(expression: syntax.Expression, environment: Environment) -> int:
+    """The constant as a number; that of an enum's member is its position or value."""
+    value = evaluate(expression, environment)
+    if isinstance(value, syntax.EnumMember | syntax.ErrorMember):
+        return value.number
+    if isinstance(value, int):  # bool included
+        return int(value)
+    raise P4Error("a number was expected here", expression.source)
+
+
+def annotation_numbers(annotation: syntax.Annotation) -> list[int]:
+    """The numbers in `@name(1, 2)`."""
+    result = []
+    for value in annotation.values:
+        if isinstance(value, syntax.EnumMember):
+            value = value.number
+        if not isinstance(value, int):
+            raise P4Error(f"@{annotation.name} takes numbers", annotation.source)
+        result.append(int(value))
+    return result
+
+
+def instantiate(
+    call: syntax.Call,
+    name: str,
+    environment: Environment,
+    declaration: syntax.Instantiation | None = None,
+) -> Instance | ExternObject:
+    """What a constructor call makes. Arguments are evaluated in `environment`."""
+    of = environment.resolve(call.type)
+    source = declaration.source if declaration is not None else call.source
+    if isinstance(of, types.Extern):
+        arguments = [
+            None if a is None else _extern_argument(a, environment) for a in call.arguments
+        ]
+        return ExternObject(name, of, arguments, source, declaration)
+    if not isinstance(of, types.Parser | types.Control):
+        raise P4Error(f"cannot make an instance of {of} here", call.source)
+    return make_instance(of, call.parameters, call.arguments, name, environment)
+
+
+def _extern_argument(
+    argument: syntax.Expression, environment: Environment
+) -> syntax.Constant | None:
+    if argument.constant is None and isinstance(argument.type, types.Extern):
+        return None
+    return evaluate(argument, environment)
+
+
+def make_instance(
+    of: types.Parser | types.Control,
+    parameters: list[syntax.Parameter],
+    arguments: list[syntax.Expression | None],
+    name: str,
+    outer: Environment,
+) -> Instance:
+    """An instance of a parser or control, with everything in it."""
+    declaration = of.declaration
+    assert isinstance(declaration, syntax.ParserDeclaration | syntax.ControlDeclaration)
+    environment = Environment(
+        _outermost(outer), {}, types.bind(declaration.type_parameters, of.arguments)
+    )
+    instance = Instance(name, declaration, environment)
+    for parameter, argument in zip(parameters, arguments, strict=True):
+        if argument is not None:
+            environment.bindings[parameter] = _constructor_argument(
+                parameter, argument, name, outer
+            )
+    for local in declaration.locals:
+        if isinstance(local, syntax.Instantiation):
+            child = instantiate(local.call, control_plane_name(local, name), environment, local)
+            environment.bindings[local] = child
+            instance.children.append(child)
+        else:
+            environment.bindings[local] = instance
+            instance.children.append(local)
+    _note_applications(instance)
+    return instance
+
+
+def _outermost(environment: Environment) -> Environment:
+    while environment.parent is not None:
+        environment = environment.parent
+    return environment
+
+
+def _constructor_argument(
+    parameter: syntax.Parameter, argument: syntax.Expression, name: str, outer: Environment
+) -> object:
+    if isinstance(argument, syntax.Call) and argument.kind is CallKind.CONSTRUCTOR:
+        return instantiate(argument, f"{name}.{parameter.name}", outer)
+    if isinstance(argument, syntax.Name) and argument.declaration is not None:
+        bound = outer.lookup(argument.declaration)
+        if isinstance(bound, Instance | ExternObject):
+            return bound
+    return Known(evaluate(argument, outer))
+
+
+def _note_applications(instance: Instance) -> None:
+    """Counts who applies what, and makes the instances of direct applications `C.apply()`."""
+    for node in _walk(instance.declaration):
+        if not isinstance(node, syntax.Call):
+            continue
+        if node.kind not in (CallKind.PARSER_APPLY, CallKind.CONTROL_APPLY):
+            continue
+        if isinstance(node.object, syntax.Name) and node.object.declaration is not None:
+            target = instance.environment.lookup(node.object.declaration)
+            if isinstance(target, Instance):
+                target.applied += 1
+        elif node.object is not None:
+            of = instance.environment.resolve(node.object.type)
+            assert isinstance(of, types.Parser | types.Control)
+            if of not in instance.anonymous:
+                name = control_plane_name(of.declaration, instance.name)
+                child = make_instance(of, [], [], name, instance.environment)
+                instance.anonymous[of] = child
+                instance.children.append(child)
+            instance.anonymous[of].applied += 1
+
+
+def _walk(node: syntax.Node) -> Iterator[syntax.Node]:
+    yield node
+    for child in syntax.children(node):
+        yield from _walk(child)

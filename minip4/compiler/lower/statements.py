@@ -1,0 +1,264 @@
+"""Lowers statements (spec 12)."""
+
+from __future__ import annotations
+
+from minip4.compiler import syntax, types
+from minip4.compiler.errors import P4Error
+from minip4.compiler.lower import arithmetic, ir, places
+from minip4.compiler.lower.assignments import read
+from minip4.compiler.lower.calls import Calls
+from minip4.compiler.lower.expressions import has_effects
+from minip4.compiler.lower.storage import scalar_type
+from minip4.compiler.types import BOOL
+
+_MAX_UNROLLED = 256
+
+
+class Statements(Calls):
+    def statement(self, statement: syntax.Statement | syntax.Declaration) -> None:
+        match statement:
+            case syntax.Assignment():
+                self._assignment(statement)
+            case syntax.CallStatement():
+                self.call(statement.call)
+            case syntax.If():
+                self._if(statement)
+            case syntax.Block():
+                for inner in statement.statements:
+                    self.statement(inner)
+            case syntax.Return():
+                self._return(statement)
+            case syntax.Exit():
+                self._exit(statement)
+            case syntax.Break() | syntax.Continue():
+                is_break = isinstance(statement, syntax.Break)
+                self.emit(ir.Leave(statement.source, self.loops[-1][0 if is_break else 1]))
+            case syntax.Empty() | syntax.ConstantDeclaration():
+                pass
+            case syntax.Switch():
+                self._switch(statement)
+            case syntax.For():
+                self._for(statement)
+            case syntax.ForIn():
+                self._for_in(statement)
+            case syntax.VariableDeclaration():
+                self.variable(statement, self._variable_name(statement))
+            case _:
+                raise P4Error("this is not supported here on this target", statement.source)
+
+    def _variable_name(self, declaration: syntax.VariableDeclaration) -> str:
+        return f"{self.instance.name}.{declaration.name}" if self.instance else declaration.name
+
+    def _assignment(self, statement: syntax.Assignment) -> None:
+        """The left side's indexes are evaluated first, then the right side (12.1)."""
+        target = self.place(statement.left)
+        if has_effects(statement.right):
+            target = self.pinned(target, statement.source)
+        if not statement.operator:
+            self.assign(target, self.value(statement.right), statement.source)
+            return
+        left = read(target)
+        if has_effects(statement.right):
+            left = self.saved(left, statement.source)
+        right = self.scalar(statement.right)
+        if statement.operator in ("<<", ">>"):
+            result = arithmetic.shift(statement.operator, left, right)
+        else:
+            result = arithmetic.binary(statement.operator, left.type, left, right)
+        self.assign(target, result, statement.source)
+
+    def _if(self, statement: syntax.If) -> None:
+        table = _hit_or_miss(statement.condition)
+        apply: ir.Apply | None = None
+        condition: ir.Expression = ir.TRUE
+        if table is not None:
+            apply = self.apply_table(table[0], statement.condition.source)
+        else:
+            condition = self.scalar(statement.condition)
+        self.conditions.append(condition)
+        with self.collecting() as then:
+            self.statement(statement.then)
+        self.conditions[-1] = ir.negate(condition)
+        with self.collecting() as otherwise:
+            if statement.otherwise is not None:
+                self.statement(statement.otherwise)
+        self.conditions.pop()
+        if apply is not None and table is not None:
+            apply.hit, apply.miss = (then, otherwise) if table[1] else (otherwise, then)
+            apply.has_branches = True
+            self.emit(apply)
+        elif isinstance(condition, ir.Constant):
+            self.code.extend(then if condition.value else otherwise)
+        elif then or otherwise:
+            self.emit(ir.If(statement.condition.source, condition, then, otherwise))
+
+    def _return(self, statement: syntax.Return) -> None:
+        frame = self.frames[-1]
+        if statement.value is not None:
+            assert frame.result is not None
+            self.assign(frame.result, self.value(statement.value), statement.source)
+        self.emit(ir.Leave(statement.source, frame.label))
+
+    def _exit(self, statement: syntax.Exit) -> None:
+        """Out arguments of all calls that it ends are copied out first (12.5)."""
+        for frame in reversed(self.frames):
+            for copy in frame.copy_out:
+                copy()
+        self.emit(ir.Exit(statement.source))
+
+    # -- switch (12.7)
+
+    def _switch(self, statement: syntax.Switch) -> None:
+        if isinstance(statement.expression.type, types.ActionRun):
+            self._switch_action_run(statement)
+            return
+        value = self.scalar(statement.expression)
+        if not isinstance(value, ir.Field | ir.Constant) or isinstance(value, ir.Field):
+            value = self.saved(value, statement.source)
+        branches: list[tuple[ir.Expression, list[ir.Statement]]] = []
+        default: list[ir.Statement] = []
+        labels: list[syntax.Expression] = []
+        for case in statement.cases:
+            labels.append(case.label)
+            if case.body is None:
+                continue
+            with self.collecting() as body:
+                self.statement(case.body)
+            if any(isinstance(label, syntax.DontCare) for label in labels):
+                default = body
+            else:
+                condition: ir.Expression = ir.FALSE
+                for label in labels:
+                    test = arithmetic.binary("==", BOOL, value, self.scalar(label))
+                    condition = ir.either(condition, test)
+                branches.append((condition, body))
+            labels = []
+        result = default
+        for condition, body in reversed(branches):
+            result = [ir.If(statement.source, condition, body, result)]
+        self.code.extend(result)
+
+    def _switch_action_run(self, statement: syntax.Switch) -> None:
+        member = statement.expression
+        assert isinstance(member, syntax.Member)
+        assert isinstance(member.base, syntax.Call)
+        assert isinstance(member.base.declaration, syntax.Table)
+        apply = self.apply_table(member.base.declaration, statement.source)
+        apply.actions, apply.has_branches = {}, True
+        names: list[str | None] = []
+        for case in statement.cases:
+            names.append(self._action_label(case.label))
+            if case.body is None:
+                continue
+            for name in names:
+                # Each label gets code of its own: branches are lists, not places to jump to.
+                with self.collecting() as body:
+                    self.statement(case.body)
+                if name is None:
+                    apply.default = body
+                else:
+                    apply.actions[name] = body
+            names = []
+        self.emit(apply)
+
+    def _action_label(self, label: syntax.Expression) -> str | None:
+        if isinstance(label, syntax.DontCare):
+            return None
+        assert isinstance(label, syntax.Name)
+        assert isinstance(label.declaration, syntax.Action)
+        return self.action_name(label.declaration)
+
+    def action_name(self, action: syntax.Action) -> str:
+        raise NotImplementedError
+
+    # -- loops (12.8)
+
+    def _for(self, statement: syntax.For) -> None:
+        for initial in statement.initial:
+            self.statement(initial)
+        end, next_round = self.new_label(), self.new_label()
+        with self.collecting() as code:
+            condition = self.scalar(statement.condition)
+            self.emit(ir.If(statement.source, condition, [], [ir.Leave(statement.source, end)]))
+            self._loop_body(statement.body, end, next_round)
+            for update in statement.updates:
+                self.statement(update)
+        loop = ir.Loop(statement.source, code)
+        self.emit(ir.Labelled(statement.source, end, [loop]))
+
+    def _loop_body(self, body: syntax.Statement, end: int, next_round: int) -> None:
+        self.loops.append((end, next_round))
+        with self.collecting() as code:
+            self.statement(body)
+        self.loops.pop()
+        self.emit(ir.Labelled(body.source, next_round, code))
+
+    def _for_in(self, statement: syntax.ForIn) -> None:
+        variable = statement.variable
+        of = self.environment.resolve(variable.type)
+        place = self.storage.allocate(of, self._variable_name(variable), variable.source)
+        self.environment.bindings[variable] = place
+        end = self.new_label()
+        if isinstance(statement.collection, syntax.Range):
+            with self.collecting() as code:
+                self._for_range(statement, statement.collection, place, end)
+        else:
+            collection = self.value(statement.collection)
+            elements = (
+                list(collection.elements)
+                if isinstance(collection, places.Stack)
+                else list(places.members_of(collection).values())
+            )
+            with self.collecting() as code:
+                for element in elements:
+                    self.assign(place, element, statement.source)
+                    self._loop_body(statement.body, end, self.new_label())
+        self.emit(ir.Labelled(statement.source, end, code))
+
+    def _for_range(
+        self, statement: syntax.ForIn, bounds: syntax.Range, place: places.Place, end: int
+    ) -> None:
+        of = scalar_type(self.environment.resolve(statement.variable.type))
+        assert of is not None
+        low, high = (arithmetic.cast(read(v), of) for v in self.values([bounds.low, bounds.high]))
+        if isinstance(low, ir.Constant) and isinstance(high, ir.Constant):
+            if high.value - low.value >= _MAX_UNROLLED:
+                raise P4Error(
+                    f"a loop of {high.value - low.value + 1} rounds is too long",
+                    bounds.source,
+                    f"at most {_MAX_UNROLLED}",
+                )
+            for number in range(low.value, high.value + 1):
+                self.assign(place, ir.Constant(of, number), statement.source)
+                self._loop_body(statement.body, end, self.new_label())
+            return
+        low, high = self.saved(low, bounds.source), self.saved(high, bounds.source)
+        counter = self.temporary_field(of, statement.source)
+        self.emit(ir.Assign(statement.source, counter, low))
+        too_far = arithmetic.binary(">", BOOL, counter, high)
+        leave: list[ir.Statement] = [ir.Leave(statement.source, end)]
+        self.emit(ir.If(statement.source, too_far, leave, []))
+        with self.collecting() as code:
+            self.assign(place, counter, statement.source)
+            self._loop_body(statement.body, end, self.new_label())
+            # The last number may be the largest of its type: compare before adding one.
+            done = arithmetic.binary("==", BOOL, counter, high)
+            self.emit(ir.If(statement.source, done, [ir.Leave(statement.source, end)], []))
+            more = arithmetic.binary("+", of, counter, ir.Constant(of, 1))
+            self.emit(ir.Assign(statement.source, counter, more))
+        self.emit(ir.Loop(statement.source, code))
+
+
+def _hit_or_miss(condition: syntax.Expression) -> tuple[syntax.Table, bool] | None:
+    """The table and whether "hit" is meant, for `t.apply().hit`, `.miss` and their negation."""
+    if isinstance(condition, syntax.Unary) and condition.operator == "!":
+        inner = _hit_or_miss(condition.operand)
+        return None if inner is None else (inner[0], not inner[1])
+    if (
+        isinstance(condition, syntax.Member)
+        and isinstance(condition.base, syntax.Call)
+        and isinstance(condition.base.declaration, syntax.Table)
+        and condition.name in ("hit", "miss")
+    ):
+        return condition.base.declaration, condition.name == "hit"
+    return None

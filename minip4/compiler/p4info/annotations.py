@@ -1,0 +1,52 @@
+"""Annotations and documentation in P4Info (P4Runtime specification, section 6.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from minip4.compiler import syntax
+
+_ELSEWHERE = {"name", "id", "brief", "description"}  # P4Info has fields of its own for these
+
+
+def add_annotations(
+    message: Any, annotations: Sequence[syntax.Annotation], skip: Collection[str] = ()
+) -> None:
+    """Adds them to a message with `annotations` and `structured_annotations`."""
+    for annotation in annotations:
+        if annotation.is_structured:
+            _add_structured(message.structured_annotations.add(), annotation)
+        elif annotation.name not in _ELSEWHERE and annotation.name not in skip:
+            message.annotations.append(annotation_text(annotation))
+
+
+def annotation_text(annotation: syntax.Annotation) -> str:
+    return f"@{annotation.name}({annotation.text})" if annotation.text else f"@{annotation.name}"
+
+
+def _add_structured(message: Any, annotation: syntax.Annotation) -> None:
+    message.name = annotation.name
+    if annotation.pairs:
+        for key, value in annotation.pairs.items():
+            pair = message.kv_pair_list.kv_pairs.add()
+            pair.key = key
+            _set_value(pair.value, value)
+    elif annotation.values:
+        for value in annotation.values:
+            _set_value(message.expression_list.expressions.add(), value)
+
+
+def _set_value(message: Any, value: syntax.Constant) -> None:
+    if isinstance(value, bool):
+        message.bool_value = value
+    elif isinstance(value, int):
+        message.int64_value = value
+    else:
+        message.string_value = str(value)
+
+
+def add_documentation(message: Any, annotations: Sequence[syntax.Annotation]) -> None:
+    for annotation in annotations:
+        if annotation.name in ("brief", "description") and annotation.values:
+            setattr(message.doc, annotation.name, str(annotation.values[0]))

@@ -1,0 +1,171 @@
+"""Which tables, actions and objects of a program the control plane sees, and in what order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from minip4.compiler import syntax, types
+from minip4.compiler.lower.names import control_plane_name
+from minip4.compiler.lower.objects import ExternObject, Instance, instantiate
+from minip4.compiler.lower.program import Architecture
+from minip4.compiler.syntax import CallKind
+
+_CONTROLS = ("verify", "ingress", "egress", "compute", "deparser")
+
+
+@dataclass(slots=True, eq=False)
+class TableItem:
+    name: str
+    table: syntax.Table
+    owner: Instance
+    actions: list[tuple[str, syntax.ActionReference]] = field(default_factory=list)
+    default: tuple[str, syntax.ActionReference | None] = ("", None)
+
+
+@dataclass(slots=True, eq=False)
+class Contents:
+    tables: list[TableItem] = field(default_factory=list)
+    actions: dict[str, syntax.Action] = field(default_factory=dict)
+    objects: list[ExternObject | TableItem] = field(default_factory=list)  # in order
+    value_sets: dict[str, syntax.ValueSet] = field(default_factory=dict)
+    digests: list[tuple[types.Type, Instance]] = field(default_factory=list)
+    calls_externs: bool = False
+
+
+def property_object(item: TableItem, name: str) -> ExternObject | None:
+    """The extern object that is a property of the table, made in place or named."""
+    found = item.table.property(name)
+    if found is None:
+        return None
+    if isinstance(found.value, syntax.Call):
+        prefix = item.owner.name if found.annotation("name") else item.name
+        made = instantiate(found.value, control_plane_name(found, prefix), item.owner.environment)
+        return made if isinstance(made, ExternObject) else None
+    if isinstance(found.value, syntax.Name) and found.value.declaration is not None:
+        bound = item.owner.environment.lookup(found.value.declaration)
+        return bound if isinstance(bound, ExternObject) else None
+    return None
+
+
+class Collector:
+    def __init__(self, program: syntax.Program, architecture: Architecture) -> None:
+        self.contents = Contents()
+        self._architecture = architecture
+        no_action = program.find("NoAction")
+        assert isinstance(no_action, syntax.Action)
+        self._no_action = no_action
+
+    def collect(self) -> Contents:
+        self.contents.objects += self._architecture.globals
+        self._value_sets(self._architecture.blocks["parser"])
+        for block in _CONTROLS:
+            self._control(self._architecture.blocks[block])
+        return self.contents
+
+    def _value_sets(self, instance: Instance) -> None:
+        for child in instance.children:
+            if isinstance(child, Instance):
+                self._value_sets(child)
+            elif isinstance(child, syntax.ValueSet):
+                self.contents.value_sets.setdefault(control_plane_name(child, instance.name), child)
+
+    def _control(self, block: Instance) -> None:
+        """Actions declared outside come first, then everything in order of declaration."""
+        parts = list(_parts(block))
+        tables = self._tables(parts)
+        used = {reference.action for t in tables.values() for _, reference in t.actions}
+        used |= {self._no_action for t in tables.values() if t.default[1] is None}
+        for owner, part in parts:
+            if isinstance(part, syntax.Table) and (owner, part) in tables:
+                self._global_actions(tables[owner, part])
+        for owner, part in parts:
+            match part:
+                case syntax.Table() if (owner, part) in tables:
+                    self.contents.tables.append(tables[owner, part])
+                    self.contents.objects.append(tables[owner, part])
+                case syntax.Action() if part in used:
+                    self.contents.actions.setdefault(control_plane_name(part, owner.name), part)
+                case ExternObject():
+                    self.contents.objects.append(part)
+        self._extern_calls(block)
+
+    def _tables(
+        self, parts: list[tuple[Instance, ExternObject | syntax.Declaration]]
+    ) -> dict[tuple[Instance, syntax.Table], TableItem]:
+        result: dict[tuple[Instance, syntax.Table], TableItem] = {}
+        for owner, part in parts:
+            if isinstance(part, syntax.Table) and _is_applied(part, owner):
+                item = TableItem(control_plane_name(part, owner.name), part, owner)
+                for reference in part.actions:
+                    assert reference.action is not None
+                    item.actions.append((_action_name(reference.action, owner), reference))
+                default = part.default_action
+                name = "NoAction"
+                if default is not None and default.action is not None:
+                    name = _action_name(default.action, owner)
+                item.default = (name, default)
+                result[owner, part] = item
+        return result
+
+    def _global_actions(self, item: TableItem) -> None:
+        actions = [reference.action for _, reference in item.actions]
+        if item.default[1] is None:
+            actions.append(self._no_action)
+        for action in actions:
+            assert action is not None
+            if item.owner.environment.lookup(action) is None:
+                self.contents.actions.setdefault(control_plane_name(action), action)
+
+    def _extern_calls(self, instance: Instance) -> None:
+        seen: set[syntax.Node] = set()
+        for child in instance.children:
+            if isinstance(child, Instance):
+                self._extern_calls(child)
+        declaration = instance.declaration
+        assert isinstance(declaration, syntax.ControlDeclaration)
+        actions = [local for local in declaration.locals if isinstance(local, syntax.Action)]
+        for node in [*actions, declaration.body]:
+            self._extern_calls_in(node, instance, seen)
+
+    def _extern_calls_in(
+        self, node: syntax.Node, instance: Instance, seen: set[syntax.Node]
+    ) -> None:
+        if isinstance(node, syntax.Call):
+            if node.kind is CallKind.EXTERN_FUNCTION:
+                self.contents.calls_externs = True
+                if node.declaration is not None and node.declaration.name == "digest":
+                    of = instance.environment.resolve(node.parameter_types[1])
+                    self.contents.digests.append((of, instance))
+            elif isinstance(node.declaration, syntax.Function) and node.declaration not in seen:
+                seen.add(node.declaration)
+                if node.declaration.body is not None:
+                    self._extern_calls_in(node.declaration.body, instance, seen)
+        for child in syntax.children(node):
+            self._extern_calls_in(child, instance, seen)
+
+
+def _parts(instance: Instance) -> Iterator[tuple[Instance, ExternObject | syntax.Declaration]]:
+    """Everything declared in the control and in its sub-controls, in order."""
+    for child in instance.children:
+        if isinstance(child, Instance):
+            yield from _parts(child)
+        else:
+            yield instance, child
+
+
+def _action_name(action: syntax.Action, owner: Instance) -> str:
+    bound = owner.environment.lookup(action)
+    return control_plane_name(action, bound.name if isinstance(bound, Instance) else "")
+
+
+def _is_applied(table: syntax.Table, owner: Instance) -> bool:
+    declaration = owner.declaration
+    assert isinstance(declaration, syntax.ControlDeclaration)
+    return _mentions(declaration.body, table)
+
+
+def _mentions(node: syntax.Node, table: syntax.Table) -> bool:
+    if isinstance(node, syntax.Call) and node.declaration is table:
+        return True
+    return any(_mentions(child, table) for child in syntax.children(node))

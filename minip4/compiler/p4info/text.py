@@ -1,0 +1,32 @@
+"""P4Info as a file: text, JSON or binary protobuf, by the name's suffix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from finsy.proto import p4i
+from google.protobuf import json_format, text_format  # type: ignore[import-untyped]
+
+from minip4.errors import Minip4Error
+
+_HEADER = "# proto-file: p4/config/v1/p4info.proto\n# proto-message: p4.config.v1.P4Info\n\n"
+
+
+def p4info_text(message: p4i.P4Info) -> str:
+    return _HEADER + text_format.MessageToString(message)
+
+
+def check_suffix(path: Path) -> None:
+    """Raises Minip4Error for a suffix that `write_p4info` does not know."""
+    if path.suffix not in (".txtpb", ".json", ".bin"):
+        raise Minip4Error(f"{path}: unknown kind of P4Info file; .txtpb, .json or .bin is expected")
+
+
+def write_p4info(message: p4i.P4Info, path: Path) -> None:
+    check_suffix(path)
+    if path.suffix == ".txtpb":
+        path.write_text(p4info_text(message))
+    elif path.suffix == ".json":
+        path.write_text(json_format.MessageToJson(message, preserving_proto_field_name=True))
+    else:
+        path.write_bytes(message.SerializeToString(deterministic=True))
