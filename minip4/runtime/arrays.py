@@ -8,7 +8,7 @@ from minip4.engine.engine import Engine
 from minip4.runtime import p4data
 from minip4.runtime.schema import Schema
 from minip4.runtime.status import engine_calls, invalid, out_of_range
-from minip4.runtime.tables import MODIFY, Operation, Undo
+from minip4.runtime.updates import MODIFY, Operation, Undo
 
 
 def check_index(what: str, index: int, size: int) -> int:

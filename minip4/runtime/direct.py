@@ -8,7 +8,8 @@ from minip4.engine.engine import Engine
 from minip4.runtime.arrays import counter_data
 from minip4.runtime.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid
-from minip4.runtime.tables import MODIFY, Operation, Tables, Undo
+from minip4.runtime.tables import Tables
+from minip4.runtime.updates import MODIFY, Operation, Undo
 
 
 class DirectCounters:

@@ -1,18 +1,26 @@
 """One forwarding pipeline: P4Info, and an engine that runs its program; what Write and Read do."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from finsy.proto import p4r
 
 from minip4.engine.engine import Engine
 from minip4.runtime.arrays import Counters, Registers
+from minip4.runtime.digests import Digests
 from minip4.runtime.direct import DirectCounters
+from minip4.runtime.meters import DirectMeters, Meters
 from minip4.runtime.packetio import ControllerHeader
+from minip4.runtime.profiles import Profiles
 from minip4.runtime.replication import Replication
 from minip4.runtime.schema import Schema
 from minip4.runtime.status import Code, StatusError, invalid, unimplemented
-from minip4.runtime.tables import DELETE, INSERT, MODIFY, Operation, Tables, Undo
+from minip4.runtime.tables import Tables
+from minip4.runtime.targets import Targets
+from minip4.runtime.updates import DELETE, INSERT, MODIFY, Operation, Undo
+
+_Prepare = Callable[[int, Any], Operation]
+_Read = Callable[[Any], Iterator[p4r.Entity]]
 
 
 class Pipeline:
@@ -23,19 +31,29 @@ class Pipeline:
         self.engine = engine
         self.closed = False
         self.schema = schema = Schema(config.p4info)
-        self.tables = Tables(schema, engine)
+        profiles = Profiles(schema, engine)
+        self.tables = Tables(schema, engine, Targets(schema, engine, profiles))
+        self.digests = Digests(schema, engine)
         headers = schema.controller_headers
         self.packet_in = ControllerHeader(headers.get("packet_in"), "packet_in")
         self.packet_out = ControllerHeader(headers.get("packet_out"), "packet_out")
+        counters, registers = Counters(schema, engine), Registers(schema, engine)
+        direct_counters = DirectCounters(schema, engine, self.tables)
+        meters, direct_meters = Meters(schema, engine), DirectMeters(schema, engine, self.tables)
         replication = Replication(engine)
-        self._handlers: dict[str, Any] = {
-            "table_entry": self.tables,
-            "counter_entry": Counters(schema, engine),
-            "direct_counter_entry": DirectCounters(schema, engine, self.tables),
-            "register_entry": Registers(schema, engine),
-            "packet_replication_engine_entry": replication,
+        self._handlers: dict[str, tuple[_Prepare, _Read]] = {
+            "table_entry": (self.tables.prepare, self.tables.read),
+            "action_profile_member": (profiles.prepare_member, profiles.read_members),
+            "action_profile_group": (profiles.prepare_group, profiles.read_groups),
+            "counter_entry": (counters.prepare, counters.read),
+            "direct_counter_entry": (direct_counters.prepare, direct_counters.read),
+            "meter_entry": (meters.prepare, meters.read),
+            "direct_meter_entry": (direct_meters.prepare, direct_meters.read),
+            "register_entry": (registers.prepare, registers.read),
+            "packet_replication_engine_entry": (replication.prepare, replication.read),
+            "digest_entry": (self.digests.prepare, self.digests.read),
         }
-        self._forwarding = (replication, self.tables)
+        self._stateful = (replication, profiles, self.tables, meters, direct_meters, self.digests)
 
     def close(self) -> None:
         """Give the engine back: for a pipeline that does not run."""
@@ -53,7 +71,7 @@ class Pipeline:
 
     def state(self) -> Iterator[p4r.Update]:
         """The updates that make a new pipeline forward as this one does."""
-        for handler in self._forwarding:
+        for handler in self._stateful:
             yield from handler.state()
 
     def write(self, updates: Sequence[p4r.Update], atomicity: int) -> list[StatusError | None]:
@@ -64,8 +82,8 @@ class Pipeline:
 
     def read(self, request: p4r.Entity) -> Iterator[p4r.Entity]:
         """Yield the entities that one entity of a ReadRequest stands for."""
-        kind, handler = self._handler(request)
-        return handler.read(getattr(request, kind))
+        kind, (_, read) = self._handler(request)
+        return read(getattr(request, kind))
 
     def _write_one(self, update: p4r.Update) -> StatusError | None:
         try:
@@ -111,11 +129,10 @@ class Pipeline:
     def _prepare(self, update: p4r.Update) -> Operation:
         if update.type not in (INSERT, MODIFY, DELETE):
             raise invalid("the update has no type, expected INSERT, MODIFY or DELETE")
-        kind, handler = self._handler(update.entity)
-        operation: Operation = handler.prepare(update.type, getattr(update.entity, kind))
-        return operation
+        kind, (prepare, _) = self._handler(update.entity)
+        return prepare(update.type, getattr(update.entity, kind))
 
-    def _handler(self, entity: p4r.Entity) -> tuple[str, Any]:
+    def _handler(self, entity: p4r.Entity) -> tuple[str, tuple[_Prepare, _Read]]:
         kind = entity.WhichOneof("entity")
         if kind is None:
             raise invalid("the entity is empty")

@@ -15,7 +15,7 @@ from minip4.runtime.status import (
     out_of_range,
     unimplemented,
 )
-from minip4.runtime.tables import DELETE, INSERT, Operation, Undo
+from minip4.runtime.updates import DELETE, INSERT, Operation, Undo
 
 MAX_PORT = 511
 MAX_INSTANCE = 0xFFFF

@@ -1,4 +1,4 @@
-"""What a switch and its controllers tell each other on streams: packets in and out, digests."""
+"""What a switch and its controllers tell each other on streams: packets, digests, idle entries."""
 
 import asyncio
 
@@ -9,26 +9,33 @@ from minip4.runtime.arbitration import Client
 from minip4.runtime.device import Device
 from minip4.runtime.status import Code, StatusError, denied, unimplemented
 
+POLL_S = 0.01  # how often the engine is asked for digests, while a client wants them
+
 
 class Messages:
-    """Carries frames between the CPU port and the primary controllers' streams."""
+    """Carries frames, digests and notifications between the engine and the primary controllers."""
 
     def __init__(self, device: Device, driver: Driver, *, cpu_port: bool) -> None:
         self._device = device
         self._driver = driver
         self._cpu_port = cpu_port
+        self._polling: asyncio.Task[None] | None = None
         self.packet_in = 0
         self.packet_in_dropped = 0  # no controller, or a controller too slow
         self.packet_out = 0
 
     def start(self) -> None:
-        """Watch the CPU port, on the running event loop."""
+        """Watch the CPU port and the digests, on the running event loop."""
+        loop = asyncio.get_running_loop()
         if self._cpu_port:
-            asyncio.get_running_loop().add_reader(self._driver.cpu_fd, self._packets_in)
+            loop.add_reader(self._driver.cpu_fd, self._packets_in)
+        self._polling = loop.create_task(self._poll())
 
     def stop(self) -> None:
         if self._cpu_port:
             asyncio.get_running_loop().remove_reader(self._driver.cpu_fd)
+        if self._polling is not None:
+            self._polling.cancel()
 
     def take(self, client: Client, request: p4r.StreamMessageRequest) -> None:
         """Do what a controller asks for on its stream. Raises StatusError."""
@@ -37,6 +44,8 @@ class Messages:
             raise denied("only the primary controller may send this")
         if kind == "packet":
             self._packet_out(request.packet)
+        elif kind == "digest_ack":
+            self._device.running_pipeline.digests.acknowledge(request.digest_ack)
         else:
             raise unimplemented(f"stream message {kind or 'without content'} is not supported")
 
@@ -54,13 +63,23 @@ class Messages:
     def _packets_in(self) -> None:
         for frame in self._driver.cpu_receive():
             self.packet_in += 1
-            if not self._deliver(frame):
+            if not self._packet_in(frame):
                 self.packet_in_dropped += 1
 
-    def _deliver(self, frame: bytes) -> bool:
+    def _packet_in(self, frame: bytes) -> bool:
         if self._device.running is None:
             return False
-        response = p4r.StreamMessageResponse()
-        response.packet.CopyFrom(self._device.running.packet_in.unpack(frame))
-        delivered = [client.offer(response) for client in self._device.arbitration.primaries()]
-        return any(delivered)
+        packet = self._device.running.packet_in.unpack(frame)
+        return self._deliver(p4r.StreamMessageResponse(packet=packet))
+
+    def _deliver(self, response: p4r.StreamMessageResponse) -> bool:
+        """Give a message to the primary of each role; False when nobody takes it."""
+        clients = self._device.arbitration.primaries()
+        return any([client.offer(response) for client in clients])  # noqa: C419  each gets it
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            pipeline = self._device.running
+            if pipeline is not None and pipeline.digests.active:
+                pipeline.digests.collect(self._deliver)

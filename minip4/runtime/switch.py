@@ -83,6 +83,9 @@ class _Switch:
         await server.stop(SERVER_GRACE_S)
         self._driver.stop()
         self._write_counters(messages)
+        if self._driver.capture_error is not None:
+            print(f"minip4 switch: error: {self._driver.capture_error}", file=sys.stderr)
+            return 1
         return 0
 
     def _make_engine(self, program: dict[str, Any]) -> Engine:
@@ -139,6 +142,7 @@ class _Switch:
             "engine": part["engine"],
             "ports": ports,
             "driver": driver,
+            "capture_error": self._driver.capture_error,  # None, or what the captures lack
             "cpu": {
                 "packet_in": messages.packet_in,
                 "packet_in_dropped": messages.packet_in_dropped,

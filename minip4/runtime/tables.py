@@ -1,6 +1,6 @@
 """Table entries, default actions and what hangs on them: P4Runtime's TableEntry (spec 9.1)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from finsy.proto import p4r
@@ -10,13 +10,8 @@ from minip4.engine.keys import MatchKey
 from minip4.runtime.match import decode_action, decode_key, encode_action, encode_key
 from minip4.runtime.schema import Schema, Table
 from minip4.runtime.status import denied, engine_calls, invalid, not_found, unimplemented
-
-INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
-
-Undo = Callable[[], None]
-Operation = Callable[[], Undo]  # does one update on the engine; returns what takes it back
-
-_Place = tuple[str, tuple[MatchKey, ...], int]  # table, key, priority
+from minip4.runtime.targets import Place, Target, Targets
+from minip4.runtime.updates import DELETE, INSERT, MODIFY, Operation, Undo
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +25,11 @@ class _Notes:
 class Tables:
     """Writes and reads the tables of one pipeline."""
 
-    def __init__(self, schema: Schema, engine: Engine) -> None:
+    def __init__(self, schema: Schema, engine: Engine, targets: Targets) -> None:
         self._schema = schema
         self._engine = engine
-        self._notes: dict[_Place, _Notes] = {}
+        self._targets = targets
+        self._notes: dict[Place, _Notes] = {}
         self._changed_defaults: set[int] = set()  # tables whose default action a client set
 
     def prepare(self, kind: int, message: p4r.TableEntry) -> Operation:
@@ -49,14 +45,14 @@ class Tables:
         key = self.decode_key(table, message)
         place = (table.name, key, message.priority)
         if kind == DELETE:
-            return lambda: self._delete(place)
-        action, params = self._action(table, message)
+            return lambda: self._delete(table, place)
+        target = self._targets.decode(table, message.action)
         if message.idle_timeout_ns:
             raise unimplemented(f"{what}: idle timeouts are not supported yet")
         notes = _Notes(message.controller_metadata, message.metadata)
         if kind == INSERT:
-            return lambda: self._insert(place, action, params, notes)
-        return lambda: self._modify(place, action, params, notes)
+            return lambda: self._insert(table, place, target, notes)
+        return lambda: self._modify(table, place, target, notes)
 
     def read(self, message: p4r.TableEntry) -> Iterator[p4r.Entity]:
         """Yield the entries that a read request asks for; table id 0 asks for every table."""
@@ -135,52 +131,24 @@ class Tables:
         action, params = decode_action(what, table.default_actions, message.action.action)
         return lambda: self._set_default(table, (action.name, params))
 
-    def _action(self, table: Table, message: p4r.TableEntry) -> tuple[str, list[int]]:
-        what = f"table {table.name}"
-        given = message.action.WhichOneof("type")
-        if table.action_profile:
-            raise unimplemented(f"{what}: action profiles are not supported yet")
-        if given != "action":
-            raise invalid(f"{what}: {given or 'no action'} given, expected an action")
-        action, params = decode_action(what, table.entry_actions, message.action.action)
-        return action.name, params
-
-    def _insert(self, place: _Place, action: str, params: list[int], notes: _Notes) -> Undo:
-        table, key, priority = place
-        with engine_calls(f"table {table}"):
-            self._engine.table_add(table, key, action, params, priority)
+    def _insert(self, table: Table, place: Place, target: Target, notes: _Notes | None) -> Undo:
+        self._targets.add(table, place, target)
         self._note(place, notes)
-        return lambda: self._remove(place)
+        return lambda: self._delete(table, place)
 
-    def _modify(self, place: _Place, action: str, params: list[int], notes: _Notes) -> Undo:
-        handle = self._handle(place)
-        old, old_notes = self._entry(place, handle), self._notes.get(place)
-        with engine_calls(f"table {place[0]}"):
-            self._engine.table_modify(place[0], handle, action, params)
+    def _modify(self, table: Table, place: Place, target: Target, notes: _Notes | None) -> Undo:
+        entry = self._entry(place)
+        old, old_notes = self._targets.target(place, entry), self._notes.get(place)
+        self._targets.replace(table, place, entry, target)
         self._note(place, notes)
+        return lambda: self._modify(table, place, old, old_notes)
 
-        def undo() -> None:
-            self._engine.table_modify(place[0], self._handle(place), old.action, old.params)
-            self._note(place, old_notes)
-
-        return undo
-
-    def _delete(self, place: _Place) -> Undo:
-        handle = self._handle(place)
-        old, old_notes = self._entry(place, handle), self._notes.get(place)
-        with engine_calls(f"table {place[0]}"):
-            self._engine.table_delete(place[0], handle)
+    def _delete(self, table: Table, place: Place) -> Undo:
+        entry = self._entry(place)
+        old, old_notes = self._targets.target(place, entry), self._notes.get(place)
+        self._targets.remove(place, entry)
         self._note(place, None)
-
-        def undo() -> None:
-            self._engine.table_add(place[0], place[1], old.action, old.params, place[2])
-            self._note(place, old_notes)
-
-        return undo
-
-    def _remove(self, place: _Place) -> None:
-        self._engine.table_delete(place[0], self._handle(place))
-        self._note(place, None)
+        return lambda: self._insert(table, place, old, old_notes)
 
     def _set_default(self, table: Table, call: tuple[str, Sequence[int]] | None) -> Undo:
         old = self._engine.table_default(table.name) if table.id in self._changed_defaults else None
@@ -191,22 +159,18 @@ class Tables:
             else:
                 self._engine.table_set_default(table.name, *call)
                 self._changed_defaults.add(table.id)
+        return lambda: self._set_default(table, old)
 
-        def undo() -> None:
-            self._set_default(table, old)
-
-        return undo
-
-    def _handle(self, place: _Place) -> int:
+    def _handle(self, place: Place) -> int:
         handle = self._engine.table_find(*place)
         if handle is None:
             raise not_found(f"table {place[0]}: no entry has this key and priority")
         return handle
 
-    def _entry(self, place: _Place, handle: int) -> Entry:
-        return self._engine.table_entry(place[0], handle)
+    def _entry(self, place: Place) -> Entry:
+        return self._engine.table_entry(place[0], self._handle(place))
 
-    def _note(self, place: _Place, notes: _Notes | None) -> None:
+    def _note(self, place: Place, notes: _Notes | None) -> None:
         if notes is None or notes == _NO_NOTES:
             self._notes.pop(place, None)
         else:
@@ -232,10 +196,10 @@ class Tables:
 
     def _encode(self, table: Table, entry: Entry, request: p4r.TableEntry) -> p4r.TableEntry:
         message = self.encode_place(table, entry)
+        place = (table.name, entry.key, entry.priority)
         message.is_const = entry.is_const
-        action = next(a for a in table.entry_actions.values() if a.name == entry.action)
-        message.action.action.CopyFrom(encode_action(action, entry.params))
-        notes = self._notes.get((table.name, entry.key, entry.priority), _NO_NOTES)
+        message.action.CopyFrom(self._targets.encode(table, place, entry))
+        notes = self._notes.get(place, _NO_NOTES)
         message.controller_metadata = notes.controller_metadata
         message.metadata = notes.metadata
         if request.HasField("counter_data") and table.direct_counter is not None:

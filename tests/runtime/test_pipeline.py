@@ -66,7 +66,7 @@ async def test_a_saved_pipeline_is_filled_before_it_runs() -> None:
         await running.push(Set.VERIFY_AND_SAVE, config())
         await running.write(insert(ENTRY))
         assert running.driver.engine is engine
-        assert engine.table_entries("Ingress.switching") == []
+        assert engine.table_entries("MyIngress.switching") == []
         await running.push(Set.COMMIT, None)
         assert running.driver.engine is not engine
         assert await running.read(EVERYTHING) == [ENTRY]

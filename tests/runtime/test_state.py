@@ -154,7 +154,7 @@ REFUSED = {
     "negative index": (modify(register("wide", -1, b"\1")), "index -1, expected 0 to 3"),
     "register width": (
         modify(register("last_seen", 0, b"\1" + bytes(6))),
-        "register Ingress.last_seen: value 0x1000000000000 does not fit in 48 bits",
+        "register MyIngress.last_seen: value 0x1000000000000 does not fit in 48 bits",
     ),
     "register without data": (modify(register("wide", 0)), "no data given, expected bitstring"),
     "inserted register": (insert(register("wide", 0, b"\1")), "it can only be modified"),

@@ -81,7 +81,7 @@ REFUSED = {
     "exact field missing": (
         entry("switching", {}, ("drop", {})),
         grpc.StatusCode.INVALID_ARGUMENT,
-        "table Ingress.switching, field hdr.ethernet.destination: missing",
+        "table MyIngress.switching, field hdr.ethernet.destination: missing",
     ),
     "value too wide": (
         switching(b"\x01" + MAC, port=b"\x01"),
@@ -96,7 +96,7 @@ REFUSED = {
     "parameter too wide": (
         switching(port=b"\x02\x00"),
         grpc.StatusCode.OUT_OF_RANGE,
-        "action Ingress.forward, parameter port: value 0x200 does not fit in 9 bits",
+        "action MyIngress.forward, parameter port: value 0x200 does not fit in 9 bits",
     ),
     "parameter missing": (
         switching(),
@@ -106,7 +106,7 @@ REFUSED = {
     "default-only action": (
         entry("route", {}, ("NoAction", {})),
         grpc.StatusCode.INVALID_ARGUMENT,
-        "is not allowed here, expected one of: Ingress.drop",
+        "is not allowed here, expected one of: MyIngress.drop",
     ),
     "other match kind": (
         entry("switching", {"hdr.ethernet.destination": lpm(MAC, 48)}, ("drop", {})),
@@ -148,7 +148,7 @@ REFUSED = {
     "const table": (
         entry("fixed", {"hdr.ethernet.type": exact(b"\x01")}, ("drop", {})),
         grpc.StatusCode.PERMISSION_DENIED,
-        "table Ingress.fixed: its entries are const",
+        "table MyIngress.fixed: its entries are const",
     ),
     "inserted default action": (
         entry("switching", {}, ("drop", {}), is_default_action=True),

@@ -70,12 +70,12 @@ parser ParserImpl(packet_in packet, out headers_t hdr, inout metadata_t meta,
     }
 }
 
-control Verify(inout headers_t hdr, inout metadata_t meta) { apply { } }
+control MyVerify(inout headers_t hdr, inout metadata_t meta) { apply { } }
 
-control Ingress(inout headers_t hdr, inout metadata_t meta,
+control MyIngress(inout headers_t hdr, inout metadata_t meta,
                 inout standard_metadata_t standard_metadata) {
-    counter<bit<9>>(16, CounterType.packets_and_bytes) port_counter;
-    counter<bit<9>>(4, CounterType.packets) packet_counter;
+    counter(16, CounterType.packets_and_bytes) port_counter;
+    counter(4, CounterType.packets) packet_counter;
     direct_counter(CounterType.packets_and_bytes) route_counter;
     register<bit<48>>(8) last_seen;
     register<bit<128>>(4) wide;
@@ -128,7 +128,7 @@ control Ingress(inout headers_t hdr, inout metadata_t meta,
             standard_metadata.egress_spec = hdr.packet_out.egress_port;
             hdr.packet_out.setInvalid();
         } else {
-            port_counter.count(standard_metadata.ingress_port);
+            port_counter.count((bit<32>) standard_metadata.ingress_port);
             packet_counter.count(0);
             last_seen.write(0, standard_metadata.ingress_global_timestamp);
             wide.write(0, hdr.ethernet.source ++ hdr.ethernet.destination ++ 32w1);
@@ -143,10 +143,10 @@ control Ingress(inout headers_t hdr, inout metadata_t meta,
     }
 }
 
-control Egress(inout headers_t hdr, inout metadata_t meta,
+control MyEgress(inout headers_t hdr, inout metadata_t meta,
                inout standard_metadata_t standard_metadata) { apply { } }
 
-control Compute(inout headers_t hdr, inout metadata_t meta) { apply { } }
+control MyCompute(inout headers_t hdr, inout metadata_t meta) { apply { } }
 
 control DeparserImpl(packet_out packet, in headers_t hdr) {
     apply {
@@ -156,4 +156,4 @@ control DeparserImpl(packet_out packet, in headers_t hdr) {
     }
 }
 
-V1Switch(ParserImpl(), Verify(), Ingress(), Egress(), Compute(), DeparserImpl()) main;
+V1Switch(ParserImpl(), MyVerify(), MyIngress(), MyEgress(), MyCompute(), DeparserImpl()) main;

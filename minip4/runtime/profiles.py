@@ -1,0 +1,261 @@
+"""Action profiles: members and groups that table entries point to (spec 9.2)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from finsy.proto import p4r
+
+from minip4.engine.engine import Engine
+from minip4.runtime.match import decode_action, encode_action
+from minip4.runtime.schema import Action, ActionProfile, Schema
+from minip4.runtime.status import (
+    Code,
+    StatusError,
+    engine_calls,
+    invalid,
+    not_found,
+    unimplemented,
+)
+from minip4.runtime.updates import DELETE, INSERT, Operation, Undo
+
+_Number = tuple[int, int]  # profile id, and the client's member or group id
+
+
+@dataclass
+class _Member:
+    handle: int  # the engine's
+    action: Action
+    params: list[int]
+
+
+@dataclass
+class _Group:
+    handle: int  # the engine's
+    message: p4r.ActionProfileGroup
+
+
+@dataclass
+class OneShot:
+    """An entry's own group, made from its action set."""
+
+    profile: ActionProfile
+    message: p4r.ActionProfileActionSet
+    group: int
+    members: list[int] = field(default_factory=list)
+
+
+class Profiles:
+    """The members and groups of one pipeline, by the client's ids."""
+
+    def __init__(self, schema: Schema, engine: Engine) -> None:
+        self._schema = schema
+        self._engine = engine
+        self._members: dict[_Number, _Member] = {}
+        self._groups: dict[_Number, _Group] = {}
+
+    def member(self, profile: int, number: int) -> int:
+        """The engine's handle of a member."""
+        try:
+            return self._members[profile, number].handle
+        except KeyError:
+            raise not_found(f"{self._name(profile)}: there is no member {number}") from None
+
+    def group(self, profile: int, number: int) -> int:
+        """The engine's handle of a group."""
+        try:
+            return self._groups[profile, number].handle
+        except KeyError:
+            raise not_found(f"{self._name(profile)}: there is no group {number}") from None
+
+    def member_number(self, profile: int, handle: int) -> int:
+        """The client's id of a member."""
+        return next(n for (p, n), m in self._members.items() if (p, m.handle) == (profile, handle))
+
+    def group_number(self, profile: int, handle: int) -> int:
+        """The client's id of a group."""
+        return next(n for (p, n), g in self._groups.items() if (p, g.handle) == (profile, handle))
+
+    def check_one_shot(self, profile: ActionProfile, message: p4r.ActionProfileActionSet) -> None:
+        """Refuse an action set that cannot be programmed."""
+        if not profile.with_selector:
+            raise invalid(f"{self._name(profile.id)}: an action set needs a selector")
+        if message.action_selection_mode == p4r.ActionProfileActionSet.RANDOM:
+            raise unimplemented(f"{self._name(profile.id)}: random selection is not supported")
+        for action in message.action_profile_actions:
+            decode_action(self._name(profile.id), profile.actions, action.action)
+        _check_weights(self._name(profile.id), profile, message.action_profile_actions)
+
+    def make_one_shot(self, profile: ActionProfile, message: p4r.ActionProfileActionSet) -> OneShot:
+        """Make the members and the group of an action set; all or nothing."""
+        with engine_calls(self._name(profile.id)):
+            made = OneShot(profile, message, self._engine.group_add(profile.name))
+        try:
+            with engine_calls(self._name(profile.id)):
+                handles = []
+                for action in message.action_profile_actions:
+                    call, params = decode_action("", profile.actions, action.action)
+                    member = self._engine.member_add(profile.name, call.name, params)
+                    made.members.append(member)
+                    handles += [member] * action.weight
+                self._engine.group_set_members(profile.name, made.group, handles)
+        except StatusError:
+            self.drop_one_shot(made)
+            raise
+        return made
+
+    def drop_one_shot(self, one_shot: OneShot) -> None:
+        """Take back make_one_shot()."""
+        self._engine.group_delete(one_shot.profile.name, one_shot.group)
+        for member in one_shot.members:
+            self._engine.member_delete(one_shot.profile.name, member)
+
+    def state(self) -> Iterator[p4r.Update]:
+        """The updates that bring an empty pipeline here: members before groups."""
+        for number in self._members:
+            entity = p4r.Entity(action_profile_member=self._encode_member(number))
+            yield p4r.Update(type=INSERT, entity=entity)
+        for group in self._groups.values():
+            yield p4r.Update(type=INSERT, entity=p4r.Entity(action_profile_group=group.message))
+
+    def prepare_member(self, kind: int, message: p4r.ActionProfileMember) -> Operation:
+        """Check an update of a member; return what performs it."""
+        profile = self._schema.profile(message.action_profile_id)
+        number = (profile.id, message.member_id)
+        what = f"{self._name(profile.id)}, member {message.member_id}"
+        if kind == DELETE:
+            return lambda: self._delete_member(what, profile.name, number)
+        action, params = decode_action(what, profile.actions, message.action)
+        if kind == INSERT:
+            return lambda: self._insert_member(what, profile.name, number, action, params)
+        return lambda: self._modify_member(what, profile.name, number, action, params)
+
+    def read_members(self, message: p4r.ActionProfileMember) -> Iterator[p4r.Entity]:
+        """Yield members: of all profiles (id 0), of one, or one member."""
+        for profile, member in list(self._members):
+            if message.action_profile_id in (0, profile) and message.member_id in (0, member):
+                entity = p4r.Entity()
+                entity.action_profile_member.CopyFrom(self._encode_member((profile, member)))
+                yield entity
+
+    def prepare_group(self, kind: int, message: p4r.ActionProfileGroup) -> Operation:
+        """Check an update of a group; return what performs it."""
+        profile = self._schema.profile(message.action_profile_id)
+        what = f"{self._name(profile.id)}, group {message.group_id}"
+        if not profile.with_selector:
+            raise invalid(f"{what}: the profile has no selector, so no groups")
+        _check_weights(what, profile, message.members)
+        if kind == DELETE:
+            return lambda: self._delete_group(what, profile, message.group_id)
+        if kind == INSERT:
+            return lambda: self._insert_group(what, profile, message)
+        return lambda: self._modify_group(what, profile, message)
+
+    def read_groups(self, message: p4r.ActionProfileGroup) -> Iterator[p4r.Entity]:
+        """Yield groups: of all profiles (id 0), of one, or one group."""
+        for (profile, number), group in list(self._groups.items()):
+            if message.action_profile_id in (0, profile) and message.group_id in (0, number):
+                yield p4r.Entity(action_profile_group=group.message)
+
+    def _insert_member(
+        self, what: str, profile: str, number: _Number, action: Action, params: list[int]
+    ) -> Undo:
+        if number in self._members:
+            raise StatusError(Code.ALREADY_EXISTS, f"{what}: it exists")
+        with engine_calls(what):
+            handle = self._engine.member_add(profile, action.name, params)
+        self._members[number] = _Member(handle, action, params)
+        return lambda: self._delete_member(what, profile, number)
+
+    def _modify_member(
+        self, what: str, profile: str, number: _Number, action: Action, params: list[int]
+    ) -> Undo:
+        old = self._find_member(what, number)
+        with engine_calls(what):
+            self._engine.member_modify(profile, old.handle, action.name, params)
+        self._members[number] = _Member(old.handle, action, params)
+        return lambda: self._modify_member(what, profile, number, old.action, old.params)
+
+    def _delete_member(self, what: str, profile: str, number: _Number) -> Undo:
+        old = self._find_member(what, number)
+        with engine_calls(what):
+            self._engine.member_delete(profile, old.handle)
+        del self._members[number]
+        return lambda: self._insert_member(what, profile, number, old.action, old.params)
+
+    def _insert_group(
+        self, what: str, profile: ActionProfile, message: p4r.ActionProfileGroup
+    ) -> Undo:
+        number = (profile.id, message.group_id)
+        if number in self._groups:
+            raise StatusError(Code.ALREADY_EXISTS, f"{what}: it exists")
+        members = self._handles(profile, message)
+        with engine_calls(what):
+            handle = self._engine.group_add(profile.name)
+            self._engine.group_set_members(profile.name, handle, members)
+        self._groups[number] = _Group(handle, message)
+        return lambda: self._delete_group(what, profile, message.group_id)
+
+    def _modify_group(
+        self, what: str, profile: ActionProfile, message: p4r.ActionProfileGroup
+    ) -> Undo:
+        number = (profile.id, message.group_id)
+        old = self._find_group(what, number)
+        members = self._handles(profile, message)
+        with engine_calls(what):
+            self._engine.group_set_members(profile.name, old.handle, members)
+        self._groups[number] = _Group(old.handle, message)
+        return lambda: self._modify_group(what, profile, old.message)
+
+    def _delete_group(self, what: str, profile: ActionProfile, group_id: int) -> Undo:
+        old = self._find_group(what, (profile.id, group_id))
+        with engine_calls(what):
+            self._engine.group_delete(profile.name, old.handle)
+        del self._groups[profile.id, group_id]
+        return lambda: self._insert_group(what, profile, old.message)
+
+    def _handles(self, profile: ActionProfile, message: p4r.ActionProfileGroup) -> list[int]:
+        """The members of a group, each as often as its weight says."""
+        return [
+            handle
+            for member in message.members
+            for handle in [self.member(profile.id, member.member_id)] * member.weight
+        ]
+
+    def _encode_member(self, number: _Number) -> p4r.ActionProfileMember:
+        member = self._members[number]
+        return p4r.ActionProfileMember(
+            action_profile_id=number[0],
+            member_id=number[1],
+            action=encode_action(member.action, member.params),
+        )
+
+    def _find_member(self, what: str, number: _Number) -> _Member:
+        if number not in self._members:
+            raise not_found(f"{what}: it does not exist")
+        return self._members[number]
+
+    def _find_group(self, what: str, number: _Number) -> _Group:
+        if number not in self._groups:
+            raise not_found(f"{what}: it does not exist")
+        return self._groups[number]
+
+    def _name(self, profile: int) -> str:
+        return f"action profile {self._schema.profile(profile).name}"
+
+
+def _check_weights(
+    what: str,
+    profile: ActionProfile,
+    members: Sequence[p4r.ActionProfileGroup.Member] | Sequence[p4r.ActionProfileAction],
+) -> None:
+    for member in members:
+        if member.weight < 1:
+            raise invalid(f"{what}: weight {member.weight}, expected 1 or more")
+        if member.watch or member.watch_port:
+            raise unimplemented(f"{what}: watch ports are not supported")
+    total = sum(member.weight for member in members)
+    if profile.max_group_size and total > profile.max_group_size:
+        raise StatusError(
+            Code.RESOURCE_EXHAUSTED,
+            f"{what}: weights add up to {total}, the program allows {profile.max_group_size}",
+        )

@@ -1,0 +1,130 @@
+"""What a table entry does: an action, or a member, a group or an action set of its profile."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from finsy.proto import p4r
+
+from minip4.engine.engine import Engine, Entry
+from minip4.engine.keys import MatchKey
+from minip4.runtime.match import decode_action, encode_action
+from minip4.runtime.profiles import OneShot, Profiles
+from minip4.runtime.schema import Schema, Table
+from minip4.runtime.status import engine_calls, invalid
+
+Place = tuple[str, tuple[MatchKey, ...], int]  # table, key, priority
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An action and its parameters."""
+
+    action: str
+    params: Sequence[int]
+
+
+# Members, groups and action sets stay in the client's terms.
+Target = Call | p4r.TableAction
+
+
+class Targets:
+    """Puts entries into tables of both sorts, and says what they do."""
+
+    def __init__(self, schema: Schema, engine: Engine, profiles: Profiles) -> None:
+        self._schema = schema
+        self._engine = engine
+        self._profiles = profiles
+        self._indirect: dict[Place, p4r.TableAction] = {}
+        self._one_shots: dict[Place, OneShot] = {}
+
+    def decode(self, table: Table, message: p4r.TableAction) -> Target:
+        """Check what an entry shall do."""
+        what = f"table {table.name}"
+        given = message.WhichOneof("type")
+        if not table.action_profile:
+            if given != "action":
+                raise invalid(f"{what}: {given or 'no action'} given, expected an action")
+            action, params = decode_action(what, table.entry_actions, message.action)
+            return Call(action.name, params)
+        profile = self._schema.profile(table.action_profile)
+        if given == "action_profile_action_set":
+            self._profiles.check_one_shot(profile, message.action_profile_action_set)
+        elif given == "action_profile_group_id" and not profile.with_selector:
+            raise invalid(f"{what}: its profile has no selector, so no groups")
+        elif given not in ("action_profile_member_id", "action_profile_group_id"):
+            raise invalid(
+                f"{what}: {given or 'no action'} given, expected a member, a group or an action set"
+            )
+        return message
+
+    def add(self, table: Table, place: Place, target: Target) -> None:
+        """Put an entry into its table. Raises StatusError, and then changes nothing."""
+        name, key, priority = place
+        what = f"table {name}"
+        if isinstance(target, Call):
+            with engine_calls(what):
+                self._engine.table_add(name, key, target.action, target.params, priority)
+            return
+        kind = target.WhichOneof("type")
+        if kind == "action_profile_member_id":
+            number = target.action_profile_member_id
+            member = self._profiles.member(table.action_profile, number)
+            with engine_calls(what):
+                self._engine.table_add_member(name, key, member, priority)
+        elif kind == "action_profile_group_id":
+            number = target.action_profile_group_id
+            group = self._profiles.group(table.action_profile, number)
+            with engine_calls(what):
+                self._engine.table_add_group(name, key, group, priority)
+        else:
+            self._add_one_shot(table, place, target.action_profile_action_set)
+        self._indirect[place] = target
+
+    def replace(self, table: Table, place: Place, entry: Entry, target: Target) -> None:
+        """Let an entry do something else. Raises StatusError, and then changes nothing."""
+        if isinstance(target, Call):
+            with engine_calls(f"table {table.name}"):
+                self._engine.table_modify(table.name, entry.handle, target.action, target.params)
+            return
+        with self._engine.locked():  # no packet misses the entry meanwhile
+            old = self._indirect[place]
+            self.remove(place, entry)
+            try:
+                self.add(table, place, target)
+            except Exception:
+                self.add(table, place, old)
+                raise
+
+    def remove(self, place: Place, entry: Entry) -> None:
+        """Take an entry out of its table."""
+        with engine_calls(f"table {place[0]}"):
+            self._engine.table_delete(place[0], entry.handle)
+        self._indirect.pop(place, None)
+        one_shot = self._one_shots.pop(place, None)
+        if one_shot is not None:
+            self._profiles.drop_one_shot(one_shot)
+
+    def target(self, place: Place, entry: Entry) -> Target:
+        """What an entry does."""
+        return self._indirect.get(place) or Call(entry.action, entry.params)
+
+    def encode(self, table: Table, place: Place, entry: Entry) -> p4r.TableAction:
+        """What an entry does, as the client wrote it."""
+        target = self.target(place, entry)
+        if isinstance(target, p4r.TableAction):
+            return target
+        action = next(a for a in table.entry_actions.values() if a.name == target.action)
+        return p4r.TableAction(action=encode_action(action, target.params))
+
+    def _add_one_shot(
+        self, table: Table, place: Place, message: p4r.ActionProfileActionSet
+    ) -> None:
+        profile = self._schema.profile(table.action_profile)
+        one_shot = self._profiles.make_one_shot(profile, message)
+        try:
+            with engine_calls(f"table {table.name}"):
+                self._engine.table_add_group(place[0], place[1], one_shot.group, place[2])
+        except Exception:
+            self._profiles.drop_one_shot(one_shot)
+            raise
+        self._one_shots[place] = one_shot
