@@ -1,0 +1,158 @@
+"""Scenes with a real switch between veths; test_switch.py gives each a network namespace.
+
+python live.py SCENE FOLDER: exits 0 when all that the scene asserts holds.
+"""
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import finsy as fy
+from harness import compiled
+
+SWITCH = (sys.executable, "-m", "minip4.cli", "switch")
+FRAME = bytes.fromhex("020000000002 020000000001 1234") + bytes(46)
+CPU_PORT = 255
+DEADLINE_S = 10
+
+
+def ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True)
+
+
+def make_links() -> None:
+    """v1-p1 and v2-p2; the switch gets v1 and v2."""
+    ip("link", "set", "lo", "up")
+    Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
+    for number in "12":
+        ip("link", "add", f"v{number}", "type", "veth", "peer", "name", f"p{number}")
+        ip("link", "set", f"v{number}", "up")
+        ip("link", "set", f"p{number}", "up")
+
+
+class Host:
+    """The far end of a veth."""
+
+    def __init__(self, interface: str) -> None:
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        self._socket.bind((interface, 0))
+        self._socket.settimeout(DEADLINE_S)
+
+    def send(self, frame: bytes) -> None:
+        self._socket.send(frame)
+
+    def receive(self) -> bytes:
+        while True:
+            frame, address = self._socket.recvfrom(9216)
+            if address[2] != socket.PACKET_OUTGOING:
+                return frame
+
+
+class Switch:
+    """A `minip4 switch` process."""
+
+    def __init__(self, folder: Path, *options: str, p4info: bool = False) -> None:
+        program = compiled()
+        self.json_path = folder / "control.json"
+        self.p4info_path = folder / "control.p4info.txtpb"
+        self.counters_path = folder / "counters.json"
+        self.json_path.write_text(json.dumps(program.bmv2_json))
+        self.p4info_path.write_text(str(program.p4info))
+        given = ["--p4info", str(self.p4info_path)] if p4info else []
+        start = time.monotonic()
+        self.process = subprocess.Popen(
+            [*SWITCH, str(self.json_path), "-i", "1@v1", "-i", "2@v2", "--cpu-port", str(CPU_PORT),
+             "--grpc-server-addr", "127.0.0.1:0", "--counters", str(self.counters_path),
+             *given, *options],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        ready = self.process.stdout.readline()
+        self.start_s = time.monotonic() - start
+        assert ready.startswith("minip4 switch: ready (device 1, "), ready
+        self.address = ready.split(", ")[1]
+
+    def stop(self) -> dict[str, Any]:
+        """End the switch; return its final counters."""
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(DEADLINE_S) == 0
+        return json.loads(self.counters_path.read_text())  # type: ignore[no-any-return]
+
+    def rss_mb(self) -> float:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(s.split()[1]) for s in status.splitlines() if s.startswith("VmRSS")) / 1024
+
+    def controller(self, **fields: Any) -> fy.Switch:
+        options = fy.SwitchOptions(p4info=self.p4info_path, p4blob=self.json_path, **fields)
+        return fy.Switch("s1", self.address, options)
+
+
+async def finsy(folder: Path) -> None:
+    """finsy pushes the pipeline, fills tables, sends and gets packets, reads state; then dies."""
+    switch = Switch(folder)
+    left, right = Host("p1"), Host("p2")
+    async with switch.controller() as sw:
+        await sw.write(
+            [
+                +fy.P4TableEntry(
+                    "switching",
+                    match=fy.Match(destination="02:00:00:00:00:02"),
+                    action=fy.Action("to_cpu", reason=5),
+                ),
+                +fy.P4TableEntry(
+                    "switching",
+                    match=fy.Match(destination="02:00:00:00:00:03"),
+                    action=fy.Action("forward", port=2),
+                ),
+            ]
+        )
+        packets = sw.read_packets()
+        left.send(FRAME)
+        packet = await asyncio.wait_for(anext(packets), DEADLINE_S)
+        assert packet.payload == FRAME
+        assert (packet["ingress_port"], packet["reason"]) == (1, 5)
+        await sw.write(fy.P4PacketOut(FRAME, egress_port=2, padding=0))
+        assert right.receive() == FRAME
+        entries = [e async for e in sw.read(fy.P4TableEntry("switching"))]
+        assert len(entries) == 2
+        count = await sw.read_one(fy.P4CounterEntry("port_counter", index=1))
+        assert (count.packet_count, count.byte_count) == (1, len(FRAME))
+        (seen, *_) = [r.data async for r in sw.read(fy.P4RegisterEntry("last_seen"))]
+        assert 0 <= time.monotonic_ns() // 1000 - seen < 60_000_000
+        (wide,) = [r.data async for r in sw.read(fy.P4RegisterEntry("wide", index=0))]
+        assert wide == int.from_bytes(FRAME[6:12] + FRAME[:6] + bytes((0, 0, 0, 1)), "big")
+    forwarded = b"\x02\0\0\0\0\x03" + FRAME[6:]
+    left.send(forwarded)  # nobody controls the switch now
+    assert right.receive() == forwarded
+    counters = switch.stop()
+    assert counters["cpu"] == {"packet_in": 1, "packet_in_dropped": 0, "packet_out": 1}
+    one = counters["ports"]["1"]
+    assert one["interface"] == "v1"
+    assert (one["received_packets"], one["kernel"]["receive_drops"]) == (2, 0)
+    engine = counters["engine"]
+    drops = sum(value for name, value in engine.items() if name.endswith("drops"))
+    assert engine["received"] + engine["replicas"] == engine["transmitted"] + drops
+
+
+async def start(folder: Path) -> None:
+    """Three switches start quickly, and stay small."""
+    switch = Switch(folder, p4info=True)
+    print(f"ready after {switch.start_s:.2f} s, {switch.rss_mb():.0f} MB")
+    assert switch.rss_mb() < 80
+    async with switch.controller() as sw:
+        entries = [e async for e in sw.read(fy.P4TableEntry("fixed"))]
+        assert len(entries) == 1
+    switch.stop()
+
+
+SCENES = {scene.__name__: scene for scene in (finsy, start)}
+
+if __name__ == "__main__":
+    make_links()
+    asyncio.run(SCENES[sys.argv[1]](Path(sys.argv[2])))

@@ -1,0 +1,90 @@
+"""`minip4 switch` as a process: real scenes between veths, and one clear line for bad input."""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from harness import compiled
+
+LIVE = Path(__file__).parent / "live.py"
+
+
+@pytest.mark.parametrize("scene", ["finsy", "start"])
+def test_scene(scene: str, tmp_path: Path) -> None:
+    run = subprocess.run(
+        ["unshare", "--net", "--kill-child", sys.executable, str(LIVE), scene, str(tmp_path)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    path = tmp_path / "control.json"
+    path.write_text(json.dumps(compiled().bmv2_json))
+    return str(path)
+
+
+BAD = {
+    "no such option": (["--speed", "9"], "--speed"),
+    "interface without port": (["-i", "veth1"], "'veth1': expected PORT@INTERFACE"),
+    "port too large": (["-i", "511@veth1"], "511: expected 0 to 510"),
+    "no such interface": (["-i", "1@nosuch0"], "nosuch0"),
+    "port twice": (["-i", "1@a", "-i", "1@b"], "port 1 is given twice"),
+    "loss": (["-i", "1@lo", "--link", "1:loss=1.5"], "loss: 1.5: expected 0 to 1"),
+    "link's key": (["--link", "1:lost=1"], "expected PORT:KEY=VALUE"),
+    "link without interface": (["--link", "1:loss=0.5"], "port 1 has no interface"),
+    "CPU port in use": (["-i", "1@lo", "--cpu-port", "1"], "cannot be the CPU port"),
+    "address": (["--grpc-server-addr", "localhost"], "expected HOST:PORT"),
+    "no P4Info": (["--p4info", "nosuch.txtpb"], "nosuch.txtpb: No such file"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), BAD.values(), ids=BAD.keys())
+def test_bad_options(options: list[str], message: str, program: str) -> None:
+    refused([program, "--grpc-server-addr", "127.0.0.1:0", *options], message)
+
+
+FILES = {
+    "missing": (None, "No such file"),
+    "no JSON": ("header h_t {", "expected BMv2 JSON"),
+    "no object": ("[1]", "expected BMv2 JSON"),
+    "other JSON": ('{"a": 1}', ""),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), FILES.values(), ids=FILES.keys())
+def test_bad_program(text: str | None, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    if text is not None:
+        path.write_text(text)
+    refused([str(path), "--grpc-server-addr", "127.0.0.1:0"], message)
+
+
+def test_bad_p4info(program: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.txtpb"
+    path.write_text("tables { colour: 1 }")
+    refused([program, "--p4info", str(path)], "expected P4Info in protobuf's text format")
+
+
+def test_an_address_in_use(program: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        refused([program, "--grpc-server-addr", address], f"{address}: Address already in use")
+
+
+def refused(arguments: list[str], message: str) -> None:
+    """The switch ends with status 2 and says why in its last line."""
+    run = subprocess.run(
+        [sys.executable, "-m", "minip4.cli", "switch", *arguments],
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert run.returncode == 2, run.stderr
+    assert run.stdout == ""
+    assert "Traceback" not in run.stderr
+    assert message in run.stderr.splitlines()[-1]
