@@ -13,7 +13,7 @@ from typing import Any
 from minip4.compiler import syntax, types
 from minip4.compiler.check_scope import Place, describe, typed
 from minip4.compiler.check_statements import returns
-from minip4.compiler.check_tables import TableChecker
+from minip4.compiler.check_tables import TableChecker, flat_fields, is_selectable
 from minip4.compiler.errors import P4Error, did_you_mean
 
 
@@ -138,8 +138,9 @@ class Checker(TableChecker):
                     message = f"{p.name!r} with a direction follows one without"
                     raise P4Error(message, p.source, "parameters for the control plane last")
                 seen_data = seen_data or not p.direction
-                if isinstance(p.type, types.Extern):
-                    raise P4Error(f"an action's parameter is {p.type}", p.source, "a value")
+                if not p.direction and not is_selectable(p.type):
+                    message = f"the control plane cannot set a {describe(p.type)}"
+                    raise P4Error(message, p.source, "bit<N>, int<N>, bool or serializable enum")
             with self.at(Place("action", d.name)):
                 self.statement(d.body)
         self.declare(d)
@@ -174,26 +175,15 @@ class Checker(TableChecker):
         allowed: dict[str, tuple[type, ...]] = {
             "parser": (types.Extern, types.Parser),
             "control": (types.Extern, types.Control),
-            "top": (types.Extern, types.Parser, types.Control, types.Package),
+            "top": (types.Extern, types.Package),
         }
         if not isinstance(d.type, allowed[inside]):
-            raise P4Error(f"{d.type} instantiated in a {inside}", d.call.source)
-        self.instance_members(d)
-        self.declare(d)
-
-    def instance_members(self, d: syntax.Instantiation) -> None:
-        abstract = (
-            {m.name: m for m in d.type.declaration.methods if m.is_abstract}
-            if isinstance(d.type, types.Extern)
-            else {}
-        )
+            where = "at the top level" if inside == "top" else f"in a {inside}"
+            raise P4Error(f"{d.type} instantiated {where}", d.call.source)
         if d.objects:
-            raise P4Error(
-                "methods of an instance are not supported", d.objects[0].source, "no '= {...}'"
-            )
-        if abstract:
-            names = ", ".join(abstract)
-            raise P4Error(f"abstract method(s) {names} of {d.type} are not implemented", d.source)
+            message = "methods of an instance are not supported"
+            raise P4Error(message, d.objects[0].source, "no '= {...}'")
+        self.declare(d)
 
     def value_set(self, d: syntax.ValueSet) -> None:
         self.annotations(d.annotations)
@@ -210,11 +200,15 @@ class Checker(TableChecker):
         with self.scope(), self.at(Place("parser", d.name)):
             self.parameters(d.parameters)
             self.parameters(d.constructor_parameters)
+            self.constructor_parameters.update(d.constructor_parameters)
             for local in d.locals:
                 self.declaration_rules[type(local)](local)
             states = self.states(d)
             for state in d.states:
                 self.state(state, states)
+            if not _ends(states):
+                message = f"parser {d.name!r} never reaches accept or reject"
+                raise P4Error(message, d.source, "a transition to accept")
         self.declare(d)
 
     def not_generic(
@@ -262,6 +256,9 @@ class Checker(TableChecker):
         for e in s.expressions:
             if e.type is types.INTEGER:
                 raise P4Error("this number has no width", e.source, "e.g. 8w1")
+            if not is_selectable(e.type):
+                message = f"a select over {describe(e.type)}"
+                raise P4Error(message, e.source, "bit<N>, int<N>, bool, enum or error")
         for case in s.cases:
             case.keys = self.select_keys(s, case)
             self.goto(case.target, states)
@@ -276,21 +273,20 @@ class Checker(TableChecker):
             only = self.expression(only)
             if isinstance(only.type, types.Set):
                 element = only.type.element
-                parts = (
-                    element.elements
-                    if isinstance(element, types.Tuple)
-                    else tuple(element.fields.values())
-                    if isinstance(element, types.StructLike)
-                    else (element,)
-                )
-                if parts != tuple(of):
+                if flat_fields(element) != of:
                     wanted = ", ".join(map(describe, of))
                     raise P4Error(f"a value_set of {element}", only.source, wanted)
                 return [only]
         if len(keys) != len(of):
             message = f"this case has {len(keys)} keyset(s)"
             raise P4Error(message, keys[0].source, f"{len(of)}, one for each expression")
-        return [self.keyset(k, t) for k, t in zip(keys, of, strict=True)]
+        keys = [self.keyset(k, t) for k, t in zip(keys, of, strict=True)]
+        for key in keys:
+            is_set = isinstance(key, syntax.Name) and isinstance(key.declaration, syntax.ValueSet)
+            if not (is_set or isinstance(key, syntax.DontCare) or self.is_compile_time(key)):
+                message = "a keyset must be known at compile time"
+                raise P4Error(message, key.source, "a constant or a value_set")
+        return keys
 
     # ------------------------------------------------------------ controls (14)
 
@@ -299,10 +295,38 @@ class Checker(TableChecker):
         with self.scope(), self.at(Place("control", d.name)):
             self.parameters(d.parameters)
             self.parameters(d.constructor_parameters)
+            self.constructor_parameters.update(d.constructor_parameters)
             for local in d.locals:
                 self.declaration_rules[type(local)](local)
             self.statement(d.body)
         self.declare(d)
+
+
+def _ends(states: dict[str, syntax.State]) -> bool:
+    """Whether some path from the start state leaves the parser."""
+    seen: set[str] = set()
+    todo = ["start"]
+    while todo:
+        name = todo.pop()
+        if name in ("accept", "reject"):
+            return True
+        if name in seen:
+            continue
+        seen.add(name)
+        transition = states[name].transition
+        if transition is None:
+            return True  # rejects
+        if isinstance(transition, syntax.Goto):
+            todo.append(transition.name)
+        else:
+            todo += [case.target.name for case in transition.cases]
+            if not any(_matches_all(case) for case in transition.cases):
+                return True  # NoMatch
+    return False
+
+
+def _matches_all(case: syntax.SelectCase) -> bool:
+    return all(isinstance(key, syntax.DontCare) for key in case.keys)
 
 
 def _is_package(d: syntax.Declaration) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minip4.compiler import syntax, types
-from minip4.compiler.check_expressions import ExpressionChecker
+from minip4.compiler.check_arguments import ArgumentChecker
 from minip4.compiler.check_inference import Inference
 from minip4.compiler.check_scope import describe, typed, what_is
 from minip4.compiler.check_types import of_declaration
@@ -14,7 +14,7 @@ from minip4.compiler.types import Type
 _SIZES = ("minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes")
 
 
-class CallChecker(ExpressionChecker):
+class CallChecker(ArgumentChecker):
     def call(self, e: syntax.Call) -> syntax.Expression:
         callee = e.callee
         if isinstance(callee, syntax.TypeReference):
@@ -87,11 +87,45 @@ class CallChecker(ExpressionChecker):
             expected = f"{function.name}<...>(...)"
             raise P4Error(f"type argument {names} cannot be found", e.source, expected)
         e.type_arguments = tuple(inference.known[p] for p in function.type_parameters)
+        self.known_widths(e)
         result = inference.substitute(types.substitute(function.result_type, outer))
         typed(e, result)
+        if function.source.file.is_system and isinstance(e.object, syntax.Expression):
+            self.packet_method(e, function.name)
         if function.name == "static_assert" and function.source.file.is_system:
             self.static_assert(e)
         return e
+
+    def known_widths(self, e: syntax.Call) -> None:
+        """Refuses type arguments that leave open how wide a value is."""
+        for of in e.type_arguments:
+            culprit = next((a for a in map(_without_width, e.arguments) if a is not None), None)
+            if culprit is not None and _has_integer(of):
+                raise P4Error("this number needs a width here", culprit.source, "e.g. 16w1")
+            if isinstance(of, types.AnonymousStruct):
+                raise P4Error("which struct is meant here?", e.source, "(S) {a = 1, ...}")
+
+    def packet_method(self, e: syntax.Call, name: str) -> None:
+        """What extract, lookahead and emit ask of their headers (13.8, 15.1)."""
+        assert isinstance(e.object, syntax.Expression)
+        if str(e.object.type) not in ("packet_in", "packet_out") or not e.type_arguments:
+            return
+        of = e.type_arguments[0]
+        if name == "extract" and of is not types.DONT_CARE:
+            if not isinstance(of, (types.Header, types.Variable)):
+                raise P4Error(f"extract into {describe(of)}", e.source, "a header")
+            varbits = _count_varbits(of)
+            if varbits != len(e.arguments) - 1:
+                message = f"header {of} has {varbits} varbit field(s)"
+                expected = "extract(h), or extract(h, bits) for a header with one varbit field"
+                raise P4Error(message, e.source, expected)
+        is_fixed = types.width_in_bits(of) is not None and smallest(of) == types.width_in_bits(of)
+        if name == "lookahead" and not is_fixed and not isinstance(of, types.Variable):
+            raise P4Error(f"lookahead of {describe(of)}", e.source, "a type of fixed width")
+        if name == "emit" and not isinstance(
+            of, (types.StructLike, types.Stack, types.Variable, types.Tuple)
+        ):
+            raise P4Error(f"emit of {describe(of)}", e.source, "a header, stack or struct of them")
 
     def static_assert(self, e: syntax.Call) -> None:
         condition, *message = e.arguments
@@ -114,6 +148,8 @@ class CallChecker(ExpressionChecker):
             raise P4Error(message, e.source)
         for parameter, written in zip(parameters, e.written_type_arguments, strict=True):
             of = self.type_of(written)
+            if of is types.VOID:
+                raise P4Error("void as a type argument", written.source, "a type of values")
             if of is not types.DONT_CARE:
                 inference.known[parameter] = of
 
@@ -205,7 +241,7 @@ class CallChecker(ExpressionChecker):
 
     def size_method(self, e: syntax.Call, callee: syntax.Member, of: Type) -> syntax.Expression:
         self.argument_count(e, 0)
-        bits = _smallest(of) if callee.name.startswith("min") else types.width_in_bits(of)
+        bits = smallest(of) if callee.name.startswith("min") else types.width_in_bits(of)
         if bits is None:
             raise P4Error(f"{describe(of)} has no size", e.source, "a header, struct or bit<N>")
         return typed(e, types.INTEGER, bits if callee.name.endswith("Bits") else (bits + 7) // 8)
@@ -234,6 +270,7 @@ class CallChecker(ExpressionChecker):
         else:
             expected = "an extern, parser, control or package"
             raise P4Error(f"{of} has no constructor", e.source, expected)
+        self.no_abstract_methods(e, of)
         if self.place.kind in ("action", "function"):
             raise P4Error(f"{of.name!r} instantiated in {_article(self.place.kind)}", e.source)
         e.declaration = of.declaration
@@ -244,145 +281,24 @@ class CallChecker(ExpressionChecker):
                 inference.known[p] = a
         self.bind_arguments(e, of.declaration, parameters, inference)
         for p in inference.missing():
-            if of.arguments or not isinstance(of, types.Package):
+            if not isinstance(of, types.Package):
                 raise P4Error(f"type argument {p.name} cannot be found", e.source, f"{of.name}<T>")
             inference.known[p] = types.DONT_CARE
         e.type_arguments = tuple(inference.known[p] for p in type_parameters)
         return typed(e, of_declaration(of.declaration, e.type_arguments))
+
+    def no_abstract_methods(self, e: syntax.Call, of: Type) -> None:
+        if isinstance(of, types.Extern):
+            names = [m.name for m in of.declaration.methods if m.is_abstract]
+            if names:
+                message = f"{of}: abstract method(s) {', '.join(names)} are not supported"
+                raise P4Error(message, e.source, "another extern")
 
     def extern_constructor(self, e: syntax.Call, of: types.Extern) -> list[syntax.Parameter]:
         constructors = of.declaration.constructors
         if not constructors:
             raise P4Error(f"extern {of.name!r} has no constructor", e.source, "another extern")
         return self.overloaded(e, constructors).parameters
-
-    # ------------------------------------------------------------ arguments
-
-    def bind_arguments(
-        self,
-        e: syntax.Call,
-        callee: syntax.Declaration,
-        parameters: list[syntax.Parameter],
-        inference: Inference,
-        outer: types.Binding | None = None,
-    ) -> None:
-        """Fills in e.parameters, e.parameter_types and e.arguments."""
-        e.parameters = parameters
-        e.declaration = callee
-        given = self.in_parameter_order(e.written_arguments, parameters, callee.name, e)
-        formal = [types.substitute(p.type, outer or {}) for p in parameters]
-        arguments = [None if a is None else self.expression(a.value) for a in given]
-        for p, f, a in zip(parameters, formal, arguments, strict=True):
-            if a is not None and not inference.unify(f, a.type):
-                raise self.argument_mismatch(p, inference.substitute(f), a)
-        e.parameter_types = [inference.substitute(f) for f in formal]
-        e.arguments = [
-            self.argument(e, p, f, a)
-            for p, f, a in zip(parameters, e.parameter_types, arguments, strict=True)
-        ]
-
-    def argument_mismatch(self, p: syntax.Parameter, wanted: Type, a: syntax.Expression) -> P4Error:
-        what = f"argument {p.name!r} is {describe(a.type)}"
-        if isinstance(wanted, (types.Parser, types.Control)) and isinstance(a.type, type(wanted)):
-            d = wanted.declaration
-            what = f"{a.type} does not fit {d.name}"
-            expected = ", ".join(f"{q.direction} {q.type} {q.name}".strip() for q in d.parameters)
-            return P4Error(what, a.source, f"parameters ({expected})")
-        return P4Error(what, a.source, describe(wanted))
-
-    def in_parameter_order(
-        self,
-        written: list[syntax.Argument],
-        parameters: list[syntax.Parameter],
-        name: str,
-        call: syntax.Node,
-    ) -> list[syntax.Argument | None]:
-        """One argument, or None, for each parameter: positions and names resolved."""
-        given: dict[str, syntax.Argument] = {}
-        names = [p.name for p in parameters]
-        expected = f"{name}({', '.join(names)})"
-        if len(written) > len(parameters):
-            message = f"{name!r} takes {len(parameters)} argument(s), {len(written)} given"
-            raise P4Error(message, call.source, expected)
-        named = sum(a.name is not None for a in written)
-        if 0 < named < len(written):
-            raise P4Error("arguments with and without names are mixed", call.source, expected)
-        for position, a in enumerate(written):
-            key = names[position] if a.name is None else a.name
-            if key not in names:
-                raise P4Error(f"{name!r} has no parameter {key!r}", a.source, expected)
-            if key in given:
-                raise P4Error(f"{key!r} has two arguments", a.source, expected)
-            given[key] = a
-        for p in parameters:
-            if p.name not in given and p.default is None and p.annotation("optional") is None:
-                message = f"{name!r} takes {len(parameters)} argument(s), {len(written)} given"
-                if named:
-                    message = f"{name!r} has no argument {p.name!r}"
-                raise P4Error(message, call.source, expected)
-        return [given.get(p.name) for p in parameters]
-
-    def argument(
-        self, e: syntax.Call, p: syntax.Parameter, of: Type, a: syntax.Expression | None
-    ) -> syntax.Expression | None:
-        """The argument of one parameter, converted; checks direction and constness."""
-        if a is None:
-            return p.default
-        what = f"argument {p.name!r}"
-        if isinstance(a, syntax.DontCare) and a.text == "_":
-            if p.direction != "out":
-                raise P4Error("`_` stands for an out argument only", a.source, str(of))
-            return typed(a, of)
-        if p.direction in ("out", "inout"):
-            a = self.value(a)
-            if a.type != of and not isinstance(of, types.Extern):
-                raise P4Error(f"{what} is {describe(a.type)}", a.source, describe(of))
-            self.lvalue(a, what)
-            return a
-        if isinstance(of, (types.Parser, types.Control, types.Package)):
-            if not Inference([]).unify(of, a.type):
-                raise self.argument_mismatch(p, of, a)
-            return a
-        a = self.convert(self.value(a), of, what)
-        if p.direction == "" and self.must_be_constant(e, of) and a.constant is None:
-            raise P4Error(f"{what} must be known at compile time", a.source, "a constant")
-        return a
-
-    def must_be_constant(self, e: syntax.Call, of: Type) -> bool:
-        """Whether a directionless parameter of values needs a constant here (6.8)."""
-        if isinstance(of, (types.Extern, types.Parser, types.Control, types.Package, types.Set)):
-            return False
-        return e.kind in (CallKind.EXTERN_FUNCTION, CallKind.EXTERN_METHOD)
-
-    # ------------------------------------------------------------ lvalues (6.7)
-
-    def lvalue(self, e: syntax.Expression, what: str) -> None:
-        """Refuses what cannot be written to."""
-        root = e
-        while isinstance(root, (syntax.Member, syntax.Index, syntax.Slice, syntax.PartSelect)):
-            if isinstance(root, syntax.Member) and root.name in ("last", "lastIndex", "size"):
-                stack = isinstance(root.base.type, types.Stack)
-                if stack and root.name != "last":
-                    raise P4Error(f"{what}: '.{root.name}' cannot be written", e.source)
-            if isinstance(root, syntax.Index) and isinstance(root.base.type, types.Tuple):
-                raise P4Error(f"{what}: an element of a tuple cannot be written", e.source)
-            root = root.base
-        if not isinstance(root, syntax.Name):
-            raise P4Error(f"{what} cannot be written", e.source, "a variable or field")
-        d = root.declaration
-        if isinstance(d, syntax.VariableDeclaration):
-            return
-        if isinstance(d, syntax.Parameter):
-            if d.direction in ("out", "inout") or isinstance(d.type, types.Extern):
-                return
-            direction = f"an '{d.direction}'" if d.direction else "a directionless"
-            raise P4Error(
-                f"{what}: {d.name!r} is {direction} parameter and cannot be written",
-                e.source,
-                "an out or inout parameter, or a variable",
-            )
-        assert d is not None
-        raise P4Error(f"{what}: {root.name!r} is {what_is(d)}", e.source, "a variable or field")
 
 
 def _takes(parameters: list[syntax.Parameter], written: list[syntax.Argument]) -> bool:
@@ -403,18 +319,39 @@ def _article(place: str) -> str:
     return words.get(place, f"a {place}")
 
 
-def _smallest(of: Type) -> int | None:
+def _has_integer(of: Type) -> bool:
+    if isinstance(of, types.Tuple):
+        return any(_has_integer(t) for t in of.elements)
+    return of is types.INTEGER
+
+
+def _without_width(e: syntax.Expression | None) -> syntax.Expression | None:
+    """The number in an argument whose width is open."""
+    if isinstance(e, syntax.ListExpression):
+        return next((w for w in map(_without_width, e.elements) if w is not None), None)
+    return e if e is not None and e.type is types.INTEGER else None
+
+
+def _count_varbits(of: Type) -> int:
+    if isinstance(of, types.Varbit):
+        return 1
+    if isinstance(of, (types.Header, types.Struct)):
+        return sum(_count_varbits(t) for t in of.fields.values())
+    return 0
+
+
+def smallest(of: Type) -> int | None:
     """Bits a value takes at least: a varbit may be empty, a union invalid."""
     of = types.strip_newtypes(of)
     if isinstance(of, types.Varbit):
         return 0
     if isinstance(of, types.Struct | types.Header):
-        parts = [_smallest(t) for t in of.fields.values()]
+        parts = [smallest(t) for t in of.fields.values()]
         return None if None in parts else sum(p for p in parts if p is not None)
     if isinstance(of, types.HeaderUnion):
-        parts = [_smallest(t) for t in of.fields.values()]
+        parts = [smallest(t) for t in of.fields.values()]
         return min((p for p in parts if p is not None), default=0)
     if isinstance(of, types.Stack):
-        element = _smallest(of.element)
+        element = smallest(of.element)
         return None if element is None else element * of.size
     return types.width_in_bits(of)

@@ -1,4 +1,4 @@
-"""Implicit conversions: integer literals, serializable enums, lists in braces (spec 8.12.2)."""
+"""Casts, written and implicit: integers, serializable enums, lists in braces (spec 8.12)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,21 @@ from minip4.compiler.types import Type
 
 
 class ConversionChecker(TypeChecker):
+    def value(self, e: syntax.Expression) -> syntax.Expression:
+        """An expression that is a value, not a table, action, type or such."""
+        e = self.expression(e)
+        if isinstance(e, syntax.TypeReference):
+            raise P4Error(f"{e.source.text!r} is a type", e.source, "a value")
+        no_values = (types.Function, types.TableType, types.ApplyResult, types.ActionRun)
+        if isinstance(e.type, no_values) or e.type is types.VOID:
+            raise P4Error(f"{e.source.text!r} is {describe(e.type)}", e.source, "a value")
+        return e
+
+    def converted(self, e: syntax.Expression, to: Type, what: str) -> syntax.Expression:
+        return self.convert(self.value(e), to, what)
+
+    # ------------------------------------------------------------ implicit conversions
+
     def convert(self, e: syntax.Expression, to: Type, what: str) -> syntax.Expression:
         """`e` as a value of type `to`, with casts made explicit; `what` names it in an error."""
         of = e.type
@@ -30,8 +45,9 @@ class ConversionChecker(TypeChecker):
             return self.default_value(e, to)
         if of == to:
             return e
-        if of is types.INTEGER and isinstance(to, types.Bits) and isinstance(e.constant, int):
-            return integer_as(e, to)
+        plain = types.strip_newtypes(to)
+        if of is types.INTEGER and isinstance(plain, types.Bits):
+            return integer_as(e, to, plain)
         if (
             isinstance(of, types.SerializableEnum)
             and types.strip_newtypes(of.declaration.underlying_type) == to
@@ -167,6 +183,28 @@ class ConversionChecker(TypeChecker):
                 return left, self.convert(right, left.type, what)
         return left, self.convert(right, left.type, what)
 
+    # ------------------------------------------------------------ casts (8.12)
+
+    def cast(self, e: syntax.Cast) -> syntax.Expression:
+        assert e.target is not None
+        to = self.type_of(e.target)
+        e.operand = self.value(e.operand)
+        braces = (
+            syntax.ListExpression,
+            syntax.StructExpression,
+            syntax.InvalidHeader,
+            syntax.DontCare,
+        )
+        if isinstance(e.operand, braces):
+            return self.convert(e.operand, to, "the value")
+        of = e.operand.type
+        if not _can_cast(of, to):
+            raise P4Error(f"{describe(of)} cannot be cast to {to}", e.source)
+        value = e.operand.constant
+        if of is types.INTEGER and to is types.BOOL and value not in (0, 1):
+            raise P4Error(f"{value} cannot be cast to bool", e.source, "0 or 1")
+        return typed(e, to, fold_cast(value, to))
+
 
 def _is_weaker(left: syntax.Expression, right: syntax.Expression) -> bool:
     """Whether the type of `left` must follow that of `right`."""
@@ -176,14 +214,13 @@ def _is_weaker(left: syntax.Expression, right: syntax.Expression) -> bool:
     return isinstance(left, braces) and not isinstance(right, braces)
 
 
-def integer_as(e: syntax.Expression, to: types.Bits) -> syntax.Expression:
-    """A compile-time integer as a value with a width."""
-    assert isinstance(e.constant, int)
-    value = reduced(e.constant, to)
+def integer_as(e: syntax.Expression, to: Type, plain: types.Bits) -> syntax.Expression:
+    """A compile-time integer as a value of type `to`, which is `plain` or a newtype of it."""
     if isinstance(e, syntax.IntLiteral):
-        literal = syntax.IntLiteral(e.source, value, to.width, to.signed, e.text)
+        value = reduced(e.value, plain)
+        literal = syntax.IntLiteral(e.source, value, plain.width, plain.signed, e.text)
         return typed(literal, to, value)
-    return typed(syntax.Cast(e.source, None, e), to, value)
+    return implicit_cast(e, to)
 
 
 def implicit_cast(e: syntax.Expression, to: Type) -> syntax.Expression:
@@ -193,3 +230,24 @@ def implicit_cast(e: syntax.Expression, to: Type) -> syntax.Expression:
 def compound_constant(elements: list[syntax.Expression]) -> syntax.Constant | None:
     values = [e.constant for e in elements]
     return None if None in values else tuple(values)
+
+
+def _can_cast(of: Type, to: Type) -> bool:
+    """The explicit casts of 8.12.1; newtypes and serializable enums stand for what they hold."""
+    if of == to:
+        return True
+    if isinstance(of, (types.NewType, types.SerializableEnum)):
+        return _can_cast(of.underlying, to)
+    if isinstance(to, (types.NewType, types.SerializableEnum)):
+        return _can_cast(of, to.underlying)
+    if isinstance(of, types.Bits) and isinstance(to, types.Bits):
+        return of.signed == to.signed or of.width == to.width
+    if isinstance(to, types.Bits):
+        return of is types.INTEGER or (of is types.BOOL and to == types.Bits(1))
+    if to is types.BOOL:
+        return of == types.Bits(1) or of is types.INTEGER
+    if to is types.INTEGER:
+        return isinstance(of, types.Bits)
+    if isinstance(of, types.Tuple) and isinstance(to, types.Struct):
+        return of.elements == tuple(to.fields.values())
+    return False

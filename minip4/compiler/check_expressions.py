@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minip4.compiler import syntax, types
-from minip4.compiler.check_constants import fold_binary, fold_cast, fold_unary
+from minip4.compiler.check_constants import fold_binary, fold_unary
 from minip4.compiler.check_conversion import ConversionChecker, compound_constant, implicit_cast
 from minip4.compiler.check_scope import (
     describe,
@@ -51,19 +51,6 @@ class ExpressionChecker(ConversionChecker):
             return e  # shared: a default argument, or checked as something else before
         return self.rules[type(e)](e)
 
-    def value(self, e: syntax.Expression) -> syntax.Expression:
-        """An expression that is a value, not a table, action, type or such."""
-        e = self.expression(e)
-        if isinstance(e, syntax.TypeReference):
-            raise P4Error(f"{e.source.text!r} is a type", e.source, "a value")
-        no_values = (types.Function, types.TableType, types.ApplyResult, types.ActionRun)
-        if isinstance(e.type, no_values) or e.type is types.VOID:
-            raise P4Error(f"{e.source.text!r} is {describe(e.type)}", e.source, "a value")
-        return e
-
-    def converted(self, e: syntax.Expression, to: Type, what: str) -> syntax.Expression:
-        return self.convert(self.value(e), to, what)
-
     # ------------------------------------------------------------ literals and names
 
     def int_literal(self, e: syntax.IntLiteral) -> syntax.Expression:
@@ -75,6 +62,10 @@ class ExpressionChecker(ConversionChecker):
         return typed(e, of, reduced(e.value, of))
 
     def name(self, e: syntax.Name) -> syntax.Expression:
+        kind = self.match_kinds.get(e.name)
+        if kind is not None and not self.lookup_all(e.name, e.is_absolute):
+            e.declaration = kind
+            return typed(e, types.MATCH_KIND, kind)
         d = self.lookup(e.name, e.is_absolute, e.source)
         e.declaration = d
         if isinstance(d, (syntax.VariableDeclaration, syntax.Parameter)):
@@ -272,7 +263,14 @@ class ExpressionChecker(ConversionChecker):
         e.left, e.right = self.value(e.left), self.value(e.right)
         e.left, e.right = self.same_type(e.left, e.right, f"an operand of {e.operator}")
         of = e.left.type
-        no_equality = (types.Extern, types.Parser, types.Control, types.Set, types.Package)
+        no_equality = (
+            types.Extern,
+            types.Parser,
+            types.Control,
+            types.Set,
+            types.Package,
+            types.Variable,
+        )
         if isinstance(of, no_equality) or of is types.DONT_CARE:
             raise P4Error(f"'{e.operator}' of {describe(of)}", e.source, "values to compare")
         return types.BOOL
@@ -300,6 +298,12 @@ class ExpressionChecker(ConversionChecker):
         for operand in (e.left, e.right):
             if isinstance(operand.constant, int) and operand.constant < 0:
                 raise P4Error(f"'{e.operator}' of a negative number", operand.source)
+        divisor = e.right.constant
+        is_power = isinstance(divisor, int) and divisor > 0 and divisor & (divisor - 1) == 0
+        is_at_run_time = isinstance(of, types.Bits) and e.left.constant is None
+        if is_at_run_time and not is_power and divisor != 0:
+            message = f"'{e.operator}' at run time, by no power of two"
+            raise P4Error(message, e.source, "constants, or a division by 2, 4, 8, ...")
 
     def shift(self, e: syntax.Binary) -> Type:
         e.left, e.right = self.arithmetic_operand(e.left), self.arithmetic_operand(e.right)
@@ -341,28 +345,6 @@ class ExpressionChecker(ConversionChecker):
             raise P4Error("neither number of this ?: has a width", e.source, "e.g. 8w1")
         return typed(e, e.then.type)
 
-    # ------------------------------------------------------------ casts (8.12)
-
-    def cast(self, e: syntax.Cast) -> syntax.Expression:
-        assert e.target is not None
-        to = self.type_of(e.target)
-        e.operand = self.value(e.operand)
-        braces = (
-            syntax.ListExpression,
-            syntax.StructExpression,
-            syntax.InvalidHeader,
-            syntax.DontCare,
-        )
-        if isinstance(e.operand, braces):
-            return self.convert(e.operand, to, "the value")
-        of = e.operand.type
-        if not _can_cast(of, to):
-            raise P4Error(f"{describe(of)} cannot be cast to {to}", e.source)
-        value = e.operand.constant
-        if of is types.INTEGER and to is types.BOOL and value not in (0, 1):
-            raise P4Error(f"{value} cannot be cast to bool", e.source, "0 or 1")
-        return typed(e, to, fold_cast(value, to))
-
     # ------------------------------------------------------------ braces
 
     def list_expression(self, e: syntax.ListExpression) -> syntax.Expression:
@@ -387,24 +369,3 @@ def _component(constant: syntax.Constant | None, position: int) -> syntax.Consta
         part: syntax.Constant = constant[position]
         return part
     return None
-
-
-def _can_cast(of: Type, to: Type) -> bool:
-    """The explicit casts of 8.12.1; newtypes and serializable enums stand for what they hold."""
-    if of == to:
-        return True
-    if isinstance(of, (types.NewType, types.SerializableEnum)):
-        return _can_cast(of.underlying, to)
-    if isinstance(to, (types.NewType, types.SerializableEnum)):
-        return _can_cast(of, to.underlying)
-    if isinstance(of, types.Bits) and isinstance(to, types.Bits):
-        return of.signed == to.signed or of.width == to.width
-    if isinstance(to, types.Bits):
-        return of is types.INTEGER or (of is types.BOOL and to == types.Bits(1))
-    if to is types.BOOL:
-        return of == types.Bits(1) or of is types.INTEGER
-    if to is types.INTEGER:
-        return isinstance(of, types.Bits)
-    if isinstance(of, types.Tuple) and isinstance(to, types.Struct):
-        return of.elements == tuple(to.fields.values())
-    return False

@@ -94,7 +94,20 @@ class CheckerBase(ABC):
                     declaration.source,
                     "another name",
                 )
+        if not known and not isinstance(declaration, (syntax.Parameter, syntax.TypeParameter)):
+            self.refuse_shadowing(declaration)
         known.append(declaration)
+
+    def refuse_shadowing(self, declaration: syntax.Declaration) -> None:
+        """A local name may hide another one, but not a parameter: too easily a mistake."""
+        for scope in self.scopes[1:-1]:
+            for other in scope.names.get(declaration.name, ()):
+                if isinstance(other, syntax.Parameter):
+                    raise P4Error(
+                        f"{declaration.name!r} hides the parameter declared at {other.source}",
+                        declaration.source,
+                        "another name",
+                    )
 
     def lookup_all(self, name: str, is_absolute: bool = False) -> list[syntax.Declaration]:
         if is_absolute:

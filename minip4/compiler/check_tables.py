@@ -21,6 +21,7 @@ class TableChecker(StatementChecker):
             self.table_property(p)
         for entry in d.entries or []:
             self.entry(d, entry)
+        self.entries_together(d)
         self.declare(d)
 
     def key(self, key: syntax.KeyElement) -> None:
@@ -33,9 +34,15 @@ class TableChecker(StatementChecker):
             raise P4Error(message, key.source, ", ".join(self.match_kinds))
         if of is types.INTEGER:
             raise P4Error("a key without a width", key.expression.source, "e.g. 8w1")
-        if not _is_key(of):
+        if not is_selectable(of) and not isinstance(of, types.Varbit):
             message = f"a key cannot have type {describe(of)}"
             raise P4Error(message, key.expression.source, "bit<N>, int<N>, bool, enum or error")
+        if key.annotation("name") is None and not _has_name(key.expression):
+            raise P4Error(
+                "this key has no name for the control plane",
+                key.expression.source,
+                'a field, or @name("...") after the match kind',
+            )
 
     # ------------------------------------------------------------ actions
 
@@ -105,11 +112,25 @@ class TableChecker(StatementChecker):
             self.data_arguments(reference, listed, action)
         else:
             self.action_arguments(reference, action, in_list=False)
+            self.same_bound_arguments(reference, listed, action)
         for p, a in zip(action.parameters, reference.arguments, strict=True):
-            if p.direction == "" and a is not None and a.constant is None:
+            if p.direction == "" and a is not None and not self.is_compile_time(a):
                 raise P4Error(
                     f"argument {p.name!r} must be known at compile time", a.source, "a constant"
                 )
+
+    def same_bound_arguments(
+        self,
+        reference: syntax.ActionReference,
+        listed: syntax.ActionReference,
+        action: syntax.Action,
+    ) -> None:
+        for p, a, bound in zip(
+            action.parameters, reference.arguments, listed.arguments, strict=True
+        ):
+            if p.direction and a is not None and bound is not None and not _is_same(a, bound):
+                message = f"argument {p.name!r} differs from the one in the list of actions"
+                raise P4Error(message, a.source, bound.source.text)
 
     def data_arguments(
         self,
@@ -140,6 +161,8 @@ class TableChecker(StatementChecker):
             entry.priority = self.expression(entry.priority)
             self.constant_integer(entry.priority, "a priority")
         keys = entry.keys
+        if len(keys) == 1 and isinstance(keys[0], syntax.ListExpression):
+            keys = keys[0].elements
         if len(keys) == 1 and isinstance(keys[0], syntax.DontCare) and len(d.keys) > 1:
             keys = [syntax.DontCare(keys[0].source, "_") for _ in d.keys]
         if len(keys) != len(d.keys):
@@ -151,6 +174,27 @@ class TableChecker(StatementChecker):
             message = f"{entry.action.name!r} is @defaultonly and cannot be in an entry"
             raise P4Error(message, entry.action.source)
         self.action_with_data(d, entry.action)
+
+    def entries_together(self, d: syntax.Table) -> None:
+        """What must hold among the entries of a table: unique keys, priorities where they count."""
+        entries = d.entries or []
+        kinds = {key.match_kind for key in d.keys}
+        prioritized = [e for e in entries if e.priority is not None]
+        if prioritized and not kinds & {"ternary", "range", "optional"}:
+            priority = prioritized[0].priority
+            assert priority is not None
+            raise P4Error("a priority, but no key is ternary, range or optional", priority.source)
+        if prioritized and entries[0].priority is None:
+            message = "the first entry has no priority, but a later one has"
+            raise P4Error(message, entries[0].source, "priority=1: ...")
+        if kinds == {"exact"}:
+            seen: dict[tuple[object, ...], syntax.Entry] = {}
+            for e in entries:
+                values = tuple(k.constant for k in e.keys)
+                if values in seen:
+                    first = seen[values].source
+                    raise P4Error(f"a second entry with this key; first at {first}", e.source)
+                seen[values] = e
 
     def entry_key(self, e: syntax.Expression, key: syntax.KeyElement) -> syntax.Expression:
         result = self.keyset(e, key.expression.type)
@@ -173,7 +217,7 @@ class TableChecker(StatementChecker):
             else [result]
         )
         for part in parts:
-            if part.constant is None:
+            if not self.is_compile_time(part):
                 raise P4Error("a key of an entry is not constant", part.source, "a constant")
         return result
 
@@ -232,15 +276,52 @@ class TableChecker(StatementChecker):
                 raise P4Error(f"a table of size {size}", p.value.source, "0 or more")
         elif p.name == "support_timeout":
             p.value = self.convert(p.value, types.BOOL, "support_timeout")
+        elif p.name == "largest_priority_wins":
+            p.value = self.convert(p.value, types.BOOL, p.name)
+        elif p.name == "priority_delta" and self.constant_integer(p.value, p.name) <= 0:
+            raise P4Error("priority_delta is not positive", p.value.source, "1 or more")
 
 
-def _is_key(of: Type) -> bool:
-    fits = (types.Bits, types.Varbit, types.Enum, types.SerializableEnum, types.Variable)
+def is_selectable(of: Type) -> bool:
+    """Whether values of the type can be keys, select expressions and action data."""
+    of = types.strip_newtypes(of)
+    fits = (types.Bits, types.Enum, types.SerializableEnum, types.Variable)
     return of in (types.BOOL, types.ERROR) or isinstance(of, fits)
 
 
 def _is_struct_of(struct: Type, of: Type) -> bool:
     """Whether a value set's struct has exactly one field, of type `of` (13.11)."""
-    if isinstance(struct, types.StructLike):
-        return list(struct.fields.values()) == [of]
-    return isinstance(struct, types.Tuple) and struct.elements == (of,)
+    return flat_fields(struct) == [of]
+
+
+def flat_fields(of: Type) -> list[Type]:
+    """Types of the fields of a struct or tuple, with those of inner ones in their place."""
+    if isinstance(of, types.StructLike):
+        return [t for f in of.fields.values() for t in flat_fields(f)]
+    if isinstance(of, types.Tuple):
+        return [t for e in of.elements for t in flat_fields(e)]
+    return [of]
+
+
+def _has_name(e: syntax.Expression) -> bool:
+    """Whether the key's text can be its name for the control plane."""
+    if isinstance(e, (syntax.Name, syntax.IntLiteral)):
+        return True
+    if isinstance(e, syntax.Binary):
+        return e.operator == "&" and _has_name(e.left) and _has_name(e.right)
+    if isinstance(e, syntax.Call):
+        return e.method == "isValid" and e.object is not None and _has_name(e.object)
+    if isinstance(e, syntax.Cast):
+        return e.target is None and _has_name(e.operand)
+    if isinstance(e, syntax.Index):
+        return _has_name(e.base) and _has_name(e.index)
+    if isinstance(e, (syntax.Member, syntax.Slice)):
+        return _has_name(e.base) or isinstance(e.base, syntax.TypeReference)
+    return False
+
+
+def _is_same(a: syntax.Expression, b: syntax.Expression) -> bool:
+    """Whether two expressions are written alike, or have the same constant."""
+    if a.constant is not None or b.constant is not None:
+        return a.constant == b.constant
+    return "".join(a.source.text.split()) == "".join(b.source.text.split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from minip4.compiler import syntax, types
 from minip4.compiler.check_scope import TYPE_DECLARATIONS, CheckerBase, describe, what_is
 from minip4.compiler.errors import P4Error, did_you_mean
+from minip4.compiler.source import Source
 from minip4.compiler.types import Type
 
 WIDEST_TYPE = 1 << 16  # bits; more is a mistake (p4c's own limit is 2048)
@@ -111,14 +112,26 @@ class TypeChecker(CheckerBase):
         arguments = tuple(self.type_of(a) for a in written)
         if not is_constructor and types.DONT_CARE in arguments:
             raise P4Error("`_` is no type here", e.source, "a type argument")
-        return of_declaration(declaration, arguments)
+        result = of_declaration(declaration, arguments)
+        if isinstance(declaration, syntax.StructDeclaration) and arguments:
+            self.check_generic_struct(declaration, result, written)
+        return result
+
+    def check_generic_struct(
+        self, d: syntax.StructDeclaration, of: Type, written: list[syntax.TypeExpression]
+    ) -> None:
+        assert isinstance(of, types.StructLike)
+        for argument in written:
+            if _is_object(argument.type) or argument.type is types.VOID:
+                message = f"{argument.type} as a type argument of a {d.keyword}"
+                raise P4Error(message, argument.source, "a type of values")
+        for name, of_field in of.fields.items():
+            self.check_field(d, of_field, written[0].source, f" (field {name!r})")
 
     def value_type(self, e: syntax.TypeExpression, what: str) -> Type:
         """A type that a field, variable or tuple element can have."""
         of = self.type_of(e)
-        if of is types.VOID or isinstance(
-            of, types.Extern | types.Parser | types.Control | types.Package
-        ):
+        if of is types.VOID or _is_object(of):
             raise P4Error(f"{what} cannot have type {of}", e.source, "a type of values")
         return of
 
@@ -137,29 +150,30 @@ class TypeChecker(CheckerBase):
                     raise P4Error(f"field {field.name!r} is declared twice", field.source)
                 seen[field.name] = field
                 field.type = self.value_type(field.type_expression, f"a field of a {d.keyword}")
-                self.check_field(d, field)
+                self.check_field(d, field.type, field.type_expression.source)
                 self.annotations(field.annotations)
         self.declare(d)
 
-    def check_field(self, d: syntax.StructDeclaration, field: syntax.Field) -> None:
-        of = types.strip_newtypes(field.type)
-        source = field.type_expression.source
+    def check_field(
+        self, d: syntax.StructDeclaration, of: Type, source: Source, where: str = ""
+    ) -> None:
+        of = types.strip_newtypes(of)
         if isinstance(of, types.Variable):
             return
         if of in (types.INTEGER, types.STRING, types.MATCH_KIND, types.DONT_CARE):
-            raise P4Error(f"a field cannot have type {of}", source, "e.g. bit<32>")
+            raise P4Error(f"a field cannot have type {of}{where}", source, "e.g. bit<32>")
         if d.keyword == "header_union" and not isinstance(of, types.Header):
-            raise P4Error(f"a field of a header_union is {of}", source, "a header")
+            raise P4Error(f"a field of a header_union is {of}{where}", source, "a header")
         if d.keyword == "header" and not _fits_header(of):
             expected = "bit, int, varbit, bool, serializable enum, or struct of these"
-            raise P4Error(f"a field of a header cannot have type {of}", source, expected)
+            raise P4Error(f"a field of a header cannot have type {of}{where}", source, expected)
         if d.keyword == "struct" and isinstance(of, types.Set | types.List):
-            raise P4Error(f"a field cannot have type {of}", source)
+            raise P4Error(f"a field cannot have type {of}{where}", source)
 
     def enum(self, d: syntax.EnumDeclaration) -> None:
         if d.underlying is not None:
             d.underlying_type = self.type_of(d.underlying)
-            if not isinstance(types.strip_newtypes(d.underlying_type), types.Bits):
+            if not isinstance(d.underlying_type, types.Bits):
                 raise P4Error(
                     f"an enum cannot be of type {describe(d.underlying_type)}",
                     d.underlying.source,
@@ -186,11 +200,13 @@ class TypeChecker(CheckerBase):
             return
         if member.value is None:
             raise P4Error(f"member {member.name!r} has no value", member.source, "name = value")
-        underlying = types.strip_newtypes(d.underlying_type)
-        with self.scope():  # earlier members are visible by their bare names
-            value = self.convert(self.expression(member.value), underlying, "the value")
+        written = self.expression(member.value)
+        value = self.convert(written, d.underlying_type, "the value")
         if not isinstance(value.constant, int):
             raise P4Error("this must be known at compile time", value.source, "a constant")
+        if value.constant != written.constant:
+            message = f"{written.constant} does not fit {d.underlying_type}"
+            raise P4Error(message, value.source, "a value in its range")
         member.value = value
         member.number = value.constant
 
@@ -238,6 +254,10 @@ class TypeChecker(CheckerBase):
         if value is None:
             raise P4Error("this must be known at compile time", e.source, "a constant")
         return value
+
+
+def _is_object(of: Type) -> bool:
+    return isinstance(of, (types.Extern, types.Parser, types.Control, types.Package))
 
 
 def _fits_header(of: Type) -> bool:

@@ -299,6 +299,8 @@ class Parser(DeclarationParser):
             raise P4Error(f"'{keyword.text}' cannot be const", keyword.source)
         if keyword.text in ("key", "actions", "entries"):
             self.expect("{", f"after '{keyword.text} ='")
+            if keyword.text in ("key", "actions") and table.entries is not None:
+                raise P4Error(f"'{keyword.text}' after the entries", keyword.source, "before them")
             if keyword.text == "entries":
                 table.entries = []
                 table.are_entries_const = is_const
