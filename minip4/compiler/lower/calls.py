@@ -168,8 +168,10 @@ class Calls(Expressions):
         if instance is not None and instance.applied > 1:
             by_reference = False
         bound: list[tuple[syntax.Parameter, types.Type, syntax.Expression, object]] = []
+        # An instance may be called by its control type: the parameters are those of the control.
+        parameters = call.parameters if instance is None else instance.declaration.parameters
         for i, (parameter, of, argument) in enumerate(
-            zip(call.parameters, call.parameter_types, call.arguments, strict=True)
+            zip(parameters, call.parameter_types, call.arguments, strict=True)
         ):
             if argument is None:
                 continue

@@ -136,6 +136,10 @@ class Expressions(Assignments):
             raise P4Error("an invalid header has no fields", member.source)
         if isinstance(base, ir.Expression):
             raise P4Error(f"there is no member {member.name} here", member.source)
+        if isinstance(base, places.Next) and not base.stack.is_union:
+            raise P4Error(
+                "the header .next is not there yet: it can only be extracted", member.source
+            )
         return places.member(base, member.name)
 
     def _stack_member(self, member: syntax.Member, stack: places.Stack) -> places.Value:
@@ -221,10 +225,30 @@ class Expressions(Assignments):
             assert isinstance(of, Bits)
             return arithmetic.concatenate(a, b, of)
         if operator in ("/", "%"):
-            raise P4Error(f"{operator} is supported on constants only", expression.source)
+            return self._divide(expression, a, b)
         if of is None:
             raise P4Error("this expression is not supported on this target", expression.source)
         return arithmetic.binary(operator, of, a, b)
+
+    def _divide(
+        self, expression: syntax.Binary, dividend: ir.Expression, divisor: ir.Expression
+    ) -> ir.Expression:
+        """BMv2 cannot divide: only powers of two, which are shifts and masks."""
+        of = dividend.type
+        if isinstance(dividend, ir.Constant) and dividend.value == 0:
+            return dividend
+        if not isinstance(divisor, ir.Constant) or divisor.value.bit_count() != 1:
+            raise P4Error(
+                f"{expression.operator} is supported with a constant power of two only",
+                expression.source,
+            )
+        if not isinstance(of, Bits) or of.signed:
+            raise P4Error(f"{expression.operator} is supported on bit<> only", expression.source)
+        bits = divisor.value.bit_length() - 1
+        if expression.operator == "%":
+            mask = ir.Constant(of, divisor.value - 1)
+            return arithmetic.binary("&", of, dividend, mask)
+        return arithmetic.shift(">>", dividend, ir.Constant(Bits(32), bits))
 
     def _short_circuit(self, expression: syntax.Binary) -> ir.Expression:
         is_and = expression.operator == "&&"

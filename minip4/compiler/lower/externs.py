@@ -129,7 +129,7 @@ class Externs(Tables):
         target, algorithm, base, data, maximum = self._arguments(call)
         member = evaluate(algorithm, self.environment)
         assert isinstance(member, syntax.EnumMember)
-        low, inputs, high = self.values([base, data, maximum])
+        low, *inputs, high = self.values([base, *_data_parts(data), maximum])
         calculation = self.calculation(member.name, inputs, data.source, with_payload=False)
         arguments: list[ir.Argument] = [
             self.simple(read(low), base.source),
@@ -141,12 +141,18 @@ class Externs(Tables):
         move()
 
     def calculation(
-        self, algorithm: str, data: places.Value, source: syntax.Source, *, with_payload: bool
+        self,
+        algorithm: str,
+        data: list[places.Value],
+        source: syntax.Source,
+        *,
+        with_payload: bool,
     ) -> str:
         """Adds a named calculation over the data, and gives its name."""
         number = len(self.program.calculations)
         name = "calc" if not number else f"calc_{number - 1}"
-        inputs = [self._hash_input(e, source) for e in self.flattened(data, source)]
+        flat = [e for part in data for e in self.flattened(part, source)]
+        inputs = [self._hash_input(e, source) for e in flat]
         self.program.calculations.append(
             ir.Calculation(name, algorithm, inputs, with_payload, source)
         )
@@ -275,9 +281,11 @@ class Externs(Tables):
             self.primitive("register_read", [field, reference, index], call.source)
             move()
         elif call.method == "write":
+            values = self.values(arguments)
+            if is_compound(values[1]):
+                raise P4Error("a register cell is a number", arguments[1].source)
             index, value = (
-                self.simple(read(v), a.source)
-                for v, a in zip(self.values(arguments), arguments, strict=True)
+                self.simple(read(v), a.source) for v, a in zip(values, arguments, strict=True)
             )
             self.primitive("register_write", [reference, index, value], call.source)
         else:
@@ -304,7 +312,10 @@ class Externs(Tables):
         for outer in reversed(self.conditions):
             check = ir.both(outer, check)
         calculation = self.calculation(
-            member.name, self.value(data), call.source, with_payload=name.endswith("_payload")
+            member.name,
+            self.values(_data_parts(data)),
+            call.source,
+            with_payload=name.endswith("_payload"),
         )
         field = read(self.value(target))
         if not isinstance(field, ir.Field):
@@ -320,3 +331,16 @@ class Externs(Tables):
                 check,
             )
         )
+
+
+def _data_parts(data: syntax.Expression) -> list[syntax.Expression]:
+    """The parts of hashed data: lists and `a ++ b` taken apart, as BMv2 concatenates fields."""
+    if data.constant is not None:
+        return [data]
+    if isinstance(data, syntax.ListExpression):
+        return [part for element in data.elements for part in _data_parts(element)]
+    if isinstance(data, syntax.StructExpression):
+        return [part for field in data.values for part in _data_parts(field.value)]
+    if isinstance(data, syntax.Binary) and data.operator == "++":
+        return [*_data_parts(data.left), *_data_parts(data.right)]
+    return [data]

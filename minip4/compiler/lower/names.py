@@ -20,6 +20,12 @@ def control_plane_name(declaration: syntax.Declaration, prefix: str = "") -> str
     return f"{prefix}.{name}" if prefix else name
 
 
+def property_name(item: syntax.TableProperty, table_name: str) -> str:
+    """Name of an object made in place: the property's `@name`, or made from the table's."""
+    has_name = item.annotation("name") is not None
+    return control_plane_name(item, "" if has_name else table_name)
+
+
 def key_name(element: syntax.KeyElement) -> str:
     """Name of a table's key element: `@name`, or made from the expression (18.3.2)."""
     annotation = element.annotation("name")

@@ -247,6 +247,8 @@ class Parsers(Externs):
             self.emit(ir.Assign(source, field, expression))
             return field
         members = field_types(of)
+        if isinstance(of, types.Stack):
+            members = {str(i): of.element for i in range(of.size)}
         if members is None:
             raise P4Error(f"lookahead of {of} is not supported", source)
         values = {n: self._lookahead(t, source, offset) for n, t in members.items()}

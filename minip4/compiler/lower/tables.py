@@ -7,7 +7,7 @@ from minip4.compiler.errors import P4Error
 from minip4.compiler.lower import ir
 from minip4.compiler.lower.assignments import is_compound, read
 from minip4.compiler.lower.base import Frame
-from minip4.compiler.lower.names import control_plane_name, key_name
+from minip4.compiler.lower.names import control_plane_name, key_name, property_name
 from minip4.compiler.lower.objects import (
     Environment,
     ExternObject,
@@ -329,11 +329,8 @@ class Tables(Statements):
         bound: object = None
         if isinstance(value, syntax.Call):
             owner = self.owner(table)
-            # Made in place: it is called after the property's @name, or the table.
-            name = control_plane_name(item, owner.name if owner else "")
-            if item.annotation("name") is None:
-                name = f"{control_plane_name(table, owner.name if owner else '')}.{item.name}"
-            bound = instantiate(value, name, self.environment)
+            table_name = control_plane_name(table, owner.name if owner else "")
+            bound = instantiate(value, property_name(item, table_name), self.environment)
         elif isinstance(value, syntax.Name) and value.declaration is not None:
             bound = self.environment.lookup(value.declaration)
         if not isinstance(bound, ExternObject):
@@ -391,7 +388,7 @@ class Tables(Statements):
     def _use_selector(self, table: syntax.Table, inputs: list[ir.Expression]) -> None:
         item = table.property("implementation")
         if item is None:
-            raise P4Error("a selector key needs implementation = an action_selector", table.source)
+            return  # nothing selects: the key has no meaning
         found = self._property_object(table, item)
         known = self._selector_inputs.setdefault(found.name, inputs)
         if known != inputs:

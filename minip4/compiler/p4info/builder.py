@@ -22,7 +22,13 @@ from minip4.compiler.p4info import symbols as ids
 from minip4.compiler.p4info.annotations import add_annotations, add_documentation
 from minip4.compiler.p4info.contents import Collector, TableItem, property_object
 from minip4.compiler.p4info.symbols import Symbols
-from minip4.compiler.p4info.type_info import TypeInfo, flat_fields, type_name, value_bytes
+from minip4.compiler.p4info.type_info import (
+    TypeInfo,
+    flat_fields,
+    translated_width,
+    type_name,
+    value_bytes,
+)
 
 _MATCH_TYPES = {"exact": 2, "lpm": 3, "ternary": 4, "range": 5, "optional": 6}
 _COUNTER_UNITS = {"bytes": 1, "packets": 2, "packets_and_bytes": 3}
@@ -127,11 +133,13 @@ class Builder:
     # -- actions
 
     def _action(self, name: str, action: syntax.Action) -> None:
-        self._info.type_info.SetInParent()
         message = self._info.actions.add()
         self._preamble(message, ids.ACTION, name, action.annotations)
         parameters = [p for p in action.parameters if p.direction == ""]
+        if name in self._contents.called_only:
+            parameters = []  # its arguments come from the program, not from the control plane
         for parameter, number in zip(parameters, _field_ids(parameters), strict=True):
+            self._info.type_info.SetInParent()
             param = message.params.add()
             param.id = number
             param.name = control_plane_name(parameter)
@@ -146,11 +154,17 @@ class Builder:
             message.type_name.name = control_plane_name(plain.declaration)
         else:
             width = types.width_in_bits(plain)
-            if plain is types.ERROR:
+            translation = None
+            if isinstance(of, types.NewType):
+                translation = of.declaration.annotation("p4runtime_translation")
+            if translation is not None:
+                width = translated_width(translation)
+            elif plain is types.ERROR:
                 width = 0
             if width is None:
                 raise P4Error(f"the control plane cannot see a value of type {of}", source)
-            message.bitwidth = width
+            if width:
+                message.bitwidth = width
         self._types.note(of)
         name = type_name(of)
         if name is not None:

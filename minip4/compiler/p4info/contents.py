@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from minip4.compiler import syntax, types
-from minip4.compiler.lower.names import control_plane_name
+from minip4.compiler.lower.names import control_plane_name, property_name
 from minip4.compiler.lower.objects import ExternObject, Instance, instantiate
 from minip4.compiler.lower.program import Architecture
 from minip4.compiler.syntax import CallKind
@@ -28,6 +28,7 @@ class Contents:
     tables: list[TableItem] = field(default_factory=list)
     actions: dict[str, syntax.Action] = field(default_factory=dict)
     objects: list[ExternObject | TableItem] = field(default_factory=list)  # in order
+    called_only: set[str] = field(default_factory=set)  # actions that no table has
     value_sets: dict[str, syntax.ValueSet] = field(default_factory=dict)
     digests: list[tuple[types.Type, Instance]] = field(default_factory=list)
     calls_externs: bool = False
@@ -39,8 +40,8 @@ def property_object(item: TableItem, name: str) -> ExternObject | None:
     if found is None:
         return None
     if isinstance(found.value, syntax.Call):
-        prefix = item.owner.name if found.annotation("name") else item.name
-        made = instantiate(found.value, control_plane_name(found, prefix), item.owner.environment)
+        name = property_name(found, item.name)
+        made = instantiate(found.value, name, item.owner.environment)
         return made if isinstance(made, ExternObject) else None
     if isinstance(found.value, syntax.Name) and found.value.declaration is not None:
         bound = item.owner.environment.lookup(found.value.declaration)
@@ -76,16 +77,27 @@ class Collector:
         tables = self._tables(parts)
         used = {reference.action for t in tables.values() for _, reference in t.actions}
         used |= {self._no_action for t in tables.values() if t.default[1] is None}
+        called = {action for owner, _ in parts for action in _called_actions(owner)}
         for owner, part in parts:
             if isinstance(part, syntax.Table) and (owner, part) in tables:
                 self._global_actions(tables[owner, part])
+        for owner, _ in parts:
+            for action in _called_actions(owner):
+                if owner.environment.lookup(action) is None:
+                    name = control_plane_name(action)
+                    if name not in self.contents.actions:
+                        self.contents.actions[name] = action
+                        self.contents.called_only.add(name)
         for owner, part in parts:
             match part:
                 case syntax.Table() if (owner, part) in tables:
                     self.contents.tables.append(tables[owner, part])
                     self.contents.objects.append(tables[owner, part])
-                case syntax.Action() if part in used:
-                    self.contents.actions.setdefault(control_plane_name(part, owner.name), part)
+                case syntax.Action() if part in used or part in called:
+                    name = control_plane_name(part, owner.name)
+                    self.contents.actions.setdefault(name, part)
+                    if part not in used:
+                        self.contents.called_only.add(name)
                 case ExternObject():
                     self.contents.objects.append(part)
         self._extern_calls(block)
@@ -163,6 +175,19 @@ def _is_applied(table: syntax.Table, owner: Instance) -> bool:
     declaration = owner.declaration
     assert isinstance(declaration, syntax.ControlDeclaration)
     return _mentions(declaration.body, table)
+
+
+def _called_actions(owner: Instance) -> Iterator[syntax.Action]:
+    """Actions that the body of the control calls itself."""
+    if isinstance(owner.declaration, syntax.ControlDeclaration):
+        yield from _calls_of_actions(owner.declaration.body)
+
+
+def _calls_of_actions(node: syntax.Node) -> Iterator[syntax.Action]:
+    if isinstance(node, syntax.Call) and isinstance(node.declaration, syntax.Action):
+        yield node.declaration
+    for child in syntax.children(node):
+        yield from _calls_of_actions(child)
 
 
 def _mentions(node: syntax.Node, table: syntax.Table) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from finsy.proto import p4t
 
 from minip4.compiler import syntax, types
+from minip4.compiler.errors import P4Error
 from minip4.compiler.lower.names import control_plane_name
 from minip4.compiler.p4info.annotations import add_annotations
 
@@ -15,6 +16,18 @@ from minip4.compiler.p4info.annotations import add_annotations
 def type_name(of: types.Type) -> str | None:
     """Name for `type_name` fields: only newtypes have one."""
     return of.name if isinstance(of, types.NewType) else None
+
+
+def translated_width(translation: syntax.Annotation) -> int:
+    """Width in `@p4runtime_translation("uri", 32)` (or `bit<32>`); 0 for `string`."""
+    if len(translation.body) != 2:
+        raise P4Error(
+            "@p4runtime_translation takes two arguments", translation.source, '("uri", bit<W>)'
+        )
+    second = translation.body[1]
+    if isinstance(second.constant, int):
+        return second.constant
+    return second.type.width if isinstance(second.type, types.Bits) else 0
 
 
 class TypeInfo:
@@ -147,9 +160,9 @@ class TypeInfo:
             message.original_type.CopyFrom(spec)
             return
         message.translated_type.uri = str(translation.values[0])
-        controller_type = translation.values[1] if len(translation.values) > 1 else "string"
-        if isinstance(controller_type, int):
-            message.translated_type.sdn_bitwidth = controller_type
+        width = translated_width(translation)
+        if width:
+            message.translated_type.sdn_bitwidth = width
         else:
             message.translated_type.sdn_string.SetInParent()
 
