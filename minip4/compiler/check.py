@@ -51,6 +51,14 @@ class Checker(TableChecker):
             if not isinstance(d, (syntax.ErrorDeclaration, syntax.MatchKindDeclaration)):
                 self.annotations(d.annotations)
             self.declaration_rules[type(d)](d)
+        self.control_plane_names(
+            [
+                d
+                for outer in self.program.declarations
+                for d in (outer.locals if isinstance(outer, syntax.ControlDeclaration) else [outer])
+                if d is outer or _control_plane_name(d).startswith(".")
+            ]
+        )
         main = self.scopes[0].names.get("main", [])
         if not main or not isinstance(main[-1], syntax.Instantiation):
             package = [d for d in self.program.declarations if _is_package(d)]
@@ -61,6 +69,17 @@ class Checker(TableChecker):
             message = f"'main' is an instance of {main[-1].type}"
             raise P4Error(message, main[-1].source, "a package")
         self.program.main = main[-1]
+
+    def control_plane_names(self, declarations: list[syntax.Declaration]) -> None:
+        """Refuses two tables, actions or instances that the control plane cannot tell apart."""
+        seen: dict[tuple[type, str], syntax.Declaration] = {}
+        for d in declarations:
+            if isinstance(d, (syntax.Table, syntax.Action, syntax.Instantiation)):
+                name = _control_plane_name(d).removeprefix(".")
+                other = seen.setdefault((type(d), name), d)
+                if other is not d:
+                    message = f"control-plane name {name!r} is taken by {other.source}"
+                    raise P4Error(message, d.source, "another @name")
 
     # ------------------------------------------------------------ errors and match kinds
 
@@ -84,18 +103,30 @@ class Checker(TableChecker):
 
     # ------------------------------------------------------------ parameters and functions
 
-    def parameters(self, parameters: list[syntax.Parameter]) -> None:
+    def parameters(
+        self,
+        parameters: list[syntax.Parameter],
+        *,
+        takes_objects: bool = False,
+        takes_optional: bool = False,
+    ) -> None:
         """Types and default values, and the names in the current scope."""
         for p in parameters:
             self.annotations(p.annotations)
             p.type = self.type_of(p.type_expression)
             if p.type in (types.VOID, types.DONT_CARE):
                 raise P4Error(f"a parameter cannot have type {p.type}", p.type_expression.source)
-            if p.direction and isinstance(
-                p.type, (types.Extern, types.Parser, types.Control, types.Package)
+            no_direction = (types.Extern, types.Parser, types.Control, types.Package)
+            if p.direction and (
+                isinstance(p.type, no_direction) or p.type in (types.STRING, types.INTEGER)
             ):
                 message = f"a parameter of type {p.type} has no direction"
                 raise P4Error(message, p.source, f"{p.type} {p.name}")
+            if isinstance(p.type, no_direction[1:]) and not takes_objects:
+                message = f"a parameter cannot have type {p.type} here"
+                raise P4Error(message, p.source, "a parameter of a package or constructor")
+            if p.annotation("optional") is not None and not takes_optional:
+                raise P4Error("@optional is not allowed here", p.source, "a default value")
             if p.default is not None:
                 p.default = self.default_argument(p, p.default)
             self.declare(p)
@@ -115,7 +146,7 @@ class Checker(TableChecker):
         self.type_parameters(d.type_parameters)
         if d.result is not None:
             d.result_type = self.type_of(d.result)
-        self.parameters(d.parameters)
+        self.parameters(d.parameters, takes_optional=d.body is None)
 
     def function(self, d: syntax.Function) -> None:
         with self.scope():
@@ -151,7 +182,7 @@ class Checker(TableChecker):
             self.type_parameters(d.type_parameters)
             for constructor in d.constructors:
                 with self.scope():
-                    self.parameters(constructor.parameters)
+                    self.parameters(constructor.parameters, takes_optional=True)
             for method in d.methods:
                 with self.scope():
                     self.prototype(method)
@@ -163,7 +194,8 @@ class Checker(TableChecker):
     ) -> None:
         with self.scope():
             self.type_parameters(d.type_parameters)
-            self.parameters(d.parameters)
+            is_package = isinstance(d, syntax.PackageDeclaration)
+            self.parameters(d.parameters, takes_objects=is_package, takes_optional=True)
         self.declare(d)
 
     # ------------------------------------------------------------ instances
@@ -199,7 +231,7 @@ class Checker(TableChecker):
         self.not_generic(d, "parser")
         with self.scope(), self.at(Place("parser", d.name)):
             self.parameters(d.parameters)
-            self.parameters(d.constructor_parameters)
+            self.parameters(d.constructor_parameters, takes_objects=True)
             self.constructor_parameters.update(d.constructor_parameters)
             for local in d.locals:
                 self.declaration_rules[type(local)](local)
@@ -294,12 +326,22 @@ class Checker(TableChecker):
         self.not_generic(d, "control")
         with self.scope(), self.at(Place("control", d.name)):
             self.parameters(d.parameters)
-            self.parameters(d.constructor_parameters)
+            self.parameters(d.constructor_parameters, takes_objects=True)
             self.constructor_parameters.update(d.constructor_parameters)
             for local in d.locals:
                 self.declaration_rules[type(local)](local)
+            self.control_plane_names(
+                [local for local in d.locals if not _control_plane_name(local).startswith(".")]
+            )
             self.statement(d.body)
         self.declare(d)
+
+
+def _control_plane_name(d: syntax.Declaration) -> str:
+    annotation = d.annotation("name")
+    if annotation is not None and annotation.values:
+        return str(annotation.values[0])
+    return d.name
 
 
 def _ends(states: dict[str, syntax.State]) -> bool:

@@ -37,6 +37,10 @@ class TableChecker(StatementChecker):
         if not is_selectable(of) and not isinstance(of, types.Varbit):
             message = f"a key cannot have type {describe(of)}"
             raise P4Error(message, key.expression.source, "bit<N>, int<N>, bool, enum or error")
+        needs_number = key.match_kind in ("lpm", "range")
+        if needs_number and not isinstance(of, (types.Bits, types.SerializableEnum)):
+            message = f"a key of kind {key.match_kind} has type {describe(of)}"
+            raise P4Error(message, key.expression.source, "bit<N> or int<N>")
         if key.annotation("name") is None and not _has_name(key.expression):
             raise P4Error(
                 "this key has no name for the control plane",
