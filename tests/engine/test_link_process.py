@@ -1,18 +1,22 @@
 """`minip4 link` between two veth pairs: books that balance, the drop log, and bad options."""
 
 import json
+import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import wire
 
-LINK = [sys.executable, "-m", "minip4.cli", "link"]
+from minip4.engine import build
+from minip4.engine.link import SOURCES
+
+MINIP4_LINK = [sys.executable, "-m", "minip4.cli", "link"]
 
 
 @pytest.fixture(autouse=True)
@@ -26,9 +30,9 @@ def interfaces() -> Iterator[None]:
 class Link:
     """A running `minip4 link w1 w2`; stop() ends it and returns what it counted."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, command: Sequence[str] = MINIP4_LINK) -> None:
         self.process = subprocess.Popen(
-            [*LINK, "w1", "w2", *options], stdout=subprocess.PIPE, text=True
+            [*command, "w1", "w2", *options], stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "minip4 link: ready (w1 - w2)\n"
@@ -109,6 +113,31 @@ def test_held_back_frames_are_overtaken(ended: list[subprocess.Popen[str]]) -> N
     link.stop()
 
 
+def test_hostile_frames_under_address_sanitizer(
+    tmp_path: Path, ended: list[subprocess.Popen[str]]
+) -> None:
+    """The driver's own paths: odd lengths, VLAN tags, jumbo frames, a queue that overflows."""
+    sanitized = build.program([build.C_FOLDER / name for name in SOURCES], sanitize=True)
+    for interface in ("w1", "h1", "w2", "h2"):
+        wire.run(f"ip link set dev {interface} mtu 20000")
+    values = ["50000000", "500000", "400000", "0.1", "0.1", "2000000", "7", "20", str(tmp_path)]
+    link = Link(*values, command=[str(sanitized)])
+    ended.append(link.process)
+    dice = random.Random(4)
+    with wire.end("h1") as one, wire.end("h2") as two:
+        for number in range(6000):
+            frame = dice.randbytes(dice.choice([14, 15, 60, 190, 191, 1514, 9216, 9217, 15_000]))
+            if dice.random() < 0.5:
+                frame = (frame[:12] + b"\x81\0" + frame[14:]).ljust(18)
+            (one if number % 2 else two).send(frame)
+            if number % 20 == 0:
+                time.sleep(0.001)
+        directions = link.stop()  # leaks are found now, too, and make the status 1
+    for counted in directions:
+        assert counted["queue_drops"] > 0
+        assert counted["link"]["lost_packets"] > 0
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -124,7 +153,7 @@ def test_held_back_frames_are_overtaken(ended: list[subprocess.Popen[str]]) -> N
     ],
 )
 def test_bad_options_are_one_clear_line(options: list[str], message: str) -> None:
-    done = subprocess.run([*LINK, *options], capture_output=True, text=True, check=False)
+    done = subprocess.run([*MINIP4_LINK, *options], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert message in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

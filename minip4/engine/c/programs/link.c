@@ -184,6 +184,14 @@ static void make_engine(struct engine *engine, const struct options *options)
     }
 }
 
+static void end_engine(struct engine *engine)
+{
+    for (int i = 0; i < 2; i++)
+        link_destroy(engine->direction[i].link);
+    packet_pool_destroy(engine->pool); /* with what still waited in queues */
+    pthread_mutex_destroy(&engine->lock);
+}
+
 static struct ports *open_ports(struct engine *engine, const struct options *options)
 {
     struct ports *ports = ports_create(engine, PORTS_NO_CPU);
@@ -245,9 +253,9 @@ int main(int argc, char **argv)
     printf(", ");
     print_direction(&engine, ports, 1, &options);
     printf("], \"unread\": %lu, \"cpu_ns\": %lu}\n", counters.unread, counters.cpu_ns);
-    if (ports_destroy(ports, error, sizeof error)) {
+    int result = ports_destroy(ports, error, sizeof error);
+    if (result)
         fprintf(stderr, "minip4 link: error: %s\n", error);
-        return 1;
-    }
-    return 0;
+    end_engine(&engine);
+    return result ? 1 : 0;
 }
