@@ -9,6 +9,7 @@ from minip4.engine.engine import Engine
 from minip4.runtime.arrays import Counters, Registers
 from minip4.runtime.digests import Digests
 from minip4.runtime.direct import DirectCounters
+from minip4.runtime.idle import IdleTimeouts
 from minip4.runtime.meters import DirectMeters, Meters
 from minip4.runtime.packetio import ControllerHeader
 from minip4.runtime.profiles import Profiles
@@ -18,6 +19,7 @@ from minip4.runtime.status import Code, StatusError, invalid, unimplemented
 from minip4.runtime.tables import Tables
 from minip4.runtime.targets import Targets
 from minip4.runtime.updates import DELETE, INSERT, MODIFY, Operation, Undo
+from minip4.runtime.value_sets import ValueSets
 
 _Prepare = Callable[[int, Any], Operation]
 _Read = Callable[[Any], Iterator[p4r.Entity]]
@@ -34,13 +36,14 @@ class Pipeline:
         profiles = Profiles(schema, engine)
         self.tables = Tables(schema, engine, Targets(schema, engine, profiles))
         self.digests = Digests(schema, engine)
+        self.idle_timeouts = IdleTimeouts(self.tables)
         headers = schema.controller_headers
         self.packet_in = ControllerHeader(headers.get("packet_in"), "packet_in")
         self.packet_out = ControllerHeader(headers.get("packet_out"), "packet_out")
         counters, registers = Counters(schema, engine), Registers(schema, engine)
         direct_counters = DirectCounters(schema, engine, self.tables)
         meters, direct_meters = Meters(schema, engine), DirectMeters(schema, engine, self.tables)
-        replication = Replication(engine)
+        replication, value_sets = Replication(engine), ValueSets(schema, engine)
         self._handlers: dict[str, tuple[_Prepare, _Read]] = {
             "table_entry": (self.tables.prepare, self.tables.read),
             "action_profile_member": (profiles.prepare_member, profiles.read_members),
@@ -51,9 +54,18 @@ class Pipeline:
             "direct_meter_entry": (direct_meters.prepare, direct_meters.read),
             "register_entry": (registers.prepare, registers.read),
             "packet_replication_engine_entry": (replication.prepare, replication.read),
+            "value_set_entry": (value_sets.prepare, value_sets.read),
             "digest_entry": (self.digests.prepare, self.digests.read),
         }
-        self._stateful = (replication, profiles, self.tables, meters, direct_meters, self.digests)
+        self._stateful = (
+            replication,
+            value_sets,
+            profiles,
+            self.tables,
+            meters,
+            direct_meters,
+            self.digests,
+        )
 
     def close(self) -> None:
         """Give the engine back: for a pipeline that does not run."""

@@ -116,7 +116,7 @@ class Schema:
 
     def _table(self, table: p4i.Table) -> Table:
         refs = [(self.action(ref.id), ref.scope) for ref in table.action_refs]
-        fields = tuple(_match_field(table.preamble.name, f) for f in table.match_fields)
+        fields = match_fields(f"table {table.preamble.name}", table.match_fields)
         return Table(
             id=table.preamble.id,
             name=table.preamble.name,
@@ -147,11 +147,15 @@ def _action(action: p4i.Action) -> Action:
     return Action(action.preamble.id, action.preamble.name, params)
 
 
-def _match_field(table: str, match: p4i.MatchField) -> MatchField:
+def match_fields(owner: str, fields: Iterable[p4i.MatchField]) -> tuple[MatchField, ...]:
+    """The key that a table or value set declares. Raises StatusError."""
+    return tuple(_match_field(owner, f) for f in fields)
+
+
+def _match_field(owner: str, match: p4i.MatchField) -> MatchField:
     if match.WhichOneof("match") != "match_type":
         raise unimplemented(
-            f"table {table}, field {match.name}: match kind {match.other_match_type!r} "
-            "is not supported"
+            f"{owner}, field {match.name}: match kind {match.other_match_type!r} is not supported"
         )
     return MatchField(match.id, match.name, match.bitwidth, match.match_type)
 

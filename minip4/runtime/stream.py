@@ -1,6 +1,7 @@
 """What a switch and its controllers tell each other on streams: packets, digests, idle entries."""
 
 import asyncio
+import itertools
 
 from finsy.proto import p4r
 
@@ -10,6 +11,7 @@ from minip4.runtime.device import Device
 from minip4.runtime.status import Code, StatusError, denied, unimplemented
 
 POLL_S = 0.01  # how often the engine is asked for digests, while a client wants them
+IDLE_TURNS = 25  # idle entries are looked for once in so many polls
 
 
 class Messages:
@@ -78,8 +80,14 @@ class Messages:
         return any([client.offer(response) for client in clients])  # noqa: C419  each gets it
 
     async def _poll(self) -> None:
-        while True:
+        for turn in itertools.count():
             await asyncio.sleep(POLL_S)
             pipeline = self._device.running
-            if pipeline is not None and pipeline.digests.active:
+            if pipeline is None:
+                continue
+            if pipeline.digests.active:
                 pipeline.digests.collect(self._deliver)
+            if turn % IDLE_TURNS == 0:
+                notification = pipeline.idle_timeouts.collect()
+                if notification is not None:
+                    self._deliver(notification)

@@ -1,5 +1,6 @@
 """Table entries, default actions and what hangs on them: P4Runtime's TableEntry (spec 9.1)."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ class _Notes:
 
     controller_metadata: int
     metadata: bytes
+    idle_timeout_ns: int
 
 
 class Tables:
@@ -47,9 +49,11 @@ class Tables:
         if kind == DELETE:
             return lambda: self._delete(table, place)
         target = self._targets.decode(table, message.action)
-        if message.idle_timeout_ns:
-            raise unimplemented(f"{what}: idle timeouts are not supported yet")
-        notes = _Notes(message.controller_metadata, message.metadata)
+        notes = _Notes(message.controller_metadata, message.metadata, message.idle_timeout_ns)
+        if notes.idle_timeout_ns < 0:
+            raise invalid(f"{what}: idle timeout of {notes.idle_timeout_ns} ns")
+        if notes.idle_timeout_ns and not table.idle_timeout:
+            raise invalid(f"{what}: it was declared without support_timeout")
         if kind == INSERT:
             return lambda: self._insert(table, place, target, notes)
         return lambda: self._modify(table, place, target, notes)
@@ -84,7 +88,7 @@ class Tables:
                 key = self.decode_key(table, message)
                 handle = self._engine.table_find(table.name, key, message.priority)
                 return [] if handle is None else [self._engine.table_entry(table.name, handle)]
-            entries = self._engine.table_entries(table.name)
+            entries = self._engine.table_entries(table.name, time_ns=time.monotonic_ns())
         if message.priority:
             entries = [e for e in entries if e.priority == message.priority]
         if message.controller_metadata:
@@ -96,6 +100,18 @@ class Tables:
         """The handle of the one entry that a message names."""
         key = self.decode_key(table, message)
         return self._handle((table.name, key, message.priority))
+
+    def idle(self) -> Iterator[tuple[p4r.TableEntry, int]]:
+        """Yield each entry past its idle timeout, and how many timeouts it has been idle."""
+        watched = {place[0] for place, notes in self._notes.items() if notes.idle_timeout_ns}
+        for table in self._schema.tables.values():
+            if table.name not in watched:
+                continue
+            for entry in self.select(table, p4r.TableEntry()):
+                notes = self._notes.get((table.name, entry.key, entry.priority), _NO_NOTES)
+                if 0 < notes.idle_timeout_ns <= entry.idle_ns:
+                    message = self._encode(table, entry, p4r.TableEntry())
+                    yield message, entry.idle_ns // notes.idle_timeout_ns
 
     def decode_key(self, table: Table, message: p4r.TableEntry) -> tuple[MatchKey, ...]:
         what = f"table {table.name}"
@@ -202,6 +218,9 @@ class Tables:
         notes = self._notes.get(place, _NO_NOTES)
         message.controller_metadata = notes.controller_metadata
         message.metadata = notes.metadata
+        message.idle_timeout_ns = notes.idle_timeout_ns
+        if request.HasField("time_since_last_hit"):
+            message.time_since_last_hit.elapsed_ns = entry.idle_ns
         if request.HasField("counter_data") and table.direct_counter is not None:
             packets, size = self._engine.direct_counter_read(table.name, entry.handle)
             message.counter_data.packet_count = packets
@@ -209,4 +228,4 @@ class Tables:
         return message
 
 
-_NO_NOTES = _Notes(0, b"")
+_NO_NOTES = _Notes(0, b"", 0)
