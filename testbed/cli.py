@@ -38,36 +38,42 @@ def main(
     """
     name = Path(script).stem
     options = _parse(name, description or "", add_options)
+    work = _run if isolation.is_inside() else _supervise
+    sys.exit(_status(name, lambda: work(name, options, experiment)))
+
+
+def _status(name: str, work: Callable[[], int]) -> int:
+    """The exit status of `work`, after saying why where it fails."""
     try:
-        if isolation.is_inside():
-            status = _run(name, options, experiment)
-        else:
-            _require_root(name)
-            status = isolation.supervise(name, interactive=options.interactive)
+        return work()
     except (TestbedError, Minip4Error) as error:
         print(f"{name}: error: {error}", file=sys.stderr)
-        status = UNUSABLE
+        return UNUSABLE
     except Interrupted as interrupted:
         print(f"\n{name}: interrupted", file=sys.stderr)
-        status = interrupted.exit_status
+        return interrupted.exit_status
     except Exception:
         traceback.print_exc()
-        status = BROKEN
-    sys.exit(status)
+        return BROKEN
+
+
+def _supervise(name: str, options: argparse.Namespace, _experiment: Experiment) -> int:
+    _require_root()
+    return isolation.supervise(name, interactive=options.interactive)
 
 
 def _run(name: str, options: argparse.Namespace, experiment: Experiment) -> int:
-    folder = isolation.enter()
-    make_folder(options.out)  # before the run: what would fail after it is refused
-    run = Run(name, folder, options.seed, options.interactive)
-    with run.progress:
-        outcome = experiment(options, run)
-        if inspect.iscoroutine(outcome):
-            outcome = asyncio.run(outcome)
-    assert isinstance(outcome, Report)
-    outcome.write(name, options)
-    outcome.show(options.out)
-    return PASSED if outcome.passed else CHECK_FAILED
+    with isolation.inside() as folder:
+        make_folder(options.out)  # before the run: what would fail after it is refused
+        run = Run(name, folder, options.seed, options.interactive)
+        with run.progress:
+            outcome = experiment(options, run)
+            if inspect.iscoroutine(outcome):
+                outcome = asyncio.run(outcome)
+        assert isinstance(outcome, Report)
+        outcome.write(name, options)
+        outcome.show(options.out)
+        return PASSED if outcome.passed else CHECK_FAILED
 
 
 def _parse(
@@ -127,9 +133,9 @@ def _available_target(wanted: str) -> str:
     return "minip4"
 
 
-def _require_root(name: str) -> None:
+def _require_root() -> None:
     if os.geteuid() != 0:
-        raise TestbedError(f"root is needed for network namespaces: run it with sudo ({name})")
+        raise TestbedError("root is needed for network namespaces: run it with sudo")
     if shutil.which("mnexec") is None:
         raise TestbedError("Mininet is not installed: run ./setup.sh")
 

@@ -32,6 +32,7 @@ GRACE_S = 20.0  # for a clean end after the first signal
 AGAIN_S = 1.0  # a second signal after that long kills at once; sooner it is the same key press
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWNER = "owner"
+READY, GO, ENDED = b"ready", b"go", b"ended"  # what process 1 and the supervisor tell each other
 # A shell command: kernels must not say hello over IPv6 while we count frames.
 DISABLE_IPV6 = """for scope in all default; do
     [ ! -e /proc/sys/net/ipv6/conf/$scope ] || echo 1 > /proc/sys/net/ipv6/conf/$scope/disable_ipv6
@@ -63,18 +64,26 @@ def is_inside() -> bool:
     return MARK in os.environ and os.getpid() == 1
 
 
-def enter() -> Path:
-    """Make this process, which is_inside(), ready for work, and return the run's folder."""
+@contextlib.contextmanager
+def inside() -> Iterator[Path]:
+    """Do the work of a run in this process, which is_inside(); yields the run's folder.
+
+    The supervisor is told at the end that it came: else the run was killed.
+    """
     mark = json.loads(os.environ.pop(MARK))
     for number in STOPPING:
         signal.signal(number, _interrupt)
     subprocess.run(["sh", "-ec", f"ip link set lo up\n{DISABLE_IPV6}"], check=True)
-    supervisor = socket.socket(fileno=mark["socket"])
-    supervisor.send(b"ready")  # the kernel adds who sent it, in the supervisor's own PID numbers
-    supervisor.close()
     folder = Path(mark["folder"])
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder / "tmp")
-    return folder
+    os.set_inheritable(mark["socket"], False)
+    with socket.socket(fileno=mark["socket"]) as supervisor:
+        supervisor.send(READY)  # the kernel adds who sent it, in the supervisor's own PID numbers
+        supervisor.recv(16)
+        try:
+            yield folder
+        finally:
+            supervisor.send(ENDED)
 
 
 def _interrupt(signal_number: int, _frame: object) -> NoReturn:
@@ -100,7 +109,7 @@ def supervise(name: str, *, interactive: bool) -> int:
     awaited = {*stopping, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     with run_folder(name) as folder:
-        ours, theirs = socket.socketpair()
+        ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with ours:
             with theirs:
                 child = _spawn(folder, theirs.fileno(), before, interactive=interactive)
@@ -130,6 +139,7 @@ def _wait(child: int, connection: socket.socket, awaited: set[signal.Signals]) -
     inner = _inner_pid(connection)
     if inner is not None:
         print(f"To enter this run: sudo nsenter -t {inner} -n -p -m", flush=True)
+        connection.send(GO)
     asked_at = None  # when the first signal came
     while True:
         event: signal.struct_siginfo | None
@@ -141,7 +151,7 @@ def _wait(child: int, connection: socket.socket, awaited: set[signal.Signals]) -
         if event is not None and event.si_signo == signal.SIGCHLD:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
-                return _exit_status(os.waitstatus_to_exitcode(status))
+                return _exit_status(os.waitstatus_to_exitcode(status), inner, connection)
         elif inner is None:  # ended before it was ready: only its SIGCHLD is yet to come
             continue
         elif event is not None and asked_at is None:
@@ -162,11 +172,12 @@ def _inner_pid(connection: socket.socket) -> int | None:
     return int(pid)
 
 
-def _exit_status(code: int) -> int:
-    if code >= 0:
-        return code
-    print(f"error: the run was killed by signal {-code}", file=sys.stderr)
-    return 128 - code
+def _exit_status(code: int, inner: int | None, connection: socket.socket) -> int:
+    """The run's exit status. unshare cannot pass SIGKILL on: process 1 says whether it ended."""
+    if inner is not None and connection.recv(16) != ENDED:
+        print("error: the run was killed", file=sys.stderr)
+        return 128 + signal.SIGKILL
+    return code
 
 
 @contextlib.contextmanager
@@ -246,9 +257,11 @@ def _sweep(base: Path) -> None:
 
 
 def _start_time(pid: int) -> str | None:
-    """When a process started, in clock ticks since the machine did; None when there is none."""
+    """When a process started, in clock ticks since the machine did; None when it is dead."""
     try:
-        # The name, in parentheses, may hold anything; the start time is field 22 (proc(5)).
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+        # The name, in parentheses, may hold anything; after it come fields 3, 4, ... (proc(5)).
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
+    state, start = fields[0], fields[19]
+    return None if state in "ZX" else start  # killed, but its parent has not looked yet

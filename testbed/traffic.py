@@ -26,7 +26,7 @@ RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<
 SMALLEST_FRAME, LARGEST_FRAME = 60, 9216  # bytes, without the frame check sequence
 BURST = 32  # datagrams that a sender which fell behind sends at once, at most
 MAX_LAG_NS = 500_000_000  # a sender further behind its schedule gives up
-END_LAG_NS = 20_000_000  # a sender may end this late, and later by a hundredth of its duration
+END_LAG_NS = 50_000_000  # a sender may end this late, and later by a hundredth of its duration
 RATE_NOT_KEPT = 3  # exit status of testbed/c/send.c
 
 

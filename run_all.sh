@@ -1,0 +1,33 @@
+#!/bin/bash
+# Sets up what is missing, runs every experiment, and builds results/index.html.
+# Usage: sudo ./run_all.sh [options of the experiments, such as --quick]
+# Goes on when an experiment fails; the exit status is the worst of all.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")"
+
+for argument in "$@"; do
+    case "$argument" in
+    -h | --help)
+        sed -n '2,4s/^# //p' run_all.sh
+        exit 0
+        ;;
+    --out | --out=*)
+        echo "run_all.sh: error: --out: each experiment has its own folder in results/" >&2
+        exit 2
+        ;;
+    esac
+done
+
+./setup.sh
+worst=0
+for script in experiments/[!_]*.py; do
+    echo "== $script $*"
+    status=0
+    .venv/bin/python "$script" "$@" || status=$?
+    if [[ $status -ge 128 ]]; then # ended by a signal: so ends this
+        exit "$status"
+    fi
+    [[ $status -le $worst ]] || worst=$status
+done
+.venv/bin/python -m testbed.index results
+exit "$worst"

@@ -1,0 +1,22 @@
+#!/bin/bash
+# Sets up what is missing and runs the tests (arguments go to pytest).
+# Usage: sudo ./run_tests.sh [pytest's arguments]
+#        ./run_tests.sh --check      lint, format, types and C warnings instead of the tests
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")"
+
+if [[ ${1:-} == --check ]]; then
+    ./setup.sh --dev
+    .venv/bin/ruff check .
+    .venv/bin/ruff format --check .
+    .venv/bin/mypy
+    gcc -std=gnu11 -Wall -Wextra -Werror -fsyntax-only -Iminip4/engine/c \
+        testbed/c/*.c minip4/engine/c/*.c minip4/engine/c/*/*.c
+    exit
+fi
+if [[ $EUID -ne 0 ]]; then
+    echo "run_tests.sh: error: root is needed for network namespaces: run it with sudo" >&2
+    exit 2
+fi
+./setup.sh --dev
+exec .venv/bin/python -m pytest -n 2 "$@"

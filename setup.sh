@@ -1,0 +1,77 @@
+#!/bin/bash
+# Sets up what is missing: Debian packages, and the project's Python environment in .venv.
+# Usage: ./setup.sh [--dev]     --dev adds what the tests and checks need
+# Does nothing, in a fraction of a second, when nothing is missing. Debian 12, Ubuntu 22.04 and 24.04.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")"
+
+PACKAGES=(mininet iproute2 iputils-ping ethtool gcc libc6-dev python3-venv)
+READY=.venv/telemark-ready # written last: says for what the environment is complete
+
+fail() {
+    echo "setup.sh: error: $*" >&2
+    exit 2
+}
+
+install_packages() {
+    local missing=() package
+    command -v python >/dev/null || PACKAGES+=(python-is-python3)
+    for package in "${PACKAGES[@]}"; do
+        [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] ||
+            missing+=("$package")
+    done
+    [[ ${#missing[@]} -gt 0 ]] || return 0
+    local root=()
+    if [[ $EUID -ne 0 ]]; then
+        command -v sudo >/dev/null || fail "run it as root: ${missing[*]} must be installed"
+        root=(sudo)
+    fi
+    echo "setup.sh: installing ${missing[*]}"
+    "${root[@]}" apt-get -qq update || fail "apt-get update failed (no network?)"
+    # Without recommended packages: Mininet's are a virtual switch that nothing here uses.
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install \
+        --no-install-recommends -y "${missing[@]}" >/dev/null ||
+        fail "apt-get could not install ${missing[*]}"
+}
+
+make_environment() {
+    local extra=$1 wanted=$2
+    # Without the mark, an earlier setup was killed half way: nothing in there can be trusted.
+    [[ -e $READY && -x .venv/bin/python ]] && .venv/bin/python -c 'import pip' 2>/dev/null ||
+        /usr/bin/python3 -m venv --clear .venv || fail "no .venv could be made"
+    rm -f "$READY"
+    echo "setup.sh: installing Python packages into .venv"
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".$extra" ||
+        fail "pip could not install the Python packages (no network?)"
+    # Mininet is in no package index, and the environment must not see other Debian packages.
+    local site
+    site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    ln -sfn /usr/lib/python3/dist-packages/mininet "$site/mininet"
+    .venv/bin/python -c 'import mininet.net' || fail "Mininet cannot be imported"
+    if [[ -n ${SUDO_UID:-} ]]; then
+        chown -R "$SUDO_UID:$SUDO_GID" .venv telemark.egg-info
+    fi
+    echo "$wanted" >"$READY"
+}
+
+case "$*" in
+"") extra="" ;;
+--dev) extra="[dev]" ;;
+*) fail "unknown arguments: $* (usage: ./setup.sh [--dev])" ;;
+esac
+command -v apt-get >/dev/null ||
+    fail "Debian 12 or Ubuntu 22.04 or 24.04 is needed: there is no apt-get"
+[[ -w . ]] || fail "$PWD may not be written to: run it with sudo"
+
+exec 9<setup.sh
+flock 9 # one at a time
+install_packages
+# Where, by which Python, and with what: a change of these means to set up again.
+state="$PWD $(/usr/bin/python3 -V) $(sha256sum <pyproject.toml)"
+ready=$(cat "$READY" 2>/dev/null || true)
+case "$ready" in
+"$state [dev]") ;;
+"$state "*) [[ $extra == "" ]] || make_environment "$extra" "$state $extra" ;;
+*" [dev]") make_environment "[dev]" "$state [dev]" ;;
+*) make_environment "$extra" "$state $extra" ;;
+esac

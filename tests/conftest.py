@@ -1,0 +1,42 @@
+"""Fixtures for all tests: experiments written on the fly, started as their users start them."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+StartExperiment = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start_experiment(tmp_path: Path) -> Iterator[StartExperiment]:
+    """Start a script whose experiment has the given body, with the given arguments.
+
+    The body sees `options` and `run`, may await, and returns a Report. Whatever still runs when
+    the test ends is killed.
+    """
+    started: list[subprocess.Popen[str]] = []
+
+    def start(body: str, *arguments: str, head: str = "") -> subprocess.Popen[str]:
+        script = tmp_path / "example.py"
+        lines = "\n".join("    " + line for line in body.splitlines())
+        script.write_text(
+            f'"""An example."""\n{head}\n'
+            "from testbed import cli\n"
+            "from testbed.results import Check, Report\n"
+            f"async def experiment(options, run):\n{lines}\n"
+            "cli.main(__file__, __doc__, experiment)\n"
+        )
+        process = subprocess.Popen(
+            ["env", "--default-signal=HUP", sys.executable, "-u", str(script), "--out", str(tmp_path / "out"), *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

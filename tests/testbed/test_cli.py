@@ -1,0 +1,94 @@
+"""The common command line: mistakes get one line and status 2."""
+
+import argparse
+
+import pytest
+
+from testbed import cli
+from testbed.results import Report
+
+
+def never(_options: argparse.Namespace, _run: object) -> Report:
+    raise AssertionError("a mistake in the arguments must be found before the experiment runs")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--loss", type=cli.percentage)
+    parser.add_argument("--probability", type=cli.probability)
+    parser.add_argument("--count", type=cli.positive_int)
+    parser.add_argument("--rate", type=cli.positive_float)
+    parser.add_argument("--block-us", type=cli.power_of_two)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--loss", "150"], "'150' is not a percentage from 0 to 100"),
+        (["--loss", "nan"], "'nan' is not a percentage"),
+        (["--loss=-1"], "'-1' is not a percentage"),
+        (["--loss", "x"], "'x' is not a percentage"),
+        (["--probability", "1.1"], "a probability from 0 to 1"),
+        (["--count", "0"], "a whole number from 1"),
+        (["--count", "1.5"], "a whole number from 1"),
+        (["--count", "9" * 30], "a whole number from 1"),
+        (["--rate", "0"], "a number above 0"),
+        (["--rate", "inf"], "a number above 0"),
+        (["--block-us", "1000"], "the nearest are 512 and 1024"),
+        (["--seed", "-1"], "a whole number from 0"),
+        (["--colour"], "unrecognized arguments: --colour"),
+        (["--lo", "5"], "unrecognized arguments: --lo"),
+        (["--target", "tofino"], "invalid choice: 'tofino'"),
+        (["--target", "bmv2"], "there is --target minip4"),
+        (["--time", "virtual"], "there is --time real"),
+    ],
+)
+def test_a_mistake_gets_one_line(
+    arguments: list[str],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["example.py", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main("experiments/example.py", "An example.", never, add_options)
+    assert ended.value.code == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith("example: error: ")
+    assert words in errors
+    assert errors.count("\n") == 1
+
+
+def test_help_tells_every_option(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["example.py", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main("experiments/example.py", "An example.\n\nOf two paragraphs.", never, add_options)
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert "An example.\n\nOf two paragraphs.\n" in text
+    for option in ("--target", "--time", "--quick", "--seed", "--out", "--interactive", "--loss"):
+        assert f" {option}" in text
+
+
+def test_without_root_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["example.py"])
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(SystemExit) as ended:
+        cli.main("experiments/example.py", None, never)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        "example: error: root is needed for network namespaces: run it with sudo\n"
+    )
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", 1), ("1048576", 2**20)])
+def test_powers_of_two(text: str, value: int) -> None:
+    assert cli.power_of_two(text) == value
+
+
+@pytest.mark.parametrize(("text", "value"), [("0", 0.0), ("0.1", 0.1), ("100", 100.0)])
+def test_percentages(text: str, value: float) -> None:
+    assert cli.percentage(text) == value

@@ -1,0 +1,93 @@
+"""The shell scripts and the experiments' first import: clear about what is missing."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["setup.sh", "--colour"], "setup.sh: error: unknown arguments: --colour"),
+        (["run_all.sh", "--out", "x"], "run_all.sh: error: --out"),
+        (["run_all.sh", "--out=x"], "run_all.sh: error: --out"),
+    ],
+)
+def test_mistakes_get_one_line(command: list[str], words: str) -> None:
+    done = run(ROOT / command[0], *command[1:])
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout in which `run_all.sh` finds a setup that is done and no experiments yet."""
+    shutil.copy(ROOT / "run_all.sh", tmp_path)
+    (tmp_path / "setup.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "setup.sh").chmod(0o755)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / "testbed").mkdir()
+    (tmp_path / "testbed" / "index.py").write_text("print('index built')\n")
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "_venv.py").write_text("raise SystemExit(99)\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("statuses", "worst"), [([0, 0], 0), ([1, 0], 1), ([0, 2, 1], 2), ([3, 1], 3)]
+)
+def test_run_all_runs_everything_and_ends_with_the_worst_status(
+    checkout: Path, statuses: list[int], worst: int
+) -> None:
+    for number, status in enumerate(statuses):
+        text = f"import sys; print('ran', {number}, sys.argv[1:]); sys.exit({status})\n"
+        (checkout / "experiments" / f"e{number}.py").write_text(text)
+    done = run(checkout / "run_all.sh", "--quick")
+    assert done.returncode == worst, done.stderr
+    for number in range(len(statuses)):
+        assert f"ran {number} ['--quick']" in done.stdout
+    assert done.stdout.endswith("index built\n")
+
+
+def test_run_all_ends_when_it_is_interrupted(checkout: Path) -> None:
+    (checkout / "experiments" / "a.py").write_text("import sys; sys.exit(130)\n")
+    (checkout / "experiments" / "b.py").write_text("print('ran on')\n")
+    done = run(checkout / "run_all.sh")
+    assert done.returncode == 130
+    assert "ran on" not in done.stdout
+
+
+def test_any_python_goes_on_in_the_projects_own(tmp_path: Path) -> None:
+    script = tmp_path / "example.py"
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT / 'experiments')!r})\n"
+        "import _venv\nprint(sys.prefix, sys.argv[1:])\n"
+    )
+    done = run("/usr/bin/python3", script, "a b")
+    assert done.stdout == f"{ROOT / '.venv'} ['a b']\n", done.stderr
+
+
+def test_without_setup_an_experiment_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "experiments").mkdir()
+    shutil.copy(ROOT / "experiments" / "_venv.py", tmp_path / "experiments")
+    script = tmp_path / "experiments" / "example.py"
+    script.write_text("import _venv\n")
+    for python in ("/usr/bin/python3", sys.executable):
+        done = run(python, script)
+        assert done.returncode == 2
+        assert done.stderr.startswith("example.py: error: ")
+        assert f"run {tmp_path}/setup.sh first" in done.stderr
+        assert done.stderr.count("\n") == 1
