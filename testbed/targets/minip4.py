@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import text_format
+from google.protobuf import text_format  # type: ignore[import-untyped]
 from mininet.node import Switch
 
 from minip4.compiler import CompiledProgram, compile_p4
