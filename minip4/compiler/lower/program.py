@@ -60,7 +60,7 @@ class Architecture:
         if isinstance(argument, syntax.Call) and argument.kind is CallKind.CONSTRUCTOR:
             of = argument.type
             if isinstance(of, types.Parser | types.Control):
-                name = control_plane_name(of.declaration)
+                name = of.declaration.name
                 return make_instance(
                     of, argument.parameters, argument.arguments, name, self.environment
                 )

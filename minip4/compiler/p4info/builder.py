@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from finsy.proto import p4i
@@ -139,7 +140,6 @@ class Builder:
         if name in self._contents.called_only:
             parameters = []  # its arguments come from the program, not from the control plane
         for parameter, number in zip(parameters, _field_ids(parameters), strict=True):
-            self._info.type_info.SetInParent()
             param = message.params.add()
             param.id = number
             param.name = control_plane_name(parameter)
@@ -149,6 +149,7 @@ class Builder:
 
     def _typed(self, message: Any, of: types.Type, source: syntax.Source) -> None:
         """Fills bitwidth and type_name."""
+        self._info.type_info.SetInParent()
         plain = types.strip_newtypes(of)
         if isinstance(plain, types.Enum):
             message.type_name.name = control_plane_name(plain.declaration)
@@ -398,16 +399,24 @@ class Builder:
         message.arch = "v1model"
         info = main.annotation("pkginfo")
         if info is not None:
-            for key, value in info.pairs.items():
+            for key, value in _pairs(info):
                 if key in ("name", "version", "organization", "contact", "url", "arch"):
                     setattr(message, key, str(value))
         properties = main.annotation("platform_property")
         if properties is not None:
-            for key, value in properties.pairs.items():
+            for key, value in _pairs(properties):
                 setattr(message.platform_properties, key, value)
         others = [a for a in main.annotations if a.name not in ("pkginfo", "platform_property")]
         add_annotations(message, others)
         add_documentation(message, main.annotations)
+
+
+def _pairs(annotation: syntax.Annotation) -> list[tuple[str, str | int]]:
+    """What `@name(key = value, ...)` says: values are strings and decimal numbers."""
+    if annotation.pairs:
+        return [(k, v) for k, v in annotation.pairs.items() if isinstance(v, str | int)]
+    found = re.findall(r'(\w+) = (?:"([^"]*)"|(\d+))(?: ,|$)', annotation.text)
+    return [(key, int(number) if number else text) for key, text, number in found]
 
 
 def _written_id(annotations: list[syntax.Annotation]) -> int | None:

@@ -77,11 +77,11 @@ class Collector:
         tables = self._tables(parts)
         used = {reference.action for t in tables.values() for _, reference in t.actions}
         used |= {self._no_action for t in tables.values() if t.default[1] is None}
-        called = {action for owner, _ in parts for action in _called_actions(owner)}
+        called = {action for owner in _instances(block) for action in _called_actions(owner)}
         for owner, part in parts:
             if isinstance(part, syntax.Table) and (owner, part) in tables:
                 self._global_actions(tables[owner, part])
-        for owner, _ in parts:
+        for owner in _instances(block):
             for action in _called_actions(owner):
                 if owner.environment.lookup(action) is None:
                     name = control_plane_name(action)
@@ -100,7 +100,7 @@ class Collector:
                         self.contents.called_only.add(name)
                 case ExternObject():
                     self.contents.objects.append(part)
-        self._extern_calls(block)
+        self._extern_calls(block, used | called)
 
     def _tables(
         self, parts: list[tuple[Instance, ExternObject | syntax.Declaration]]
@@ -129,14 +129,14 @@ class Collector:
             if item.owner.environment.lookup(action) is None:
                 self.contents.actions.setdefault(control_plane_name(action), action)
 
-    def _extern_calls(self, instance: Instance) -> None:
+    def _extern_calls(self, instance: Instance, used: set[syntax.Action | None]) -> None:
         seen: set[syntax.Node] = set()
         for child in instance.children:
             if isinstance(child, Instance):
-                self._extern_calls(child)
+                self._extern_calls(child, used)
         declaration = instance.declaration
         assert isinstance(declaration, syntax.ControlDeclaration)
-        actions = [local for local in declaration.locals if isinstance(local, syntax.Action)]
+        actions = [d for d in declaration.locals if isinstance(d, syntax.Action) and d in used]
         for node in [*actions, declaration.body]:
             self._extern_calls_in(node, instance, seen)
 
@@ -157,6 +157,13 @@ class Collector:
             self._extern_calls_in(child, instance, seen)
 
 
+def _instances(instance: Instance) -> Iterator[Instance]:
+    yield instance
+    for child in instance.children:
+        if isinstance(child, Instance):
+            yield from _instances(child)
+
+
 def _parts(instance: Instance) -> Iterator[tuple[Instance, ExternObject | syntax.Declaration]]:
     """Everything declared in the control and in its sub-controls, in order."""
     for child in instance.children:
@@ -174,7 +181,8 @@ def _action_name(action: syntax.Action, owner: Instance) -> str:
 def _is_applied(table: syntax.Table, owner: Instance) -> bool:
     declaration = owner.declaration
     assert isinstance(declaration, syntax.ControlDeclaration)
-    return _mentions(declaration.body, table)
+    users = [declaration.body, *(d for d in declaration.locals if isinstance(d, syntax.Table))]
+    return any(_mentions(user, table) for user in users)
 
 
 def _called_actions(owner: Instance) -> Iterator[syntax.Action]:

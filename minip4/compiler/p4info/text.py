@@ -13,7 +13,7 @@ _HEADER = "# proto-file: p4/config/v1/p4info.proto\n# proto-message: p4.config.v
 
 
 def p4info_text(message: p4i.P4Info) -> str:
-    return _HEADER + text_format.MessageToString(message)
+    return _HEADER + text_format.MessageToString(message, as_utf8=False)
 
 
 def check_suffix(path: Path) -> None:
