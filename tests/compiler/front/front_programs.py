@@ -1,0 +1,96 @@
+"""Small P4 programs for the tests of the front end, and how to check them."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from minip4.compiler import syntax
+from minip4.compiler.errors import P4Error
+from minip4.compiler.front import parse_and_check
+
+HEADERS = """#include <v1model.p4>
+typedef bit<48> Mac;
+type bit<9> Port;
+enum bit<16> EtherType { ipv4 = 0x800, ipv6 = 0x86dd }
+enum Color { red, green }
+error { Custom }
+header ethernet_t { Mac dst; Mac src; bit<16> type; }
+header options_t { bit<8> size; varbit<320> data; }
+header label_t { bit<20> label; bit<1> bos; bit<11> rest; }
+header_union layer_t { ethernet_t a; label_t b; }
+struct pair_t { bit<8> a; bit<16> b; }
+struct generic_t<T> { T value; }
+struct headers_t { ethernet_t ethernet; options_t options; label_t[4] labels; layer_t[2] layers; }
+struct metadata_t { bit<8> x; bit<16> y; bit<32> z; bool flag; int<8> s; pair_t pair; Color color;
+    Port port; EtherType type; error e; tuple<bit<8>, bit<16>> t; }
+"""
+PARSER_PARAMETERS = """packet_in packet, out headers_t h, inout metadata_t m,
+    inout standard_metadata_t standard_metadata"""
+CONTROL_PARAMETERS = """inout headers_t h, inout metadata_t m,
+    inout standard_metadata_t standard_metadata"""
+
+
+def program(
+    *, top: str = "", states: str = "state start { transition accept; }", local: str = "",
+    body: str = "", deparser: str = "", checksum: str = "", parser_local: str = "",
+) -> str:  # fmt: skip
+    """A whole v1model program: top-level text, parser, and ingress with declarations and body."""
+    return f"""{HEADERS}
+{top}
+parser MyParser({PARSER_PARAMETERS}) {{
+{parser_local}
+{states}
+}}
+control Verify(inout headers_t h, inout metadata_t m) {{ apply {{ {checksum} }} }}
+control MyIngress({CONTROL_PARAMETERS}) {{
+{local}
+apply {{
+{body}
+}}
+}}
+control MyEgress({CONTROL_PARAMETERS}) {{ apply {{ }} }}
+control Compute(inout headers_t h, inout metadata_t m) {{ apply {{ }} }}
+control MyDeparser(packet_out packet, in headers_t h) {{ apply {{ {deparser} }} }}
+V1Switch(MyParser(), Verify(), MyIngress(), MyEgress(), Compute(), MyDeparser()) main;
+"""
+
+
+def check(text: str, defines: tuple[str, ...] = ()) -> syntax.Program:
+    """The checked tree of a program given as text."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "test.p4"
+        path.write_text(text)
+        return parse_and_check(path, (), defines)
+
+
+def refusal(marked: str) -> tuple[P4Error, tuple[int, int]]:
+    """The error of a program, and where `§` says that it must be (line, column)."""
+    before = marked[: marked.index("§")]
+    place = (before.count("\n") + 1, len(before) - before.rfind("\n"))
+    try:
+        check(marked.replace("§", ""))
+    except P4Error as error:
+        return error, place
+    raise AssertionError("the program was accepted")
+
+
+def find(program: syntax.Program, name: str) -> Any:
+    declaration = program.find(name)
+    assert declaration is not None
+    return declaration
+
+
+def local(program: syntax.Program, name: str) -> Any:
+    """A declaration inside MyIngress."""
+    return next(d for d in find(program, "MyIngress").locals if d.name == name)
+
+
+def statements(program: syntax.Program) -> list[Any]:
+    """The statements of MyIngress."""
+    body: syntax.Block = find(program, "MyIngress").body
+    return list(body.statements)
+
+
+def expression(text: str, type_text: str = "bit<32>") -> Any:
+    """The checked initial value of a variable of the given type."""
+    return statements(check(program(body=f"{type_text} result = {text};")))[0].initializer
