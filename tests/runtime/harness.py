@@ -164,10 +164,12 @@ def entry(
     table: str,
     matches: dict[str, p4r.FieldMatch],
     action: tuple[str, dict[str, bytes]] | None,
+    *,
+    program_name: str = "control",
     **fields: Any,
 ) -> p4r.Entity:
     """A TableEntry: matches by field name, parameters by name; other fields as they are."""
-    program = info()
+    program = info(program_name)
     meaning = named(program.tables, table)
     message = p4r.TableEntry(table_id=meaning.preamble.id, **fields)
     ids = {f.name: f.id for f in meaning.match_fields}
@@ -175,13 +177,18 @@ def entry(
         match.field_id = ids[field_name]
         message.match.append(match)
     if action is not None:
-        name, params = action
-        called = named(program.actions, name)
-        message.action.action.action_id = called.preamble.id
-        param_ids = {p.name: p.id for p in called.params}
-        for param, value in params.items():
-            message.action.action.params.add(param_id=param_ids[param], value=value)
+        message.action.action.CopyFrom(call(*action, program_name))
     return p4r.Entity(table_entry=message)
+
+
+def call(name: str, params: dict[str, bytes], program_name: str = "control") -> p4r.Action:
+    """An action with its parameters by name."""
+    called = named(info(program_name).actions, name)
+    message = p4r.Action(action_id=called.preamble.id)
+    param_ids = {p.name: p.id for p in called.params}
+    for param, value in params.items():
+        message.params.add(param_id=param_ids[param], value=value)
+    return message
 
 
 def exact(value: bytes) -> p4r.FieldMatch:
