@@ -16,10 +16,13 @@ from typing import Any
 import finsy as fy
 from harness import compiled
 
-SWITCH = (sys.executable, "-m", "minip4.cli", "switch")
+from minip4.engine import build
+
+MINIP4 = (sys.executable, "-m", "minip4.cli")
 FRAME = bytes.fromhex("020000000002 020000000001 1234") + bytes(46)
 CPU_PORT = 255
 DEADLINE_S = 10
+STRESS_S = 2
 
 
 def ip(*arguments: str) -> None:
@@ -66,12 +69,12 @@ class Switch:
         self.p4info_path.write_text(str(program.p4info))
         given = ["--p4info", str(self.p4info_path)] if p4info else []
         start = time.monotonic()
-        self.process = subprocess.Popen(
-            [*SWITCH, str(self.json_path), "-i", "1@v1", "-i", "2@v2", "--cpu-port", str(CPU_PORT),
-             "--grpc-server-addr", "127.0.0.1:0", "--counters", str(self.counters_path),
-             *given, *options],
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        arguments = [
+            "switch", str(self.json_path), "-i", "1@v1", "-i", "2@v2",
+            "--cpu-port", str(CPU_PORT), "--grpc-server-addr", "127.0.0.1:0",
+            "--counters", str(self.counters_path), *given, *options,
+        ]  # fmt: skip
+        self.process = subprocess.Popen([*MINIP4, *arguments], stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         ready = self.process.stdout.readline()
         self.start_s = time.monotonic() - start
@@ -148,10 +151,63 @@ async def start(folder: Path) -> None:
     async with switch.controller() as sw:
         entries = [e async for e in sw.read(fy.P4TableEntry("fixed"))]
         assert len(entries) == 1
+    command = [*MINIP4, "tables", "--grpc-server-addr", switch.address, "fixed"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "hdr.ethernet.type=0x88cc -> MyIngress.drop() (const)" in shown
     switch.stop()
 
 
-SCENES = {scene.__name__: scene for scene in (finsy, start)}
+async def stress(folder: Path) -> None:
+    """Table writes while frames come as fast as they go: no frame misses or sees half an entry."""
+    blast = str(build.program([Path(__file__).with_name("blast.c")]))
+    switch = Switch(folder, p4info=True)
+    async with switch.controller() as sw:
+        await sw.write([+stamped(0)])
+        checker = await asyncio.create_subprocess_exec(blast, "p2", stdout=subprocess.PIPE)
+        assert checker.stdout is not None
+        await checker.stdout.readline()
+        sender = await asyncio.create_subprocess_exec(
+            blast, "p1", str(STRESS_S), stdout=subprocess.PIPE
+        )
+        writes, start = 0, time.monotonic()
+        while sender.returncode is None:
+            others = [other(writes + i) for i in range(50)]
+            await sw.write([+o for o in others])
+            await sw.write([~stamped(writes + i) for i in range(50)])
+            await sw.write([-o for o in others])
+            writes += 150
+        elapsed_s = time.monotonic() - start
+    sent = json.loads((await sender.communicate())[0])["sent"]
+    seen = json.loads((await checker.communicate())[0])
+    counters = switch.stop()
+    print(f"{writes / elapsed_s:.0f} writes/s beside {sent / STRESS_S:.0f} frames/s offered, "
+          f"{seen['received'] / STRESS_S:.0f} frames/s forwarded")  # fmt: skip
+    assert seen["torn"] == 0
+    engine, one = counters["engine"], counters["ports"]["1"]
+    assert engine["transmitted"] + engine["queue_drops"] == engine["received"]
+    assert counters["ports"]["2"]["transmitted_packets"] == engine["transmitted"]  # none missed
+    assert one["received_packets"] + one["kernel"]["receive_drops"] == sent
+    assert seen["received"] > STRESS_S * 10_000
+
+
+def stamped(value: int) -> fy.P4TableEntry:
+    """Frames of the blast get `value` as both addresses."""
+    return fy.P4TableEntry(
+        "switching",
+        match=fy.Match(destination="02:00:00:00:00:02"),
+        action=fy.Action("stamp", port=2, first=value * 0x0101_0101, second=value * 0x0101_0101),
+    )
+
+
+def other(value: int) -> fy.P4TableEntry:
+    return fy.P4TableEntry(
+        "switching",
+        match=fy.Match(destination=0x0600_0000_0000 + value),
+        action=fy.Action("drop"),
+    )
+
+
+SCENES = {scene.__name__: scene for scene in (finsy, start, stress)}
 
 if __name__ == "__main__":
     make_links()

@@ -12,7 +12,7 @@ from harness import compiled
 LIVE = Path(__file__).parent / "live.py"
 
 
-@pytest.mark.parametrize("scene", ["finsy", "start"])
+@pytest.mark.parametrize("scene", ["finsy", "start", "stress"])
 def test_scene(scene: str, tmp_path: Path) -> None:
     run = subprocess.run(
         ["unshare", "--net", "--kill-child", sys.executable, str(LIVE), scene, str(tmp_path)],

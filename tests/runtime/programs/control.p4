@@ -83,6 +83,11 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta,
     action drop() { mark_to_drop(standard_metadata); }
     action forward(bit<9> port) { standard_metadata.egress_spec = port; }
     action multicast(bit<16> group) { standard_metadata.mcast_grp = group; }
+    action stamp(bit<9> port, bit<48> first, bit<48> second) {
+        standard_metadata.egress_spec = port;
+        hdr.ethernet.destination = first;
+        hdr.ethernet.source = second;
+    }
     action to_cpu(bit<7> reason) {
         standard_metadata.egress_spec = CPU_PORT;
         hdr.packet_in.setValid();
@@ -99,7 +104,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta,
     }
     table switching {
         key = { hdr.ethernet.destination: exact; }
-        actions = { forward; multicast; to_cpu; @tableonly drop; NoAction; }
+        actions = { forward; multicast; stamp; to_cpu; @tableonly drop; NoAction; }
         default_action = NoAction();
         size = 4096;
     }
