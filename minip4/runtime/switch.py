@@ -13,7 +13,7 @@ from typing import Any
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # errors reach the user as one line of ours
 
 from finsy.proto import p4i
-from google.protobuf import text_format
+from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from minip4.engine.driver import Driver
 from minip4.engine.engine import Engine
