@@ -20,7 +20,7 @@ class Frame:
     label: int
     result: places.Place | None = None
     copy_out: list[Callable[[], None]] = field(default_factory=list)
-    returned: ir.Expression | None = None
+    is_shared: bool = False  # several calls share the code, but copy out to different places
 
 
 class Lowering:

@@ -6,6 +6,8 @@ from that; elsewhere they get temporaries.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
 from minip4.compiler.lower import arithmetic, ir, places
@@ -18,6 +20,21 @@ from minip4.compiler.syntax import CallKind
 from minip4.compiler.types import Bits
 
 _WHOLE = places.Scalar | places.Group | places.Header | places.Union | places.Stack | places.Varbit
+
+
+@dataclass(slots=True, eq=False)
+class _Bound:
+    """An evaluated argument: a value or place, or an object (`thing`).
+
+    `initial` is the value that goes into an inout parameter.
+    """
+
+    parameter: syntax.Parameter
+    type: types.Type
+    source: syntax.Source
+    value: places.Value | None
+    initial: places.Value | None = None
+    thing: ExternObject | Instance | None = None
 
 
 class Calls(Expressions):
@@ -97,7 +114,7 @@ class Calls(Expressions):
         declaration = instance.declaration
         assert isinstance(declaration, syntax.ControlDeclaration)
         environment = Environment(instance.environment)
-        frame = Frame(self.new_label())
+        frame = Frame(self.new_label(), is_shared=instance.applied > 1)
         self.bind_arguments(call, environment, frame, by_reference=True, instance=instance)
         outer, self.instance = self.instance, instance
         with self.within(environment):
@@ -167,7 +184,7 @@ class Calls(Expressions):
         by_reference = by_reference and not any(has_effects(a) for a in arguments)
         if instance is not None and instance.applied > 1:
             by_reference = False
-        bound: list[tuple[syntax.Parameter, types.Type, syntax.Expression, object]] = []
+        bound: list[_Bound] = []
         # An instance may be called by its control type: the parameters are those of the control.
         parameters = call.parameters if instance is None else instance.declaration.parameters
         for i, (parameter, of, argument) in enumerate(
@@ -177,19 +194,12 @@ class Calls(Expressions):
                 continue
             of = self.environment.resolve(of)
             later = [a for a in call.arguments[i + 1 :] if a is not None and has_effects(a)]
-            value = self._argument(parameter, of, argument, is_exposed=bool(later))
-            bound.append((parameter, of, argument, value))
-        for i, (parameter, of, argument, value) in enumerate(bound):
-            if isinstance(value, ExternObject | Instance):
-                environment.bindings[parameter] = value
-                continue
-            others = [v for j, (*_, v) in enumerate(bound) if j != i]
-            alone = by_reference and not any(
-                _conflict(parameter, value, p, other)
-                for (p, *_), other in zip(bound[:i] + bound[i + 1 :], others, strict=True)
-            )
-            environment.bindings[parameter] = self._parameter(
-                parameter, of, argument, value, frame, alone=alone, instance=instance
+            bound.append(self._argument(parameter, of, argument, is_exposed=bool(later)))
+        for i, item in enumerate(bound):
+            others = bound[:i] + bound[i + 1 :]
+            is_alone = by_reference and not any(_conflict(item, other) for other in others)
+            environment.bindings[item.parameter] = self._parameter(
+                item, frame, is_alone=is_alone, instance=instance
             )
 
     def _argument(
@@ -199,17 +209,23 @@ class Calls(Expressions):
         argument: syntax.Expression,
         *,
         is_exposed: bool,
-    ) -> object:
-        """The value, place or object; exposed: later arguments could change the value."""
+    ) -> _Bound:
+        """Evaluates it; exposed: later arguments could change the value, so it is saved."""
+        source = argument.source
         if isinstance(of, types.Extern):
-            return self.object_of(argument)
+            return _Bound(parameter, of, source, None, thing=self.object_of(argument))
         if isinstance(argument, syntax.DontCare):
-            return self.temporary(of, argument.source)
-        if parameter.direction in ("out", "inout"):
-            place = self.place(argument)
-            return self.pinned(place, argument.source)
-        value = self.value(argument)
-        return self.copied(value, argument.source) if is_exposed else value
+            return _Bound(parameter, of, source, self.temporary(of, source))
+        if parameter.direction not in ("out", "inout"):
+            value = self.value(argument)
+            return _Bound(
+                parameter, of, source, self.copied(value, source) if is_exposed else value
+            )
+        place = self.pinned(self.place(argument), source)
+        initial: places.Value = place
+        if is_exposed and parameter.direction == "inout":
+            initial = self.copied(place, source)
+        return _Bound(parameter, of, source, place, initial=initial)
 
     def object_of(self, expression: syntax.Expression) -> ExternObject | Instance:
         bound: object = None
@@ -222,54 +238,45 @@ class Calls(Expressions):
         return bound
 
     def _parameter(
-        self,
-        parameter: syntax.Parameter,
-        of: types.Type,
-        argument: syntax.Expression,
-        value: object,
-        frame: Frame,
-        *,
-        alone: bool,
-        instance: Instance | None,
-    ) -> places.Value:
-        source = argument.source
-        assert not isinstance(value, ExternObject | Instance)
-        if parameter.direction not in ("out", "inout"):
+        self, item: _Bound, frame: Frame, *, is_alone: bool, instance: Instance | None
+    ) -> places.Value | ExternObject | Instance:
+        """What the parameter stands for: the argument itself, or a copy."""
+        if item.thing is not None:
+            return item.thing
+        value, source = item.value, item.source
+        assert value is not None
+        if item.parameter.direction not in ("out", "inout"):
             if isinstance(value, ir.Constant | ir.ActionData | ir.Text):
                 return value
-            if alone and isinstance(value, _WHOLE | ir.Field):
+            if is_alone and isinstance(value, _WHOLE | ir.Field):
                 return value
-            local = self._local(parameter, of, source, instance)
-            self.assign(local, value, source)  # type: ignore[arg-type]
+            local = self._local(item, instance)
+            self.assign(local, value, source)
             return local
         assert not isinstance(value, ir.Expression | places.Compound | places.Invalid)
-        place: places.Place = value  # type: ignore[assignment]
-        if alone and isinstance(place, _WHOLE):
-            if parameter.direction == "out":
+        place: places.Place = value
+        if is_alone and isinstance(place, _WHOLE):
+            if item.parameter.direction == "out":
                 self.invalidate(place, source)
             return place
-        local = self._local(parameter, of, source, instance)
-        if parameter.direction == "inout":
-            self.assign(local, place, source)
+        local = self._local(item, instance)
+        if item.parameter.direction == "inout":
+            assert item.initial is not None
+            self.assign(local, item.initial, source)
         else:
             self.invalidate(local, source)
         frame.copy_out.append(lambda: self.assign(place, local, source))
         return local
 
-    def _local(
-        self,
-        parameter: syntax.Parameter,
-        of: types.Type,
-        source: syntax.Source,
-        instance: Instance | None,
-    ) -> places.Place:
+    def _local(self, item: _Bound, instance: Instance | None) -> places.Place:
         """Storage of a parameter; that of an instance stays the same each time it is applied."""
+        name = item.parameter.name
         if instance is None:
-            return self.temporary(of, source, parameter.name)
-        known = self.instance_parameters.get((instance, parameter))
+            return self.temporary(item.type, item.source, name)
+        known = self.instance_parameters.get((instance, item.parameter))
         if known is None:
-            known = self.temporary(of, source, f"{instance.name}.{parameter.name}")
-            self.instance_parameters[instance, parameter] = known
+            known = self.temporary(item.type, item.source, f"{instance.name}.{name}")
+            self.instance_parameters[instance, item.parameter] = known
         return known
 
     # -- built-in methods (8.18)
@@ -318,14 +325,13 @@ class Calls(Expressions):
             raise P4Error(f"{call.method}() is not supported on this", call.source)
 
 
-def _conflict(
-    parameter: syntax.Parameter, value: object, other: syntax.Parameter, other_value: object
-) -> bool:
+def _conflict(item: _Bound, other: _Bound) -> bool:
     """Whether sharing storage could be seen: both name it, and one of them may write it."""
-    if isinstance(other_value, ExternObject | Instance):
+    if item.value is None or other.value is None:
         return False
-    writes = parameter.direction in ("out", "inout") or other.direction in ("out", "inout")
-    return writes and places.overlap(value, other_value)  # type: ignore[arg-type]
+    directions = (item.parameter.direction, other.parameter.direction)
+    writes = "out" in directions or "inout" in directions
+    return writes and places.overlap(item.value, other.value)
 
 
 def drop_last_leave(code: list[ir.Statement], label: int) -> None:

@@ -102,6 +102,12 @@ class Statements(Calls):
     def _exit(self, statement: syntax.Exit) -> None:
         """Out arguments of all calls that it ends are copied out first (12.5)."""
         for frame in reversed(self.frames):
+            if frame.is_shared and frame.copy_out and self.in_action:
+                raise P4Error(
+                    "exit in an action of a control that is applied in several places is not "
+                    "supported",
+                    statement.source,
+                )
             for copy in frame.copy_out:
                 copy()
         self.emit(ir.Exit(statement.source))

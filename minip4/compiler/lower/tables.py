@@ -135,14 +135,15 @@ class Tables(Statements):
         action = reference.action
         assert action is not None
         has_arguments = any(a is not None for a in reference.arguments)
-        key = (self.owner(action), action)
+        # An exit in it copies out what the controls around it have to: then it is theirs alone.
+        has_copies = any(frame.copy_out for frame in self.frames)
+        key = (self.instance if has_copies else self.owner(action), action)
         if not has_arguments and key in self._actions:
             return self._actions[key]
         environment = Environment(self.environment)
         frame = Frame(self.new_label())
         result = ir.Action(self.action_name(action), [], [])
         outer, self.in_action = self.in_action, True
-        frames, self.frames = self.frames, []
         with self.collecting() as body:
             for parameter, argument in zip(
                 action.parameters,
@@ -152,7 +153,7 @@ class Tables(Statements):
                 self._action_parameter(parameter, argument, environment, frame, result)
             with self.within(environment):
                 self.inline(action.body, frame, action.source)
-        self.in_action, self.frames = outer, frames
+        self.in_action = outer
         result.body = body
         self.program.actions.append(result)
         if not has_arguments:
