@@ -9,7 +9,7 @@
 #include "link.h"
 #include "packet.h"
 
-enum { ENGINE_MAX_PORTS = 512, ENGINE_DROP_PORT = 511 };
+enum { ENGINE_MAX_PORTS = 512, ENGINE_DROP_PORT = 511, ENGINE_MAX_PRIORITIES = 8 };
 
 enum engine_tap { TAP_IN, TAP_OUT };
 
@@ -29,6 +29,7 @@ struct engine_driver {
 
 struct engine;
 
+/* NULL when memory is short. All ports are down at first. */
 struct engine *engine_create(const struct engine_driver *driver, uint64_t seed);
 void engine_destroy(struct engine *engine);
 /* Replaces the driver (copied); NULL: frames that leave are given back to the pool. */
@@ -36,6 +37,12 @@ void engine_set_driver(struct engine *engine, const struct engine_driver *driver
 /* Ports are down at first; a frame sent to a port that is down counts as a no_port_drop. */
 void engine_set_port(struct engine *engine, uint16_t port, bool up);
 struct packet_pool *engine_pool(struct engine *engine);
+/* Replaces the driver; a frame that leaves while transmit is NULL goes back to the pool. */
+void engine_set_driver(struct engine *engine, const struct engine_driver *driver);
+/* A frame sent to a port that is down is dropped (no_port_drops). */
+void engine_set_port(struct engine *engine, uint16_t port, bool is_up);
+/* P4 time: driver's time + offset, running drift_ppb faster, in microseconds modulo 2^48. */
+void engine_set_clock(struct engine *engine, int64_t offset_us, int64_t drift_ppb);
 
 /* Takes a frame in at a port; owns the packet. Time never goes back between calls. */
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet, uint64_t now_ns);
@@ -48,10 +55,14 @@ void engine_lock(struct engine *engine);         /* control plane */
 void engine_lock_dataplane(struct engine *engine);
 void engine_unlock(struct engine *engine);
 
-/* A link behind a port: config NULL takes it away. Rates shape the queue before it. */
-void engine_set_link(struct engine *engine, uint16_t port, const struct link_config *config);
-/* Queue of a port: depth in packets; tail drop. */
+/* A link behind a port: config NULL takes it away. Rates shape the queue before it. False: no memory. */
+bool engine_set_link(struct engine *engine, uint16_t port, const struct link_config *config);
+/* Each queue of a port: depth in packets (64 at first); tail drop. */
 void engine_set_queue_depth(struct engine *engine, uint16_t port, uint32_t packets);
+/* Queues of every port, 1 (at first) to ENGINE_MAX_PRIORITIES; of two, the higher is served first. */
+void engine_set_priorities(struct engine *engine, uint32_t count);
+/* At most so many packets a second from one queue of a port, as in simple_switch; 0: no limit. */
+void engine_set_queue_rate(struct engine *engine, uint16_t port, uint32_t priority, uint64_t pps);
 
 struct engine_port_counters {
     uint64_t received_packets, received_bytes;
@@ -70,7 +81,7 @@ struct engine_counters {
     uint64_t no_port_drops;         /* sent to a port that the switch does not have */
     uint64_t memory_drops;          /* no packet buffer to be had */
     uint64_t replicas;              /* copies made by multicast and clones */
-    uint64_t in_queues;             /* waiting in queues now */
+    uint64_t in_queues;             /* waiting in queues now, or to be parsed again */
 };  /* received + replicas = transmitted + all drops + in_queues */
 void engine_counters(struct engine *engine, struct engine_counters *out);
 

@@ -1,0 +1,139 @@
+/* The engine: made and unmade, and its lock. */
+#include <stdlib.h>
+
+#include "engine_internal.h"
+
+static bool create_tables(struct engine *e)
+{
+    struct context *c = &e->context;
+    c->tables = calloc(program.tables + 1, sizeof(struct table *));
+    c->profiles = calloc(program.profiles + 1, sizeof(struct profile *));
+    c->value_sets = calloc(program.value_sets + 1, sizeof(struct value_set *));
+    if (!c->tables || !c->profiles || !c->value_sets)
+        return false;
+    for (uint32_t i = 0; i < program.tables; i++)
+        if (!(c->tables[i] = table_create(&program.table[i])))
+            return false;
+    for (uint32_t i = 0; i < program.profiles; i++)
+        if (!(c->profiles[i] = profile_create(&program.profile[i])))
+            return false;
+    for (uint32_t i = 0; i < program.value_sets; i++) {
+        if (!(c->value_sets[i] = calloc(1, sizeof *c->value_sets[i])))
+            return false;
+        c->value_sets[i]->words = program.value_set_words[i];
+    }
+    return true;
+}
+
+static bool create_state(struct engine *e)
+{
+    struct context *c = &e->context;
+    c->registers = array_create(program.reg, program.registers, sizeof(uint64_t));
+    c->counters = array_create(program.counter, program.counters, sizeof(struct cell));
+    c->meters = array_create(program.meter, program.meters, sizeof(struct meter));
+    c->crc = malloc(sizeof crc_custom_default);
+    e->groups = calloc(MAX_GROUPS, sizeof(struct replicas *));
+    e->sessions = calloc(MAX_SESSIONS, sizeof(struct replicas *));
+    e->digests = calloc(MAX_DIGESTS, sizeof *e->digests);
+    e->scratch = malloc(program.phv_size);
+    e->pool = packet_pool_create(program.phv_size);
+    if (!c->registers || !c->counters || !c->meters || !c->crc || !e->groups || !e->sessions ||
+        !e->digests || !e->scratch || !e->pool)
+        return false;
+    memcpy(c->crc, crc_custom_default, sizeof crc_custom_default);
+    return true;
+}
+
+struct engine *engine_create(const struct engine_driver *driver, uint64_t seed)
+{
+    struct engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return NULL;
+    pthread_mutex_init(&e->turn, NULL);
+    pthread_mutex_init(&e->data, NULL);
+    if (driver)
+        e->driver = *driver;
+    e->priorities = 1;
+    e->next_due_ns = e->again_due_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++) {
+        e->due_ns[i] = e->port[i].link_due_ns = UINT64_MAX;
+        e->port[i].engine = e;
+        e->port[i].number = (uint16_t)i;
+        engine_set_queue_depth(e, (uint16_t)i, DEFAULT_QUEUE_DEPTH);
+    }
+    random_seed(e->context.random, seed);
+    if (create_tables(e) && create_state(e))
+        return e;
+    engine_destroy(e);
+    return NULL;
+}
+
+static void destroy_tables(struct context *c)
+{
+    for (uint32_t i = 0; c->tables && i < program.tables; i++)
+        table_destroy(c->tables[i]);
+    for (uint32_t i = 0; c->profiles && i < program.profiles; i++)
+        profile_destroy(c->profiles[i]);
+    for (uint32_t i = 0; c->value_sets && i < program.value_sets; i++)
+        if (c->value_sets[i]) {
+            free(c->value_sets[i]->values);
+            free(c->value_sets[i]);
+        }
+    free(c->tables);
+    free(c->profiles);
+    free(c->value_sets);
+}
+
+void engine_destroy(struct engine *e)
+{
+    if (!e)
+        return;
+    destroy_tables(&e->context);
+    array_destroy(e->context.registers, program.registers);
+    array_destroy(e->context.counters, program.counters);
+    array_destroy(e->context.meters, program.meters);
+    free(e->context.crc);
+    for (uint32_t i = 0; e->groups && i < MAX_GROUPS; i++)
+        free(e->groups[i]);
+    for (uint32_t i = 0; e->sessions && i < MAX_SESSIONS; i++)
+        free(e->sessions[i]);
+    free(e->groups);
+    free(e->sessions);
+    free(e->digests);
+    free(e->scratch);
+    for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++)
+        link_destroy(e->port[i].link);
+    packet_pool_destroy(e->pool);
+    pthread_mutex_destroy(&e->turn);
+    pthread_mutex_destroy(&e->data);
+    free(e);
+}
+
+struct packet_pool *engine_pool(struct engine *e)
+{
+    return e->pool;
+}
+
+void engine_set_driver(struct engine *e, const struct engine_driver *driver)
+{
+    e->driver = *driver;
+}
+
+/* A turnstile: whoever waits for the data holds the turn, so that a data plane which at once asks
+ * again comes after a controller that waits. */
+void engine_lock(struct engine *e)
+{
+    pthread_mutex_lock(&e->turn);
+    pthread_mutex_lock(&e->data);
+    pthread_mutex_unlock(&e->turn);
+}
+
+void engine_lock_dataplane(struct engine *e)
+{
+    engine_lock(e);
+}
+
+void engine_unlock(struct engine *e)
+{
+    pthread_mutex_unlock(&e->data);
+}

@@ -1,0 +1,97 @@
+/* The engine's own structures, shared by its source files and by no one else. */
+#ifndef MINIP4_ENGINE_INTERNAL_H
+#define MINIP4_ENGINE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "program.h"
+
+enum {
+    DEFAULT_QUEUE_DEPTH = 64, /* packets, as in simple_switch */
+    MAX_AGAIN = 1024,         /* packets that wait to be parsed again, as in simple_switch */
+    MAX_WORK = 4096,          /* packets handled in one call at one instant ... */
+    PAUSE_NS = 1000,          /* ... before time must pass: a program may clone for ever */
+    MAX_GROUPS = 1 << 16,
+    MAX_SESSIONS = 1 << 15,
+    MAX_DIGESTS = 4096
+};
+
+struct fifo {
+    struct packet *first, *last;
+    uint32_t count;
+};
+
+struct queue {
+    struct fifo packets;
+    uint32_t depth;
+    uint64_t interval_ns; /* between two packets, for a limited rate; else 0 */
+    uint64_t ready_ns;    /* from when the next may go */
+};
+
+struct port {
+    struct engine *engine;
+    uint16_t number;
+    bool is_up;
+    uint32_t waiting; /* packets in all its queues */
+    struct queue queue[ENGINE_MAX_PRIORITIES];
+    struct link *link;
+    uint64_t link_due_ns;
+    struct link_counters past_links; /* counters of links taken away or replaced */
+    struct engine_port_counters counters;
+};
+
+struct replica {
+    uint16_t port, rid;
+};
+
+struct replicas {
+    uint32_t count, truncate_to;
+    struct replica item[];
+};
+
+struct engine {
+    struct context context;
+    struct engine_driver driver;
+    struct packet_pool *pool;
+    struct engine_counters counters;
+    struct fifo again;         /* resubmitted and recirculated: to be parsed next */
+    uint64_t again_due_ns;     /* when work that was put off goes on; UINT64_MAX: none */
+    uint64_t next_due_ns;
+    uint64_t due_ns[ENGINE_MAX_PORTS];
+    struct port port[ENGINE_MAX_PORTS];
+    uint32_t priorities;
+    uint16_t highest_port;     /* no port above it has ever been up */
+    int64_t clock_offset_us, clock_drift_ppb;
+    uint8_t *scratch;          /* one parsed packet */
+    struct replicas **groups, **sessions;
+    struct digest_sample *digests;
+    uint32_t digest_first, digest_count;
+    uint64_t digests_lost;
+    struct fifo collected;     /* frames that left, for tests */
+    pthread_mutex_t turn, data; /* who holds the turn is next to get the data */
+};
+
+/* pipeline.c */
+void pipeline_ingress(struct engine *e, uint16_t port);
+void pipeline_again(struct engine *e, struct packet *packet);
+void pipeline_egress(struct engine *e, struct port *port, struct packet *packet, uint32_t depth,
+                     uint8_t priority);
+
+/* traffic.c */
+void fifo_push(struct fifo *fifo, struct packet *packet);
+struct packet *fifo_pop(struct fifo *fifo);
+void traffic_enqueue(struct engine *e, uint16_t port, struct packet *packet);
+void traffic_transmit(struct engine *e, struct port *port, struct packet *packet);
+void traffic_set_due(struct engine *e, struct port *port);
+
+/* state.c */
+struct array *array_create(const struct array_spec *spec, uint32_t count, size_t cell);
+void array_destroy(struct array *array, uint32_t count);
+void random_seed(uint64_t state[4], uint64_t seed);
+
+static inline struct phv_start *phv_start(struct packet *packet)
+{
+    return (struct phv_start *)(void *)packet->phv;
+}
+
+#endif

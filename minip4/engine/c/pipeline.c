@@ -1,0 +1,212 @@
+/* The way of a packet through the switch, in simple_switch's order: parse, ingress, then clones,
+ * digest, resubmit, multicast, drop or unicast; egress, then clones, drop, deparse, recirculate. */
+#include "engine_internal.h"
+
+/* A copy of the frame at hand; NULL: memory is short, and the copy counts as dropped. */
+static struct packet *copy_frame(struct engine *e, const struct packet *packet)
+{
+    struct packet *copy = packet_take(e->pool);
+    e->counters.replicas++;
+    if (!copy) {
+        e->counters.memory_drops++;
+        return NULL;
+    }
+    copy->data = copy->buffer + (packet->data - packet->buffer);
+    copy->length = packet->length;
+    memcpy(copy->data, packet->data, packet->length);
+    return copy;
+}
+
+static struct packet *copy_packet(struct engine *e, const struct packet *packet)
+{
+    struct packet *copy = copy_frame(e, packet);
+    if (copy)
+        memcpy(copy->phv, packet->phv, program.phv_size);
+    return copy;
+}
+
+/* Sends one copy to each replica; the packet itself, already counted, becomes the last of them. */
+static void replicate(struct engine *e, const struct replicas *to, struct packet *packet)
+{
+    for (uint32_t i = 0; i < to->count; i++) {
+        struct packet *copy = i + 1 < to->count ? copy_packet(e, packet) : packet;
+        if (!copy)
+            continue;
+        program.set_replica(copy->phv, to->item[i].rid);
+        phv_start(copy)->egress_port = to->item[i].port;
+        if (to->truncate_to)
+            phv_start(copy)->truncate_to = to->truncate_to;
+        traffic_enqueue(e, to->item[i].port, copy);
+    }
+}
+
+static const struct replicas *session(const struct engine *e, uint32_t number)
+{
+    const struct replicas *found = e->sessions[number & (MAX_SESSIONS - 1)];
+    return found && found->count ? found : NULL;
+}
+
+/* The frame as it came in, parsed once more; of the metadata only the field list is kept. */
+static void clone_ingress(struct engine *e, const struct requests *request, uint16_t port)
+{
+    const struct replicas *to = session(e, request->clone_session);
+    struct packet *original = e->context.packet;
+    struct packet *clone = to ? copy_frame(e, original) : NULL;
+    if (!clone)
+        return;
+    e->context.packet = clone;
+    program.start(&e->context, port);
+    program.parse(&e->context);
+    program.clear_metadata(clone->phv);
+    program.copy_list(request->clone_list, clone->phv, original->phv);
+    program.set_instance(clone->phv, INSTANCE_INGRESS_CLONE);
+    replicate(e, to, clone);
+    e->context.packet = original;
+}
+
+/* Headers as they are at the end of egress; of the metadata only the field list is kept. */
+static void clone_egress(struct engine *e, const struct requests *request)
+{
+    const struct replicas *to = session(e, request->clone_session);
+    struct packet *original = e->context.packet;
+    struct packet *clone = to ? copy_packet(e, original) : NULL;
+    if (!clone)
+        return;
+    program.clear_metadata(clone->phv);
+    program.copy_list(request->clone_list, clone->phv, original->phv);
+    program.set_instance(clone->phv, INSTANCE_EGRESS_CLONE);
+    phv_start(clone)->truncate_to = UINT32_MAX;
+    replicate(e, to, clone);
+    e->context.packet = original;
+}
+
+static void learn(struct engine *e, uint32_t digest)
+{
+    if (e->digest_count == MAX_DIGESTS) {
+        e->digests_lost++;
+        return;
+    }
+    uint32_t at = (e->digest_first + e->digest_count) % MAX_DIGESTS;
+    if (!program.digest(digest, e->context.packet->phv, &e->digests[at]))
+        return;
+    e->digest_count++;
+    if (e->driver.notify)
+        e->driver.notify(e->driver.user);
+}
+
+/* Makes ready to be parsed again: all metadata zero but the field list's. */
+static void put_again(struct engine *e, uint32_t list, enum instance_type type)
+{
+    struct packet *packet = e->context.packet;
+    if (e->again.count == MAX_AGAIN) {
+        e->counters.queue_drops++;
+        packet_give(e->pool, packet);
+        return;
+    }
+    memcpy(e->scratch, packet->phv, program.phv_size);
+    program.start(&e->context, 0);
+    program.clear_metadata(packet->phv);
+    program.copy_list(list, packet->phv, e->scratch);
+    program.set_instance(packet->phv, type);
+    program.set_length(packet->phv, packet->length);
+    fifo_push(&e->again, packet);
+    e->counters.in_queues++;
+    e->again_due_ns = e->context.now_ns;
+    if (e->again_due_ns < e->next_due_ns)
+        e->next_due_ns = e->again_due_ns;
+}
+
+static void drop_ingress(struct engine *e)
+{
+    e->counters.ingress_drops++;
+    packet_give(e->pool, e->context.packet);
+}
+
+static void multicast(struct engine *e, uint32_t group)
+{
+    const struct replicas *to = e->groups[group & (MAX_GROUPS - 1)];
+    struct packet *packet = e->context.packet;
+    if (!to || !to->count) {
+        drop_ingress(e);
+        return;
+    }
+    program.set_instance(packet->phv, INSTANCE_REPLICATION);
+    replicate(e, to, packet);
+}
+
+static void after_ingress(struct engine *e, uint16_t port)
+{
+    struct requests request = e->context.request;
+    struct packet *packet = e->context.packet;
+    phv_start(packet)->priority = (uint8_t)(request.priority < 255 ? request.priority : 255);
+    if (request.clone_session)
+        clone_ingress(e, &request, port);
+    if (request.digest)
+        learn(e, request.digest);
+    if (request.resubmit_list) {
+        put_again(e, request.resubmit_list, INSTANCE_RESUBMITTED);
+    } else if (request.mcast_grp) {
+        multicast(e, request.mcast_grp);
+    } else if (request.egress_spec == ENGINE_DROP_PORT) {
+        drop_ingress(e);
+    } else {
+        program.set_instance(packet->phv, INSTANCE_NORMAL);
+        phv_start(packet)->egress_port = (uint16_t)request.egress_spec;
+        traffic_enqueue(e, (uint16_t)request.egress_spec, packet);
+    }
+}
+
+static void clear_requests(struct engine *e)
+{
+    memset(&e->context.request, 0, sizeof e->context.request);
+}
+
+void pipeline_ingress(struct engine *e, uint16_t port)
+{
+    clear_requests(e);
+    program.start(&e->context, port);
+    program.parse(&e->context);
+    program.ingress(&e->context);
+    after_ingress(e, port);
+}
+
+void pipeline_again(struct engine *e, struct packet *packet)
+{
+    e->counters.in_queues--;
+    e->context.packet = packet;
+    clear_requests(e);
+    program.parse(&e->context);
+    program.ingress(&e->context);
+    after_ingress(e, 0);
+}
+
+void pipeline_egress(struct engine *e, struct port *port, struct packet *packet, uint32_t depth,
+                     uint8_t priority)
+{
+    struct phv_start *start = phv_start(packet);
+    e->context.packet = packet;
+    e->context.queue_depth = depth;
+    clear_requests(e);
+    start->egress_port = port->number;
+    start->priority = priority;
+    program.egress(&e->context);
+    struct requests request = e->context.request;
+    if (request.clone_session)
+        clone_egress(e, &request);
+    if (request.egress_spec == ENGINE_DROP_PORT) {
+        e->counters.egress_drops++;
+        packet_give(e->pool, packet);
+        return;
+    }
+    if (!program.deparse(&e->context)) {
+        e->counters.memory_drops++;
+        packet_give(e->pool, packet);
+        return;
+    }
+    if (packet->length > start->truncate_to)
+        packet->length = start->truncate_to;
+    if (request.recirculate_list)
+        put_again(e, request.recirculate_list, INSTANCE_RECIRCULATED);
+    else
+        traffic_transmit(e, port, packet);
+}

@@ -1,0 +1,143 @@
+/* Between the engine's core and the C generated from one P4 program: what the program declares, its
+ * entry points, and the state that its code works on. Generated code does no I/O, reads no clock and
+ * allocates nothing: all it knows comes through a struct context. */
+#ifndef MINIP4_PROGRAM_H
+#define MINIP4_PROGRAM_H
+
+#include "bits.h"
+#include "engine.h"
+#include "hash.h"
+#include "state.h"
+#include "table.h"
+
+/* v1model's PacketInstanceType values of simple_switch. */
+enum instance_type {
+    INSTANCE_NORMAL = 0,
+    INSTANCE_INGRESS_CLONE = 1,
+    INSTANCE_EGRESS_CLONE = 2,
+    INSTANCE_RECIRCULATED = 4,
+    INSTANCE_REPLICATION = 5,
+    INSTANCE_RESUBMITTED = 6
+};
+
+enum {
+    SESSION_SET = 0x10000,   /* bit that tells a clone to session 0 from no clone */
+    MAX_PARSER_STEPS = 1024, /* states that one packet may pass through before ParserTimeout */
+    DIGEST_MAX_WORDS = 32
+};
+
+/* What each parsed packet begins with, whatever the program. */
+struct phv_start {
+    uint64_t enqueued_us;    /* P4 time */
+    uint32_t packet_length;  /* grows and shrinks with setValid and setInvalid, as simple_switch's */
+    uint32_t ingress_length; /* what counters and meters count */
+    uint32_t truncate_to;    /* bytes of payload that are kept; UINT32_MAX: all */
+    uint16_t payload;        /* bytes that the parser took from the frame */
+    uint16_t egress_port;
+    uint8_t priority;        /* its queue */
+};
+
+struct cell {
+    uint64_t packets, bytes;
+};
+
+struct meter {
+    bool is_configured;
+    struct bucket {
+        double rate_per_us;
+        uint64_t burst, tokens, filled; /* filled: what the rate has given since the beginning */
+    } peak, committed;
+};
+
+struct array {
+    union {
+        uint64_t *words; /* registers */
+        struct cell *cells;
+        struct meter *meters;
+    };
+    uint32_t size;
+};
+
+struct context {
+    struct packet *packet;
+    uint64_t now_ns; /* of the driver */
+    uint64_t now_us; /* P4 time: microseconds, 48 bits */
+    struct table **tables;
+    struct array *registers, *counters, *meters;
+    struct profile **profiles;
+    struct value_set **value_sets;
+    uint64_t random[4];
+    struct crc_custom *crc;  /* settings of crc16_custom and crc32_custom */
+    /* What the program asks for; the core clears it before each pipeline. */
+    struct requests {
+        uint32_t egress_spec, mcast_grp, priority;
+        uint32_t clone_session; /* with SESSION_SET, or 0 */
+        uint16_t clone_list, digest, resubmit_list, recirculate_list;
+    } request;
+    uint32_t queue_depth;    /* packets left in the queue that this one came from */
+};
+
+struct digest_sample {
+    uint16_t digest, words;
+    uint64_t word[DIGEST_MAX_WORDS];
+};
+
+struct array_spec {
+    uint32_t size, limbs;
+    bool is_packets;
+};
+
+struct program {
+    uint32_t phv_size;
+    uint32_t max_headers; /* bytes that the deparser may write at most */
+    uint32_t tables, registers, counters, meters, profiles, value_sets;
+    const struct table_spec *table;
+    const struct array_spec *reg, *counter, *meter;
+    const struct profile_spec *profile;
+    const uint32_t *value_set_words;
+    /* Clears the parsed packet and sets what a frame that arrives has. */
+    void (*start)(struct context *c, uint16_t port);
+    void (*parse)(struct context *c);
+    void (*ingress)(struct context *c);
+    void (*egress)(struct context *c);
+    /* Puts the headers before the payload. False: there is no room for them. */
+    bool (*deparse)(struct context *c);
+    void (*clear_metadata)(uint8_t *phv);
+    void (*copy_list)(uint32_t list, uint8_t *to, const uint8_t *from);
+    void (*set_instance)(uint8_t *phv, enum instance_type type);
+    void (*set_length)(uint8_t *phv, uint32_t length);
+    void (*set_replica)(uint8_t *phv, uint16_t rid);
+    void (*set_enqueued)(uint8_t *phv, uint64_t now_us, uint32_t depth);
+    bool (*digest)(uint32_t id, const uint8_t *phv, struct digest_sample *out);
+};
+
+extern const struct program program;
+
+/* --- state that generated code reads and writes ---------------------------------------------- */
+
+extern const uint64_t no_register[];  /* zeros: what an index out of bounds reads */
+
+ALWAYS_INLINE const uint64_t *register_cell(struct context *c, unsigned number, uint32_t size,
+                                            unsigned limbs, uint64_t index)
+{
+    return index < size ? c->registers[number].words + index * limbs : no_register;
+}
+
+ALWAYS_INLINE void count(struct context *c, unsigned number, uint32_t size, uint64_t index)
+{
+    if (index >= size)
+        return;
+    struct cell *cell = &c->counters[number].cells[index];
+    cell->packets++;
+    cell->bytes += ((const struct phv_start *)c->packet->phv)->ingress_length;
+}
+
+/* The colour of one packet: 0 green, 1 yellow, 2 red. */
+unsigned meter_colour(struct meter *meter, uint64_t now_us, uint64_t amount);
+
+/* v1model's log_msg: each {} of the text stands for the next value. */
+void program_log(const char *text, unsigned count, const uint64_t *values);
+
+uint64_t random_between(uint64_t state[4], uint64_t low, uint64_t high);
+
+#endif

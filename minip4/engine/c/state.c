@@ -1,0 +1,217 @@
+/* State beside the tables: registers, counters, meters, action profiles, value sets, dice. */
+#include "state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine_internal.h"
+
+const uint64_t no_register[256];
+
+struct array *array_create(const struct array_spec *spec, uint32_t count, size_t cell)
+{
+    struct array *array = calloc(count + 1, sizeof *array);
+    for (uint32_t i = 0; array && i < count; i++) {
+        array[i].size = spec[i].size;
+        array[i].words = calloc((size_t)spec[i].size * spec[i].limbs + 1, cell);
+        if (!array[i].words) {
+            array_destroy(array, i);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+void array_destroy(struct array *array, uint32_t count)
+{
+    for (uint32_t i = 0; array && i < count; i++)
+        free(array[i].words);
+    free(array);
+}
+
+/* --- meters ---------------------------------------------------------------------------------- */
+
+static void fill(struct bucket *b, uint64_t now_us)
+{
+    uint64_t filled = (uint64_t)((double)now_us * b->rate_per_us);
+    uint64_t tokens = b->tokens + (filled > b->filled ? filled - b->filled : 0);
+    b->tokens = tokens < b->burst ? tokens : b->burst;
+    b->filled = filled;
+}
+
+/* As simple_switch does: the higher rate first, and only a packet that it allows is charged. */
+unsigned meter_colour(struct meter *meter, uint64_t now_us, uint64_t amount)
+{
+    if (!meter->is_configured)
+        return 0;
+    fill(&meter->peak, now_us);
+    if (meter->peak.tokens < amount)
+        return 2;
+    meter->peak.tokens -= amount;
+    fill(&meter->committed, now_us);
+    if (meter->committed.tokens < amount)
+        return 1;
+    meter->committed.tokens -= amount;
+    return 0;
+}
+
+/* --- log_msg, assert and assume --------------------------------------------------------------- */
+
+void program_log(const char *text, unsigned count, const uint64_t *values)
+{
+    unsigned used = 0;
+    flockfile(stderr);
+    for (const char *at = text; *at; at++) {
+        if (at[0] == '{' && at[1] == '}' && used < count) {
+            fprintf(stderr, "%" PRIu64, values[used++]);
+            at++;
+        } else {
+            fputc(*at, stderr);
+        }
+    }
+    fputc('\n', stderr);
+    funlockfile(stderr);
+}
+
+/* --- dice: xoshiro256** seeded by splitmix64 (Blackman and Vigna, 2021) ---------------------- */
+
+static uint64_t rotate(uint64_t x, int bits)
+{
+    return x << bits | x >> (64 - bits);
+}
+
+void random_seed(uint64_t state[4], uint64_t seed)
+{
+    for (int i = 0; i < 4; i++) {
+        uint64_t z = seed += UINT64_C(0x9e3779b97f4a7c15);
+        z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+        z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+        state[i] = z ^ z >> 31;
+    }
+}
+
+/* Uniform over low..high, both included. */
+uint64_t random_between(uint64_t state[4], uint64_t low, uint64_t high)
+{
+    uint64_t roll = rotate(state[1] * 5, 7) * 9, t = state[1] << 17;
+    state[2] ^= state[0];
+    state[3] ^= state[1];
+    state[1] ^= state[2];
+    state[0] ^= state[3];
+    state[2] ^= t;
+    state[3] = rotate(state[3], 45);
+    uint64_t span = high - low + 1;
+    return span ? low + (uint64_t)((u128)roll * span >> 64) : roll;
+}
+
+/* --- action profiles ------------------------------------------------------------------------- */
+
+struct profile *profile_create(const struct profile_spec *spec)
+{
+    struct profile *p = calloc(1, sizeof *p);
+    if (!p)
+        return NULL;
+    p->stride = spec->data_words + 1;
+    p->capacity = spec->max_size;
+    p->slots = calloc((size_t)p->capacity * p->stride + 1, sizeof *p->slots);
+    p->in_use = calloc(p->capacity + 1u, sizeof *p->in_use);
+    if (!p->slots || !p->in_use) {
+        profile_destroy(p);
+        return NULL;
+    }
+    return p;
+}
+
+void profile_destroy(struct profile *p)
+{
+    if (!p)
+        return;
+    for (uint32_t i = 0; i < p->group_count; i++)
+        free(p->groups[i].members);
+    free(p->groups);
+    free(p->slots);
+    free(p->in_use);
+    free(p);
+}
+
+int64_t profile_add_member(struct profile *p, const uint64_t *head_and_data)
+{
+    for (uint32_t i = 0; i < p->capacity; i++)
+        if (!p->in_use[i]) {
+            p->in_use[i] = true;
+            profile_set_member(p, i, head_and_data);
+            return i;
+        }
+    return TABLE_FULL;
+}
+
+void profile_set_member(struct profile *p, uint32_t member, const uint64_t *head_and_data)
+{
+    memcpy(p->slots + (size_t)member * p->stride, head_and_data, p->stride * sizeof *p->slots);
+}
+
+void profile_delete_member(struct profile *p, uint32_t member)
+{
+    p->in_use[member] = false;
+}
+
+int64_t profile_add_group(struct profile *p)
+{
+    for (uint32_t i = 0; i < p->group_count; i++)
+        if (!p->groups[i].is_used) {
+            p->groups[i].is_used = true;
+            return i;
+        }
+    struct group *groups = realloc(p->groups, (p->group_count + 1) * sizeof *groups);
+    if (!groups)
+        return TABLE_NO_MEMORY;
+    p->groups = groups;
+    groups[p->group_count] = (struct group){.is_used = true};
+    return p->group_count++;
+}
+
+int profile_set_group(struct profile *p, uint32_t group, const uint32_t *members, uint32_t count)
+{
+    uint32_t *copy = malloc((count + 1) * sizeof *copy);
+    if (!copy)
+        return TABLE_NO_MEMORY;
+    memcpy(copy, members, count * sizeof *copy);
+    free(p->groups[group].members);
+    p->groups[group].members = copy;
+    p->groups[group].count = count;
+    return 0;
+}
+
+void profile_delete_group(struct profile *p, uint32_t group)
+{
+    free(p->groups[group].members);
+    p->groups[group] = (struct group){0};
+}
+
+/* --- parser value sets ----------------------------------------------------------------------- */
+
+int value_set_put(struct value_set *set, const uint64_t *words, uint32_t count)
+{
+    uint64_t *copy = malloc(((size_t)count * set->words + 1) * sizeof *copy);
+    if (!copy)
+        return TABLE_NO_MEMORY;
+    memcpy(copy, words, (size_t)count * set->words * sizeof *copy);
+    free(set->values);
+    set->values = copy;
+    set->count = count;
+    return 0;
+}
+
+bool value_set_contains(const struct value_set *set, const uint64_t *key, const uint64_t *mask)
+{
+    for (uint32_t i = 0; i < set->count; i++) {
+        const uint64_t *value = set->values + (size_t)i * set->words;
+        uint64_t difference = 0;
+        for (uint32_t w = 0; w < set->words; w++)
+            difference |= (value[w] ^ key[w]) & (mask ? mask[w] : UINT64_MAX);
+        if (!difference)
+            return true;
+    }
+    return false;
+}

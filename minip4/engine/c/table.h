@@ -1,0 +1,178 @@
+/* Match tables. An entry lies in a slot of words: [0] action, kind and prefix length, then the
+ * action's data, the key, for ternary tables the mask, then counters and the time of the last hit.
+ * Lookups are inline, so that the generated code's constants (words of key and data) unroll them. */
+#ifndef MINIP4_TABLE_H
+#define MINIP4_TABLE_H
+
+#include "bits.h"
+
+enum table_kind { TABLE_EXACT, TABLE_LPM, TABLE_TERNARY };
+
+/* What an entry leads to, in the upper half of slot word 0. */
+enum entry_kind { ENTRY_ACTION, ENTRY_MEMBER, ENTRY_GROUP };
+
+enum { NO_ACTION = UINT32_MAX };
+
+/* A range field's place in the key: its low end is kept in the key, its high end in the mask. */
+struct range_field {
+    uint8_t word, shift, width;
+};
+
+struct table_spec {
+    enum table_kind kind;
+    uint32_t key_words, data_words, max_size;
+    bool has_counters, has_timeout, has_meter;
+    uint32_t lpm_word, lpm_shift, lpm_width; /* the lpm field; its lowest word when it has several */
+    uint32_t ranges;
+    const struct range_field *range;
+    uint64_t default_head;                   /* slot word 0 of the default entry */
+    const uint64_t *default_data;
+};
+
+struct slot_info {
+    uint32_t generation; /* odd: in use */
+    int32_t priority;
+    uint64_t sequence;   /* order of insertion: the older of equal priorities wins */
+};
+
+struct length {
+    uint32_t prefix, entries;
+};
+
+struct table {
+    const struct table_spec *spec;
+    uint64_t *slots, *default_slot;
+    struct slot_info *info;
+    struct meter *meters; /* of the slots, for a direct meter */
+    uint32_t stride, capacity, used, fresh, free_count;
+    uint32_t *free_slots;
+    uint64_t sequence;
+    /* Open addressing: hash's upper half << 32 | slot + 1. */
+    uint64_t *index;
+    uint32_t index_mask;
+    /* lpm: distinct prefix lengths, longest first, the masks of each, and for each value of the
+     * field's first bits the set of lengths that may match there. */
+    struct length *lengths;
+    uint64_t *length_masks, *filter;
+    uint32_t length_count, filter_bits, skip_bits, filter_entries, stale;
+    /* ternary: for each key byte that some entry cares for and each of its values, the set of slots
+     * that it does not rule out. */
+    uint64_t *care, *rows, *in_use;
+    struct active_byte {
+        uint8_t word, shift;
+    } *active;
+    uint32_t active_count, blocks; /* blocks of 256 slots */
+};
+
+ALWAYS_INLINE uint64_t key_hash(const uint64_t *key, unsigned words, uint64_t seed)
+{
+    uint64_t hash = seed ^ UINT64_C(0x9e3779b97f4a7c15);
+    for (unsigned i = 0; i < words; i++) {
+        u128 product = (u128)(key[i] ^ UINT64_C(0xd6e8feb86659fd93)) * (hash | 1);
+        hash = (uint64_t)product ^ (uint64_t)(product >> 64);
+    }
+    u128 product = (u128)hash * UINT64_C(0xbf58476d1ce4e5b9);
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+ALWAYS_INLINE bool same_words(const uint64_t *a, const uint64_t *b, unsigned words)
+{
+    uint64_t difference = 0;
+    for (unsigned i = 0; i < words; i++)
+        difference |= a[i] ^ b[i];
+    return !difference;
+}
+
+ALWAYS_INLINE uint32_t slot_prefix(const uint64_t *slot)
+{
+    return (uint32_t)(slot[0] >> 48);
+}
+
+/* The slot that holds this key (of this prefix length), or NULL. */
+ALWAYS_INLINE uint64_t *index_find(const struct table *t, const uint64_t *key, unsigned words,
+                                   unsigned data_words, uint32_t prefix)
+{
+    uint64_t hash = key_hash(key, words, prefix);
+    for (uint32_t i = (uint32_t)hash & t->index_mask;; i = (i + 1) & t->index_mask) {
+        uint64_t cell = t->index[i];
+        if (!cell)
+            return NULL;
+        if (cell >> 32 != hash >> 32)
+            continue;
+        uint64_t *slot = t->slots + ((uint32_t)cell - 1) * (size_t)t->stride;
+        if (same_words(slot + 1 + data_words, key, words) && slot_prefix(slot) == prefix)
+            return slot;
+    }
+}
+
+ALWAYS_INLINE uint64_t *table_find_exact(const struct table *t, const uint64_t *key, unsigned words,
+                                         unsigned data_words)
+{
+    return index_find(t, key, words, data_words, 0);
+}
+
+/* `top`: the lpm field's first 64 bits, left-aligned. */
+ALWAYS_INLINE uint64_t *table_find_lpm(const struct table *t, const uint64_t *key, unsigned words,
+                                       unsigned data_words, uint64_t top)
+{
+    uint64_t candidates = t->filter[top << t->skip_bits >> (64 - t->filter_bits)];
+    while (candidates) {
+        uint32_t i = (uint32_t)__builtin_ctzll(candidates);
+        uint32_t end = i == 63 ? t->length_count : i + 1; /* the last bit means all that follow */
+        for (; i < end; i++) {
+            uint64_t masked[words];
+            for (unsigned w = 0; w < words; w++)
+                masked[w] = key[w] & t->length_masks[i * words + w];
+            uint64_t *slot = index_find(t, masked, words, data_words, t->lengths[i].prefix);
+            if (slot)
+                return slot;
+        }
+        candidates &= candidates - 1;
+    }
+    return NULL;
+}
+
+uint64_t *table_find_ternary(const struct table *t, const uint64_t *key);
+
+ALWAYS_INLINE uint32_t stats_offset(const struct table_spec *spec)
+{
+    return 1 + spec->data_words + spec->key_words * (spec->kind == TABLE_TERNARY ? 2 : 1);
+}
+
+/* --- control plane --------------------------------------------------------------------------- */
+
+/* Errors of the control plane, returned as negative numbers. */
+enum table_error {
+    TABLE_NOT_FOUND = -1,
+    TABLE_EXISTS = -2,
+    TABLE_FULL = -3,
+    TABLE_NO_MEMORY = -4,
+    TABLE_INVALID = -5
+};
+
+struct table *table_create(const struct table_spec *spec);
+void table_destroy(struct table *t);
+
+/* A handle: generation << 32 | slot. Of an lpm entry `prefix` counts; of a ternary one `mask` (or
+ * for range fields the high end) and `priority`, of which the greater wins. */
+int64_t table_add(struct table *t, const uint64_t *key, const uint64_t *mask, uint32_t prefix,
+                  int32_t priority, const uint64_t *head_and_data, uint64_t now_ns);
+int64_t table_find(struct table *t, const uint64_t *key, const uint64_t *mask, uint32_t prefix,
+                   int32_t priority);
+int table_modify(struct table *t, int64_t handle, const uint64_t *head_and_data);
+int table_delete(struct table *t, int64_t handle);
+/* The slot of a handle, or NULL. */
+uint64_t *table_slot(const struct table *t, int64_t handle);
+/* The handle of the first entry in slot `from` or after it, or TABLE_NOT_FOUND. */
+int64_t table_next(const struct table *t, uint32_t from);
+void table_set_default(struct table *t, const uint64_t *head_and_data);
+void table_reset_default(struct table *t);
+
+bool lpm_insert(struct table *t, const uint64_t *slot);
+void lpm_remove(struct table *t, const uint64_t *slot);
+void lpm_destroy(struct table *t);
+bool ternary_insert(struct table *t, uint32_t number);
+void ternary_remove(struct table *t, uint32_t number);
+void ternary_destroy(struct table *t);
+
+#endif

@@ -1,0 +1,180 @@
+/* Ternary and range match: bit vectors (Lakshman and Stiliadis, SIGCOMM 1998). For each byte of the
+ * key and each value of it there is the set of entries that it does not rule out; the intersection
+ * over the bytes leaves the entries that match, and the one of highest priority is taken. The cost
+ * does not depend on how many different masks there are. */
+#include <stdlib.h>
+
+#include "table.h"
+
+enum { BLOCK_WORDS = 4, VALUES = 256 };
+
+typedef uint64_t block __attribute__((vector_size(8 * BLOCK_WORDS), aligned(8)));
+
+static const uint64_t *key_of(const struct table *t, uint32_t number)
+{
+    return t->slots + number * (size_t)t->stride + 1 + t->spec->data_words;
+}
+
+static uint64_t *row(const struct table *t, uint32_t byte, uint32_t value)
+{
+    return t->rows + ((size_t)byte * VALUES + value) * t->blocks * BLOCK_WORDS;
+}
+
+/* Whether the entry really matches: the sets of a range field may hold too many. */
+static bool ranges_match(const struct table *t, const uint64_t *own, const uint64_t *key)
+{
+    const uint64_t *high = own + t->spec->key_words;
+    for (uint32_t i = 0; i < t->spec->ranges; i++) {
+        const struct range_field *r = &t->spec->range[i];
+        uint64_t value = low_bits(key[r->word] >> r->shift, r->width);
+        if (value < low_bits(own[r->word] >> r->shift, r->width) ||
+            value > low_bits(high[r->word] >> r->shift, r->width))
+            return false;
+    }
+    return true;
+}
+
+static bool goes_before(const struct slot_info *a, const struct slot_info *b)
+{
+    return a->priority != b->priority ? a->priority > b->priority : a->sequence < b->sequence;
+}
+
+uint64_t *table_find_ternary(const struct table *t, const uint64_t *key)
+{
+    const struct slot_info *best = NULL;
+    const uint64_t *rows[t->active_count + 1];
+    for (uint32_t i = 0; i < t->active_count; i++)
+        rows[i] = row(t, i, key[t->active[i].word] >> t->active[i].shift & 0xff);
+    for (uint32_t b = 0; b < t->blocks; b++) {
+        block set = *(const block *)(t->in_use + b * BLOCK_WORDS);
+        for (uint32_t i = 0; i < t->active_count; i++)
+            set &= *(const block *)(rows[i] + b * BLOCK_WORDS);
+        for (uint32_t w = 0; w < BLOCK_WORDS; w++) {
+            for (uint64_t left = set[w]; left; left &= left - 1) {
+                uint32_t number = (b * BLOCK_WORDS + w) * 64 + (uint32_t)__builtin_ctzll(left);
+                const struct slot_info *info = &t->info[number];
+                if ((!best || goes_before(info, best)) &&
+                    (!t->spec->ranges || ranges_match(t, key_of(t, number), key)))
+                    best = info;
+            }
+        }
+    }
+    return best ? t->slots + (size_t)(best - t->info) * t->stride : NULL;
+}
+
+/* Which values of one byte the entry allows: value and mask, or, in the bytes of a range field, from
+ * low to high (lower bytes only count where the bytes above are equal in both ends). */
+struct allowed {
+    uint8_t value, mask, low, high;
+    bool is_range;
+};
+
+static struct allowed allowed_values(const struct table *t, const uint64_t *own, uint32_t word,
+                                     uint32_t shift)
+{
+    const uint64_t *second = own + t->spec->key_words;
+    struct allowed a = {.value = (uint8_t)(own[word] >> shift),
+                        .mask = (uint8_t)(second[word] >> shift)};
+    for (uint32_t i = 0; i < t->spec->ranges; i++) {
+        const struct range_field *r = &t->spec->range[i];
+        uint32_t end = r->shift + r->width; /* fields of a range table begin at whole bytes */
+        if (r->word != word || shift < r->shift || shift >= end)
+            continue;
+        uint64_t differs = own[word] ^ second[word];
+        bool same_above =
+            end <= shift + 8 || !low_bits(differs >> (shift + 8), end - shift - 8);
+        a.is_range = true;
+        a.low = same_above ? (uint8_t)(own[word] >> shift) : 0;
+        a.high = same_above ? (uint8_t)(second[word] >> shift) : 0xff;
+    }
+    return a;
+}
+
+static void put_entry(struct table *t, uint32_t number)
+{
+    const uint64_t *own = key_of(t, number);
+    uint64_t bit = UINT64_C(1) << number % 64;
+    t->in_use[number / 64] |= bit;
+    for (uint32_t i = 0; i < t->active_count; i++) {
+        struct allowed a = allowed_values(t, own, t->active[i].word, t->active[i].shift);
+        for (uint32_t value = 0; value < VALUES; value++) {
+            uint64_t *word = row(t, i, value) + number / 64;
+            bool is_in = a.is_range ? value >= a.low && value <= a.high
+                                    : ((value ^ a.value) & a.mask) == 0;
+            *word = is_in ? *word | bit : *word & ~bit;
+        }
+    }
+}
+
+static uint64_t cared_for(const struct table *t, const uint64_t *own, uint32_t word)
+{
+    uint64_t care = own[t->spec->key_words + word];
+    for (uint32_t i = 0; i < t->spec->ranges; i++)
+        if (t->spec->range[i].word == word)
+            care |= low_bits(UINT64_MAX, t->spec->range[i].width) << t->spec->range[i].shift;
+    return care;
+}
+
+/* Lays the sets out anew, for the bytes that entries care for and for as many slots as there are. */
+static bool rebuild(struct table *t)
+{
+    uint32_t words = t->spec->key_words, count = 0;
+    uint32_t blocks = (t->capacity + 64 * BLOCK_WORDS - 1) / (64 * BLOCK_WORDS);
+    struct active_byte *active = calloc((size_t)words * 8 + 1, sizeof *active);
+    for (uint32_t i = 0; active && i < words * 8; i++)
+        if (t->care[i / 8] >> i % 8 * 8 & 0xff)
+            active[count++] = (struct active_byte){(uint8_t)(i / 8), (uint8_t)(i % 8 * 8)};
+    size_t row_words = (size_t)blocks * BLOCK_WORDS;
+    uint64_t *rows = calloc(count * VALUES * row_words + BLOCK_WORDS, sizeof *rows);
+    uint64_t *in_use = calloc(row_words, sizeof *in_use);
+    if (!active || !rows || !in_use) {
+        free(active);
+        free(rows);
+        free(in_use);
+        return false;
+    }
+    free(t->active);
+    free(t->rows);
+    free(t->in_use);
+    t->active = active;
+    t->rows = rows;
+    t->in_use = in_use;
+    t->active_count = count;
+    t->blocks = blocks;
+    for (uint32_t i = 0; i < t->fresh; i++)
+        if (t->info[i].generation & 1)
+            put_entry(t, i);
+    return true;
+}
+
+bool ternary_insert(struct table *t, uint32_t number)
+{
+    uint32_t words = t->spec->key_words;
+    if (!t->care && !(t->care = calloc(words + 1, sizeof *t->care)))
+        return false;
+    bool is_new = t->blocks * BLOCK_WORDS * 64 < t->capacity;
+    for (uint32_t w = 0; w < words; w++) {
+        uint64_t care = cared_for(t, key_of(t, number), w);
+        for (uint32_t shift = 0; shift < 64; shift += 8)
+            is_new |= (care >> shift & 0xff) && !(t->care[w] >> shift & 0xff);
+        t->care[w] |= care;
+    }
+    if (is_new)
+        return rebuild(t);
+    put_entry(t, number);
+    return true;
+}
+
+void ternary_remove(struct table *t, uint32_t number)
+{
+    if (number / 64 < t->blocks * BLOCK_WORDS)
+        t->in_use[number / 64] &= ~(UINT64_C(1) << number % 64);
+}
+
+void ternary_destroy(struct table *t)
+{
+    free(t->care);
+    free(t->active);
+    free(t->rows);
+    free(t->in_use);
+}

@@ -1,0 +1,289 @@
+/* The traffic manager: queues of each port, their rates and depths, and the links behind them. */
+#include <stdlib.h>
+
+#include "engine_internal.h"
+
+void fifo_push(struct fifo *fifo, struct packet *packet)
+{
+    packet->next = NULL;
+    if (fifo->count++)
+        fifo->last->next = packet;
+    else
+        fifo->first = packet;
+    fifo->last = packet;
+}
+
+struct packet *fifo_pop(struct fifo *fifo)
+{
+    struct packet *packet = fifo->first;
+    fifo->first = packet->next;
+    fifo->count--;
+    return packet;
+}
+
+static uint64_t max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* When the port's next packet may go; UINT64_MAX: none waits. Of queues that may send at that time
+ * `which` gets the highest. */
+static uint64_t next_send(const struct engine *e, const struct port *port, uint32_t *which)
+{
+    uint64_t free_ns = port->link ? link_free_at(port->link) : 0, due = UINT64_MAX;
+    for (uint32_t i = e->priorities; port->waiting && i-- > 0;) {
+        if (!port->queue[i].packets.count)
+            continue;
+        uint64_t at = max(free_ns, port->queue[i].ready_ns);
+        if (at < due) {
+            due = at;
+            *which = i;
+        }
+    }
+    return due;
+}
+
+void traffic_set_due(struct engine *e, struct port *port)
+{
+    uint32_t which;
+    uint64_t due = next_send(e, port, &which);
+    due = due < port->link_due_ns ? due : port->link_due_ns;
+    e->due_ns[port->number] = due;
+    if (due < e->next_due_ns)
+        e->next_due_ns = due;
+}
+
+static void sent_from(struct queue *queue, uint64_t now_ns)
+{
+    if (queue->interval_ns)
+        queue->ready_ns = max(now_ns, queue->ready_ns) + queue->interval_ns;
+}
+
+void traffic_enqueue(struct engine *e, uint16_t number, struct packet *packet)
+{
+    struct phv_start *start = phv_start(packet);
+    uint64_t now_ns = e->context.now_ns;
+    if (number >= ENGINE_MAX_PORTS || !e->port[number].is_up) {
+        e->counters.no_port_drops++;
+        packet_give(e->pool, packet);
+        return;
+    }
+    struct port *port = &e->port[number];
+    if (start->priority >= e->priorities ||
+        port->queue[start->priority].packets.count >= port->queue[start->priority].depth) {
+        e->counters.queue_drops++;
+        port->counters.queue_drops++;
+        packet_give(e->pool, packet);
+        return;
+    }
+    struct queue *queue = &port->queue[start->priority];
+    start->enqueued_us = e->context.now_us;
+    program.set_enqueued(packet->phv, e->context.now_us, queue->packets.count);
+    fifo_push(&queue->packets, packet);
+    port->waiting++;
+    e->counters.in_queues++;
+    traffic_set_due(e, port);
+    (void)now_ns;
+}
+
+static void link_delivers(void *user, struct packet *packet, uint64_t now_ns)
+{
+    struct port *port = user;
+    const struct engine_driver *driver = &port->engine->driver;
+    if (driver->transmit)
+        driver->transmit(driver->user, port->number, packet, now_ns);
+    else
+        packet_give(port->engine->pool, packet);
+}
+
+static void link_drops(void *user, uint64_t now_ns, const uint8_t *frame, uint32_t length)
+{
+    struct port *port = user;
+    const struct engine_driver *driver = &port->engine->driver;
+    if (driver->link_drop)
+        driver->link_drop(driver->user, port->number, now_ns, frame, length);
+}
+
+void traffic_transmit(struct engine *e, struct port *port, struct packet *packet)
+{
+    uint64_t now_ns = e->context.now_ns;
+    e->counters.transmitted++;
+    port->counters.transmitted_packets++;
+    port->counters.transmitted_bytes += packet->length;
+    if (e->driver.tap)
+        e->driver.tap(e->driver.user, TAP_OUT, port->number, packet, now_ns);
+    if (!port->link) {
+        link_delivers(port, packet, now_ns);
+        return;
+    }
+    link_send(port->link, packet, now_ns);
+    port->link_due_ns = link_advance(port->link, now_ns);
+}
+
+/* Does what is due at one port: first what comes out of its link, then its next packet. */
+static void serve(struct engine *e, struct port *port)
+{
+    uint64_t now_ns = e->context.now_ns;
+    if (port->link && port->link_due_ns <= now_ns)
+        port->link_due_ns = link_advance(port->link, now_ns);
+    uint32_t which = 0;
+    if (next_send(e, port, &which) <= now_ns) {
+        struct queue *queue = &port->queue[which];
+        struct packet *packet = fifo_pop(&queue->packets);
+        port->waiting--;
+        e->counters.in_queues--;
+        sent_from(queue, now_ns);
+        pipeline_egress(e, port, packet, queue->packets.count, (uint8_t)which);
+    }
+    traffic_set_due(e, port);
+}
+
+static void set_time(struct engine *e, uint64_t now_ns)
+{
+    int64_t drift_us = e->clock_drift_ppb
+                           ? (int64_t)((__int128)now_ns * e->clock_drift_ppb / 1000000000 / 1000)
+                           : 0;
+    uint64_t us = now_ns / 1000 + (uint64_t)e->clock_offset_us + (uint64_t)drift_us;
+    e->context.now_ns = now_ns;
+    e->context.now_us = low_bits(us, 48);
+}
+
+/* The port whose work is due first, or NULL: what is due first is to be parsed again. */
+static struct port *first_due(struct engine *e, uint64_t *due_ns)
+{
+    struct port *first = NULL;
+    *due_ns = e->again_due_ns;
+    for (uint32_t i = 0; i <= e->highest_port; i++)
+        if (e->due_ns[i] < *due_ns) {
+            *due_ns = e->due_ns[i];
+            first = &e->port[i];
+        }
+    return first;
+}
+
+uint64_t engine_advance(struct engine *e, uint64_t now_ns)
+{
+    uint32_t work = 0;
+    while (e->next_due_ns <= now_ns) {
+        uint64_t due_ns;
+        struct port *port = first_due(e, &due_ns);
+        e->next_due_ns = due_ns;
+        if (due_ns > now_ns)
+            break;
+        if (++work > MAX_WORK) {
+            e->next_due_ns = now_ns + PAUSE_NS;
+            break;
+        }
+        set_time(e, max(due_ns, e->context.now_ns));
+        if (port) {
+            serve(e, port);
+        } else {
+            pipeline_again(e, fifo_pop(&e->again));
+            e->again_due_ns = e->again.count ? e->context.now_ns : UINT64_MAX;
+        }
+    }
+    return e->next_due_ns;
+}
+
+void engine_receive(struct engine *e, uint16_t port, struct packet *packet, uint64_t now_ns)
+{
+    engine_advance(e, now_ns);
+    set_time(e, now_ns);
+    e->counters.received++;
+    if (port < ENGINE_MAX_PORTS) {
+        e->port[port].counters.received_packets++;
+        e->port[port].counters.received_bytes += packet->length;
+    }
+    if (e->driver.tap)
+        e->driver.tap(e->driver.user, TAP_IN, port, packet, now_ns);
+    e->context.packet = packet;
+    pipeline_ingress(e, port);
+    engine_advance(e, now_ns);
+}
+
+/* --- settings -------------------------------------------------------------------------------- */
+
+static void keep_counters(struct port *port)
+{
+    const struct link_counters *now = link_counters(port->link);
+    port->past_links.sent_packets += now->sent_packets;
+    port->past_links.sent_bytes += now->sent_bytes;
+    port->past_links.delivered_packets += now->delivered_packets;
+    port->past_links.delivered_bytes += now->delivered_bytes;
+    port->past_links.lost_packets += now->lost_packets;
+    port->past_links.lost_bytes += now->lost_bytes;
+}
+
+bool engine_set_link(struct engine *e, uint16_t number, const struct link_config *config)
+{
+    struct port *port = &e->port[number];
+    if (port->link && config) {
+        link_configure(port->link, config);
+    } else if (port->link) {
+        link_advance(port->link, UINT64_MAX); /* what is in flight arrives */
+        keep_counters(port);
+        link_destroy(port->link);
+        port->link = NULL;
+        port->link_due_ns = UINT64_MAX;
+    } else if (config) {
+        port->link = link_create(config, e->pool, link_delivers, link_drops, port);
+        if (!port->link)
+            return false;
+    }
+    traffic_set_due(e, port);
+    return true;
+}
+
+void engine_set_port(struct engine *e, uint16_t number, bool is_up)
+{
+    e->port[number].is_up = is_up;
+    if (is_up && number > e->highest_port)
+        e->highest_port = number;
+}
+
+void engine_set_queue_depth(struct engine *e, uint16_t number, uint32_t packets)
+{
+    for (uint32_t i = 0; i < ENGINE_MAX_PRIORITIES; i++)
+        e->port[number].queue[i].depth = packets;
+}
+
+void engine_set_priorities(struct engine *e, uint32_t count)
+{
+    e->priorities = count;
+}
+
+void engine_set_queue_rate(struct engine *e, uint16_t number, uint32_t priority, uint64_t pps)
+{
+    struct queue *queue = &e->port[number].queue[priority];
+    queue->interval_ns = pps ? 1000000000 / pps : 0;
+    queue->ready_ns = 0;
+    traffic_set_due(e, &e->port[number]);
+}
+
+void engine_set_clock(struct engine *e, int64_t offset_us, int64_t drift_ppb)
+{
+    e->clock_offset_us = offset_us;
+    e->clock_drift_ppb = drift_ppb;
+}
+
+void engine_port_counters(struct engine *e, uint16_t number, struct engine_port_counters *out)
+{
+    const struct port *port = &e->port[number];
+    *out = port->counters;
+    out->enqueued_now = port->waiting;
+    out->link = port->past_links;
+    if (!port->link)
+        return;
+    const struct link_counters *now = link_counters(port->link);
+    out->link.sent_packets += now->sent_packets;
+    out->link.sent_bytes += now->sent_bytes;
+    out->link.delivered_packets += now->delivered_packets;
+    out->link.delivered_bytes += now->delivered_bytes;
+    out->link.lost_packets += now->lost_packets;
+    out->link.lost_bytes += now->lost_bytes;
+}
+
+void engine_counters(struct engine *e, struct engine_counters *out)
+{
+    *out = e->counters;
+}

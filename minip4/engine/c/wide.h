@@ -1,0 +1,212 @@
+/* Two's complement numbers of WIDE_LIMBS words, for programs whose expressions need more than 128
+ * bits. The generated code defines WIDE_LIMBS before it includes this. */
+#ifndef MINIP4_WIDE_H
+#define MINIP4_WIDE_H
+
+#include "bits.h"
+
+struct wide {
+    uint64_t limb[WIDE_LIMBS]; /* lowest first */
+};
+
+ALWAYS_INLINE bool wide_is_negative(struct wide a)
+{
+    return a.limb[WIDE_LIMBS - 1] >> 63;
+}
+
+/* The low words of a number, and above them all zeros or all ones. */
+ALWAYS_INLINE struct wide wide_words(const uint64_t *limb, unsigned count, bool is_negative)
+{
+    struct wide result;
+    for (unsigned i = 0; i < WIDE_LIMBS; i++)
+        result.limb[i] = i < count ? limb[i] : is_negative ? UINT64_MAX : 0;
+    return result;
+}
+
+ALWAYS_INLINE struct wide wide_from_u64(uint64_t value)
+{
+    return wide_words(&value, 1, false);
+}
+
+ALWAYS_INLINE struct wide wide_from_i64(uint64_t value)
+{
+    return wide_words(&value, 1, value >> 63);
+}
+
+ALWAYS_INLINE struct wide wide_from_u128(u128 value)
+{
+    return wide_words((const uint64_t[]){(uint64_t)value, (uint64_t)(value >> 64)}, 2, false);
+}
+
+ALWAYS_INLINE struct wide wide_from_i128(u128 value)
+{
+    return wide_words((const uint64_t[]){(uint64_t)value, (uint64_t)(value >> 64)}, 2,
+                      (bool)(value >> 127));
+}
+
+ALWAYS_INLINE uint64_t wide_low64(struct wide a)
+{
+    return a.limb[0];
+}
+
+ALWAYS_INLINE u128 wide_low128(struct wide a)
+{
+    return (u128)a.limb[WIDE_LIMBS > 1] << 64 | a.limb[0];
+}
+
+ALWAYS_INLINE struct wide wide_add(struct wide a, struct wide b)
+{
+    u128 carry = 0;
+    for (unsigned i = 0; i < WIDE_LIMBS; i++) {
+        carry += (u128)a.limb[i] + b.limb[i];
+        a.limb[i] = (uint64_t)carry;
+        carry >>= 64;
+    }
+    return a;
+}
+
+ALWAYS_INLINE struct wide wide_not(struct wide a)
+{
+    for (unsigned i = 0; i < WIDE_LIMBS; i++)
+        a.limb[i] = ~a.limb[i];
+    return a;
+}
+
+ALWAYS_INLINE struct wide wide_sub(struct wide a, struct wide b)
+{
+    return wide_add(wide_add(a, wide_not(b)), wide_from_u64(1));
+}
+
+ALWAYS_INLINE struct wide wide_mul(struct wide a, struct wide b)
+{
+    struct wide result = wide_from_u64(0);
+    for (unsigned i = 0; i < WIDE_LIMBS; i++) {
+        u128 carry = 0;
+        for (unsigned j = 0; i + j < WIDE_LIMBS; j++) {
+            carry += (u128)a.limb[i] * b.limb[j] + result.limb[i + j];
+            result.limb[i + j] = (uint64_t)carry;
+            carry >>= 64;
+        }
+    }
+    return result;
+}
+
+ALWAYS_INLINE struct wide wide_and(struct wide a, struct wide b)
+{
+    for (unsigned i = 0; i < WIDE_LIMBS; i++)
+        a.limb[i] &= b.limb[i];
+    return a;
+}
+
+ALWAYS_INLINE struct wide wide_or(struct wide a, struct wide b)
+{
+    for (unsigned i = 0; i < WIDE_LIMBS; i++)
+        a.limb[i] |= b.limb[i];
+    return a;
+}
+
+ALWAYS_INLINE struct wide wide_xor(struct wide a, struct wide b)
+{
+    for (unsigned i = 0; i < WIDE_LIMBS; i++)
+        a.limb[i] ^= b.limb[i];
+    return a;
+}
+
+ALWAYS_INLINE struct wide shift_left_wide(struct wide a, uint64_t amount)
+{
+    struct wide result = wide_from_u64(0);
+    if (amount >= 64 * WIDE_LIMBS)
+        return result;
+    unsigned words = (unsigned)(amount / 64), bits = amount % 64;
+    for (unsigned i = words; i < WIDE_LIMBS; i++) {
+        result.limb[i] = a.limb[i - words] << bits;
+        if (bits && i > words)
+            result.limb[i] |= a.limb[i - words - 1] >> (64 - bits);
+    }
+    return result;
+}
+
+ALWAYS_INLINE struct wide shift_right_i_wide(struct wide a, uint64_t amount)
+{
+    uint64_t sign = wide_is_negative(a) ? UINT64_MAX : 0;
+    struct wide result = wide_words(&sign, 1, sign);
+    if (amount >= 64 * WIDE_LIMBS)
+        return result;
+    unsigned words = (unsigned)(amount / 64), bits = amount % 64;
+    for (unsigned i = 0; i + words < WIDE_LIMBS; i++) {
+        uint64_t next = i + words + 1 < WIDE_LIMBS ? a.limb[i + words + 1] : sign;
+        result.limb[i] = a.limb[i + words] >> bits | (bits ? next << (64 - bits) : 0);
+    }
+    return result;
+}
+
+/* Below, equal to or above zero, as a is below, equal to or above b. */
+ALWAYS_INLINE int wide_compare(struct wide a, struct wide b)
+{
+    if (wide_is_negative(a) != wide_is_negative(b))
+        return wide_is_negative(a) ? -1 : 1;
+    for (unsigned i = WIDE_LIMBS; i-- > 0;)
+        if (a.limb[i] != b.limb[i])
+            return a.limb[i] < b.limb[i] ? -1 : 1;
+    return 0;
+}
+
+ALWAYS_INLINE bool wide_is_zero(struct wide a)
+{
+    return wide_compare(a, wide_from_u64(0)) == 0;
+}
+
+/* Division of numbers that are not negative, bit by bit: such programs are rare. */
+ALWAYS_INLINE struct wide divide_wide(struct wide a, struct wide b)
+{
+    struct wide quotient = wide_from_u64(0), rest = wide_from_u64(0);
+    if (wide_is_zero(b))
+        return quotient;
+    for (unsigned i = 64 * WIDE_LIMBS; i-- > 0;) {
+        rest = shift_left_wide(rest, 1);
+        rest.limb[0] |= a.limb[i / 64] >> i % 64 & 1;
+        if (wide_compare(rest, b) >= 0) {
+            rest = wide_sub(rest, b);
+            quotient.limb[i / 64] |= UINT64_C(1) << i % 64;
+        }
+    }
+    return quotient;
+}
+
+ALWAYS_INLINE struct wide modulo_wide(struct wide a, struct wide b)
+{
+    return wide_sub(a, wide_mul(divide_wide(a, b), b));
+}
+
+ALWAYS_INLINE struct wide clamp_i_wide(struct wide a, struct wide low, struct wide high)
+{
+    return wide_compare(a, low) < 0 ? low : wide_compare(a, high) > 0 ? high : a;
+}
+
+ALWAYS_INLINE struct wide sign_extend_wide(struct wide a, unsigned width)
+{
+    unsigned spare = 64 * WIDE_LIMBS - width;
+    return shift_right_i_wide(shift_left_wide(a, spare), spare);
+}
+
+ALWAYS_INLINE uint64_t amount_wide(struct wide a)
+{
+    for (unsigned i = 1; i < WIDE_LIMBS; i++)
+        if (a.limb[i])
+            return UINT64_MAX;
+    return a.limb[0];
+}
+
+ALWAYS_INLINE uint64_t amount_signed_wide(struct wide a)
+{
+    return amount_wide(a);
+}
+
+/* Stores the low `width` bits as limbs. */
+ALWAYS_INLINE void store_wide(uint64_t *limb, struct wide a, unsigned width)
+{
+    for (unsigned i = 0; 64 * i < width; i++)
+        limb[i] = low_bits(a.limb[i], width - 64 * i < 64 ? width - 64 * i : 64);
+}
+
+#endif

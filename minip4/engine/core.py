@@ -1,0 +1,69 @@
+"""What the parts of class Engine share: the C engine, its lock, and looking up names."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+from minip4.engine import model as m
+from minip4.engine.errors import InvalidArgument, NotFound
+from minip4.engine.generator import Generator
+from minip4.engine.keys import check_width
+from minip4.engine.table_code import action_words
+
+T = TypeVar("T")
+
+MEMBER, GROUP = 1 << 32, 2 << 32
+"""Kinds of entries in a slot's first word: enum entry_kind of table.h."""
+
+
+def named(items: Mapping[str, T], name: str, kind: str) -> T:
+    """Look up by name. Raises NotFound."""
+    try:
+        return items[name]
+    except KeyError:
+        raise NotFound(f"{kind} {name!r}: the program has none of this name") from None
+
+
+class Core:
+    library: ctypes.CDLL
+    handle: ctypes.c_void_p
+    program: m.Program
+    generator: Generator
+
+    def __init__(self) -> None:
+        self._mutex = threading.RLock()
+        self._depth = 0
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the engine between two batches of packets; may be nested in one thread."""
+        with self._mutex:
+            if not self._depth:
+                self.library.engine_lock(self.handle)
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if not self._depth:
+                    self.library.engine_unlock(self.handle)
+
+    def _call(self, actions: tuple[m.Action, ...], name: str, params: list[int], size: int,
+              what: str) -> list[int]:  # fmt: skip
+        """The words of an entry that runs an action: the head, then `size` words of data."""
+        action = next((a for a in actions if a.name == name), None)
+        if action is None:
+            known = ", ".join(a.name for a in actions)
+            raise NotFound(f"{what}: no action {name!r}; it has {known}")
+        if len(params) != len(action.params):
+            raise InvalidArgument(
+                f"{what}: action {name} takes {len(action.params)} parameters, not {len(params)}"
+            )
+        for value, param in zip(params, action.params, strict=True):
+            check_width(value, param.width, f"{what}: parameter {param.name} of {name}")
+        data = action_words(action, tuple(params))
+        return [action.id, *data, *[0] * (size - len(data))]

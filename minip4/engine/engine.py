@@ -1,0 +1,99 @@
+"""An engine: one P4 program from BMv2 JSON, compiled, with its control plane in Python."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from minip4.engine import native
+from minip4.engine.errors import EngineError, InvalidArgument
+from minip4.engine.generator import Generator
+from minip4.engine.reader import read_program
+from minip4.engine.state_control import Digest, StateControl
+from minip4.engine.tables import Entry, TableControl
+
+__all__ = ["Digest", "Engine", "Entry"]
+
+MAX_PORTS = 512
+MAX_INSTANTS = 100_000
+"""Steps of time that process() takes at most to drain an engine."""
+
+
+class Engine(TableControl, StateControl):
+    """A switch as a state machine: it has no clock and does no I/O (see engine.h).
+
+    `bmv2_json` is the parsed JSON; `seed` rules random(). With `sanitize` the C carries
+    AddressSanitizer and UBSan. Raises NotSupported (what the program uses and the engine has not),
+    InvalidArgument (no BMv2 JSON) and ToolchainError.
+    """
+
+    def __init__(self, bmv2_json: dict[str, Any], *, seed: int = 0, sanitize: bool = False) -> None:
+        super().__init__()
+        self.program = read_program(bmv2_json)
+        self.generator = Generator(self.program)
+        self.library = native.load(self.generator.text, sanitize=sanitize)
+        created = self.library.engine_create(None, seed % 2**64)
+        if not created:
+            raise EngineError("memory is short: the program's tables and registers do not fit")
+        self.handle = ctypes.c_void_p(created)
+        self._is_open = False
+        self._frame = (ctypes.c_uint8 * native.FRAME_ROOM)()
+        self._add_const_entries()
+
+    def close(self) -> None:
+        """Free the C engine; a driver must have let go of it before."""
+        if self.handle:
+            self.library.engine_destroy(self.handle)
+            self.handle = ctypes.c_void_p()
+
+    def process(self, port: int, frame: bytes, time_ns: int) -> list[tuple[int, bytes]]:
+        """Send one frame in and return all (port, frame) that leave, until nothing is due any more.
+
+        For tests: all ports are up, and time runs on from `time_ns` as far as queues and links
+        need. Takes the place of a driver.
+        """
+        self._open()
+        data = (ctypes.c_uint8 * len(frame)).from_buffer_copy(frame) if frame else self._frame
+        with self.locked():
+            if not self.library.engine_inject(self.handle, port, data, len(frame), time_ns):
+                raise InvalidArgument(f"a frame of {len(frame)} bytes is too long")
+            due = time_ns
+            for _ in range(MAX_INSTANTS):
+                due = self.library.engine_advance(self.handle, due)
+                if due == 2**64 - 1:
+                    break
+            return self._taken()
+
+    def _taken(self) -> list[tuple[int, bytes]]:
+        taken: list[tuple[int, bytes]] = []
+        port = ctypes.c_uint16()
+        while True:
+            length = self.library.engine_take(
+                self.handle, ctypes.byref(port), self._frame, native.FRAME_ROOM
+            )
+            if length < 0:
+                return taken
+            taken.append((port.value, bytes(self._frame[:length])))
+
+    def repeat(self, port: int, frames: Sequence[bytes], rounds: int, time_ns: int) -> None:
+        """Run frames of one length through the pipeline `rounds` times, for benchmarks."""
+        self._open()
+        if not frames or any(len(f) != len(frames[0]) for f in frames):
+            raise InvalidArgument("repeat() takes one or more frames of one length")
+        joined = b"".join(frames)
+        data = (ctypes.c_uint8 * len(joined)).from_buffer_copy(joined)
+        with self.locked():
+            self.library.engine_repeat(
+                self.handle, port, data, len(frames[0]), len(frames), rounds, time_ns
+            )
+            self._is_open = False  # the driver was replaced
+
+    def _open(self) -> None:
+        if self._is_open:
+            return
+        self._is_open = True
+        with self.locked():
+            self.library.engine_collect(self.handle)
+            for number in range(MAX_PORTS - 1):
+                self.library.engine_set_port(self.handle, number, True)

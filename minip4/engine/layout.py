@@ -1,0 +1,185 @@
+"""Where headers, metadata and their fields live in the generated C, and which are used at all.
+
+A header's fields are kept as machine words (narrow ones as the smallest unsigned type, wider than
+64 bits as limbs of 64 bits, lowest first); a field that the program never reads or writes is not
+kept: its bytes stay in the packet. Code is generated before the structures are written down, and
+tells the layout what it reads and writes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from minip4.engine import model as m
+
+
+def limbs(width: int) -> int:
+    return (width + 63) // 64
+
+
+def c_type(width: int) -> str:
+    """The smallest unsigned type that holds a field of up to 64 bits."""
+    return next(f"uint{size}_t" for size in (8, 16, 32, 64) if width <= size)
+
+
+def identifier(text: str) -> str:
+    return re.sub(r"\W", "_", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A header in C: a pointer to its fields, and its number among the validity flags."""
+
+    type: m.HeaderType
+    pointer: str
+    number: str
+    siblings: tuple[str, ...] = ()
+    """Numbers of the other members of its union."""
+
+
+class Layout:
+    def __init__(self, program: m.Program) -> None:
+        self.program = program
+        self.read: set[tuple[str, str]] = set()
+        self.written: set[tuple[str, str]] = set()
+        self.metadata = [h for h in program.headers.values() if h.metadata]
+        self.single = [h for h in program.headers.values() if not h.metadata and not h.array]
+        self.names: dict[int, str] = {}
+        self.numbers: dict[int, int] = {}
+        count = 0
+        for header in self.single:
+            self.numbers[id(header)] = count
+            count += 1
+        for array in program.arrays:
+            for header in array.headers:
+                self.numbers[id(header)] = count
+                count += 1
+            count += 1  # the element that an index out of bounds means
+        self.header_count = count
+        self.types = self._types()
+        named: list[m.Header | m.HeaderArray] = [*self.metadata, *self.single, *program.arrays]
+        for i, item in enumerate(named):
+            self.names[id(item)] = f"x{i}_{identifier(item.name)}"
+
+    def _types(self) -> dict[str, str]:
+        used: dict[str, str] = {}
+        for name in self.header_types():
+            used.setdefault(name, f"t{len(used)}_{identifier(name)}")
+        return used
+
+    def header_types(self) -> dict[str, m.HeaderType]:
+        """The types of all headers and metadata, by name."""
+        items: list[m.Header | m.HeaderArray] = [
+            *self.program.headers.values(),
+            *self.program.arrays,
+        ]
+        return {item.type.name: item.type for item in items}
+
+    # --- headers ---------------------------------------------------------------------------
+
+    def type_of(self, type_: m.HeaderType) -> str:
+        return self.types[type_.name]
+
+    def place(self, header: m.Header) -> Place:
+        """A header known when the code is generated."""
+        if header.array:
+            return self.element(header.array, str(header.position), self._siblings(header))
+        name = self.names[id(header)]
+        if header.metadata:
+            return Place(header.type, f"(&h->m.{name})", "-1")
+        number = str(self.numbers[id(header)])
+        return Place(header.type, f"(&h->{name})", number, self._siblings(header))
+
+    def element(self, array: m.HeaderArray, index: str, siblings: tuple[str, ...] = ()) -> Place:
+        """Element of an array; `index` is C code, already within bounds (or the spare one)."""
+        name = self.names[id(array)]
+        base = self.base(array)
+        number = str(base + int(index)) if index.isdigit() else f"({base} + {index})"
+        return Place(array.type, f"(&h->{name}[{index}])", number, siblings)
+
+    def column_element(self, stack: m.UnionStack, member: str, index: str) -> Place:
+        """A member of the union at `index` of a stack of unions."""
+        others = [a for name, a in stack.columns.items() if name != member]
+        siblings = tuple(f"({self.base(a)} + {index})" for a in others)
+        return self.element(stack.columns[member], index, siblings)
+
+    def _siblings(self, header: m.Header) -> tuple[str, ...]:
+        if not header.union:
+            return ()
+        members = [h for _, h in header.union.members if h is not header]
+        return tuple(str(self.numbers[id(h)]) for h in members)
+
+    def base(self, array: m.HeaderArray) -> int:
+        return self.numbers[id(array.headers[0])] if array.headers else 0
+
+    def counter(self, stack: m.HeaderStack | m.UnionStack) -> str:
+        """The stack's nextIndex."""
+        return f"h->next_{identifier(stack.name)}"
+
+    # --- fields ----------------------------------------------------------------------------
+
+    def reads(self, type_: m.HeaderType, field: m.Field) -> str:
+        self.read.add((type_.name, field.name))
+        return self.member(type_, field)
+
+    def writes(self, type_: m.HeaderType, field: m.Field) -> str:
+        self.written.add((type_.name, field.name))
+        return self.member(type_, field)
+
+    def member(self, type_: m.HeaderType, field: m.Field) -> str:
+        return f"f{type_.by_name[field.name]}_{identifier(field.name)}"
+
+    def is_kept(self, type_: m.HeaderType, field: m.Field) -> bool:
+        key = (type_.name, field.name)
+        return field.varbit or key in self.read or key in self.written
+
+    def is_written(self, type_: m.HeaderType, field: m.Field) -> bool:
+        return (type_.name, field.name) in self.written
+
+    # --- C text ----------------------------------------------------------------------------
+
+    def structures(self) -> str:
+        """The C structures of all header types and of the parsed packet."""
+        parts = [self._structure(t) for t in self.header_types().values()]
+        parts.append(self._phv())
+        return "\n".join(parts)
+
+    def _structure(self, type_: m.HeaderType) -> str:
+        kept = [f for f in type_.fields if self.is_kept(type_, f)]
+        lines = []
+        for field in sorted(kept, key=lambda f: -f.width):
+            name = self.member(type_, field)
+            if field.varbit:
+                lines.append(f"    uint16_t {name}_bits;\n    uint8_t {name}[{field.width // 8}];")
+            elif field.width > 64:
+                lines.append(f"    uint64_t {name}[{limbs(field.width)}];")
+            else:
+                lines.append(f"    {c_type(field.width)} {name};")
+        return f"struct {self.type_of(type_)} {{\n" + "\n".join(lines) + "\n};"
+
+    def _phv(self) -> str:
+        def declare(item: m.Header | m.HeaderArray, size: str = "") -> str:
+            return f"    struct {self.type_of(item.type)} {self.names[id(item)]}{size};"
+
+        meta = [declare(h).replace("    ", "        ", 1) for h in self.metadata]
+        stacks: list[m.HeaderStack | m.UnionStack] = [
+            *self.program.stacks.values(),
+            *self.program.union_stacks.values(),
+        ]
+        count = max(1, self.header_count)
+        return "\n".join(
+            [
+                "struct phv {",
+                "    struct phv_start start;",
+                "    struct metadata {",
+                *meta,
+                "    } m;",
+                f"    uint8_t valid[{count}];",
+                *(f"    uint16_t next_{identifier(s.name)};" for s in stacks),
+                f"    uint16_t raw[{count}]; /* offset in the packet's buffer; 0: none */",
+                *(declare(h) for h in self.single),
+                *(declare(a, f"[{len(a.headers) + 1}]") for a in self.program.arrays),
+                "};",
+            ]
+        )

@@ -1,0 +1,429 @@
+"""A P4 program as BMv2 JSON describes it, typed: what reader.py makes and the generator reads.
+
+Names and structure follow the BMv2 JSON format, version 2.24 (JSON_format.md of bmv2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a header type; `width` in bits, for a varbit its largest."""
+
+    name: str
+    width: int
+    signed: bool = False
+    varbit: bool = False
+
+
+@dataclass(slots=True)
+class HeaderType:
+    name: str
+    fields: tuple[Field, ...]
+    by_name: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_name = {f.name: i for i, f in enumerate(self.fields)}
+
+    @property
+    def varbit(self) -> Field | None:
+        return next((f for f in self.fields if f.varbit), None)
+
+    @property
+    def fixed_bytes(self) -> int:
+        """Bytes of the header without its varbit field."""
+        return sum(f.width for f in self.fields if not f.varbit) // 8
+
+
+@dataclass(slots=True, eq=False)
+class Header:
+    """A header or metadata instance, on its own or at `position` of an array of them."""
+
+    name: str
+    type: HeaderType
+    metadata: bool
+    array: HeaderArray | None = None
+    position: int = 0
+    union: HeaderUnion | None = None
+
+
+@dataclass(slots=True, eq=False)
+class HeaderArray:
+    """Headers that lie side by side: a header stack, or one member of a stack of unions."""
+
+    name: str
+    type: HeaderType
+    headers: list[Header]
+
+
+@dataclass(slots=True, eq=False)
+class HeaderUnion:
+    name: str
+    members: list[tuple[str, Header]]
+
+
+@dataclass(slots=True, eq=False)
+class HeaderStack:
+    name: str
+    array: HeaderArray
+
+
+@dataclass(slots=True, eq=False)
+class UnionStack:
+    name: str
+    unions: list[HeaderUnion]
+    columns: dict[str, HeaderArray]
+    """For each member of the union, that member of every element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class BoolConst:
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRef:
+    header: Header
+    field: Field
+
+
+@dataclass(frozen=True, slots=True)
+class Valid:
+    """The hidden field `$valid$`: 1 or 0."""
+
+    header: Header
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """An action's parameter, by position."""
+
+    index: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lookahead:
+    offset: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class StackField:
+    """A field of a stack's last element."""
+
+    stack: HeaderStack
+    field: Field
+
+
+@dataclass(frozen=True, slots=True)
+class UnionStackField:
+    stack: UnionStack
+    member: str
+    field: Field
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterRef:
+    register: Register
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderRef:
+    header: Header
+
+
+@dataclass(frozen=True, slots=True)
+class StackRef:
+    stack: HeaderStack
+
+
+@dataclass(frozen=True, slots=True)
+class UnionRef:
+    union: HeaderUnion
+
+
+@dataclass(frozen=True, slots=True)
+class UnionStackRef:
+    stack: UnionStack
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """An operation; `args` in the order left, right, and for `?` cond, left, right."""
+
+    op: str
+    args: tuple[Expr, ...]
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """An argument that names something that lives outside the packet."""
+
+    kind: str  # calculation, counter_array, meter_array, register_array, extern, string
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    items: tuple[Expr, ...]
+
+
+Expr: TypeAlias = (
+    "Const | BoolConst | FieldRef | Valid | Param | Lookahead | StackField | UnionStackField"
+    " | RegisterRef | HeaderRef | StackRef | UnionRef | UnionStackRef | Op | Named | Vector"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    op: str
+    args: tuple[Expr, ...]
+    where: str
+    """Where in the P4 source it stands, for messages; may be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionParam:
+    name: str
+    width: int
+
+
+@dataclass(slots=True)
+class Action:
+    name: str
+    id: int
+    params: tuple[ActionParam, ...]
+    primitives: tuple[Primitive, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ParserOp:
+    op: str
+    args: tuple[Expr, ...]
+    member: str = ""
+    """For an extract to a stack of unions: the union's member."""
+    primitive: Primitive | None = None
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """`value` and `mask` over the concatenated, byte-padded key; both None for the default."""
+
+    value: int | None
+    mask: int | None
+    value_set: str | None
+    next_state: str | None
+
+
+@dataclass(slots=True)
+class ParserState:
+    name: str
+    ops: tuple[ParserOp, ...]
+    key: tuple[Expr, ...]
+    transitions: tuple[Transition, ...]
+
+
+@dataclass(slots=True)
+class Parser:
+    init_state: str | None
+    states: dict[str, ParserState]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyField:
+    """One field of a table's key. `match_type`: exact, lpm, ternary, range or optional."""
+
+    match_type: str
+    name: str
+    expr: Expr
+    width: int
+    mask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConstEntry:
+    """An entry that the program itself declares; JSON priority: the smaller wins."""
+
+    key: tuple[tuple[int, int], ...]
+    """For each key field value and prefix length, mask or upper bound (exact: all ones)."""
+    action: int
+    params: tuple[int, ...]
+    priority: int
+
+
+@dataclass(slots=True)
+class Table:
+    name: str
+    index: int
+    match_type: str
+    type: str  # simple, indirect, indirect_ws
+    key: tuple[KeyField, ...]
+    actions: tuple[Action, ...]
+    max_size: int
+    has_counters: bool
+    support_timeout: bool
+    meter: str | None
+    profile: str | None
+    default_action: Action | None
+    default_params: tuple[int, ...]
+    is_default_const: bool
+    next_by_action: dict[int, str | None]
+    next_hit: str | None
+    next_miss: str | None
+    is_hit_miss: bool
+    base_default_next: str | None
+    entries: tuple[ConstEntry, ...]
+    is_const: bool
+
+    @property
+    def is_hidden(self) -> bool:
+        """One constant action and no key: a statement of a control's body."""
+        return not self.key and self.is_default_const and self.type == "simple"
+
+
+@dataclass(slots=True)
+class Conditional:
+    name: str
+    expr: Expr
+    true_next: str | None
+    false_next: str | None
+
+
+@dataclass(slots=True)
+class ActionCall:
+    name: str
+    action: Action
+    next_node: str | None
+
+
+@dataclass(slots=True)
+class Pipeline:
+    name: str
+    init: str | None
+    nodes: dict[str, Table | Conditional | ActionCall]
+
+
+@dataclass(slots=True)
+class Profile:
+    name: str
+    index: int
+    max_size: int
+    algorithm: str | None
+    selector: tuple[Expr, ...]
+
+
+@dataclass(slots=True)
+class CalculationInput:
+    """`kind`: field, hexstr, header or payload; `width` only counts for hexstr."""
+
+    kind: str
+    expr: Expr | None
+    width: int
+
+
+@dataclass(slots=True)
+class Calculation:
+    name: str
+    index: int
+    algorithm: str
+    inputs: tuple[CalculationInput, ...]
+
+
+@dataclass(slots=True)
+class Checksum:
+    name: str
+    target: FieldRef
+    calculation: Calculation
+    condition: Expr | None
+    verify: bool
+    update: bool
+
+
+@dataclass(slots=True)
+class Counter:
+    name: str
+    index: int
+    size: int
+    table: str | None
+    """The table of a direct counter."""
+
+
+@dataclass(slots=True)
+class Meter:
+    name: str
+    index: int
+    size: int
+    is_packets: bool
+    table: str | None
+    result: FieldRef | None
+
+
+@dataclass(slots=True, eq=False)
+class Register:
+    name: str
+    index: int
+    size: int
+    width: int
+
+    @property
+    def limbs(self) -> int:
+        return (self.width + 63) // 64
+
+
+@dataclass(slots=True)
+class Digest:
+    name: str
+    id: int
+    elements: tuple[Expr, ...]
+    widths: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class FieldList:
+    id: int
+    elements: tuple[Expr, ...]
+
+
+@dataclass(slots=True)
+class ValueSet:
+    name: str
+    index: int
+    width: int
+
+
+@dataclass(slots=True)
+class Program:
+    headers: dict[str, Header]
+    arrays: list[HeaderArray]
+    stacks: dict[str, HeaderStack]
+    unions: dict[str, HeaderUnion]
+    union_stacks: dict[str, UnionStack]
+    parser: Parser
+    deparser: tuple[Header, ...]
+    deparser_primitives: tuple[Primitive, ...]
+    actions: dict[int, Action]
+    pipelines: dict[str, Pipeline]
+    tables: dict[str, Table]
+    profiles: dict[str, Profile]
+    calculations: dict[str, Calculation]
+    checksums: tuple[Checksum, ...]
+    counters: dict[str, Counter]
+    meters: dict[str, Meter]
+    registers: dict[str, Register]
+    digests: dict[str, Digest]
+    field_lists: dict[int, FieldList]
+    value_sets: dict[str, ValueSet]
+    errors: dict[str, int]
+    aliases: dict[str, tuple[str, str]]

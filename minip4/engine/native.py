@@ -1,0 +1,139 @@
+"""The engine's shared object: built for one program, loaded, its C functions typed."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, c_bool, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64
+from ctypes import c_void_p as handle
+from pathlib import Path
+
+from minip4.engine import build
+from minip4.engine.errors import (
+    AlreadyExists,
+    EngineError,
+    InvalidArgument,
+    NotFound,
+    TableFull,
+)
+
+DIGEST_WORDS = 32
+FRAME_ROOM = 1024 + 9216  # PACKET_ROOM + PACKET_MAX_FRAME of packet.h
+
+words = POINTER(c_uint64)
+
+
+class MeterRates(ctypes.Structure):
+    """struct meter_rates of control.h."""
+
+    _fields_ = [
+        (name, c_uint64)
+        for name in ("committed_rate", "committed_burst", "peak_rate", "peak_burst")
+    ]
+
+
+class DigestSample(ctypes.Structure):
+    """struct digest_sample of program.h."""
+
+    _fields_ = [("digest", c_uint16), ("words", c_uint16), ("word", c_uint64 * DIGEST_WORDS)]
+
+
+class CrcCustom(ctypes.Structure):
+    """struct crc_custom of hash.h."""
+
+    _fields_ = [
+        ("width", ctypes.c_uint),
+        ("polynomial", c_uint64),
+        ("initial", c_uint64),
+        ("final_xor", c_uint64),
+        ("data_reflected", c_bool),
+        ("remainder_reflected", c_bool),
+    ]
+
+
+_FUNCTIONS = {
+    "engine_create": (handle, [handle, c_uint64]),
+    "engine_destroy": (None, [handle]),
+    "engine_lock": (None, [handle]),
+    "engine_unlock": (None, [handle]),
+    "engine_advance": (c_uint64, [handle, c_uint64]),
+    "engine_set_port": (None, [handle, c_uint16, c_bool]),
+    "engine_set_clock": (None, [handle, c_int64, c_int64]),
+    "engine_set_queue_depth": (None, [handle, c_uint16, c_uint32]),
+    "engine_set_priorities": (None, [handle, c_uint32]),
+    "engine_set_queue_rate": (None, [handle, c_uint16, c_uint32, c_uint64]),
+    "engine_table_add": (
+        c_int64,
+        [handle, c_uint32, words, words, c_uint32, c_int32, words, c_uint64],
+    ),
+    "engine_table_find": (c_int64, [handle, c_uint32, words, words, c_uint32, c_int32]),
+    "engine_table_modify": (c_int, [handle, c_uint32, c_int64, words]),
+    "engine_table_delete": (c_int, [handle, c_uint32, c_int64]),
+    "engine_table_next": (c_int64, [handle, c_uint32, c_uint32]),
+    "engine_table_stride": (c_uint32, [handle, c_uint32]),
+    "engine_table_slot": (words, [handle, c_uint32, c_int64, POINTER(c_int32)]),
+    "engine_table_default": (words, [handle, c_uint32]),
+    "engine_table_set_default": (None, [handle, c_uint32, words]),
+    "engine_table_reset_default": (None, [handle, c_uint32]),
+    "engine_counter_cells": (words, [handle, c_uint32]),
+    "engine_register_words": (words, [handle, c_uint32]),
+    "engine_meter_set": (c_int, [handle, c_bool, c_uint32, c_int64, POINTER(MeterRates)]),
+    "engine_meter_get": (c_int, [handle, c_bool, c_uint32, c_int64, POINTER(MeterRates)]),
+    "engine_member_add": (c_int64, [handle, c_uint32, words]),
+    "engine_member_modify": (c_int, [handle, c_uint32, c_uint32, words]),
+    "engine_member_delete": (c_int, [handle, c_uint32, c_uint32]),
+    "engine_group_add": (c_int64, [handle, c_uint32]),
+    "engine_group_set": (c_int, [handle, c_uint32, c_uint32, POINTER(c_uint32), c_uint32]),
+    "engine_group_delete": (c_int, [handle, c_uint32, c_uint32]),
+    "engine_value_set": (c_int, [handle, c_uint32, words, c_uint32]),
+    "engine_replicas_set": (
+        c_int,
+        [handle, c_bool, c_uint32, POINTER(c_uint16), c_uint32, c_uint32],
+    ),
+    "engine_replicas_delete": (c_int, [handle, c_bool, c_uint32]),
+    "engine_digest_next": (c_bool, [handle, POINTER(DigestSample)]),
+    "engine_crc_custom": (None, [handle, c_uint32, POINTER(CrcCustom)]),
+    "engine_collect": (None, [handle]),
+    "engine_inject": (c_bool, [handle, c_uint16, POINTER(c_uint8), c_uint32, c_uint64]),
+    "engine_take": (c_int64, [handle, POINTER(c_uint16), POINTER(c_uint8), c_uint32]),
+    "engine_repeat": (
+        None,
+        [handle, c_uint16, POINTER(c_uint8), c_uint32, c_uint32, c_uint32, c_uint64],
+    ),
+}
+
+
+def load(generated: str, *, sanitize: bool) -> ctypes.CDLL:
+    """Build (once for each content) and load the engine of one program. Raises ToolchainError."""
+    sources = sorted(build.C_FOLDER.glob("*.c"))
+    # RTLD_LOCAL: engines of several programs in one process do not see each other's symbols.
+    library = ctypes.CDLL(str(_built(sources, generated, sanitize=sanitize)), ctypes.RTLD_LOCAL)
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _built(sources: list[Path], generated: str, *, sanitize: bool) -> Path:
+    return build.shared_object(sources, generated, sanitize=sanitize)
+
+
+_ERRORS: dict[int, tuple[type[EngineError], str]] = {
+    -1: (NotFound, "there is no such entry"),
+    -2: (AlreadyExists, "there is one with this key already"),
+    -3: (TableFull, "it is full: it holds as many entries as it was declared to"),
+    -4: (EngineError, "memory is short"),
+    -5: (InvalidArgument, "not valid"),
+}
+
+
+def check(result: int, what: str) -> int:
+    """Return what C returned, or raise the EngineError that it stands for."""
+    if result >= 0:
+        return result
+    error, text = _ERRORS[result]
+    raise error(f"{what}: {text}")
+
+
+def array(values: list[int]) -> ctypes.Array[c_uint64]:
+    """Words for C."""
+    return (c_uint64 * max(1, len(values)))(*values)

@@ -1,0 +1,265 @@
+"""C code of the pipelines: tables, conditions, and the way between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minip4.engine import model as m
+from minip4.engine.errors import NotSupported
+from minip4.engine.expressions import Expressions
+from minip4.engine.keys import KeyLayout
+from minip4.engine.layout import Layout, identifier, limbs
+from minip4.engine.statements import Lines, Statements, amount, data_words, param_words
+
+EXACT, LPM, TERNARY = "TABLE_EXACT", "TABLE_LPM", "TABLE_TERNARY"
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """How a table's entries lie in their slots; what Python and C agree on."""
+
+    kind: str
+    key: KeyLayout
+    data_words: int
+
+    @classmethod
+    def of(cls, table: m.Table) -> TableLayout:
+        kinds = {k.match_type for k in table.key}
+        if table.match_type in ("ternary", "range") or kinds & {"ternary", "range", "optional"}:
+            kind = TERNARY
+        else:
+            kind = LPM if "lpm" in kinds else EXACT
+        widths = [k.width for k in table.key]
+        key = KeyLayout.pack(widths, byte_aligned=kind == TERNARY)
+        return cls(kind, key, max((data_words(a) for a in table.actions), default=0))
+
+
+def action_words(action: m.Action, params: tuple[int, ...]) -> list[int]:
+    """An action's data as words."""
+    words = [0] * data_words(action)
+    starts = param_words(action)
+    for value, param, start in zip(params, action.params, starts, strict=True):
+        value &= (1 << param.width) - 1
+        for i in range(max(1, limbs(param.width))):
+            words[start + i] = value >> 64 * i & (2**64 - 1)
+    return words
+
+
+class TableCode:
+    def __init__(
+        self, program: m.Program, layout: Layout, expressions: Expressions, statements: Statements
+    ) -> None:
+        self.program, self.layout = program, layout
+        self.expressions, self.statements = expressions, statements
+        self.layouts = {t.name: TableLayout.of(t) for t in program.tables.values()}
+
+    # --- pipelines -------------------------------------------------------------------------
+
+    def pipeline(self, pipeline: m.Pipeline) -> Lines:
+        """Statements that run the pipeline and end at the label `done`."""
+        labels = {name: f"n{i}_{identifier(name)}" for i, name in enumerate(pipeline.nodes)}
+        if pipeline.init is None:
+            return []
+        lines = [self._go(pipeline.init, labels)]
+        for name in self._reachable(pipeline):
+            node = pipeline.nodes[name]
+            lines.append(f"{labels[name]}: {{")
+            if isinstance(node, m.Conditional):
+                lines += [
+                    f"    if ({self.expressions.boolean(node.expr)})",
+                    f"        {self._go(node.true_next, labels)}",
+                    f"    {self._go(node.false_next, labels)}",
+                ]
+            elif isinstance(node, m.ActionCall):
+                lines.append(f"    if (action_{node.action.id}(c, h, NULL)) goto done;")
+                lines.append(f"    {self._go(node.next_node, labels)}")
+            else:
+                lines += [f"    {line}" for line in self._table(node, labels)]
+            lines.append("}")
+        return [*lines, "done:;"]
+
+    def _reachable(self, pipeline: m.Pipeline) -> list[str]:
+        order: list[str] = []
+        todo = [pipeline.init]
+        while todo:
+            name = todo.pop()
+            if name is None or name in order:
+                continue
+            order.append(name)
+            node = pipeline.nodes[name]
+            if isinstance(node, m.Conditional):
+                todo += [node.false_next, node.true_next]
+            elif isinstance(node, m.ActionCall):
+                todo.append(node.next_node)
+            else:
+                todo += [node.base_default_next, node.next_miss, node.next_hit]
+                todo += list(node.next_by_action.values())
+        return order
+
+    def _go(self, name: str | None, labels: dict[str, str]) -> str:
+        return f"goto {labels[name] if name is not None else 'done'};"
+
+    # --- tables ----------------------------------------------------------------------------
+
+    def _table(self, table: m.Table, labels: dict[str, str]) -> Lines:
+        if table.is_hidden and table.default_action:
+            action = table.default_action
+            words = ", ".join(f"{w:#x}u" for w in action_words(action, table.default_params))
+            data = f"(const uint64_t[]){{{words}}}" if words else "NULL"
+            following = table.next_by_action.get(action.id, table.base_default_next)
+            if table.is_hit_miss:
+                following = table.next_miss
+            return [
+                f"if (action_{action.id}(c, h, {data})) goto done;",
+                self._go(following, labels),
+            ]
+        return [
+            f"/* {table.name} */",
+            f"struct table *t = c->tables[{table.index}];",
+            *self._lookup(table),
+            *self._hit(table),
+            *self._act(table, labels),
+        ]
+
+    def _lookup(self, table: m.Table) -> Lines:
+        layout = self.layouts[table.name]
+        count, data = layout.key.count, layout.data_words
+        if not table.key:
+            return ["uint64_t *slot = NULL;"]
+        limb_codes: list[str] = []
+        codes = [self._key_field(k) for k in table.key]
+        for field_codes in codes:
+            limb_codes += field_codes
+        lines = [f"const uint64_t key[{count}] = {{{layout.key.c_words(limb_codes)}}};"]
+        if layout.kind == EXACT:
+            lines.append(f"uint64_t *slot = table_find_exact(t, key, {count}, {data});")
+        elif layout.kind == LPM:
+            position = next(i for i, k in enumerate(table.key) if k.match_type == "lpm")
+            top = _top_bits(codes[position], table.key[position].width)
+            lines.append(f"uint64_t *slot = table_find_lpm(t, key, {count}, {data}, {top});")
+        else:
+            lines.append("uint64_t *slot = table_find_ternary(t, key);")
+        return lines
+
+    def _key_field(self, k: m.KeyField) -> list[str]:
+        """C of the field's limbs, masked to its width."""
+        if k.width <= 64:
+            code = self.expressions.word(k.expr)
+            low, high = self.expressions.range(k.expr)
+            mask = (1 << k.width) - 1 if k.mask is None else k.mask
+            is_plain = low >= 0 and high < 1 << k.width and k.mask is None
+            return [code if is_plain else f"(({code}) & {mask:#x}u)"]
+        name, field = self.expressions.readable(k.expr)
+        if field.varbit:
+            raise NotSupported(f"varbit field {field.name} in a table's key")
+        masks = [2**64 - 1 if k.mask is None else k.mask >> 64 * i & (2**64 - 1)
+                 for i in range(limbs(k.width))]  # fmt: skip
+        return [f"({name}[{i}] & {mask:#x}u)" for i, mask in enumerate(masks)]
+
+    def _hit(self, table: m.Table) -> Lines:
+        layout = self.layouts[table.name]
+        at = 1 + layout.data_words + layout.key.count * (2 if layout.kind == TERNARY else 1)
+        lines: Lines = []
+        if table.has_counters:
+            lines += [f"slot[{at}]++;", f"slot[{at + 1}] += h->start.ingress_length;"]
+            at += 2
+        if table.support_timeout:
+            lines.append(f"slot[{at}] = c->now_ns;")
+        if table.meter:
+            meter = self.program.meters[table.meter]
+            if meter.result:
+                name, field = self.expressions.lvalue(meter.result)
+                which = "&t->meters[(uint64_t)(slot - t->slots) / t->stride]"
+                code = f"meter_colour({which}, c->now_us, {amount(meter)})"
+                lines.append(self.expressions.store_code(name, field.width, code, 64))
+        lines = ["if (slot) {", *(f"    {line}" for line in lines), "}"] if lines else []
+        return ["const bool hit UNUSED = slot != NULL;", *lines,
+                "const uint64_t *entry = hit ? slot : t->default_slot;"]  # fmt: skip
+
+    def _act(self, table: m.Table, labels: dict[str, str]) -> Lines:
+        lines: Lines = []
+        miss = f"        {self._go(table.base_default_next, labels)}"
+        if table.profile:
+            profile = self.program.profiles[table.profile]
+            hash_ = f"selector_{profile.index}(c, h)" if profile.algorithm else "0"
+            lines += [
+                "if ((entry[0] >> 32 & 3) != ENTRY_ACTION) {",
+                "    const bool is_group = (entry[0] >> 32 & 3) == ENTRY_GROUP;",
+                f"    const uint64_t group_hash = is_group ? {hash_} : 0;",
+                f"    entry = profile_resolve(c->profiles[{profile.index}], entry, group_hash);",
+                "    if (!entry)",
+                miss,
+                "}",
+            ]
+        lines.append("switch ((uint32_t)entry[0]) {")
+        actions = {a.id: a for a in table.actions}
+        if table.default_action:
+            actions.setdefault(table.default_action.id, table.default_action)
+        for action in actions.values():
+            lines += [
+                f"case {action.id}:",
+                f"    if (action_{action.id}(c, h, entry + 1)) goto done;",
+                "    " + ("break;" if table.is_hit_miss
+                          else self._go(table.next_by_action.get(
+                              action.id, table.base_default_next), labels)),
+            ]  # fmt: skip
+        lines += ["default:", "    break;" if table.is_hit_miss else miss[4:], "}"]
+        if table.is_hit_miss:
+            lines.append(f"if (hit) {self._go(table.next_hit, labels)}")
+            lines.append(self._go(table.next_miss, labels))
+        return lines
+
+    # --- descriptors -----------------------------------------------------------------------
+
+    def specs(self) -> str:
+        """The array of struct table_spec."""
+        parts, rows = [], []
+        for table in self.program.tables.values():
+            parts.append(self._default_data(table))
+            rows.append(self._spec(table, parts))
+        body = ",\n".join(rows) or "    {0}"
+        return "\n".join(parts) + f"\nstatic const struct table_spec tables[] = {{\n{body}\n}};\n"
+
+    def _default_data(self, table: m.Table) -> str:
+        words: list[int] = []
+        if table.default_action:
+            words = action_words(table.default_action, table.default_params)
+        words += [0] * (self.layouts[table.name].data_words + 1 - len(words))
+        literals = ", ".join(f"{w:#x}u" for w in words)
+        return f"static const uint64_t default_{table.index}[] = {{{literals}}};"
+
+    def _spec(self, table: m.Table, parts: list[str]) -> str:
+        layout = self.layouts[table.name]
+        items = [
+            f".kind = {layout.kind}",
+            f".key_words = {layout.key.count}",
+            f".data_words = {layout.data_words}",
+            f".max_size = {max(1, table.max_size)}",
+            f".has_counters = {int(table.has_counters)}",
+            f".has_timeout = {int(table.support_timeout)}",
+            f".has_meter = {int(bool(table.meter))}",
+            f".default_data = default_{table.index}",
+            f".default_head = {table.default_action.id if table.default_action else 2**32 - 1}u",
+        ]
+        ranges = []
+        for k, (word, shift) in zip(table.key, layout.key.places, strict=True):
+            if k.match_type == "lpm" and layout.kind == LPM:
+                items.append(f".lpm_word = {word}, .lpm_shift = {shift}, .lpm_width = {k.width}")
+            if k.match_type == "range":
+                if k.width > 64:
+                    raise NotSupported(f"table {table.name}: range field of {k.width} bits (> 64)")
+                ranges.append(f"{{{word}, {shift}, {k.width}}}")
+        if ranges:
+            parts.append(f"static const struct range_field ranges_{table.index}[] = "
+                         f"{{{', '.join(ranges)}}};")  # fmt: skip
+            items.append(f".ranges = {len(ranges)}, .range = ranges_{table.index}")
+        return f"    {{{', '.join(items)}}} /* {table.name} */"
+
+
+def _top_bits(codes: list[str], width: int) -> str:
+    """C of the field's first 64 bits, left-aligned."""
+    used = (width - 1) % 64 + 1
+    if used == 64:
+        return codes[-1]
+    top = f"(uint64_t){codes[-1]} << {64 - used}"
+    return top if len(codes) == 1 else f"({top} | {codes[-2]} >> {used})"
