@@ -111,21 +111,23 @@ class CallChecker(ArgumentChecker):
         if str(e.object.type) not in ("packet_in", "packet_out") or not e.type_arguments:
             return
         of = e.type_arguments[0]
+        first = e.arguments[0] if e.arguments else None
+        source = e.source if first is None else first.source
         if name == "extract" and of is not types.DONT_CARE:
             if not isinstance(of, (types.Header, types.Variable)):
-                raise P4Error(f"extract into {describe(of)}", e.source, "a header")
+                raise P4Error(f"extract into {describe(of)}", source, "a header")
             varbits = _count_varbits(of)
             if varbits != len(e.arguments) - 1:
                 message = f"header {of} has {varbits} varbit field(s)"
                 expected = "extract(h), or extract(h, bits) for a header with one varbit field"
-                raise P4Error(message, e.source, expected)
+                raise P4Error(message, source, expected)
         is_fixed = types.width_in_bits(of) is not None and smallest(of) == types.width_in_bits(of)
         if name == "lookahead" and not is_fixed and not isinstance(of, types.Variable):
-            raise P4Error(f"lookahead of {describe(of)}", e.source, "a type of fixed width")
+            raise P4Error(f"lookahead of {describe(of)}", source, "a type of fixed width")
         if name == "emit" and not isinstance(
             of, (types.StructLike, types.Stack, types.Variable, types.Tuple)
         ):
-            raise P4Error(f"emit of {describe(of)}", e.source, "a header, stack or struct of them")
+            raise P4Error(f"emit of {describe(of)}", source, "a header, stack or struct of them")
 
     def static_assert(self, e: syntax.Call) -> None:
         condition, *message = e.arguments

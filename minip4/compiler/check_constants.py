@@ -55,8 +55,6 @@ def _fold_integers(e: syntax.Binary, left: int, right: int, of: Type) -> int:
     if operator in _ARITHMETIC:
         return _checked(_ARITHMETIC[operator](left, right), of, e.source)
     if operator in ("/", "%"):
-        if right == 0:
-            raise P4Error("division by zero", e.right.source)
         return left // right if operator == "/" else left % right
     if operator == "<<":
         if right > WIDEST_CONSTANT:

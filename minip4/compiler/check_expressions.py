@@ -299,9 +299,11 @@ class ExpressionChecker(ConversionChecker):
             if isinstance(operand.constant, int) and operand.constant < 0:
                 raise P4Error(f"'{e.operator}' of a negative number", operand.source)
         divisor = e.right.constant
+        if divisor == 0:
+            raise P4Error("division by zero", e.right.source)
         is_power = isinstance(divisor, int) and divisor > 0 and divisor & (divisor - 1) == 0
         is_at_run_time = isinstance(of, types.Bits) and e.left.constant is None
-        if is_at_run_time and not is_power and divisor != 0:
+        if is_at_run_time and not is_power:
             message = f"'{e.operator}' at run time, by no power of two"
             raise P4Error(message, e.source, "constants, or a division by 2, 4, 8, ...")
 
