@@ -48,7 +48,7 @@ class LinkEnd:
 class Network:
     """Hosts, links and switches that all run one P4 program.
 
-    `program` is a path (in the repository, where it is relative). The properties of a topology's
+    `program` is a path, from here or from the repository's root. The properties of a topology's
     links, `addLink(a, b, loss=0.01, delay_us=500, rate_bps=10**8, queue=1000)`, hold behind the
     egress port of each end that is a switch: in both directions between two switches, and only
     towards the host on a host's link. One direction alone: `params1={...}`, `params2={...}`.
@@ -75,7 +75,8 @@ class Network:
         self.interface_counters: dict[str, dict[str, int]] = {}  # interface -> kernel's counters
         self.udp_losses: dict[str, int] = {}  # host -> datagrams that its kernel lost
         self._run = run
-        self._program_path = REPOSITORY / program
+        here = Path(program).absolute()
+        self._program_path = here if here.is_file() else REPOSITORY / program
         self._capture = capture
         self._switch_options = dict(switch_options or {})
         self._mininet: Mininet | None = None
@@ -190,6 +191,7 @@ class Network:
     def _command_line(self) -> None:
         self._run.progress.pause()
         print(f"Network {self.name}: type `exit` to go on, `help` for what there is")
+        setLogLevel("output")
         CLI(self._net)
 
 
