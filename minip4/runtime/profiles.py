@@ -1,5 +1,6 @@
 """Action profiles: members and groups that table entries point to (spec 9.2)."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -52,6 +53,7 @@ class Profiles:
         self._engine = engine
         self._members: dict[_Number, _Member] = {}
         self._groups: dict[_Number, _Group] = {}
+        self._uses: Counter[tuple[str, int, int]] = Counter()  # by kind, profile and number
 
     def member(self, profile: int, number: int) -> int:
         """The engine's handle of a member."""
@@ -74,6 +76,14 @@ class Profiles:
     def group_number(self, profile: int, handle: int) -> int:
         """The client's id of a group."""
         return next(n for (p, n), g in self._groups.items() if (p, g.handle) == (profile, handle))
+
+    def hold(self, profile: int, action: p4r.TableAction, times: int) -> None:
+        """Note that an entry uses (1) or leaves (-1) a member or group: what is used stays."""
+        kind = action.WhichOneof("type")
+        if kind == "action_profile_member_id":
+            self._uses["member", profile, action.action_profile_member_id] += times
+        elif kind == "action_profile_group_id":
+            self._uses["group", profile, action.action_profile_group_id] += times
 
     def check_one_shot(self, profile: ActionProfile, message: p4r.ActionProfileActionSet) -> None:
         """Refuse an action set that cannot be programmed."""
@@ -177,6 +187,7 @@ class Profiles:
 
     def _delete_member(self, what: str, profile: str, number: _Number) -> Undo:
         old = self._find_member(what, number)
+        self._refuse_used(what, "member", number)
         with engine_calls(what):
             self._engine.member_delete(profile, old.handle)
         del self._members[number]
@@ -193,6 +204,7 @@ class Profiles:
             handle = self._engine.group_add(profile.name)
             self._engine.group_set_members(profile.name, handle, members)
         self._groups[number] = _Group(handle, message)
+        self._hold_members(message, 1)
         return lambda: self._delete_group(what, profile, message.group_id)
 
     def _modify_group(
@@ -204,14 +216,27 @@ class Profiles:
         with engine_calls(what):
             self._engine.group_set_members(profile.name, old.handle, members)
         self._groups[number] = _Group(old.handle, message)
+        self._hold_members(old.message, -1)
+        self._hold_members(message, 1)
         return lambda: self._modify_group(what, profile, old.message)
 
     def _delete_group(self, what: str, profile: ActionProfile, group_id: int) -> Undo:
         old = self._find_group(what, (profile.id, group_id))
+        self._refuse_used(what, "group", (profile.id, group_id))
         with engine_calls(what):
             self._engine.group_delete(profile.name, old.handle)
         del self._groups[profile.id, group_id]
+        self._hold_members(old.message, -1)
         return lambda: self._insert_group(what, profile, old.message)
+
+    def _hold_members(self, group: p4r.ActionProfileGroup, times: int) -> None:
+        for member in group.members:
+            self._uses["member", group.action_profile_id, member.member_id] += times
+
+    def _refuse_used(self, what: str, kind: str, number: _Number) -> None:
+        uses = self._uses[kind, number[0], number[1]]
+        if uses:
+            raise StatusError(Code.FAILED_PRECONDITION, f"{what}: still used {uses} times")
 
     def _handles(self, profile: ActionProfile, message: p4r.ActionProfileGroup) -> list[int]:
         """The members of a group, each as often as its weight says."""

@@ -84,11 +84,14 @@ class Tables:
     def select(self, table: Table, message: p4r.TableEntry) -> list[Entry]:
         """The entries of a table that a message with its key, or without any key, stands for."""
         with engine_calls(f"table {table.name}"):
+            now_ns = time.monotonic_ns()
             if message.match:
                 key = self.decode_key(table, message)
                 handle = self._engine.table_find(table.name, key, message.priority)
-                return [] if handle is None else [self._engine.table_entry(table.name, handle)]
-            entries = self._engine.table_entries(table.name, time_ns=time.monotonic_ns())
+                if handle is None:
+                    return []
+                return [self._engine.table_entry(table.name, handle, time_ns=now_ns)]
+            entries = self._engine.table_entries(table.name, time_ns=now_ns)
         if message.priority:
             entries = [e for e in entries if e.priority == message.priority]
         if message.controller_metadata:
@@ -162,12 +165,16 @@ class Tables:
     def _delete(self, table: Table, place: Place) -> Undo:
         entry = self._entry(place)
         old, old_notes = self._targets.target(place, entry), self._notes.get(place)
-        self._targets.remove(place, entry)
+        self._targets.remove(table, place, entry)
         self._note(place, None)
         return lambda: self._insert(table, place, old, old_notes)
 
     def _set_default(self, table: Table, call: tuple[str, Sequence[int]] | None) -> Undo:
-        old = self._engine.table_default(table.name) if table.id in self._changed_defaults else None
+        old = None
+        if table.id in self._changed_defaults:
+            action, params = self._engine.table_default(table.name)
+            assert action is not None
+            old = (action, params)
         with engine_calls(f"table {table.name}, default action"):
             if call is None:
                 self._engine.table_reset_default(table.name)

@@ -78,35 +78,45 @@ class Targets:
                 self._engine.table_add_group(name, key, group, priority)
         else:
             self._add_one_shot(table, place, target.action_profile_action_set)
-        self._indirect[place] = target
+        self._note(table, place, target)
 
     def replace(self, table: Table, place: Place, entry: Entry, target: Target) -> None:
         """Let an entry do something else. Raises StatusError, and then changes nothing."""
+        what = f"table {table.name}"
         if isinstance(target, Call):
-            with engine_calls(f"table {table.name}"):
+            with engine_calls(what):
                 self._engine.table_modify(table.name, entry.handle, target.action, target.params)
             return
-        with self._engine.locked():  # no packet misses the entry meanwhile
-            old = self._indirect[place]
-            self.remove(place, entry)
-            try:
-                self.add(table, place, target)
-            except Exception:
-                self.add(table, place, old)
-                raise
+        kind = target.WhichOneof("type")
+        one_shot = None
+        with engine_calls(what):
+            if kind == "action_profile_member_id":
+                number = target.action_profile_member_id
+                member = self._profiles.member(table.action_profile, number)
+                self._engine.table_modify_member(table.name, entry.handle, member)
+            elif kind == "action_profile_group_id":
+                number = target.action_profile_group_id
+                group = self._profiles.group(table.action_profile, number)
+                self._engine.table_modify_group(table.name, entry.handle, group)
+            else:
+                profile = self._schema.profile(table.action_profile)
+                one_shot = self._profiles.make_one_shot(profile, target.action_profile_action_set)
+                self._engine.table_modify_group(table.name, entry.handle, one_shot.group)
+        self._note(table, place, target)
+        self._own(place, one_shot)
 
-    def remove(self, place: Place, entry: Entry) -> None:
+    def remove(self, table: Table, place: Place, entry: Entry) -> None:
         """Take an entry out of its table."""
         with engine_calls(f"table {place[0]}"):
             self._engine.table_delete(place[0], entry.handle)
-        self._indirect.pop(place, None)
-        one_shot = self._one_shots.pop(place, None)
-        if one_shot is not None:
-            self._profiles.drop_one_shot(one_shot)
+        self._note(table, place, None)
+        self._own(place, None)
 
     def target(self, place: Place, entry: Entry) -> Target:
         """What an entry does."""
-        return self._indirect.get(place) or Call(entry.action, entry.params)
+        if entry.action is None:
+            return self._indirect[place]
+        return Call(entry.action, entry.params)
 
     def encode(self, table: Table, place: Place, entry: Entry) -> p4r.TableAction:
         """What an entry does, as the client wrote it."""
@@ -127,4 +137,21 @@ class Targets:
         except Exception:
             self._profiles.drop_one_shot(one_shot)
             raise
-        self._one_shots[place] = one_shot
+        self._own(place, one_shot)
+
+    def _note(self, table: Table, place: Place, target: p4r.TableAction | None) -> None:
+        """Note what an indirect entry uses, in place of what it used before."""
+        old = self._indirect.pop(place, None)
+        if old is not None:
+            self._profiles.hold(table.action_profile, old, -1)
+        if target is not None:
+            self._profiles.hold(table.action_profile, target, 1)
+            self._indirect[place] = target
+
+    def _own(self, place: Place, one_shot: OneShot | None) -> None:
+        """Note the group that is an entry's own; give back the one before."""
+        old = self._one_shots.pop(place, None)
+        if old is not None:
+            self._profiles.drop_one_shot(old)
+        if one_shot is not None:
+            self._one_shots[place] = one_shot

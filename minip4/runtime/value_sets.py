@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from finsy.proto import p4r
 
 from minip4.engine.engine import Engine
+from minip4.engine.keys import Exact
 from minip4.runtime.match import decode_key
-from minip4.runtime.schema import Schema, match_fields
-from minip4.runtime.status import Code, StatusError, engine_calls, invalid
+from minip4.runtime.schema import MatchType, Schema, match_fields
+from minip4.runtime.status import Code, StatusError, engine_calls, invalid, unimplemented
 from minip4.runtime.updates import MODIFY, Operation, Undo
 
 
@@ -30,7 +31,7 @@ class ValueSets:
                 Code.RESOURCE_EXHAUSTED,
                 f"{what}: {len(message.members)} members, the program allows {value_set.size}",
             )
-        self._keys(message)
+        self._values(message)
         return lambda: self._write(what, message)
 
     def read(self, message: p4r.ValueSetEntry) -> Iterator[p4r.Entity]:
@@ -51,15 +52,25 @@ class ValueSets:
         old = self._entry(message.value_set_id)
         name = self._schema.value_set(message.value_set_id).preamble.name
         with engine_calls(what):
-            self._engine.value_set_set(name, self._keys(message))
+            self._engine.value_set_set(name, self._values(message))
         self._entries[message.value_set_id] = message
         return lambda: self._write(what, old)
 
     def _entry(self, number: int) -> p4r.ValueSetEntry:
         return self._entries.get(number) or p4r.ValueSetEntry(value_set_id=number)
 
-    def _keys(self, message: p4r.ValueSetEntry) -> list[tuple[object, ...]]:
+    def _values(self, message: p4r.ValueSetEntry) -> list[int]:
+        """The members, each as all of its fields side by side."""
         value_set = self._schema.value_set(message.value_set_id)
         what = f"value set {value_set.preamble.name}"
         fields = match_fields(what, value_set.match)
-        return [decode_key(what, fields, member.match) for member in message.members]
+        if any(f.kind != MatchType.EXACT for f in fields):
+            raise unimplemented(f"{what}: only exact matches are supported")
+        members = []
+        for member in message.members:
+            value = 0
+            for part, field in zip(decode_key(what, fields, member.match), fields, strict=True):
+                assert isinstance(part, Exact)
+                value = value << field.bitwidth | part.value
+            members.append(value)
+        return members
