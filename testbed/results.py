@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,11 +128,17 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     """A table for the screen; numbers stand right-aligned, floats with four digits."""
     shown = Table(title=title, title_justify="left")
     for index, column in enumerate(columns):
-        numeric = all(isinstance(row[index], int | float) for row in rows)
+        numeric = all(isinstance(row[index], Real) for row in rows)
         shown.add_column(column, justify="right" if numeric else "left")
     for row in rows:
-        shown.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row))
+        shown.add_row(*map(_shown, row))
     return shown
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Real) and not isinstance(value, Integral):
+        return f"{float(value):.4g}"
+    return str(value)
 
 
 def environment() -> dict[str, Any]:
