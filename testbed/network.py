@@ -203,6 +203,10 @@ class Host(Node):
         super().startShell(mnopts)
         self.cmd(DISABLE_IPV6)
 
+    def enter(self) -> list[str]:
+        """The beginning of a command that is to run in the host's network namespace."""
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
+
     def settle(self, hosts: "Sequence[Host]") -> None:
         """Turn offloads off, and tell the host every other's MAC address."""
         commands = [
@@ -214,10 +218,10 @@ class Host(Node):
             for other in hosts
             if other is not self
         ]
-        command = ["mnexec", "-a", str(self.pid), "sh", "-e"]
         done = subprocess.run(
-            command, input="\n".join(commands), text=True, capture_output=True, check=False
-        )
+            [*self.enter(), "sh", "-e"], input="\n".join(commands), text=True,
+            capture_output=True, check=False,
+        )  # fmt: skip
         if done.returncode:
             raise TestbedError(f"host {self.name} cannot be set up: {done.stderr.strip()}")
 

@@ -147,8 +147,7 @@ class Traffic:
 
     async def _start(self, host: str, program: str, *arguments: Any) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            "mnexec", "-a", str(self._net.host(host).pid), executable(program),
-            *map(str, arguments),
+            *self._net.host(host).enter(), executable(program), *map(str, arguments),
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
