@@ -11,6 +11,7 @@ from minip4.compiler.source import Source
 from minip4.compiler.types import Type
 
 WIDEST_CONSTANT = 1 << 16  # bits: `1 << 1000000000` is a mistake, not a number
+LONGEST_STRING = 1 << 16
 
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
@@ -42,6 +43,8 @@ def fold_binary(e: syntax.Binary, of: Type) -> syntax.Constant | None:
     if e.operator in ("&&", "||"):
         return right
     if e.operator == "++" and isinstance(left, str) and isinstance(right, str):
+        if len(left) + len(right) > LONGEST_STRING:
+            raise P4Error("this string is too long", e.source)
         return left + right
     if not isinstance(left, int) or not isinstance(right, int):
         return None

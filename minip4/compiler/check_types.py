@@ -8,7 +8,8 @@ from minip4.compiler.errors import P4Error, did_you_mean
 from minip4.compiler.source import Source
 from minip4.compiler.types import Type
 
-WIDEST_TYPE = 1 << 16  # bits; more is a mistake (p4c's own limit is 2048)
+WIDEST_TYPE = 1 << 16  # bits; more is a mistake
+MOST_PARTS = 10_000  # of a compound type: declarations that double each other grow quickly
 
 _BASE = {
     "bool": types.BOOL,
@@ -41,6 +42,8 @@ class TypeChecker(CheckerBase):
         else:
             assert isinstance(e, syntax.TypeName)
             e.type = self.named_type(e, is_constructor)
+        if _parts(e.type) > MOST_PARTS:
+            raise P4Error("this type is too large", e.source, f"at most {MOST_PARTS} parts")
         return e.type
 
     def base_type(self, e: syntax.BaseTypeName) -> Type:
@@ -254,6 +257,18 @@ class TypeChecker(CheckerBase):
         if value is None:
             raise P4Error("this must be known at compile time", e.source, "a constant")
         return value
+
+
+def _parts(of: Type) -> int:
+    """Fields and type arguments in a type, inner ones included."""
+    if isinstance(of, types.StructLike):
+        fields = sum(_parts(f.type) for f in of.declaration.fields)
+        return 1 + fields + sum(map(_parts, of.arguments))
+    if isinstance(of, types.Tuple):
+        return 1 + sum(map(_parts, of.elements))
+    if isinstance(of, types.Named):
+        return 1 + sum(map(_parts, of.arguments))
+    return 1
 
 
 def _is_object(of: Type) -> bool:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from minip4.compiler.source import Source
 
+WIDEST_LINE = 200
+
 
 class P4Error(Minip4Error):
     """A mistake in a P4 program, or a construct that this compiler does not support.
@@ -26,10 +28,13 @@ class P4Error(Minip4Error):
         lines = [f"{source}: error: {message}"]
         text = source.file.line(source.line)
         if text.strip():
-            indent = "".join(c if c == "\t" else " " for c in text[: source.column - 1])
+            left = max(0, source.column - 1 - WIDEST_LINE // 2)  # of a line too long to show
+            shown = text[left : left + WIDEST_LINE]
+            indent = "".join(c if c == "\t" else " " for c in text[left : source.column - 1])
             end = source.end_column if source.end_line == source.line else len(text) + 1
-            lines.append(f"  {text}")
-            lines.append(f"  {indent}{'^' * max(1, end - source.column)}")
+            length = min(end - source.column, len(shown) - len(indent))
+            lines.append(f"  {shown}")
+            lines.append(f"  {indent}{'^' * max(1, length)}")
         if expected:
             lines.append(f"  expected: {expected}")
         super().__init__("\n".join(lines))

@@ -11,7 +11,7 @@ from minip4.compiler.lexer import SOFT_KEYWORDS, Token
 from minip4.compiler.source import Source
 
 DEEPEST_NESTING = 200  # of expressions, types and statements: later passes recurse over the tree
-MOST_RETRIES = 20_000  # of the few productions that need unlimited lookahead
+MOST_RETRIES = 2  # for each token, of the few productions that need unlimited lookahead
 
 BASE_TYPES = frozenset(["bit", "bool", "error", "int", "match_kind", "string", "varbit"])
 
@@ -42,7 +42,7 @@ class TokenStream:
     def move_to(self, position: int) -> None:
         """Back to a position from where another production is tried."""
         self.retries += position < self.position
-        if self.retries > MOST_RETRIES:
+        if self.retries > MOST_RETRIES * len(self.tokens):
             self.fail("this program is too ambiguous to parse", "fewer nested parentheses")
         self.position = position
         self.token = self.tokens[position]

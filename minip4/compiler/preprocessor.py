@@ -19,6 +19,7 @@ from minip4.errors import Minip4Error
 
 INCLUDE_DIR = Path(__file__).parent / "include"
 DEEPEST_INCLUDE = 64
+MOST_INCLUDES = 1000
 MOST_TOKENS = 300_000  # of one program: a macro that grows exponentially ends here
 
 _DIRECTIVE = re.compile(r"#\s*([A-Za-z_]\w*|)")
@@ -70,6 +71,7 @@ class _Preprocessor:
         self.include_dirs = include_dirs
         self.macros: dict[str, Macro] = {}
         self.output: list[Token] = []
+        self.includes = 0
         self.handlers: dict[str, Callable[[Token, str], None]] = {
             "define": self.define,
             "undef": self.undef,
@@ -121,9 +123,10 @@ class _Preprocessor:
         found = re.fullmatch(r'"([^"]+)"|<([^>]+)>', rest.strip())
         if not found:
             raise P4Error("bad #include", token.source, '#include <file> or #include "file"')
-        if depth >= DEEPEST_INCLUDE:
-            message = f"#include nested deeper than {DEEPEST_INCLUDE}: does a file include itself?"
-            raise P4Error(message, token.source)
+        self.includes += 1
+        if depth >= DEEPEST_INCLUDE or self.includes > MOST_INCLUDES:
+            what = "nested too deeply" if depth >= DEEPEST_INCLUDE else "used too often"
+            raise P4Error(f"#include is {what}: does a file include itself?", token.source)
         name = found[1] or found[2]
         local = [Path(token.file.path).parent] if found[1] else []
         for folder in [*local, *self.include_dirs, INCLUDE_DIR]:

@@ -85,7 +85,7 @@ ERRORS = [
     ("#frobnicate", "1:1: error: unknown directive #frobnicate"),
     ("#include <nowhere.p4>", "1:1: error: cannot find 'nowhere.p4' to include"),
     ("#include nowhere", "1:1: error: bad #include"),
-    ('#include "test.p4"', "#include nested deeper than 64"),
+    ('#include "test.p4"', "#include is nested too deeply"),
     ("#define F(x) x\nF(1, 2)", "2:1: error: macro F takes 1 argument(s), 2 given"),
     ("#define F(x) x\nF(1", "2:1: error: the arguments of macro F have no ')'"),
     ("#define", "1:1: error: #define without a name"),

@@ -1,0 +1,122 @@
+"""Whatever text it gets, the front end answers with a program or a located error, and soon."""
+
+import random
+import re
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from front_programs import check, program
+
+from minip4.compiler.errors import P4Error
+from minip4.compiler.front import parse_and_check
+from minip4.errors import Minip4Error
+
+MANY = 20_000
+DOUBLING_STRUCTS = "struct s0 { bit<8> a; bit<8> b; }" + "".join(
+    f"struct s{i + 1} {{ s{i} a; s{i} b; }}" for i in range(60)
+)
+DOUBLING_TYPES = "struct p<A, B> { A a; B b; } typedef p<bit<8>, bit<8>> t0;" + "".join(
+    f"typedef p<t{i}, t{i}> t{i + 1};" for i in range(60)
+)
+DOUBLING_STRINGS = 'const string s0 = "ab";' + "".join(
+    f"const string s{i + 1} = s{i} ++ s{i};" for i in range(60)
+)
+
+MONSTERS = {
+    "parentheses": ("const bit<8> a = " + "(" * MANY, "nested deeper"),
+    "minus signs": ("const bit<8> a = " + "-" * MANY + "1;", "nested deeper"),
+    "braces": ("const bit<8> a = " + "{" * MANY, "nested deeper"),
+    "casts": ("const bit<8> a = " + "(bit<8>)" * MANY + "1;", "nested deeper"),
+    "sum": ("const bit<8> a = 1" + " + 1" * MANY + ";", "operators in a row"),
+    "conditions": ("const bit<8> a = " + "true ? 1 : " * MANY + "1;", "nested deeper"),
+    "members": ("const bit<8> a = b" + ".c" * MANY + ";", "members in a row"),
+    "types": ("const " + "tuple<" * MANY, "nested deeper"),
+    "widths": ("const " + "bit<(" * MANY, "nested deeper"),
+    "blocks": ("action a() " + "{" * MANY, "nested deeper"),
+    "else if": ("action a() { " + "if (true) { } else " * MANY, "nested deeper"),
+    "annotations": ("@a(" * MANY, "expected: ')'"),
+    "wide shift": ("const bit<8> a = (bit<8>) (1 << 1000000000);", "too large"),
+    "power": ("const int a0 = 1 << 60000; const int a1 = a0 * a0;", "too large"),
+    "wide type": ("const bit<1000000000> a = 1;", "no valid width"),
+    "long number": ("const int a = " + "9" * MANY + ";", "too long"),
+    "structs": (DOUBLING_STRUCTS, "too large"),
+    "type arguments": (DOUBLING_TYPES, "too large"),
+    "strings": (DOUBLING_STRINGS, "too long"),
+    "comment": ("/* " * MANY, "comment is not closed"),
+    "string": ('const string a = "' + "x" * MANY, "string is not closed"),
+    "zeros": ("\0" * 100, "unexpected character"),
+    "include": ('#include "test.p4"\n#include "test.p4"\n', "does a file include itself"),
+}
+
+
+@pytest.mark.parametrize("name", MONSTERS)
+def test_monsters_are_refused_quickly(name: str) -> None:
+    text, message = MONSTERS[name]
+    start = time.monotonic()
+    with pytest.raises(P4Error) as caught:
+        check(text)
+    assert message in str(caught.value)
+    assert time.monotonic() - start < 3
+
+
+def test_a_binary_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "test.p4"
+    path.write_bytes(bytes(range(256)))
+    with pytest.raises(Minip4Error, match="cannot be read"):
+        parse_and_check(path)
+
+
+def test_deep_but_sane_programs_pass() -> None:
+    chain = " else ".join(f"if (m.x == {i}) {{ m.y = {i}; }}" for i in range(150))
+    total = " + ".join(["m.x"] * 300)
+    check(program(body=f"{chain} m.x = {total}; m.y = {'(' * 90}1{')' * 90};"))
+
+
+WHOLE = program(
+    top="bit<8> f(in bit<8> x) { return x; } const bit<8> five = 5; @name(\"q\") type bit<8> q;",
+    parser_local="value_set<bit<16>>(4) types;",
+    states="""state start { packet.extract(h.ethernet);
+        transition select(h.ethernet.type, m.x) {
+            (0x800 &&& 0xff, 1 .. 2): other; (types, _): accept; } }
+    state other { packet.extract(h.labels.next); transition accept; }""",
+    local="""register<bit<32>>(4) r;
+    action set(bit<8> v) { m.x = v; }
+    table t { key = { m.x : ternary @name("k"); } actions = { set; NoAction; }
+        const default_action = NoAction(); size = 8; const entries = { 1 &&& 3 : set(2); } }""",
+    body="""bit<16> a = {1, 2} == m.pair ? m.y : 16w3 ++ 4w0 == 20w5 ? 1 : m.y[7:0] ++ m.x;
+    switch (t.apply().action_run) { set: { f(five); } default: { exit; } }
+    for (bit<8> i in 0 .. 9) { m.x |+|= i; if (i == 3) { break; } else { continue; } }
+    hash(a, HashAlgorithm.crc16, 16w0, {m.x, h.ethernet.src}, 16w9); r.write(1, (bit<32>) m.x);""",
+)  # fmt: skip
+PIECES = [
+    *("{", "}", "(", ")", "<", ">", "[", "]", ",", ";", ":", ".", "=", "?", "-", "++", "..", "&&&"),
+    *("8w3", "999", "_", "...", "{#}", "bit<8>", "tuple<", "error", "this", "default", "const"),
+    *("apply", "table", "header", "T", "@x(", '"s"', "in", "out", "exit", "void", "string", "int"),
+    *("select", "#if", "#", "\\", "/*", "x"),
+]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mutilated_programs_give_located_errors(seed: int) -> None:
+    """The body of a valid program with a few words left out, doubled, swapped or replaced."""
+    generator = random.Random(seed)
+    words = re.findall(r"\w+|\s+|[^\w\s]", WHOLE)
+    own = [i for i, word in enumerate(words) if not word.isspace()]
+    for _ in range(40):
+        mutated = list(words)
+        for _ in range(generator.choice([1, 1, 2, 3])):
+            i, j = generator.choice(own), generator.choice(own)
+            change = generator.choice(["drop", "double", "swap", "copy", "replace"])
+            if change == "swap":
+                mutated[i], mutated[j] = mutated[j], mutated[i]
+            else:
+                mutated[i] = {
+                    "drop": "",
+                    "double": f"{words[i]} {words[i]}",
+                    "copy": words[j],
+                    "replace": f" {generator.choice(PIECES)} ",
+                }[change]
+        with suppress(P4Error):
+            check("".join(mutated))
