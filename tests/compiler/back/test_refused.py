@@ -1,0 +1,100 @@
+"""What the target does not support is refused, with the place and the construct."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from back_programs import compiled
+
+from minip4.compiler.errors import P4Error
+
+ACTION = "action a(bit<8> v) { h.d.c = v; } action none() { } "
+REFUSED = {
+    # parts of the program, text of the error
+    "division": ({"ingress": "h.d.a = h.d.b / h.d.c;"}, "by no power of two"),
+    "two lpm keys": (
+        {
+            "locals": ACTION + "table t { key = { h.d.a : lpm; h.d.b : lpm; } actions = { a; } }",
+            "ingress": "t.apply();",
+        },
+        "one lpm key",
+    ),
+    "table applied twice": (
+        {
+            "locals": ACTION + "table t { actions = { none; } default_action = none(); }",
+            "ingress": "t.apply(); h.d.a = 1; t.apply();",
+        },
+        "applied in several places",
+    ),
+    "unknown table property": (
+        {
+            "locals": ACTION + "table t { actions = { none; } default_action = none(); foo = 3; }",
+            "ingress": "t.apply();",
+        },
+        "table property foo",
+    ),
+    "mask that is no prefix": (
+        {
+            "locals": ACTION + "table t { key = { h.d.a : lpm; } actions = { none; }"
+            " default_action = none(); const entries = { 1 &&& 5 : none(); } }",
+            "ingress": "t.apply();",
+        },
+        "is no prefix",
+    ),
+    "a counter attached twice": (
+        {
+            "locals": ACTION + "direct_counter(CounterType.bytes) c;"
+            " table t { actions = { none; } default_action = none(); counters = c; }"
+            " table u { actions = { none; } default_action = none(); counters = c; }",
+            "ingress": "t.apply(); u.apply();",
+        },
+        "belongs to table t already",
+    ),
+    "resubmit in egress": (
+        {"egress": "resubmit_preserving_field_list(1);"},
+        "cannot be called here",
+    ),
+    "clone from the wrong pipeline": ({"egress": "clone(CloneType.I2E, 1);"}, "clone()"),
+    "assignment in the deparser": (
+        {"deparser": "bit<8> x = h.d.a; if (x == 1) { packet.emit(h.d); }"},
+        "only emit()",
+    ),
+    "code in the checksum control": ({"compute": "h.d.a = 1;"}, "only checksums"),
+    "header of odd bits": (
+        {"declarations": "header odd_t { bit<3> x; }", "ingress": "odd_t o; o.setValid();"},
+        "has 3 bits",
+    ),
+    "reading .next": (
+        {
+            "states": "state start { packet.extract(h.items.next);"
+            " transition select(h.items.next.v) { default: accept; } }"
+        },
+        ".next is not there yet",
+    ),
+    "packet length": (
+        {
+            "states": "state start { packet.extract(h.d); h.d.w = packet.length();"
+            " transition accept; }"
+        },
+        "packet_in.length()",
+    ),
+    "register of structs": (
+        {"locals": "register<inner_t>(4) r;", "ingress": "r.write(0, { 1, 2 });"},
+        "register cell",
+    ),
+    "endless unrolling": (
+        {"ingress": "for (bit<16> i in 0 .. 60000) { h.d.a = h.d.a + 1; }"},
+        "too long",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(tmp_path: Path, name: str) -> None:
+    parts, message = REFUSED[name]
+    with pytest.raises(P4Error) as caught:
+        compiled(tmp_path, **parts)
+    text = str(caught.value)
+    assert message in text
+    assert text.startswith(f"{tmp_path}/program.p4:")
