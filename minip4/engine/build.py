@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -19,13 +20,25 @@ SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefin
              "-fno-sanitize-recover=undefined")  # fmt: skip
 
 
+SHARED = ("-fPIC", "-fno-semantic-interposition")
+
+
 def shared_object(sources: Sequence[Path], generated: str = "", *, sanitize: bool = False) -> Path:
     """Return the shared object made of `sources` and the C text `generated`.
 
     With `sanitize` it carries AddressSanitizer and UBSan; the process that loads it must have
     libasan preloaded. Raises ToolchainError.
     """
-    return _build(sources, generated, (*_mode(sanitize), "-shared", "-fPIC"), ".so")
+    flags = (*_mode(sanitize), *SHARED)
+    link = (*flags, "-shared", "-Wl,-Bsymbolic")
+    built = _place(sources, generated, link, ".so")
+    if not built.exists():
+        # Only the generated text differs from program to program: the rest is compiled once.
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            text = threads.submit(_object, None, generated, flags) if generated else None
+            objects = list(threads.map(lambda source: _object(source, "", flags), sources))
+        _compile([*objects, *([text.result()] if text else [])], "", link, built)
+    return built
 
 
 def program(sources: Sequence[Path], *, sanitize: bool = False) -> Path:
@@ -44,21 +57,26 @@ def _mode(sanitize: bool) -> tuple[str, ...]:
 
 
 def _build(sources: Sequence[Path], generated: str, flags: Sequence[str], suffix: str) -> Path:
-    compiler, version = _compiler()
-    digest = hashlib.sha256("\0".join((compiler, version, *flags, generated)).encode())
-    headers = {path for folder in (C_FOLDER, *(s.parent for s in sources))
-               for path in folder.glob("*.h")}  # fmt: skip
-    for path in [*sources, *sorted(headers)]:
-        digest.update(path.name.encode() + path.read_bytes())
-    built = cache_folder() / (digest.hexdigest()[:32] + suffix)
+    built = _place(sources, generated, flags, suffix)
     if not built.exists():
-        _compile(compiler, sources, generated, flags, built)
+        _compile(sources, generated, flags, built)
     return built
 
 
-def _compile(
-    compiler: str, sources: Sequence[Path], generated: str, flags: Sequence[str], built: Path
-) -> None:
+def _object(source: Path | None, generated: str, flags: Sequence[str]) -> Path:
+    return _build([source] if source else [], generated, (*flags, "-c"), ".o")
+
+
+def _place(sources: Sequence[Path], generated: str, flags: Sequence[str], suffix: str) -> Path:
+    """Where it is cached: named after all that its content depends on."""
+    digest = hashlib.sha256("\0".join((*_compiler(), *flags, generated)).encode())
+    for path in [*sources, *sorted(C_FOLDER.glob("*.h"))]:
+        digest.update(path.name.encode() + path.read_bytes())
+    return cache_folder() / (digest.hexdigest()[:32] + suffix)
+
+
+def _compile(sources: Sequence[Path], generated: str, flags: Sequence[str], built: Path) -> None:
+    compiler, _ = _compiler()
     built.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=built.parent) as folder:
         inputs = [str(path) for path in sources]

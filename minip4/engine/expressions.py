@@ -311,6 +311,9 @@ class Expressions:
 
     def _comparison(self, e: m.Op) -> str:
         left, right = e.args
+        if isinstance(left, m.FieldRef) and left.field.varbit:
+            code = self._equal_varbits(self.readable(left)[0], self.readable(right)[0])
+            return code if e.op == "==" else f"!{code}"
         if self._is_header(left):
             code = self._equal_headers(self.header(left), self.header(right))
             return code if e.op == "==" else f"!{code}"
@@ -336,12 +339,18 @@ class Expressions:
         terms = [f"h->valid[{a.number}]", f"h->valid[{b.number}]"]
         for field in a.type.fields:
             name = self.layout.reads(a.type, field)
-            if field.varbit or field.width > 64:
+            if field.varbit:
+                code = self._equal_varbits(f"{a.pointer}->{name}", f"{b.pointer}->{name}")
+                terms.append(code)
+            elif field.width > 64:
                 size = f"sizeof {a.pointer}->{name}"
                 terms.append(f"!memcmp({a.pointer}->{name}, {b.pointer}->{name}, {size})")
             else:
                 terms.append(f"{a.pointer}->{name} == {b.pointer}->{name}")
         return f"({' && '.join(terms)})"
+
+    def _equal_varbits(self, a: str, b: str) -> str:
+        return f"({a}_bits == {b}_bits && !memcmp({a}, {b}, {a}_bits / 8))"
 
     def _valid_union(self, e: m.Expr) -> str:
         terms = [f"h->valid[{place.number}]" for place in self.union(e)]

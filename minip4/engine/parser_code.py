@@ -34,7 +34,7 @@ class ParserCode:
         ]
         if parser.init_state:
             lines.append(f"    goto {self.labels[parser.init_state]};")
-            for state in parser.states.values():
+            for state in _reachable(parser):
                 lines += [f"{self.labels[state.name]}: {{", *self._indent(self._state(state)), "}"]
             lines.append("done:")
         lines += [
@@ -254,6 +254,18 @@ def _compare(name: str, value: int, mask: int, ones: int) -> list[str]:
     if mask == ones:
         return [f"{name} == {value:#x}u"]
     return [f"({name} & {mask:#x}u) == {value:#x}u"]
+
+
+def _reachable(parser: m.Parser) -> list[m.ParserState]:
+    """The states that a packet may enter at all."""
+    order: list[m.ParserState] = []
+    todo = [parser.init_state]
+    while todo:
+        name = todo.pop()
+        if name is not None and parser.states[name] not in order:
+            order.append(parser.states[name])
+            todo += [t.next_state for t in order[-1].transitions]
+    return order
 
 
 def _looping(parser: m.Parser) -> set[str]:

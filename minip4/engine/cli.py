@@ -1,0 +1,49 @@
+"""`minip4 test`: run STF scripts on a program, in process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from minip4.compiler import compile_p4
+from minip4.engine.engine import Engine
+from minip4.engine.stf import run_stf
+from minip4.errors import Minip4Error
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Run STF scripts on a program; exit status 1 when one fails."
+    add = parser.add_argument
+    add("program", type=Path, help="the P4-16 source file, or BMv2 JSON (.json)")
+    add("scripts", type=Path, nargs="+", metavar="script", help="an STF script")
+    add("-I", dest="include_dirs", action="append", default=[], metavar="DIR", type=Path,
+        help="where to look for included files")  # fmt: skip
+    add("-D", dest="defines", action="append", default=[], metavar="NAME[=VALUE]",
+        help="define a preprocessor macro")  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    document = _document(args)
+    failed = 0
+    for script in args.scripts:
+        engine = Engine(document)
+        failures = run_stf(engine, script)
+        engine.close()
+        print(f"{'FAIL' if failures else 'PASS'} {script}")
+        for failure in failures:
+            print(f"    {failure}")
+        failed += bool(failures)
+    print(f"{len(args.scripts) - failed} of {len(args.scripts)} passed")
+    return 1 if failed else 0
+
+
+def _document(args: argparse.Namespace) -> dict[str, Any]:
+    if args.program.suffix != ".json":
+        return compile_p4(args.program, args.include_dirs, args.defines).bmv2_json
+    try:
+        document: dict[str, Any] = json.loads(args.program.read_text())
+    except (OSError, ValueError) as error:
+        raise Minip4Error(f"{args.program}: cannot be read: {error}") from error
+    return document
