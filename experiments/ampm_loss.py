@@ -11,13 +11,13 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 import argparse
 from dataclasses import dataclass
 
-import finsy as fy
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from controllers.ampm.schedule import Schedule, guard_us
 from controllers.ampm.step import BlockCounts, Hop, Point, StepController, WatchedFlow
+from controllers.connection import connection
 from controllers.forwarding import forwarding_entries
 from testbed import capture, cli, plots
 from testbed.books import Books
@@ -88,15 +88,15 @@ class Measurement:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    losses = options.loss or ([0.0, 5.0] if options.quick else [0.0, 0.1, 1.0, 5.0, 10.0])
-    block_us = options.block_us or (2**18 if options.quick else 2**20)
-    if block_us <= 2 * GUARD_US:
+    options.loss = options.loss or ([0, 5] if options.quick else [0, 0.1, 1, 5, 10])
+    options.block_us = options.block_us or (2**18 if options.quick else 2**20)
+    if options.block_us <= 2 * GUARD_US:
         raise TestbedError(
-            f"--block-us {block_us}: half a block must exceed the guard time of {GUARD_US} us "
+            f"--block-us {options.block_us}: half a block must exceed the guard time of {GUARD_US} us "
             "(RFC 9341: d < L/2); take 65536 or more"
         )
-    schedule = Schedule(block_us)
-    measurements = [await measure(loss, schedule, options, run) for loss in losses]
+    schedule = Schedule(options.block_us)
+    measurements = [await measure(loss, schedule, options, run) for loss in options.loss]
     checks = [check for m in measurements for check in checks_of(m, schedule)]
     return Report(
         samples=[row for m in measurements for row in samples_of(m)],
@@ -150,18 +150,6 @@ def flow_of(options: argparse.Namespace, schedule: Schedule) -> Flow:
     """The watched flow: it lasts from the middle of the first block to that of the last one."""
     count = options.rate * (options.blocks + 1) * schedule.block_us // 1_000_000
     return Flow(1, "h1", "h2", rate_pps=options.rate, count=count)
-
-
-def connection(net: Network, name: str) -> fy.Switch:
-    """A P4Runtime connection to one switch, which gets the network's program through it."""
-    switch = net.switch(name)
-    return fy.Switch(
-        name,
-        switch.grpc_address,
-        fy.SwitchOptions(
-            p4info=switch.p4info_path, p4blob=switch.blob_path, device_id=switch.device_id
-        ),
-    )
 
 
 def true_losses(
@@ -270,34 +258,37 @@ def summary_table(measurements: list[Measurement]) -> object:
 def draw(measurements: list[Measurement], rate_pps: int, schedule: Schedule) -> Figure:
     """Left: loss measured against loss configured. Right: error of every block, in packets."""
     figure, (left, right) = plots.figure(
-        f"Loss by alternate marking, {rate_pps:,} packets/s, "
+        f"Loss by alternate marking: {rate_pps:,} packets/s, "
         f"blocks of {schedule.block_us / 1e6:.3g} s",
         columns=2,
     )
     places = np.arange(len(measurements))
-    for offset, (segment, colour) in enumerate(zip(SEGMENTS, plots.COLOURS, strict=False)):
-        x = places + 0.22 * (offset - 1)
+    for number, segment in enumerate(SEGMENTS):
+        style = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
+        x = places + 0.22 * (number - 1)
         rates = [loss_rates(m, segment) for m in measurements]
         left.errorbar(
             x, [r.mean() for r in rates], [r.std() for r in rates],
-            fmt="o", color=colour, capsize=3, label=f"{segment}, measured",
+            linestyle="", label=f"{segment}, measured", **style,
+        )  # fmt: skip
+        left.plot(
+            x, [true_rate(m, segment) for m in measurements],
+            "o", color="black", fillstyle="none", markersize=11, label="true" if not number else "",
         )  # fmt: skip
         for place, m in zip(x, measurements, strict=True):
             errors = errors_of(m, segment)
-            spread = np.linspace(-0.08, 0.08, len(errors)) if len(errors) > 1 else [0.0]
-            right.plot(place + spread, errors, ".", color=colour)
-        left.plot(
-            x, [true_rate(m, segment) for m in measurements],
-            "_", color="black", markersize=16, label="true" if offset == 0 else None,
-        )  # fmt: skip
+            spread = np.linspace(-0.08, 0.08, len(errors))
+            right.plot(place + spread, errors, linestyle="", markersize=3, **style)
     for axes in (left, right):
         axes.set_xticks(places, [f"{m.loss_percent:g}" for m in measurements])
+        axes.set_xlim(-0.5, len(measurements) - 0.5)
         axes.set_xlabel("Loss configured on each link (%)")
     left.set_yscale("symlog", linthresh=0.1)
-    left.set_ylim(bottom=-0.02)
+    left.set_yticks([0, 0.1, 1, 10, 100], ["0", "0.1", "1", "10", "100"])
+    left.set_ylim(-0.03, 100)
     left.set_ylabel("Loss in a block (%), mean and sd over blocks")
-    left.legend()
-    right.set_ylabel("Measured - true loss, each block (packets)")
+    left.legend(loc="upper left")
+    right.set_ylabel("Measured - true loss of each block (packets)")
     right.set_ylim(min(-5, right.get_ylim()[0]), max(5, right.get_ylim()[1]))
     return figure
 
