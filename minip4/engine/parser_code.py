@@ -5,6 +5,7 @@ from __future__ import annotations
 from minip4.engine import model as m
 from minip4.engine.errors import NotSupported
 from minip4.engine.expressions import Expressions
+from minip4.engine.graphs import looping
 from minip4.engine.header_code import header_limit
 from minip4.engine.keys import KeyLayout
 from minip4.engine.layout import Layout, Place, identifier, limbs
@@ -21,7 +22,12 @@ class ParserCode:
             name: f"s{i}_{identifier(name)}" for i, name in enumerate(program.parser.states)
         }
         self.value_set_widths: dict[str, list[int]] = {}
-        self.looping = _looping(program.parser)
+        self.looping = looping(
+            {
+                state.name: {t.next_state for t in state.transitions if t.next_state}
+                for state in program.parser.states.values()
+            }
+        )
 
     def function(self, after: Lines) -> str:
         parser = self.program.parser
@@ -266,21 +272,3 @@ def _reachable(parser: m.Parser) -> list[m.ParserState]:
             order.append(parser.states[name])
             todo += [t.next_state for t in order[-1].transitions]
     return order
-
-
-def _looping(parser: m.Parser) -> set[str]:
-    """States that a packet may enter more than once."""
-    graph = {
-        s.name: {t.next_state for t in s.transitions if t.next_state}
-        for s in parser.states.values()
-    }
-    reach = {name: set(after) for name, after in graph.items()}
-    changed = True
-    while changed:
-        changed = False
-        for after in reach.values():
-            more = set().union(*(reach[n] for n in after)) - after if after else set()
-            if more:
-                after |= more
-                changed = True
-    return {name for name, after in reach.items() if name in after}

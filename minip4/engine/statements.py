@@ -26,6 +26,7 @@ class Statements:
         return (
             f"/* {action.name} */\n"
             f"static inline bool action_{action.id}(ARGUMENTS, const uint64_t *d UNUSED)\n{{\n"
+            + "    uint32_t steps UNUSED = 0;\n"
             + "\n".join(f"    {line}" for line in body)
             + "\n    return false;\n}\n"
         )
@@ -36,6 +37,8 @@ class Statements:
         for i, primitive in enumerate(primitives):
             if i in targets:
                 lines.append(f"p{i}:;")
+            if any(t <= i for t in self._jump_target(primitive)):
+                lines.append("if (++steps > MAX_LOOP_STEPS) return true;")
             lines += self.primitive(primitive)
         if len(primitives) in targets:
             lines.append(f"p{len(primitives)}:;")

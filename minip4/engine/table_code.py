@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from minip4.engine import model as m
 from minip4.engine.errors import NotSupported
 from minip4.engine.expressions import Expressions
+from minip4.engine.graphs import looping
 from minip4.engine.keys import KeyLayout
 from minip4.engine.layout import Layout, identifier, limbs
 from minip4.engine.statements import Lines, Statements, amount, data_words, param_words
@@ -60,10 +61,15 @@ class TableCode:
         labels = {name: f"n{i}_{identifier(name)}" for i, name in enumerate(pipeline.nodes)}
         if pipeline.init is None:
             return []
-        lines = [self._go(pipeline.init, labels)]
-        for name in self._reachable(pipeline):
+        order = self._reachable(pipeline)
+        # A `for` loop becomes a loop of nodes, and a packet may say how often it goes round.
+        loops = looping({name: set(self._successors(pipeline.nodes[name])) for name in order})
+        lines = ["uint32_t steps UNUSED = 0;", self._go(pipeline.init, labels)]
+        for name in order:
             node = pipeline.nodes[name]
             lines.append(f"{labels[name]}: {{")
+            if name in loops:
+                lines.append("    if (++steps > MAX_LOOP_STEPS) goto done;")
             if isinstance(node, m.Conditional):
                 lines += [
                     f"    if ({self.expressions.boolean(node.expr)})",
@@ -80,21 +86,25 @@ class TableCode:
 
     def _reachable(self, pipeline: m.Pipeline) -> list[str]:
         order: list[str] = []
-        todo = [pipeline.init]
+        todo = [pipeline.init] if pipeline.init is not None else []
         while todo:
             name = todo.pop()
-            if name is None or name in order:
+            if name in order:
                 continue
             order.append(name)
-            node = pipeline.nodes[name]
-            if isinstance(node, m.Conditional):
-                todo += [node.false_next, node.true_next]
-            elif isinstance(node, m.ActionCall):
-                todo.append(node.next_node)
-            else:
-                todo += [node.base_default_next, node.next_miss, node.next_hit]
-                todo += list(node.next_by_action.values())
+            todo += self._successors(pipeline.nodes[name])
         return order
+
+    def _successors(self, node: m.Table | m.Conditional | m.ActionCall) -> list[str]:
+        after: list[str | None]
+        if isinstance(node, m.Conditional):
+            after = [node.false_next, node.true_next]
+        elif isinstance(node, m.ActionCall):
+            after = [node.next_node]
+        else:
+            after = [node.base_default_next, node.next_miss, node.next_hit]
+            after += node.next_by_action.values()
+        return [name for name in after if name is not None]
 
     def _go(self, name: str | None, labels: dict[str, str]) -> str:
         return f"goto {labels[name] if name is not None else 'done'};"

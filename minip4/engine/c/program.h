@@ -23,6 +23,7 @@ enum instance_type {
 enum {
     SESSION_SET = 0x10000,   /* bit that tells a clone to session 0 from no clone */
     MAX_PARSER_STEPS = 1024, /* states that one packet may pass through before ParserTimeout */
+    MAX_LOOP_STEPS = 1 << 16, /* turns of loops that one packet may make in a pipeline or action */
     DIGEST_MAX_WORDS = 32
 };
 
