@@ -92,8 +92,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.block_us = options.block_us or (2**18 if options.quick else 2**20)
     if options.block_us <= 2 * GUARD_US:
         raise TestbedError(
-            f"--block-us {options.block_us}: half a block must exceed the guard time of {GUARD_US} us "
-            "(RFC 9341: d < L/2); take 65536 or more"
+            f"--block-us {options.block_us}: half a block must exceed the guard time of "
+            f"{GUARD_US} us (RFC 9341: d < L/2); take 65536 or more"
         )
     schedule = Schedule(options.block_us)
     measurements = [await measure(loss, schedule, options, run) for loss in options.loss]
