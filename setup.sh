@@ -29,9 +29,10 @@ install_packages() {
     echo "setup.sh: installing ${missing[*]}"
     "${root[@]}" apt-get -qq update || fail "apt-get update failed (no network?)"
     # Without recommended packages: Mininet's are a virtual switch that nothing here uses.
-    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install \
-        --no-install-recommends -y "${missing[@]}" >/dev/null ||
-        fail "apt-get could not install ${missing[*]}"
+    local said
+    said=$("${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install \
+        --no-install-recommends -y "${missing[@]}" 2>&1) ||
+        fail "apt-get could not install ${missing[*]}: $(tail -n 1 <<<"$said")"
 }
 
 make_environment() {
@@ -48,10 +49,11 @@ make_environment() {
     site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     ln -sfn /usr/lib/python3/dist-packages/mininet "$site/mininet"
     .venv/bin/python -c 'import mininet.net' || fail "Mininet cannot be imported"
+    echo "$wanted" >"$READY.new"
     if [[ -n ${SUDO_UID:-} ]]; then
         chown -R "$SUDO_UID:$SUDO_GID" .venv telemark.egg-info
     fi
-    echo "$wanted" >"$READY"
+    mv "$READY.new" "$READY"
 }
 
 case "$*" in
