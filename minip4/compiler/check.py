@@ -8,13 +8,15 @@ has functions, parsers, controls, instances and the program.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 from minip4.compiler import syntax, types
-from minip4.compiler.check_scope import Place, describe, typed
+from minip4.compiler.check_parsers import StateChecker, can_end
+from minip4.compiler.check_scope import Applicable, Place, Scope, describe
 from minip4.compiler.check_statements import returns
-from minip4.compiler.check_tables import TableChecker, flat_fields, is_selectable
-from minip4.compiler.errors import P4Error, did_you_mean
+from minip4.compiler.check_tables import is_selectable
+from minip4.compiler.errors import P4Error
 
 
 def check(program: syntax.Program) -> None:
@@ -22,9 +24,11 @@ def check(program: syntax.Program) -> None:
     Checker(program).check_program()
 
 
-class Checker(TableChecker):
+class Checker(StateChecker):
     def __init__(self, program: syntax.Program) -> None:
         super().__init__(program)
+        self.templates: dict[Applicable, Applicable] = {}
+        self.specializations: dict[tuple[Applicable, tuple[types.Type, ...]], Applicable] = {}
         self.declaration_rules: dict[type, Callable[[Any], None]] = {
             syntax.ConstantDeclaration: self.constant,
             syntax.VariableDeclaration: self.variable,
@@ -138,7 +142,7 @@ class Checker(TableChecker):
             message = f"an '{p.direction}' parameter has no default value"
             raise P4Error(message, default.source, "an in or directionless parameter")
         value = self.converted(default, p.type, "the default value")
-        if value.constant is None:
+        if not self.is_compile_time(value):
             raise P4Error("a default value is not constant", default.source, "a constant")
         return value
 
@@ -228,8 +232,13 @@ class Checker(TableChecker):
     # ------------------------------------------------------------ parsers (13)
 
     def parser(self, d: syntax.ParserDeclaration) -> None:
-        self.not_generic(d, "parser")
+        self.keep_template(d)
+        self.parser_inside(d)
+        self.declare(d)
+
+    def parser_inside(self, d: syntax.ParserDeclaration) -> None:
         with self.scope(), self.at(Place("parser", d.name)):
+            self.type_parameters(d.type_parameters)
             self.parameters(d.parameters)
             self.parameters(d.constructor_parameters, takes_objects=True)
             self.constructor_parameters.update(d.constructor_parameters)
@@ -238,93 +247,20 @@ class Checker(TableChecker):
             states = self.states(d)
             for state in d.states:
                 self.state(state, states)
-            if not _ends(states):
+            if not can_end(states):
                 message = f"parser {d.name!r} never reaches accept or reject"
                 raise P4Error(message, d.source, "a transition to accept")
-        self.declare(d)
-
-    def not_generic(
-        self, d: syntax.ParserDeclaration | syntax.ControlDeclaration, kind: str
-    ) -> None:
-        if d.type_parameters:
-            message = f"{kind} {d.name!r} has type parameters"
-            raise P4Error(message, d.type_parameters[0].source, f"only a {kind} type may have")
-
-    def states(self, d: syntax.ParserDeclaration) -> dict[str, syntax.State]:
-        states: dict[str, syntax.State] = {}
-        for state in d.states:
-            if state.name in ("accept", "reject"):
-                raise P4Error(f"state {state.name!r} is built in", state.source, "another name")
-            if state.name in states:
-                first = states[state.name].source
-                message = f"state {state.name!r} is declared twice; first at {first}"
-                raise P4Error(message, state.source)
-            states[state.name] = state
-        if "start" not in states:
-            raise P4Error(f"parser {d.name!r} has no state 'start'", d.source, "state start {...}")
-        return states
-
-    def state(self, d: syntax.State, states: dict[str, syntax.State]) -> None:
-        self.annotations(d.annotations)
-        with self.scope():
-            for s in d.statements:
-                self.statement(s)
-            if isinstance(d.transition, syntax.Goto):
-                self.goto(d.transition, states)
-            elif d.transition is not None:
-                self.select(d.transition, states)
-
-    def goto(self, g: syntax.Goto, states: dict[str, syntax.State]) -> None:
-        if g.name in ("accept", "reject"):
-            return
-        if g.name not in states:
-            known = [*states, "accept", "reject"]
-            message = f"there is no state {g.name!r}{did_you_mean(g.name, known)}"
-            raise P4Error(message, g.source, ", ".join(known))
-        g.state = states[g.name]
-
-    def select(self, s: syntax.Select, states: dict[str, syntax.State]) -> None:
-        s.expressions = [self.value(e) for e in s.expressions]
-        for e in s.expressions:
-            if e.type is types.INTEGER:
-                raise P4Error("this number has no width", e.source, "e.g. 8w1")
-            if not is_selectable(e.type):
-                message = f"a select over {describe(e.type)}"
-                raise P4Error(message, e.source, "bit<N>, int<N>, bool, enum or error")
-        for case in s.cases:
-            case.keys = self.select_keys(s, case)
-            self.goto(case.target, states)
-
-    def select_keys(self, s: syntax.Select, case: syntax.SelectCase) -> list[syntax.Expression]:
-        of = [e.type for e in s.expressions]
-        keys = case.keys
-        if len(keys) == 1 and len(of) != 1:
-            only = keys[0]
-            if isinstance(only, syntax.DontCare):
-                return [typed(only, types.Set(types.Tuple(tuple(of))))]
-            only = self.expression(only)
-            if isinstance(only.type, types.Set):
-                element = only.type.element
-                if flat_fields(element) != of:
-                    wanted = ", ".join(map(describe, of))
-                    raise P4Error(f"a value_set of {element}", only.source, wanted)
-                return [only]
-        if len(keys) != len(of):
-            message = f"this case has {len(keys)} keyset(s)"
-            raise P4Error(message, keys[0].source, f"{len(of)}, one for each expression")
-        keys = [self.keyset(k, t) for k, t in zip(keys, of, strict=True)]
-        for key in keys:
-            is_set = isinstance(key, syntax.Name) and isinstance(key.declaration, syntax.ValueSet)
-            if not (is_set or isinstance(key, syntax.DontCare) or self.is_compile_time(key)):
-                message = "a keyset must be known at compile time"
-                raise P4Error(message, key.source, "a constant or a value_set")
-        return keys
 
     # ------------------------------------------------------------ controls (14)
 
     def control(self, d: syntax.ControlDeclaration) -> None:
-        self.not_generic(d, "control")
+        self.keep_template(d)
+        self.control_inside(d)
+        self.declare(d)
+
+    def control_inside(self, d: syntax.ControlDeclaration) -> None:
         with self.scope(), self.at(Place("control", d.name)):
+            self.type_parameters(d.type_parameters)
             self.parameters(d.parameters)
             self.parameters(d.constructor_parameters, takes_objects=True)
             self.constructor_parameters.update(d.constructor_parameters)
@@ -334,7 +270,37 @@ class Checker(TableChecker):
                 [local for local in d.locals if not _control_plane_name(local).startswith(".")]
             )
             self.statement(d.body)
-        self.declare(d)
+
+    # ------------------------------------------------------------ generic parsers and controls
+
+    def keep_template(self, d: Applicable) -> None:
+        """A generic parser or control is copied before it is checked: each use gets its own."""
+        if d.type_parameters:
+            self.templates[d] = deepcopy(d)
+
+    def specialized(self, d: Applicable, arguments: tuple[types.Type, ...]) -> Applicable:
+        """A copy of the generic `d` with its type parameters replaced."""
+        known = self.specializations.get((d, arguments))
+        if known is not None:
+            return known
+        template = self.templates[d]
+        result = deepcopy(template)
+        result.type_parameters = []
+        bound = Scope()
+        for parameter, argument in zip(template.type_parameters, arguments, strict=True):
+            source = parameter.source
+            name = syntax.TypeName(source, parameter.name)
+            typedef = syntax.TypedefDeclaration(source, source, [], parameter.name, name, False)
+            typedef.type_of_definition = argument
+            bound.names[parameter.name] = [typedef]
+        outer, self.scopes = self.scopes, [self.scopes[0], bound]
+        if isinstance(result, syntax.ParserDeclaration):
+            self.parser_inside(result)
+        else:
+            self.control_inside(result)
+        self.scopes = outer
+        self.specializations[d, arguments] = result
+        return result
 
 
 def _control_plane_name(d: syntax.Declaration) -> str:
@@ -342,33 +308,6 @@ def _control_plane_name(d: syntax.Declaration) -> str:
     if annotation is not None and annotation.values:
         return str(annotation.values[0])
     return d.name
-
-
-def _ends(states: dict[str, syntax.State]) -> bool:
-    """Whether some path from the start state leaves the parser."""
-    seen: set[str] = set()
-    todo = ["start"]
-    while todo:
-        name = todo.pop()
-        if name in ("accept", "reject"):
-            return True
-        if name in seen:
-            continue
-        seen.add(name)
-        transition = states[name].transition
-        if transition is None:
-            return True  # rejects
-        if isinstance(transition, syntax.Goto):
-            todo.append(transition.name)
-        else:
-            todo += [case.target.name for case in transition.cases]
-            if not any(_matches_all(case) for case in transition.cases):
-                return True  # NoMatch
-    return False
-
-
-def _matches_all(case: syntax.SelectCase) -> bool:
-    return all(isinstance(key, syntax.DontCare) for key in case.keys)
 
 
 def _is_package(d: syntax.Declaration) -> bool:

@@ -127,10 +127,12 @@ class ArgumentChecker(ExpressionChecker):
         return bool(parts) and all(self.is_compile_time(c) for c in parts)
 
     def must_be_constant(self, e: syntax.Call, of: Type) -> bool:
-        """Whether a directionless parameter of values needs a constant here (6.8)."""
+        """Whether v1model needs a constant for a directionless parameter of values."""
         if isinstance(of, (types.Extern, types.Parser, types.Control, types.Package, types.Set)):
             return False
-        return e.kind in (CallKind.EXTERN_FUNCTION, CallKind.EXTERN_METHOD)
+        d = e.declaration
+        of_architecture = d is not None and d.source.file.is_system
+        return of_architecture and e.kind in (CallKind.EXTERN_FUNCTION, CallKind.EXTERN_METHOD)
 
     # ------------------------------------------------------------ lvalues (6.7)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from minip4.compiler import syntax, types
 from minip4.compiler.check_arguments import ArgumentChecker
 from minip4.compiler.check_inference import Inference
-from minip4.compiler.check_scope import describe, typed, what_is
+from minip4.compiler.check_scope import Applicable, describe, typed, what_is
 from minip4.compiler.check_types import of_declaration
 from minip4.compiler.errors import P4Error
 from minip4.compiler.syntax import CallKind
@@ -82,7 +82,9 @@ class CallChecker(ArgumentChecker):
             self.written_type_arguments(e, function, inference)
         self.bind_arguments(e, function, function.parameters, inference, outer)
         missing = inference.missing()
-        if missing:
+        if None in e.arguments:  # an @optional argument is left out
+            inference.known.update(dict.fromkeys(missing, types.DONT_CARE))
+        elif missing:
             names = ", ".join(p.name for p in missing)
             expected = f"{function.name}<...>(...)"
             raise P4Error(f"type argument {names} cannot be found", e.source, expected)
@@ -208,6 +210,10 @@ class CallChecker(ArgumentChecker):
         e.kind = CallKind.PARSER_APPLY if wanted == "parser" else CallKind.CONTROL_APPLY
         e.declaration = of.declaration
         d = of.declaration
+        if isinstance(d, Applicable) and d.type_parameters and of.arguments:
+            d = e.declaration = self.specialized(d, of.arguments)
+            of = of_declaration(d, ())
+            assert isinstance(of, (types.Parser, types.Control))
         if isinstance(e.object, syntax.TypeReference) and getattr(d, "constructor_parameters", []):
             raise P4Error(f"{d.name!r} needs constructor arguments", e.source, "an instance of it")
         outer = types.bind(d.type_parameters, of.arguments)
@@ -287,6 +293,10 @@ class CallChecker(ArgumentChecker):
                 raise P4Error(f"type argument {p.name} cannot be found", e.source, f"{of.name}<T>")
             inference.known[p] = types.DONT_CARE
         e.type_arguments = tuple(inference.known[p] for p in type_parameters)
+        if isinstance(of.declaration, Applicable) and type_parameters:
+            d = e.declaration = self.specialized(of.declaration, e.type_arguments)
+            e.parameters = d.constructor_parameters
+            return typed(e, of_declaration(d, ()))
         return typed(e, of_declaration(of.declaration, e.type_arguments))
 
     def no_abstract_methods(self, e: syntax.Call, of: Type) -> None:

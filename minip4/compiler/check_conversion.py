@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minip4.compiler import syntax, types
 from minip4.compiler.check_constants import fold_cast
+from minip4.compiler.check_inference import fits
 from minip4.compiler.check_scope import describe, reduced, typed
 from minip4.compiler.check_types import TypeChecker
 from minip4.compiler.errors import P4Error, did_you_mean
@@ -43,11 +44,13 @@ class ConversionChecker(TypeChecker):
             return typed(e, to)
         if isinstance(e, syntax.DontCare) and e.text == "...":
             return self.default_value(e, to)
-        if of == to:
+        if fits(of, to):
             return e
         plain = types.strip_newtypes(to)
         if of is types.INTEGER and isinstance(plain, types.Bits):
             return integer_as(e, to, plain)
+        if to is types.INTEGER and isinstance(of, types.Bits) and e.constant is not None:
+            return implicit_cast(e, to)
         if (
             isinstance(of, types.SerializableEnum)
             and types.strip_newtypes(of.declaration.underlying_type) == to
@@ -72,9 +75,7 @@ class ConversionChecker(TypeChecker):
         elif isinstance(to, types.List):
             wanted = [to.element] * len(e.elements)
         elif isinstance(to, types.Stack):
-            if len(e.elements) > to.size:
-                raise P4Error(f"{what} has {len(e.elements)} elements", e.source, str(to))
-            wanted = [to.element] * (to.size if e.has_dots else len(e.elements))
+            wanted = [to.element] * to.size
         else:
             return None
         elements = self.with_defaults(e, wanted, what, str(to))
@@ -136,6 +137,8 @@ class ConversionChecker(TypeChecker):
         if isinstance(plain, types.SerializableEnum):
             zero = typed(syntax.IntLiteral(e.source, 0, None), types.INTEGER, 0)
             return implicit_cast(zero, of)
+        if plain is types.INTEGER:
+            return typed(syntax.IntLiteral(e.source, 0, text="0"), of, 0)
         if plain is types.BOOL:
             return typed(syntax.BoolLiteral(e.source, False), of, False)
         if plain is types.STRING:
@@ -211,6 +214,9 @@ def _is_weaker(left: syntax.Expression, right: syntax.Expression) -> bool:
     if left.type is types.INTEGER:
         return not isinstance(right.type, types.SerializableEnum)
     braces = (syntax.ListExpression, syntax.StructExpression, syntax.InvalidHeader)
+    is_open = (types.Tuple, types.AnonymousStruct)
+    if isinstance(left.type, is_open) and isinstance(right.type, types.StructLike):
+        return isinstance(left, braces)
     return isinstance(left, braces) and not isinstance(right, braces)
 
 

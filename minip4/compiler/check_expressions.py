@@ -316,7 +316,8 @@ class ExpressionChecker(ConversionChecker):
         amount = e.right
         if isinstance(amount.constant, int) and amount.constant < 0:
             raise P4Error("a shift by a negative number", amount.source, "0 or more")
-        if isinstance(amount.type, types.Bits) and amount.type.signed:
+        is_signed = isinstance(amount.type, types.Bits) and amount.type.signed
+        if is_signed and amount.constant is None:
             raise P4Error(f"a shift by a signed {amount.type}", amount.source, "bit<N>")
         if e.left.type is types.INTEGER and amount.constant is None:
             raise P4Error("the shifted number has no width", e.left.source, "e.g. 8w1")

@@ -81,9 +81,22 @@ class Inference:
             expected = types.substitute(w.type, binding)
             if w.direction != g.direction or not self.unify(expected, g.type):
                 return False
-            if self.substitute(expected) != g.type:
+            if not fits(g.type, self.substitute(expected)):
                 return False
         return True
+
+
+def fits(of: Type, wanted: Type) -> bool:
+    """Whether the types are equal, where `_` as a type argument equals any type."""
+    if of == wanted or wanted is types.DONT_CARE:
+        return True
+    return (
+        isinstance(of, types.Named)
+        and isinstance(wanted, types.Named)
+        and of.declaration is wanted.declaration
+        and len(of.arguments) == len(wanted.arguments)
+        and all(fits(a, w) for a, w in zip(of.arguments, wanted.arguments, strict=True))
+    )
 
 
 def _merge(a: Type, b: Type) -> Type | None:

@@ -15,6 +15,8 @@ from minip4.compiler.types import Type
 
 E = TypeVar("E", bound=syntax.Expression)
 
+Applicable = syntax.ParserDeclaration | syntax.ControlDeclaration
+
 TYPE_DECLARATIONS = (
     syntax.StructDeclaration,
     syntax.EnumDeclaration,
@@ -65,6 +67,9 @@ class CheckerBase(ABC):
 
     @abstractmethod
     def convert(self, e: syntax.Expression, to: Type, what: str) -> syntax.Expression: ...
+
+    @abstractmethod
+    def specialized(self, d: Applicable, arguments: tuple[Type, ...]) -> Applicable: ...
 
     # ------------------------------------------------------------ scopes
 

@@ -63,8 +63,6 @@ class StatementChecker(CallChecker):
         assert isinstance(result, syntax.Call)
         if result.kind is syntax.CallKind.CONSTRUCTOR:
             raise P4Error("an instance needs a name", s.source, "T(...) name;")
-        if result.type is types.BOOL and result.kind is syntax.CallKind.BUILTIN:
-            raise P4Error(f"the result of {result.method}() is not used", s.source, "an if")
 
     def if_statement(self, s: syntax.If) -> None:
         s.condition = self.converted(s.condition, types.BOOL, "the condition")

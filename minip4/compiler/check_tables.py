@@ -275,9 +275,11 @@ class TableChecker(StatementChecker):
         self.annotations(p.annotations)
         p.value = self.expression(p.value)
         if p.name == "size":
-            size = self.constant_integer(p.value, "the size of a table")
-            if size < 0:
-                raise P4Error(f"a table of size {size}", p.value.source, "0 or more")
+            if not is_numeric(p.value.type) or not self.is_compile_time(p.value):
+                what = "the size of a table must be known at compile time"
+                raise P4Error(what, p.value.source, "an integer")
+            if isinstance(p.value.constant, int) and p.value.constant < 0:
+                raise P4Error(f"a table of size {p.value.constant}", p.value.source, "0 or more")
         elif p.name == "support_timeout":
             p.value = self.convert(p.value, types.BOOL, "support_timeout")
         elif p.name == "largest_priority_wins":

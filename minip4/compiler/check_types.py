@@ -113,9 +113,9 @@ class TypeChecker(CheckerBase):
                 f"{e.name}<{', '.join(p.name for p in parameters)}>" if parameters else e.name,
             )
         arguments = tuple(self.type_of(a) for a in written)
-        if not is_constructor and types.DONT_CARE in arguments:
-            raise P4Error("`_` is no type here", e.source, "a type argument")
         result = of_declaration(declaration, arguments)
+        if types.DONT_CARE in arguments and not _is_object(result):
+            raise P4Error("`_` is no type here", e.source, "a type argument")
         if isinstance(declaration, syntax.StructDeclaration) and arguments:
             self.check_generic_struct(declaration, result, written)
         return result

@@ -54,7 +54,7 @@ class AnnotationParser(ExpressionParser):
         self.advance()
         start, depth = self.position, 0
         while depth > 0 or not self.at(")"):
-            if self.at("end", "bad"):
+            if self.at("end"):
                 self.unexpected("')' to end the annotation")
             depth += self.at("(") - self.at(")")
             self.advance()

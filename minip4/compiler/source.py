@@ -34,6 +34,9 @@ class Source:
     def __str__(self) -> str:
         return f"{self.file.path}:{self.line}:{self.column}"
 
+    def __deepcopy__(self, memo: object) -> Source:
+        return self
+
     @property
     def text(self) -> str:
         """The text as written, over several lines if need be."""

@@ -19,6 +19,9 @@ class Type:
 
     __slots__ = ()
 
+    def __deepcopy__(self, memo: object) -> Type:
+        return self  # copies of a tree share its types
+
 
 class _Simple(Type):
     __slots__ = ("_text",)
