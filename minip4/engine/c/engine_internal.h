@@ -58,9 +58,9 @@ struct engine {
     uint64_t again_due_ns;     /* when work that was put off goes on; UINT64_MAX: none */
     uint64_t next_due_ns;
     uint64_t due_ns[ENGINE_MAX_PORTS];
+    uint64_t pending[ENGINE_MAX_PORTS / 64]; /* bit set of ports whose due_ns is not UINT64_MAX */
     struct port port[ENGINE_MAX_PORTS];
     uint32_t priorities;
-    uint16_t highest_port;     /* no port above it has ever been up */
     int64_t clock_offset_us, clock_drift_ppb;
     uint8_t *scratch;          /* one parsed packet */
     struct replicas **groups, **sessions;
@@ -81,6 +81,8 @@ void pipeline_egress(struct engine *e, struct port *port, struct packet *packet,
 void fifo_push(struct fifo *fifo, struct packet *packet);
 struct packet *fifo_pop(struct fifo *fifo);
 void traffic_enqueue(struct engine *e, uint16_t port, struct packet *packet);
+/* Enqueues, or sends at once where nothing would keep the packet; the caller has done with it. */
+void traffic_forward(struct engine *e, uint16_t port, struct packet *packet);
 void traffic_transmit(struct engine *e, struct port *port, struct packet *packet);
 void traffic_set_due(struct engine *e, struct port *port);
 

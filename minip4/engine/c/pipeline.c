@@ -152,7 +152,7 @@ static void after_ingress(struct engine *e, uint16_t port)
     } else {
         program.set_instance(packet->phv, INSTANCE_NORMAL);
         phv_start(packet)->egress_port = (uint16_t)request.egress_spec;
-        traffic_enqueue(e, (uint16_t)request.egress_spec, packet);
+        traffic_forward(e, (uint16_t)request.egress_spec, packet);
     }
 }
 

@@ -48,7 +48,12 @@ void traffic_set_due(struct engine *e, struct port *port)
     uint32_t which;
     uint64_t due = next_send(e, port, &which);
     due = due < port->link_due_ns ? due : port->link_due_ns;
+    uint64_t bit = UINT64_C(1) << port->number % 64;
     e->due_ns[port->number] = due;
+    if (due == UINT64_MAX)
+        e->pending[port->number / 64] &= ~bit;
+    else
+        e->pending[port->number / 64] |= bit;
     if (due < e->next_due_ns)
         e->next_due_ns = due;
 }
@@ -62,7 +67,6 @@ static void sent_from(struct queue *queue, uint64_t now_ns)
 void traffic_enqueue(struct engine *e, uint16_t number, struct packet *packet)
 {
     struct phv_start *start = phv_start(packet);
-    uint64_t now_ns = e->context.now_ns;
     if (number >= ENGINE_MAX_PORTS || !e->port[number].is_up) {
         e->counters.no_port_drops++;
         packet_give(e->pool, packet);
@@ -83,7 +87,25 @@ void traffic_enqueue(struct engine *e, uint16_t number, struct packet *packet)
     port->waiting++;
     e->counters.in_queues++;
     traffic_set_due(e, port);
-    (void)now_ns;
+}
+
+void traffic_forward(struct engine *e, uint16_t number, struct packet *packet)
+{
+    struct port *port = number < ENGINE_MAX_PORTS ? &e->port[number] : NULL;
+    struct phv_start *start = phv_start(packet);
+    uint64_t now_ns = e->context.now_ns;
+    if (!port || !port->is_up || port->waiting || start->priority >= e->priorities ||
+        port->queue[start->priority].ready_ns > now_ns ||
+        (port->link && link_free_at(port->link) > now_ns)) {
+        traffic_enqueue(e, number, packet);
+        return;
+    }
+    start->enqueued_us = e->context.now_us;
+    program.set_enqueued(packet->phv, e->context.now_us, 0);
+    sent_from(&port->queue[start->priority], now_ns);
+    pipeline_egress(e, port, packet, 0, start->priority);
+    if (port->link)
+        traffic_set_due(e, port);
 }
 
 static void link_delivers(void *user, struct packet *packet, uint64_t now_ns)
@@ -153,10 +175,13 @@ static struct port *first_due(struct engine *e, uint64_t *due_ns)
 {
     struct port *first = NULL;
     *due_ns = e->again_due_ns;
-    for (uint32_t i = 0; i <= e->highest_port; i++)
-        if (e->due_ns[i] < *due_ns) {
-            *due_ns = e->due_ns[i];
-            first = &e->port[i];
+    for (uint32_t word = 0; word < ENGINE_MAX_PORTS / 64; word++)
+        for (uint64_t left = e->pending[word]; left; left &= left - 1) {
+            uint32_t i = word * 64 + (uint32_t)__builtin_ctzll(left);
+            if (e->due_ns[i] < *due_ns) {
+                *due_ns = e->due_ns[i];
+                first = &e->port[i];
+            }
         }
     return first;
 }
@@ -237,8 +262,6 @@ bool engine_set_link(struct engine *e, uint16_t number, const struct link_config
 void engine_set_port(struct engine *e, uint16_t number, bool is_up)
 {
     e->port[number].is_up = is_up;
-    if (is_up && number > e->highest_port)
-        e->highest_port = number;
 }
 
 void engine_set_queue_depth(struct engine *e, uint16_t number, uint32_t packets)
