@@ -10,7 +10,7 @@ from typing import Any
 from finsy.proto import p4i
 
 from minip4.compiler.bmv2 import bmv2_json
-from minip4.compiler.front import parse_and_check
+from minip4.compiler.front import deep_recursion, parse_and_check
 from minip4.compiler.lower import lower
 from minip4.compiler.lower.program import Architecture
 from minip4.compiler.p4info import p4info
@@ -33,6 +33,7 @@ def compile_p4(
     mistakes in the program and for what this compiler does not support.
     """
     program = parse_and_check(path, include_dirs, defines)
-    architecture = Architecture(program)
-    lowered = lower(program, architecture)
-    return CompiledProgram(bmv2_json(lowered), p4info(program, architecture))
+    with deep_recursion():
+        architecture = Architecture(program)
+        lowered = lower(program, architecture)
+        return CompiledProgram(bmv2_json(lowered), p4info(program, architecture))

@@ -23,11 +23,25 @@ class Frame:
     is_shared: bool = False  # several calls share the code, but copy out to different places
 
 
+# Controls (by instance name) and parameters of theirs that Restart has found.
+Shared = set[tuple[str, syntax.Parameter | None]]
+
+
+class Restart(Exception):
+    """Lowering must begin again, with the control (and its parameter) known as shared: applied
+    in several places with different arguments, while its tables and actions are made once."""
+
+    def __init__(self, instance: str, parameter: syntax.Parameter | None) -> None:
+        super().__init__()
+        self.shared = (instance, parameter)
+
+
 class Lowering:
     """State and helpers. `block` says where we are: parser, ingress, egress, deparser, verify,
     compute (the blocks of v1model)."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, shared: Shared) -> None:
+        self.shared = shared
         self.program = ir.Program(path)
         self.storage = Storage(self.program)
         self.environment = Environment()
@@ -37,7 +51,7 @@ class Lowering:
         self.instance: Instance | None = None
         self.frames: list[Frame] = []
         self.loops: list[tuple[int, int]] = []  # labels of break and continue
-        self.instance_parameters: dict[tuple[Instance, syntax.Declaration], places.Place] = {}
+        self.instance_storage: dict[tuple[Instance, syntax.Declaration], places.Place] = {}
         self.conditions: list[ir.Expression] = []  # of the ifs around (checksums need them)
         self._labels = 0
 

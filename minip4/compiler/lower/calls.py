@@ -12,7 +12,7 @@ from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
 from minip4.compiler.lower import arithmetic, ir, places
 from minip4.compiler.lower.assignments import validity
-from minip4.compiler.lower.base import Frame
+from minip4.compiler.lower.base import Frame, Restart, Shared
 from minip4.compiler.lower.expressions import Expressions, has_effects
 from minip4.compiler.lower.objects import Environment, ExternObject, Instance, instantiate
 from minip4.compiler.lower.storage import scalar_type
@@ -38,6 +38,11 @@ class _Bound:
 
 
 class Calls(Expressions):
+    def __init__(self, path: str, shared: Shared) -> None:
+        super().__init__(path, shared)
+        self.applied: set[Instance] = set()
+        self.bound_to: dict[tuple[Instance, syntax.Parameter], object] = {}
+
     def call(self, call: syntax.Call) -> places.Value | None:
         match call.kind:
             case CallKind.FUNCTION:
@@ -114,8 +119,15 @@ class Calls(Expressions):
         declaration = instance.declaration
         assert isinstance(declaration, syntax.ControlDeclaration)
         environment = Environment(instance.environment)
-        frame = Frame(self.new_label(), is_shared=instance.applied > 1)
-        self.bind_arguments(call, environment, frame, by_reference=True, instance=instance)
+        is_shared = any(name == instance.name for name, _ in self.shared)
+        frame = Frame(self.new_label(), is_shared=is_shared)
+        self.bind_arguments(
+            call, environment, frame, by_reference=True, parameters=declaration.parameters,
+            instance=instance,
+        )  # fmt: skip
+        if frame.copy_out and instance in self.applied and not is_shared:
+            raise Restart(instance.name, None)
+        self.applied.add(instance)
         outer, self.instance = self.instance, instance
         with self.within(environment):
             self.declare_locals(declaration.locals, instance)
@@ -126,14 +138,21 @@ class Calls(Expressions):
         """Variables of a control or parser; what else it has, its instance knows."""
         for local in declarations:
             if isinstance(local, syntax.VariableDeclaration):
-                self.variable(local, f"{instance.name}.{local.name}")
+                self.variable(local, f"{instance.name}.{local.name}", instance)
 
-    def variable(self, declaration: syntax.VariableDeclaration, name: str) -> None:
+    def variable(
+        self, declaration: syntax.VariableDeclaration, name: str, owner: Instance | None = None
+    ) -> None:
+        """Storage for a variable: always the same if it is one of an instance, as actions that
+        use it are made once."""
         of = self.environment.resolve(declaration.type)
         initial: places.Value | None = None
         if declaration.initializer is not None:
             initial = self.value(declaration.initializer)
-        place = self.storage.allocate(of, name, declaration.source)
+        if owner is None:
+            place = self.storage.allocate(of, name, declaration.source)
+        else:
+            place = self._instance_storage(owner, declaration, of, name)
         self.environment.bindings[declaration] = place
         if initial is not None:
             self.assign(place, initial, declaration.whole)
@@ -176,19 +195,18 @@ class Calls(Expressions):
         frame: Frame,
         *,
         by_reference: bool,
+        parameters: list[syntax.Parameter] | None = None,
         instance: Instance | None = None,
     ) -> None:
-        """Binds the parameters. A control or parser applied in several places keeps temporaries
-        of its own, as its tables and actions are made once."""
+        """Binds the parameters: those given where the call only knows the type of the callee.
+
+        `instance` is the control that is applied: it keeps its storage each time.
+        """
         arguments = [a for a in call.arguments if a is not None]
         by_reference = by_reference and not any(has_effects(a) for a in arguments)
-        if instance is not None and instance.applied > 1:
-            by_reference = False
         bound: list[_Bound] = []
-        # An instance may be called by its control type: the parameters are those of the control.
-        parameters = call.parameters if instance is None else instance.declaration.parameters
         for i, (parameter, of, argument) in enumerate(
-            zip(parameters, call.parameter_types, call.arguments, strict=True)
+            zip(parameters or call.parameters, call.parameter_types, call.arguments, strict=True)
         ):
             if argument is None:
                 continue
@@ -245,20 +263,21 @@ class Calls(Expressions):
             return item.thing
         value, source = item.value, item.source
         assert value is not None
+        is_shared = instance is not None and (instance.name, item.parameter) in self.shared
+        is_fixed = isinstance(value, ir.Constant | ir.ActionData | ir.Text)
+        if not is_shared and (is_fixed or (is_alone and isinstance(value, _WHOLE | ir.Field))):
+            if instance is not None:
+                self._require_same(instance, item.parameter, value)
+            if item.parameter.direction == "out":
+                assert isinstance(value, _WHOLE)
+                self.invalidate(value, source)
+            return value
         if item.parameter.direction not in ("out", "inout"):
-            if isinstance(value, ir.Constant | ir.ActionData | ir.Text):
-                return value
-            if is_alone and isinstance(value, _WHOLE | ir.Field):
-                return value
             local = self._local(item, instance)
             self.assign(local, value, source)
             return local
         assert not isinstance(value, ir.Expression | places.Compound | places.Invalid)
         place: places.Place = value
-        if is_alone and isinstance(place, _WHOLE):
-            if item.parameter.direction == "out":
-                self.invalidate(place, source)
-            return place
         local = self._local(item, instance)
         if item.parameter.direction == "inout":
             assert item.initial is not None
@@ -273,11 +292,25 @@ class Calls(Expressions):
         name = item.parameter.name
         if instance is None:
             return self.temporary(item.type, item.source, name)
-        known = self.instance_parameters.get((instance, item.parameter))
-        if known is None:
-            known = self.temporary(item.type, item.source, f"{instance.name}.{name}")
-            self.instance_parameters[instance, item.parameter] = known
-        return known
+        return self._instance_storage(
+            instance, item.parameter, item.type, f"{instance.name}.{name}"
+        )
+
+    def _instance_storage(
+        self, instance: Instance, declaration: syntax.Declaration, of: types.Type, name: str
+    ) -> places.Place:
+        key = (instance, declaration)
+        if key not in self.instance_storage:
+            self.instance_storage[key] = self.temporary(of, declaration.source, name)
+        return self.instance_storage[key]
+
+    def _require_same(
+        self, instance: Instance, parameter: syntax.Parameter, value: places.Value
+    ) -> None:
+        """Each application of a control must bind the parameter alike, or copy."""
+        meaning = value if isinstance(value, ir.Expression) else tuple(places.storage(value))
+        if self.bound_to.setdefault((instance, parameter), meaning) != meaning:
+            raise Restart(instance.name, parameter)
 
     # -- built-in methods (8.18)
 

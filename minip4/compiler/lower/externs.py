@@ -12,6 +12,7 @@ from minip4.compiler.lower.objects import ExternObject, evaluate
 from minip4.compiler.lower.tables import Tables
 from minip4.compiler.types import BOOL, Bits
 
+DROP_PORT = 511  # simple_switch drops what has this egress_spec
 _REGISTER_LIKE = {
     "counter": "counter_array",
     "meter": "meter_array",
@@ -26,6 +27,8 @@ _CHECKSUMS = (
 
 
 class Externs(Tables):
+    standard_metadata: places.Place
+
     def extern_function(self, call: syntax.Call) -> places.Value | None:
         assert call.declaration is not None
         name = call.declaration.name
@@ -116,7 +119,16 @@ class Externs(Tables):
                 call.source,
                 "mark_to_drop(standard_metadata)",
             )
-        self.primitive("mark_to_drop", [ir.Reference("header", "standard_metadata")], call.source)
+        target = self.place(arguments[0])
+        if list(places.storage(target)) == list(places.storage(self.standard_metadata)):
+            standard_metadata = ir.Reference("header", "standard_metadata")
+            self.primitive("mark_to_drop", [standard_metadata], call.source)
+            return
+        # A copy of the metadata: the same assignments take effect when it is copied back.
+        for name, value in (("egress_spec", DROP_PORT), ("mcast_grp", 0)):
+            field = places.member(target, name)
+            assert isinstance(field, places.Scalar)
+            self.assign(field, ir.Constant(field.type, value), call.source)
 
     def _random(self, call: syntax.Call) -> None:
         target, low, high = self._arguments(call)

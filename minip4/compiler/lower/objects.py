@@ -71,7 +71,6 @@ class Instance:
     environment: Environment
     children: list[Instance | ExternObject | syntax.Declaration] = field(default_factory=list)
     anonymous: dict[types.Type, Instance] = field(default_factory=dict)
-    applied: int = 0  # how many places apply it
 
 
 def evaluate(expression: syntax.Expression, environment: Environment) -> syntax.Constant:
@@ -174,7 +173,7 @@ def make_instance(
         else:
             environment.bindings[local] = instance
             instance.children.append(local)
-    _note_applications(instance)
+    _make_anonymous(instance)
     return instance
 
 
@@ -196,18 +195,14 @@ def _constructor_argument(
     return Known(evaluate(argument, outer))
 
 
-def _note_applications(instance: Instance) -> None:
-    """Counts who applies what, and makes the instances of direct applications `C.apply()`."""
+def _make_anonymous(instance: Instance) -> None:
+    """Makes the instances of direct applications `C.apply()`."""
     for node in _walk(instance.declaration):
         if not isinstance(node, syntax.Call):
             continue
         if node.kind not in (CallKind.PARSER_APPLY, CallKind.CONTROL_APPLY):
             continue
-        if isinstance(node.object, syntax.Name) and node.object.declaration is not None:
-            target = instance.environment.lookup(node.object.declaration)
-            if isinstance(target, Instance):
-                target.applied += 1
-        elif node.object is not None:
+        if isinstance(node.object, syntax.TypeReference):
             of = instance.environment.resolve(node.object.type)
             assert isinstance(of, types.Parser | types.Control)
             if of not in instance.anonymous:
@@ -215,7 +210,6 @@ def _note_applications(instance: Instance) -> None:
                 child = make_instance(of, [], [], name, instance.environment)
                 instance.anonymous[of] = child
                 instance.children.append(child)
-            instance.anonymous[of].applied += 1
 
 
 def _walk(node: syntax.Node) -> Iterator[syntax.Node]:

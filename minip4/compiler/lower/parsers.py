@@ -9,7 +9,7 @@ from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
 from minip4.compiler.lower import ir, places
 from minip4.compiler.lower.assignments import is_compound
-from minip4.compiler.lower.base import Frame
+from minip4.compiler.lower.base import Frame, Shared
 from minip4.compiler.lower.externs import Externs
 from minip4.compiler.lower.names import control_plane_name
 from minip4.compiler.lower.objects import Environment, Instance, evaluate
@@ -32,8 +32,8 @@ class _SubParser(ir.Statement):
 
 
 class Parsers(Externs):
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
+    def __init__(self, path: str, shared: Shared) -> None:
+        super().__init__(path, shared)
         self._state_names: set[str] = set()
 
     def top_parser(self, instance: Instance) -> None:
@@ -44,7 +44,8 @@ class Parsers(Externs):
     def apply_parser(self, instance: Instance, call: syntax.Call) -> None:
         environment = Environment(instance.environment)
         frame = Frame(self.new_label())
-        self.bind_arguments(call, environment, frame, by_reference=True, instance=instance)
+        parameters = instance.declaration.parameters
+        self.bind_arguments(call, environment, frame, by_reference=True, parameters=parameters)
         end = self._new_state(f"{instance.name}_end")
         outer, self.instance = self.instance, instance
         with self.within(environment):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
 from minip4.compiler.lower import ir, places
-from minip4.compiler.lower.base import Frame
+from minip4.compiler.lower.base import Frame, Shared
 from minip4.compiler.lower.names import control_plane_name
 from minip4.compiler.lower.objects import (
     Environment,
@@ -85,8 +85,8 @@ def _externs_of(instance: Instance) -> Iterator[ExternObject]:
 
 
 class ProgramLowering(Parsers):
-    def __init__(self, program: syntax.Program, architecture: Architecture) -> None:
-        super().__init__(program.path)
+    def __init__(self, program: syntax.Program, architecture: Architecture, shared: Shared) -> None:
+        super().__init__(program.path, shared)
         self._source = program
         self._architecture = architecture
         self._blocks = architecture.blocks
@@ -101,14 +101,14 @@ class ProgramLowering(Parsers):
         del packet
         standard_type = types.strip_newtypes(standard)
         assert isinstance(standard_type, types.Struct)
-        self._standard = self.storage.metadata_instance(standard_type, "standard_metadata")
+        self.standard_metadata = self.storage.metadata_instance(standard_type, "standard_metadata")
         self._metadata = self.storage.allocate(metadata, "userMetadata", parameters[2].source)
         self._headers = self.storage.allocate(headers, "", parameters[1].source)
         self._field_lists(metadata, self._metadata, ())
 
     def lower(self) -> ir.Program:
         self._declarations()
-        self._enter("parser", [None, self._headers, self._metadata, self._standard])
+        self._enter("parser", [None, self._headers, self._metadata, self.standard_metadata])
         pipelines = [self._pipeline(name) for name in ("ingress", "egress")]
         self.program.pipelines = pipelines
         self._deparser()
@@ -184,7 +184,7 @@ class ProgramLowering(Parsers):
     def _pipeline(self, block: str) -> ir.Pipeline:
         self._pipeline_profiles = []
         with self.collecting() as code:
-            self._enter(block, [self._headers, self._metadata, self._standard])
+            self._enter(block, [self._headers, self._metadata, self.standard_metadata])
         source = self._blocks[block].declaration.source
         return ir.Pipeline(block, source, code, self._pipeline_profiles)
 

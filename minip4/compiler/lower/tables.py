@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from minip4.compiler import syntax
+from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
-from minip4.compiler.lower import ir
+from minip4.compiler.lower import arithmetic, ir
 from minip4.compiler.lower.assignments import is_compound, read
-from minip4.compiler.lower.base import Frame
+from minip4.compiler.lower.base import Frame, Shared
 from minip4.compiler.lower.names import control_plane_name, key_name, property_name
 from minip4.compiler.lower.objects import (
     Environment,
@@ -26,8 +26,8 @@ MATCH_KINDS = ("exact", "lpm", "ternary", "range", "optional", "selector")
 
 
 class Tables(Statements):
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
+    def __init__(self, path: str, shared: Shared) -> None:
+        super().__init__(path, shared)
         self._tables: dict[tuple[Instance | None, syntax.Table], ir.Table] = {}
         self._actions: dict[tuple[Instance | None, syntax.Action], ir.Action] = {}
         self._profiles: dict[str, ir.Profile] = {}
@@ -59,6 +59,8 @@ class Tables(Statements):
     def _table(self, table: syntax.Table) -> ir.Table:
         owner = self.owner(table)
         name = control_plane_name(table, owner.name if owner else "")
+        if any(known.name == name for known in self._tables.values()):
+            raise P4Error(f"there are two tables called {name}", table.source, "another @name")
         result = ir.Table(name, table.source, [], [], None, [], False, None, self._size(table))
         self._keys(table, result)
         actions: dict[syntax.Action, ir.Action] = {}
@@ -91,14 +93,14 @@ class Tables(Statements):
         fields: list[ir.KeyField] = []
         selectors: list[ir.Expression] = []
         old = iter(result.keys)
-        for element in table.keys:
+        values = self.values([element.expression for element in table.keys])
+        for element, value in zip(table.keys, values, strict=True):
             if element.match_kind not in MATCH_KINDS:
                 raise P4Error(
                     f"match kind {element.match_kind} is not supported",
                     element.source,
                     " ".join(MATCH_KINDS),
                 )
-            value = self.value(element.expression)
             if is_compound(value):
                 raise P4Error("a table key is a number or bool", element.expression.source)
             expression = read(value)
@@ -177,9 +179,12 @@ class Tables(Statements):
                     parameter.source,
                     "a number, bool or enum",
                 )
-            environment.bindings[parameter] = ir.ActionData(scalar, len(result.parameters))
-            name = control_plane_name(parameter)
-            result.parameters.append((name, scalar.width if isinstance(scalar, Bits) else 1))
+            width = scalar.width if isinstance(scalar, Bits) else 1
+            # Entries hold plain bits: a signed parameter is converted where it is used.
+            plain = Bits(width) if isinstance(scalar, Bits) else scalar
+            data = ir.ActionData(plain, len(result.parameters))
+            environment.bindings[parameter] = arithmetic.cast(data, scalar)
+            result.parameters.append((control_plane_name(parameter), width))
             return
         local = self.temporary(of, argument.source, parameter.name)
         if parameter.direction == "in":
@@ -220,7 +225,8 @@ class Tables(Statements):
             reference.action.parameters, reference.arguments, strict=True
         ):
             if parameter.direction == "" and argument is not None:
-                numbers.append(self.number(argument))
+                width = types.width_in_bits(self.environment.resolve(parameter.type)) or 32
+                numbers.append(self.number(argument) & ((1 << width) - 1))
         return numbers
 
     def number(self, expression: syntax.Expression) -> int:
