@@ -57,6 +57,10 @@ class CallChecker(ArgumentChecker):
         return typed(e, types.VOID)
 
     def function_allowed(self, e: syntax.Call, function: syntax.Function) -> None:
+        deprecated = function.annotation("deprecated")
+        if deprecated is not None:
+            hint = "".join(f": {v}" for v in deprecated.values)
+            self.warn(f"{function.name!r} is deprecated{hint}", e.source)
         from_core = function.source.file.is_system
         if from_core and function.name == "verify" and self.place.kind != "parser":
             raise P4Error("verify can be called in a parser only", e.source)

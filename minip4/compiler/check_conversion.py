@@ -48,7 +48,7 @@ class ConversionChecker(TypeChecker):
             return e
         plain = types.strip_newtypes(to)
         if of is types.INTEGER and isinstance(plain, types.Bits):
-            return integer_as(e, to, plain)
+            return self.integer_as(e, to, plain)
         if to is types.INTEGER and isinstance(of, types.Bits) and e.constant is not None:
             return implicit_cast(e, to)
         if (
@@ -57,6 +57,17 @@ class ConversionChecker(TypeChecker):
         ):
             return implicit_cast(e, to)
         raise P4Error(f"{what} is {describe(of)}", e.source, describe(to))
+
+    def integer_as(self, e: syntax.Expression, to: Type, plain: types.Bits) -> syntax.Expression:
+        """A compile-time integer as a value of type `to`, which is `plain` or a newtype of it."""
+        value = e.constant
+        if isinstance(value, int) and reduced(value, plain) != value:
+            self.warn(f"{value} does not fit {plain}: it becomes {reduced(value, plain)}", e.source)
+        if isinstance(e, syntax.IntLiteral):
+            value = reduced(e.value, plain)
+            literal = syntax.IntLiteral(e.source, value, plain.width, plain.signed, e.text)
+            return typed(literal, to, value)
+        return implicit_cast(e, to)
 
     def convert_braces(
         self, e: syntax.ListExpression | syntax.StructExpression, to: Type, what: str
@@ -218,15 +229,6 @@ def _is_weaker(left: syntax.Expression, right: syntax.Expression) -> bool:
     if isinstance(left.type, is_open) and isinstance(right.type, types.StructLike):
         return isinstance(left, braces)
     return isinstance(left, braces) and not isinstance(right, braces)
-
-
-def integer_as(e: syntax.Expression, to: Type, plain: types.Bits) -> syntax.Expression:
-    """A compile-time integer as a value of type `to`, which is `plain` or a newtype of it."""
-    if isinstance(e, syntax.IntLiteral):
-        value = reduced(e.value, plain)
-        literal = syntax.IntLiteral(e.source, value, plain.width, plain.signed, e.text)
-        return typed(literal, to, value)
-    return implicit_cast(e, to)
 
 
 def implicit_cast(e: syntax.Expression, to: Type) -> syntax.Expression:

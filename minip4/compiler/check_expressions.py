@@ -59,7 +59,10 @@ class ExpressionChecker(ConversionChecker):
         if e.width < (1 if e.is_signed else 0):
             raise P4Error(f"{e.text!r} has no valid width", e.source, "a width of 1 or more")
         of = types.Bits(e.width, e.is_signed)
-        return typed(e, of, reduced(e.value, of))
+        value = reduced(e.value, of)
+        if value != e.value:
+            self.warn(f"{e.text} does not fit {of}: it becomes {value}", e.source)
+        return typed(e, of, value)
 
     def name(self, e: syntax.Name) -> syntax.Expression:
         kind = self.match_kinds.get(e.name)

@@ -250,7 +250,7 @@ class TableChecker(StatementChecker):
             e.high = self.converted(e.high, plain, "the upper end of a range")
             low, high = e.low.constant, e.high.constant
             if isinstance(low, int) and isinstance(high, int) and low > high:
-                raise P4Error(f"range {low} .. {high} is empty", e.source, "low .. high")
+                self.warn(f"range {low} .. {high} is empty: it never matches", e.source)
             return typed(e, types.Set(of))
         e = self.value(e)
         if isinstance(e.type, types.Set):

@@ -243,14 +243,16 @@ class TypeChecker(CheckerBase):
                 if len(a.pairs) != len(a.keyed_body):
                     raise P4Error(f"@{a.name} has two values for one name", a.source)
             elif a.text:
-                a.values = []
-                for e in a.body:
-                    try:
-                        value = self.expression(e).constant
-                    except P4Error:  # free text that only looks like an expression
-                        value = None
-                    if value is not None:
-                        a.values.append(value)
+                a.values = [v for v in map(self.free_value, a.body) if v is not None]
+
+    def free_value(self, e: syntax.Expression) -> syntax.Constant | None:
+        """Value of what may be free text that only looks like an expression."""
+        if isinstance(e, syntax.Name) and not self.lookup_all(e.name, e.is_absolute):
+            return None
+        try:
+            return self.expression(e).constant
+        except P4Error:
+            return None
 
     def annotation_value(self, e: syntax.Expression) -> syntax.Constant:
         value = self.expression(e).constant

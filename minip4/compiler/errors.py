@@ -25,19 +25,24 @@ class P4Error(Minip4Error):
         self.message = message
         self.source = source
         self.expected = expected
-        lines = [f"{source}: error: {message}"]
-        text = source.file.line(source.line)
-        if text.strip():
-            left = max(0, source.column - 1 - WIDEST_LINE // 2)  # of a line too long to show
-            shown = text[left : left + WIDEST_LINE]
-            indent = "".join(c if c == "\t" else " " for c in text[left : source.column - 1])
-            end = source.end_column if source.end_line == source.line else len(text) + 1
-            length = min(end - source.column, len(shown) - len(indent))
-            lines.append(f"  {shown}")
-            lines.append(f"  {indent}{'^' * max(1, length)}")
-        if expected:
-            lines.append(f"  expected: {expected}")
-        super().__init__("\n".join(lines))
+        super().__init__(located("error", message, source, expected))
+
+
+def located(kind: str, message: str, source: Source, expected: str = "") -> str:
+    """A message with its place: `kind` is "error" or "warning"; the layout is P4Error's."""
+    lines = [f"{source}: {kind}: {message}"]
+    text = source.file.line(source.line)
+    if text.strip():
+        left = max(0, source.column - 1 - WIDEST_LINE // 2)  # of a line too long to show
+        shown = text[left : left + WIDEST_LINE]
+        indent = "".join(c if c == "\t" else " " for c in text[left : source.column - 1])
+        end = source.end_column if source.end_line == source.line else len(text) + 1
+        length = min(end - source.column, len(shown) - len(indent))
+        lines.append(f"  {shown}")
+        lines.append(f"  {indent}{'^' * max(1, length)}")
+    if expected:
+        lines.append(f"  expected: {expected}")
+    return "\n".join(lines)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from minip4.compiler import syntax
 from minip4.compiler.errors import P4Error
-from minip4.compiler.lexer import Token
+from minip4.compiler.lexer import SOFT_KEYWORDS, Token
 from minip4.compiler.parser_declarations import DeclarationParser, Production
 
 
@@ -102,7 +102,7 @@ class Parser(DeclarationParser):
             while not self.at("}"):
                 start = self.token
                 of_local = self.annotations()
-                if self.at("state") and self.peek().kind in ("name", *self.soft_names()):
+                if self.at("state") and self.peek().kind in ("name", *SOFT_KEYWORDS):
                     states.append(self.state(start, of_local))
                 else:
                     declarations.append(self.parser_local(start, of_local, states))
@@ -118,9 +118,6 @@ class Parser(DeclarationParser):
             declarations,
             states,
         )
-
-    def soft_names(self) -> tuple[str, ...]:
-        return ("actions", "apply", "entries", "key", "list", "priority", "state", "type")
 
     # local: const ... | value_set '<' typeRef '>' '(' expression ')' name ';' | variable | instance
     def parser_local(

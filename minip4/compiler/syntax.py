@@ -708,10 +708,14 @@ class ForIn(Statement):
 
 @dataclass(slots=True, eq=False)
 class Program(Node):
-    """`declarations` include those of core.p4 and v1model.p4, in order of appearance."""
+    """`declarations` include those of core.p4 and v1model.p4, in order of appearance.
+
+    `warnings` are texts for the user, each with its place as an error has it.
+    """
 
     path: str
     declarations: list[Declaration]
+    warnings: list[str] = field(default_factory=list, init=False)
     main: Instantiation | None = field(default=None, init=False)
     errors: list[ErrorMember] = field(default_factory=list, init=False)
     match_kinds: list[MatchKindMember] = field(default_factory=list, init=False)
