@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import finsy as fy
@@ -51,6 +52,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--capture", action="store_true", help="have every switch capture all ports, too"
     )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one switch did, and what it took."""
+
+    switch: str
+    packets: int  # received
+    cpu_s: float
+    cpu_ns_per_packet: float
+    kernel_drops: int
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -94,7 +106,7 @@ async def countdown(run: Run, seconds: int) -> AsyncIterator[None]:
 
 def report(net: Network, record: FlowRecord, books: Books) -> Report:
     """Hold what arrived against what was sent, and tell the cost."""
-    samples = [sample(net, name) for name in net.topo.switches()]
+    costs = [cost_of(net, name) for name in net.topo.switches()]
     latency_us = (record.received["received_ns"] - record.received["sent_ns"]) / 1000
     p50, p99, worst = (float(np.percentile(latency_us, q)) for q in (50, 99, 100))
     sent, received = len(record.sent), len(record.received)
@@ -104,43 +116,39 @@ def report(net: Network, record: FlowRecord, books: Books) -> Report:
         ("sent, packets/s", "lost", "one-way latency p50, us", "p99, us", "largest, us"),
         [(round((sent - 1) / span_s), sent - received, p50, p99, worst)],
     )
-    costs = table(
+    by_switch = table(
         "Cost by switch",
         ("switch", "packets", "CPU, ns a packet", "CPU, % of a core"),
-        [
-            (s["switch"], s["packets"], s["cpu_ns_per_packet"],
-             100 * float(str(s["cpu_s"])) / span_s)
-            for s in samples
-        ],
-    )  # fmt: skip
+        [(c.switch, c.packets, c.cpu_ns_per_packet, 100 * c.cpu_s / span_s) for c in costs],
+    )
     return Report(
-        samples=samples,
+        samples=[asdict(cost) for cost in costs],
         checks=[
             Check("packets sent", sent, record.flow.count),
             Check("packets lost", sent - received, 0),
+            Check(
+                "packets that kernels dropped at the switches",
+                sum(c.kernel_drops for c in costs),
+                0,
+            ),
             *books.checks(),
         ],
         metrics={
             "sent_pps": (sent - 1) / span_s,
             "latency_us": {"p50": p50, "p99": p99, "max": worst},
-            "cpu_ns_per_packet": {s["switch"]: s["cpu_ns_per_packet"] for s in samples},
+            "cpu_ns_per_packet": {c.switch: c.cpu_ns_per_packet for c in costs},
         },
-        tables=[summary, costs],
+        tables=[summary, by_switch],
     )
 
 
-def sample(net: Network, name: str) -> dict[str, object]:
-    """What one switch did, and its cost."""
+def cost_of(net: Network, name: str) -> Cost:
+    """What one switch did, once the network has ended."""
     counters = net.counters[name]
     packets = counters["engine"]["received"]
     cpu_ns = counters["driver"]["cpu_ns"]
-    return {
-        "switch": name,
-        "packets": packets,
-        "cpu_s": cpu_ns / 1e9,
-        "cpu_ns_per_packet": cpu_ns / max(packets, 1),
-        "kernel_drops": sum(sum(p["kernel"].values()) for p in counters["ports"].values()),
-    }
+    drops = sum(sum(port["kernel"].values()) for port in counters["ports"].values())
+    return Cost(name, packets, cpu_ns / 1e9, cpu_ns / max(packets, 1), drops)
 
 
 if __name__ == "__main__":

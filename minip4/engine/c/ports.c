@@ -176,7 +176,7 @@ static void *run(void *user)
     struct ports *ports = user;
     uint64_t next_ns;
     prctl(PR_SET_TIMERSLACK, 1);
-    while (!atomic_load_explicit(&ports->stopping, memory_order_relaxed)) {
+    while (!atomic_load_explicit(&ports->stopping, memory_order_acquire)) {
         if (work(ports, &next_ns))
             continue;
         if (ports->captures)
