@@ -92,8 +92,8 @@ class _Preprocessor:
             name, rest = _split(token)
             if name in ("if", "ifdef", "ifndef", "elif", "else", "endif"):
                 self.conditional(name, rest, token, conditions)
-            elif not is_active or name == "":
-                continue
+            elif not is_active or name in ("", "line"):
+                continue  # line markers: errors name the file that was read
             elif name == "include":
                 self.include(token, rest, depth)
             elif name in self.handlers:
