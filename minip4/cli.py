@@ -1,4 +1,4 @@
-"""The `minip4` command: `minip4 compile|switch|test|link ...`, each a module of its own."""
+"""The `minip4` command: `minip4 compile|switch|tables|test|link ...`, each a module of its own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _COMMANDS = {
     "compile": ("minip4.compiler.cli", "a P4 program to BMv2 JSON and P4Info"),
     "switch": ("minip4.runtime.cli", "run a program as a switch with a P4Runtime server"),
     "test": ("minip4.engine.cli", "run STF tests of a program"),
+    "tables": ("minip4.runtime.tables_cli", "what a running switch holds: entries, counts"),
     "link": ("minip4.engine.link", "a link with rate, delay and loss between two interfaces"),
 }
 

@@ -124,7 +124,7 @@ async def finsy(folder: Path) -> None:
         assert right.receive() == FRAME
         entries = [e async for e in sw.read(fy.P4TableEntry("switching"))]
         assert len(entries) == 2
-        count = await sw.read_one(fy.P4CounterEntry("port_counter", index=1))
+        (count,) = [c async for c in sw.read(fy.P4CounterEntry("port_counter", index=1))]
         assert (count.packet_count, count.byte_count) == (1, len(FRAME))
         (seen, *_) = [r.data async for r in sw.read(fy.P4RegisterEntry("last_seen"))]
         assert 0 <= time.monotonic_ns() // 1000 - seen < 60_000_000
@@ -171,10 +171,9 @@ async def stress(folder: Path) -> None:
         )
         writes, start = 0, time.monotonic()
         while sender.returncode is None:
-            others = [other(writes + i) for i in range(50)]
-            await sw.write([+o for o in others])
+            await sw.write([+other(writes + i) for i in range(50)])
             await sw.write([~stamped(writes + i) for i in range(50)])
-            await sw.write([-o for o in others])
+            await sw.write([-other(writes + i) for i in range(50)])
             writes += 150
         elapsed_s = time.monotonic() - start
     sent = json.loads((await sender.communicate())[0])["sent"]

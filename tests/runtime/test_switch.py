@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 from harness import compiled
 
+# A scene's processes end with it, its interfaces too.
+NAMESPACES = ("unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child")
 LIVE = Path(__file__).parent / "live.py"
 
 
 @pytest.mark.parametrize("scene", ["finsy", "start", "stress"])
 def test_scene(scene: str, tmp_path: Path) -> None:
     run = subprocess.run(
-        ["unshare", "--net", "--kill-child", sys.executable, str(LIVE), scene, str(tmp_path)],
+        [*NAMESPACES, sys.executable, str(LIVE), scene, str(tmp_path)],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout + run.stderr
