@@ -14,6 +14,7 @@ from minip4.compiler.bmv2.expressions import Json, expression, target
 from minip4.compiler.bmv2.tables import table
 from minip4.compiler.errors import P4Error
 from minip4.compiler.lower import ir
+from minip4.compiler.types import BOOL
 
 Edge = Callable[[str | None], None]
 
@@ -39,11 +40,9 @@ class Ids:
 
 def pipeline(number: int, p: ir.Pipeline, ids: Ids) -> Json:
     graph = _Graph(ids)
-    start: Json = {"init_table": None}
-    graph.open = [_edge(start, "init_table")]
     graph.code(p.body)
     graph.close(None)
-    tables = graph.merged_tables()
+    tables = graph.tables()
     profiles = []
     for profile in p.profiles:
         profiles.append(_profile(ids.profiles, profile))
@@ -52,7 +51,7 @@ def pipeline(number: int, p: ir.Pipeline, ids: Ids) -> Json:
         "name": p.name,
         "id": number,
         **source_info(p.source),
-        "init_table": start["init_table"],
+        "init_table": graph.start["init_table"],
         "tables": tables,
         "action_profiles": profiles,
         "conditionals": graph.conditionals,
@@ -84,10 +83,12 @@ class _Graph:
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
-        self.open: list[Edge] = []
+        self.start: Json = {"init_table": None}
+        self.open: list[Edge] = [_edge(self.start, "init_table")]
         self.conditionals: list[Json] = []
         self._tables: list[tuple[Json, ir.Table | None]] = []
         self._labels: dict[int, list[Edge]] = {}
+        self._table_ids: dict[str, int] = {}
 
     def close(self, target_: str | None) -> None:
         for edge in self.open:
@@ -173,9 +174,18 @@ class _Graph:
         return self._ids.tables - 1
 
     def _if(self, statement: ir.If) -> None:
-        name = self._ids.unique("node")
+        node = self._conditional(statement)
+        self.close(node["name"])
+        self.open = [_edge(node, "true_next")]
+        self.code(statement.then)
+        after = self.open
+        self.open = [_edge(node, "false_next")]
+        self.code(statement.otherwise)
+        self.open += after
+
+    def _conditional(self, statement: ir.If) -> Json:
         node: Json = {
-            "name": name,
+            "name": self._ids.unique("node"),
             "id": self._ids.conditionals,
             **source_info(statement.source),
             "expression": expression(statement.condition),
@@ -184,21 +194,21 @@ class _Graph:
         }
         self._ids.conditionals += 1
         self.conditionals.append(node)
-        self.close(name)
-        self.open = [_edge(node, "true_next")]
-        self.code(statement.then)
-        after = self.open
-        self.open = [_edge(node, "false_next")]
-        self.code(statement.otherwise)
-        self.open += after
+        return node
 
     def _apply(self, apply: ir.Apply) -> None:
         t = apply.table
         ids = [self._ids.actions[id(a)] for a in t.actions]
         default = None if t.default_action is None else self._ids.actions[id(t.default_action)]
-        node = table(self._next_table(), t, ids, default, self._ids.actions)
+        if t.site is not None:
+            number = ir.Constant(t.site.type, apply.site)
+            self._hidden([ir.Assign(apply.source, t.site, number)])
+        table_id = self._next_table() if apply.site == 0 else self._table_ids[t.name]
+        self._table_ids[t.name] = table_id
+        node = table(table_id, t, ids, default, self._ids.actions)
+        node["name"] = f"{t.name}#{apply.site}"  # until `tables` makes it one node
         self._tables.append((node, t))
-        self.close(t.name)
+        self.close(node["name"])
         next_tables: Json = {}
         node["next_tables"] = next_tables
         base = _edge(node, "base_default_next")
@@ -233,21 +243,65 @@ class _Graph:
 
     # -- one node for each table
 
-    def merged_tables(self) -> list[Json]:
-        """The tables; one applied in several places must go on alike everywhere."""
-        result: list[Json] = []
-        seen: dict[str, Json] = {}
+    def tables(self) -> list[Json]:
+        """The tables; one applied in several places goes on as its site says."""
+        groups: dict[str, list[Json]] = {}
         for node, origin in self._tables:
-            if origin is None or node["name"] not in seen:
-                seen[node["name"]] = node
-                result.append(node)
+            groups.setdefault(node["name"] if origin is None else origin.name, []).append(node)
+        canonical = {node["name"]: name for name, nodes in groups.items() for node in nodes}
+        for node, _ in self._tables:
+            _rename_targets(node, canonical)
+        for other in [self.start, *self.conditionals]:
+            _rename_targets(other, canonical)
+        origins = {t.name: t for _, t in self._tables if t is not None}
+        for name, nodes in groups.items():
+            if any(_successors(node) != _successors(nodes[0]) for node in nodes):
+                self._dispatch(nodes, origins[name])
+            nodes[0]["name"] = name
+        return [nodes[0] for nodes in groups.values()]
+
+    def _dispatch(self, nodes: list[Json], t: ir.Table) -> None:
+        """Lets the first node lead to each place's code, by the table's site field."""
+        assert t.site is not None
+        by_hit = any("__HIT__" in node["next_tables"] for node in nodes)
+        for node in nodes:
+            if by_hit and "__HIT__" not in node["next_tables"]:
+                if len({*node["next_tables"].values(), node["base_default_next"]}) > 1:
+                    raise P4Error(
+                        f"table {t.name} is asked for hit or miss in one place, for action_run in "
+                        "another",
+                        t.source,
+                    )
+                anywhere = node["base_default_next"]
+                node["base_default_next"] = None
+                node["next_tables"] = {"__HIT__": anywhere, "__MISS__": anywhere}
+        first = nodes[0]
+        for key in first["next_tables"]:
+            targets = [node["next_tables"][key] for node in nodes]
+            first["next_tables"][key] = self._by_site(targets, t)
+        targets = [node["base_default_next"] for node in nodes]
+        first["base_default_next"] = self._by_site(targets, t)
+
+    def _by_site(self, targets: list[str | None], t: ir.Table) -> str | None:
+        assert t.site is not None
+        result = targets[-1]
+        for site in reversed(range(len(targets) - 1)):
+            if targets[site] == result:
                 continue
-            first = seen[node["name"]]
-            alike = all(first[k] == node[k] for k in ("base_default_next", "next_tables"))
-            if not alike:
-                raise P4Error(
-                    f"table {origin.name} is applied in several places, with different code behind",
-                    origin.source,
-                    "each table applied once",
-                )
+            here = ir.Binary(BOOL, "==", t.site, ir.Constant(t.site.type, site))
+            node = self._conditional(ir.If(t.source, here, [], []))
+            node["true_next"], node["false_next"] = targets[site], result
+            result = node["name"]
         return result
+
+
+def _rename_targets(node: Json, names: dict[str, str]) -> None:
+    for key in ("init_table", "true_next", "false_next", "base_default_next"):
+        if node.get(key) is not None:
+            node[key] = names.get(node[key], node[key])
+    for key, name in node.get("next_tables", {}).items():
+        node["next_tables"][key] = names.get(name, name)
+
+
+def _successors(table_node: Json) -> tuple[str | None, Json]:
+    return table_node["base_default_next"], table_node["next_tables"]

@@ -239,6 +239,7 @@ class Apply(Statement):
     actions: dict[str, list[Statement]] | None = None
     default: list[Statement] = field(default_factory=list)
     has_branches: bool = False
+    site: int = 0  # number of this Apply among those of the table
 
 
 # ---------------------------------------------------------------- tables
@@ -293,6 +294,7 @@ class Table:
     meter: str | None = None  # its direct meter
     profile: str | None = None  # action profile or selector
     selector: bool = False
+    site: Field | None = None  # says which Apply is meant, where there are several
 
 
 # ---------------------------------------------------------------- parsers

@@ -22,6 +22,7 @@ from minip4.compiler.lower.storage import scalar_type
 from minip4.compiler.types import Bits
 
 DEFAULT_SIZE = 1024
+SITE = Bits(8)  # numbers the places where a table is applied
 MATCH_KINDS = ("exact", "lpm", "ternary", "range", "optional", "selector")
 
 
@@ -29,6 +30,7 @@ class Tables(Statements):
     def __init__(self, path: str, shared: Shared) -> None:
         super().__init__(path, shared)
         self._tables: dict[tuple[Instance | None, syntax.Table], ir.Table] = {}
+        self._applications: dict[ir.Table, int] = {}
         self._actions: dict[tuple[Instance | None, syntax.Action], ir.Action] = {}
         self._profiles: dict[str, ir.Profile] = {}
         self._pipeline_profiles: list[ir.Profile] = []
@@ -54,7 +56,13 @@ class Tables(Statements):
             known = self._tables[key] = self._table(table)
         else:
             self._keys(table, known)
-        return ir.Apply(source, known)
+            if known.site is None:
+                known.site = self.temporary_field(SITE, source)
+        site = self._applications.get(known, 0)
+        self._applications[known] = site + 1
+        if site >= 1 << SITE.width:
+            raise P4Error("this table is applied in too many places", source)
+        return ir.Apply(source, known, site=site)
 
     def _table(self, table: syntax.Table) -> ir.Table:
         owner = self.owner(table)

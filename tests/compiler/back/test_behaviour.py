@@ -290,3 +290,11 @@ def test_egress_runs_after_exit_in_ingress(tmp_path: Path) -> None:
 
 def test_mark_to_drop(tmp_path: Path) -> None:
     assert interpreter(tmp_path, ingress="mark_to_drop(sm);").run(bytes.fromhex(PACKET)) is None
+
+
+def test_long_chains(tmp_path: Path) -> None:
+    chain = " else ".join(f"if (h.d.w == {i}) {{ h.d.b = 8w{i % 256}; }}" for i in range(150))
+    switch = interpreter(tmp_path, ingress=chain)
+    result = switch.run(bytes.fromhex("0102037f00000095"))
+    assert result is not None
+    assert result[1].hex().startswith("0195")

@@ -20,12 +20,13 @@ REFUSED = {
         },
         "one lpm key",
     ),
-    "table applied twice": (
+    "hit here and action_run there": (
         {
-            "locals": ACTION + "table t { actions = { none; } default_action = none(); }",
-            "ingress": "t.apply(); h.d.a = 1; t.apply();",
+            "locals": ACTION + "table t { key = { h.d.a : exact; } actions = { a; none; } }",
+            "ingress": "if (h.d.b == 1) { if (t.apply().hit) { h.d.b = 0; } }"
+            " else { switch (t.apply().action_run) { a: { h.d.c = 1; } none: { h.d.c = 2; } } }",
         },
-        "applied in several places",
+        "for action_run in another",
     ),
     "unknown table property": (
         {

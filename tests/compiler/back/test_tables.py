@@ -36,6 +36,16 @@ BRANCHES = {
         "010409",
         "010403",
     ),
+    "applied in two places": (
+        "if (h.d.c == 3) { t.apply(); h.d.b = 5; } else { t.apply(); h.d.b = 6; }",
+        "010509",
+        "010503",
+    ),
+    "applied twice": (
+        "t.apply(); h.d.b = 5; if (t.apply().hit) { h.d.w = 0; }",
+        "0105097f00000000",
+        "0105037f00000004",
+    ),
     "in both branches, alike": (
         "if (h.d.a == 1) { h.d.b = 5; t.apply(); } else { t.apply(); }",
         "010509",
@@ -179,3 +189,51 @@ def test_names_of_instances(tmp_path: Path) -> None:
     assert tables[0]["name"] == "absolute"
     assert tables[0]["actions"] == ["I.s.a", "I.s.named", "NoAction"][:2]
     assert [c["name"] for c in json["counter_arrays"]] == ["I.s.c", "I.r.c"]
+
+
+SHARED = """
+    control S(inout bit<8> x, inout standard_metadata_t m)(bit<8> n) {
+        bit<8> local = n;
+        action bump() { x = x + local; local = 0; }
+        action drop() { mark_to_drop(m); }
+        table t { key = { x : exact; } actions = { bump; drop; } default_action = bump(); }
+        apply { t.apply(); x = x + local; }
+    }
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "packet", "expected"),
+    [
+        # the same argument each time; different ones; with a drop in the second branch
+        ("if (h.d.b == 2) { s.apply(h.d.a, sm); } else { s.apply(h.d.a, sm); }", "0102", "0602"),
+        ("if (h.d.b == 2) { s.apply(h.d.a, sm); } else { s.apply(h.d.b, sm); }", "0102", "0602"),
+        ("if (h.d.b == 2) { s.apply(h.d.a, sm); } else { s.apply(h.d.b, sm); }", "0103", "0108"),
+        ("if (h.d.b == 2) { s.apply(h.d.a, sm); } else { s.apply(h.d.b, sm); }", "0109", None),
+    ],
+)
+def test_control_applied_in_two_places(
+    tmp_path: Path, code: str, packet: str, expected: str | None
+) -> None:
+    switch = interpreter(tmp_path, declarations=SHARED, locals="S(5) s;", ingress=code)
+    switch.add("I.s.t", [9], "I.s.drop")
+    result = switch.run(bytes.fromhex(packet + "037f00000004"))
+    assert (result and result[1].hex()[:4]) == expected
+
+
+def test_drop_of_copied_metadata(tmp_path: Path) -> None:
+    switch = interpreter(
+        tmp_path,
+        locals="action drop(inout standard_metadata_t m) { mark_to_drop(m); }",
+        ingress="drop(sm);",
+    )
+    assert switch.run(bytes(8)) is None
+
+
+def test_signed_action_data(tmp_path: Path) -> None:
+    local = """action set(int<8> v) { if (v < 0) { h.d.a = 9; } h.d.s = v; }
+               table t { key = { h.d.b : exact; } actions = { set; } default_action = set(-2); }"""
+    switch = interpreter(tmp_path, locals=local, ingress="t.apply();")
+    result = switch.run(bytes.fromhex("0102037f00000004"))
+    assert result is not None
+    assert result[1].hex().startswith("090203fe")
