@@ -29,8 +29,9 @@ def start_experiment(tmp_path: Path) -> Iterator[StartExperiment]:
             f"async def experiment(options, run):\n{lines}\n"
             "cli.main(__file__, __doc__, experiment)\n"
         )
+        command = ["env", "--default-signal=HUP", sys.executable, "-u", str(script)]
         process = subprocess.Popen(
-            ["env", "--default-signal=HUP", sys.executable, "-u", str(script), "--out", str(tmp_path / "out"), *arguments],
+            [*command, "--out", str(tmp_path / "out"), *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         started.append(process)
