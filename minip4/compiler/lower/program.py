@@ -182,11 +182,11 @@ class ProgramLowering(Parsers):
                 self.inline(declaration.body, Frame(self.new_label()), declaration.source)
 
     def _pipeline(self, block: str) -> ir.Pipeline:
-        self._pipeline_profiles = []
+        self.pipeline_profiles = []
         with self.collecting() as code:
             self._enter(block, [self._headers, self._metadata, self.standard_metadata])
         source = self._blocks[block].declaration.source
-        return ir.Pipeline(block, source, code, self._pipeline_profiles)
+        return ir.Pipeline(block, source, code, self.pipeline_profiles)
 
     def _deparser(self) -> None:
         with self.collecting() as code:

@@ -1,0 +1,138 @@
+"""Lowers the entries that tables have from the start (spec 14.2.1.4)."""
+
+from __future__ import annotations
+
+from minip4.compiler import syntax, types
+from minip4.compiler.errors import P4Error
+from minip4.compiler.lower import ir
+from minip4.compiler.lower.assignments import read
+from minip4.compiler.lower.objects import (
+    Environment,
+    annotation_numbers,
+    evaluate,
+    evaluate_number,
+)
+from minip4.compiler.lower.statements import Statements
+
+
+class Entries(Statements):
+    def entries(
+        self, table: syntax.Table, result: ir.Table, actions: dict[syntax.Action, ir.Action]
+    ) -> list[ir.Entry]:
+        elements = [k for k in table.keys if k.match_kind != "selector"]
+        entries = []
+        priority = _Priorities(table, self.environment)
+        for entry in table.entries or []:
+            keys = [
+                self._match(element, field, keyset)
+                for element, field, keyset in zip(elements, result.keys, entry.keys, strict=True)
+            ]
+            assert entry.action.action is not None
+            action = actions[entry.action.action]
+            data = self.data(entry.action)
+            number = priority.of(entry)
+            entries.append(ir.Entry(entry.source, keys, action, data, number))
+        return entries
+
+    def _match(
+        self, element: syntax.KeyElement, field: ir.KeyField, keyset: syntax.Expression
+    ) -> ir.KeyMatch:
+        width, kind = field.width_bits, element.match_kind
+        ones = (1 << width) - 1
+        value, mask, is_range = self._keyset(keyset, ones)
+        if kind == "range":
+            if mask not in (0, ones) and not is_range:
+                raise P4Error("a range key takes a range or a value", keyset.source)
+            low, high = (value, mask) if is_range else (value, value) if mask else (0, ones)
+            return ir.KeyMatch("range", low, high)
+        if is_range:
+            raise P4Error(f"a range cannot match a key of kind {kind}", keyset.source)
+        if kind == "exact":
+            if mask != ones:
+                raise P4Error("an exact key takes a value", keyset.source)
+            return ir.KeyMatch("exact", value, mask)
+        if kind == "lpm":
+            length = mask.bit_count()
+            if mask != ones & ~((1 << (width - length)) - 1):
+                raise P4Error("the mask of an lpm key must be a prefix", keyset.source)
+            return ir.KeyMatch("lpm", value & mask, length)
+        if kind == "optional" and mask not in (0, ones):
+            raise P4Error("an optional key takes a value or _", keyset.source)
+        return ir.KeyMatch("ternary", value & mask, mask)
+
+    def _keyset(self, keyset: syntax.Expression, ones: int) -> tuple[int, int, bool]:
+        """(value, mask, False), or (low, high, True) of a range."""
+        if isinstance(keyset, syntax.DontCare):
+            return 0, 0, False
+        if isinstance(keyset, syntax.Mask):
+            return self.number(keyset.value) & ones, self.number(keyset.mask) & ones, False
+        if isinstance(keyset, syntax.Range):
+            return self.number(keyset.low) & ones, self.number(keyset.high) & ones, True
+        return self.number(keyset) & ones, ones, False
+
+    def data(self, reference: syntax.ActionReference) -> list[int]:
+        """Arguments for the directionless parameters, as numbers."""
+        assert reference.action is not None
+        numbers = []
+        for parameter, argument in zip(
+            reference.action.parameters, reference.arguments, strict=True
+        ):
+            if parameter.direction == "" and argument is not None:
+                width = types.width_in_bits(self.environment.resolve(parameter.type)) or 32
+                numbers.append(self.number(argument) & ((1 << width) - 1))
+        return numbers
+
+    def number(self, expression: syntax.Expression) -> int:
+        value = read(
+            self.constant_value(
+                evaluate(expression, self.environment), expression.type, expression.source
+            )
+        )
+        assert isinstance(value, ir.Constant)
+        return value.value
+
+
+class _Priorities:
+    """Priorities of entries as BMv2 has them (smaller wins), from P4's (14.2.1.4)."""
+
+    def __init__(self, table: syntax.Table, environment: Environment) -> None:
+        self._environment = environment
+        largest = table.property("largest_priority_wins")
+        self._largest_wins = largest is None or bool(evaluate(largest.value, environment))
+        delta = table.property("priority_delta")
+        self._delta = 1 if delta is None else evaluate_number(delta.value, environment)
+        entries = table.entries or []
+        self._given = [self._written(e) for e in entries]
+        self._next: list[int] = self._number_all(entries)
+        self._used = 0
+
+    def _written(self, entry: syntax.Entry) -> int | None:
+        if entry.priority is not None:
+            return evaluate_number(entry.priority, self._environment)
+        annotation = next((a for a in entry.annotations if a.name == "priority"), None)
+        if annotation is not None and annotation.values:
+            return annotation_numbers(annotation)[0]
+        return None
+
+    def _number_all(self, entries: list[syntax.Entry]) -> list[int]:
+        if not any(e.priority is not None for e in entries):
+            return [i + 1 if g is None else g for i, g in enumerate(self._given)]
+        numbers: list[int] = []
+        step = -self._delta if self._largest_wins else self._delta
+        for given in self._given:
+            if given is not None:
+                numbers.append(given)
+            elif numbers:
+                numbers.append(numbers[-1] + step)
+            else:
+                count = len(entries)
+                numbers.append((count - 1) * self._delta + 1 if self._largest_wins else 1)
+        if not self._largest_wins:
+            return numbers
+        top = max(numbers)
+        return [top - n + 1 for n in numbers]
+
+    def of(self, entry: syntax.Entry) -> int:
+        number = self._next[self._used]
+        self._used += 1
+        return number

@@ -1,0 +1,133 @@
+"""Lowers properties of tables: direct counters and meters, action profiles and selectors."""
+
+from __future__ import annotations
+
+from minip4.compiler import syntax
+from minip4.compiler.errors import P4Error
+from minip4.compiler.lower import ir
+from minip4.compiler.lower.base import Shared
+from minip4.compiler.lower.entries import Entries
+from minip4.compiler.lower.names import control_plane_name, property_name
+from minip4.compiler.lower.objects import ExternObject, Instance, evaluate, instantiate
+
+
+class TableProperties(Entries):
+    def __init__(self, path: str, shared: Shared) -> None:
+        super().__init__(path, shared)
+        self.direct_meters: dict[str, ir.Field] = {}
+        self.pipeline_profiles: list[ir.Profile] = []
+        self._profiles: dict[str, ir.Profile] = {}
+        self._selector_inputs: dict[str, list[ir.Expression]] = {}
+        self._direct_users: dict[str, syntax.Table] = {}
+
+    def owner(self, declaration: syntax.Declaration) -> Instance | None:
+        """The instance that it is declared in; None at top level."""
+        bound = self.environment.lookup(declaration)
+        return bound if isinstance(bound, Instance) else None
+
+    def properties(self, table: syntax.Table, result: ir.Table) -> None:
+        known = (
+            "size",
+            "implementation",
+            "counters",
+            "meters",
+            "support_timeout",
+            "largest_priority_wins",
+            "priority_delta",
+        )
+        for item in table.properties:
+            if item.name not in known:
+                raise P4Error(
+                    f"table property {item.name} is not supported", item.source, " ".join(known)
+                )
+        timeout = table.property("support_timeout")
+        if timeout is not None:
+            result.support_timeout = bool(evaluate(timeout.value, self.environment))
+        counters = table.property("counters")
+        if counters is not None:
+            counter = self._direct(table, counters, "direct_counter")
+            result.counter = counter.name
+            self.program.counters.append(
+                ir.Counter(counter.name, counter.source, None, result.name)
+            )
+        meters = table.property("meters")
+        if meters is not None:
+            self._direct_meter(table, meters, result)
+        implementation = table.property("implementation")
+        if implementation is not None:
+            profile = self._property_object(table, implementation)
+            result.profile = profile.name
+            result.selector = profile.type.name == "action_selector"
+            self._profile(profile, implementation)
+
+    def _property_object(self, table: syntax.Table, item: syntax.TableProperty) -> ExternObject:
+        value = item.value
+        bound: object = None
+        if isinstance(value, syntax.Call):
+            owner = self.owner(table)
+            table_name = control_plane_name(table, owner.name if owner else "")
+            bound = instantiate(value, property_name(item, table_name), self.environment)
+        elif isinstance(value, syntax.Name) and value.declaration is not None:
+            bound = self.environment.lookup(value.declaration)
+        if not isinstance(bound, ExternObject):
+            raise P4Error(f"{item.name} is an extern object", value.source)
+        return bound
+
+    def _direct(self, table: syntax.Table, item: syntax.TableProperty, kind: str) -> ExternObject:
+        found = self._property_object(table, item)
+        if found.type.name != kind:
+            raise P4Error(f"this is a {found.type.name}", item.value.source, f"a {kind}")
+        other = self._direct_users.setdefault(found.name, table)
+        if other is not table:
+            raise P4Error(
+                f"{found.name} belongs to table {other.name} already",
+                item.value.source,
+                f"one {kind} for each table",
+            )
+        return found
+
+    def _direct_meter(
+        self, table: syntax.Table, item: syntax.TableProperty, result: ir.Table
+    ) -> None:
+        meter = self._direct(table, item, "direct_meter")
+        target = self.direct_meters.get(meter.name)
+        if target is None:
+            raise P4Error(f"no action of the table reads {meter.name}", item.value.source)
+        result.meter = meter.name
+        unit = meter.arguments[0]
+        assert isinstance(unit, syntax.EnumMember)
+        self.program.meters.append(
+            ir.Meter(meter.name, meter.source, unit.name, result.size, result.name, target)
+        )
+
+    def _profile(self, found: ExternObject, item: syntax.TableProperty) -> None:
+        if found.type.name not in ("action_profile", "action_selector"):
+            raise P4Error(
+                f"this is a {found.type.name}",
+                item.value.source,
+                "an action_profile or action_selector",
+            )
+        if found.name in self._profiles:
+            return
+        is_selector = found.type.name == "action_selector"
+        size = found.arguments[1 if is_selector else 0]
+        assert isinstance(size, int)
+        algorithm = None
+        if is_selector:
+            assert isinstance(found.arguments[0], syntax.EnumMember)
+            algorithm = found.arguments[0].name
+        inputs = self._selector_inputs.get(found.name, [])
+        profile = ir.Profile(found.name, found.source, size, algorithm, inputs)
+        self._profiles[found.name] = profile
+        self.pipeline_profiles.append(profile)
+
+    def use_selector(self, table: syntax.Table, inputs: list[ir.Expression]) -> None:
+        item = table.property("implementation")
+        if item is None:
+            return  # nothing selects: the key has no meaning
+        found = self._property_object(table, item)
+        known = self._selector_inputs.setdefault(found.name, inputs)
+        if known != inputs:
+            raise P4Error(
+                f"tables that share {found.name} have different selector keys", table.source
+            )

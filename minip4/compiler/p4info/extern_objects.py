@@ -1,0 +1,102 @@
+"""Counters, meters, registers and action profiles in P4Info."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minip4.compiler import syntax
+from minip4.compiler.lower.objects import ExternObject, annotation_numbers
+from minip4.compiler.p4info import symbols as ids
+from minip4.compiler.p4info.contents import TableItem, property_object
+from minip4.compiler.p4info.messages import Messages
+from minip4.compiler.p4info.type_info import type_name
+
+_COUNTER_UNITS = {"bytes": 1, "packets": 2, "packets_and_bytes": 3}
+_METER_UNITS = {"bytes": 1, "packets": 2}
+_PROFILE_ANNOTATIONS = ("max_group_size", "selector_size_semantics", "max_member_weight")
+
+
+class ExternObjects(Messages):
+    def extern_object(self, item: ExternObject) -> None:
+        annotations = item.declaration.annotations if item.declaration is not None else []
+        self.info.type_info.SetInParent()
+        match item.type.name:
+            case "counter":
+                message = self.info.counters.add()
+                self.preamble(message, ids.COUNTER, item.name, annotations)
+                message.spec.unit = _unit(item, 1, _COUNTER_UNITS)
+                message.size = _number(item, 0)
+                self._index_type(item, 0, message)
+            case "meter":
+                message = self.info.meters.add()
+                self.preamble(message, ids.METER, item.name, annotations)
+                message.spec.unit = _unit(item, 1, _METER_UNITS)
+                message.size = _number(item, 0)
+                self._index_type(item, 0, message)
+            case "register":
+                message = self.info.registers.add()
+                self.preamble(message, ids.REGISTER, item.name, annotations)
+                message.type_spec.CopyFrom(self.types.spec(item.type.arguments[0]))
+                message.size = _number(item, 0)
+                self._index_type(item, 1, message)
+            case "action_profile" | "action_selector":
+                self.profile(item, annotations)
+
+    def _index_type(self, item: ExternObject, position: int, message: Any) -> None:
+        """Newer v1model: the index has a type of its own."""
+        if len(item.type.arguments) > position:
+            of = item.type.arguments[position]
+            self.types.note(of)
+            name = type_name(of)
+            if name is not None:
+                message.index_type_name.name = name
+
+    def direct(self, item: ExternObject, kind: int, table: TableItem) -> None:
+        is_counter = kind == ids.DIRECT_COUNTER
+        message = (self.info.direct_counters if is_counter else self.info.direct_meters).add()
+        annotations = item.declaration.annotations if item.declaration is not None else []
+        self.preamble(message, kind, item.name, annotations)
+        message.spec.unit = _unit(item, 0, _COUNTER_UNITS if is_counter else _METER_UNITS)
+        message.direct_table_id = self.symbols.id(ids.TABLE, table.name)
+
+    def profile(self, item: ExternObject, annotations: list[syntax.Annotation]) -> None:
+        message = self.info.action_profiles.add()
+        self.preamble(message, ids.ACTION_PROFILE, item.name, annotations, _PROFILE_ANNOTATIONS)
+        is_selector = item.type.name == "action_selector"
+        message.with_selector = is_selector
+        message.size = _number(item, 1 if is_selector else 0)
+        values = {a.name: a for a in annotations if a.values}
+        if is_selector:
+            if "max_group_size" in values:
+                message.max_group_size = annotation_numbers(values["max_group_size"])[0]
+            semantics = ""
+            if "selector_size_semantics" in values:
+                semantics = str(values["selector_size_semantics"].values[0]).lower()
+            if semantics == "sum_of_weights":
+                message.sum_of_weights.SetInParent()
+            elif semantics == "sum_of_members":
+                message.sum_of_members.SetInParent()
+                if "max_member_weight" in values:
+                    message.sum_of_members.max_member_weight = annotation_numbers(
+                        values["max_member_weight"]
+                    )[0]
+        users = sorted(
+            other.name
+            for other in self.contents.tables
+            if (used := property_object(other, "implementation")) and used.name == item.name
+        )
+        message.table_ids.extend(self.symbols.id(ids.TABLE, name) for name in users)
+
+
+def _unit(item: ExternObject, position: int, units: dict[str, int]) -> int:
+    member = item.arguments[position]
+    assert isinstance(member, syntax.EnumMember)
+    return units[member.name]
+
+
+def _number(item: ExternObject, position: int) -> int:
+    value = item.arguments[position]
+    if isinstance(value, syntax.EnumMember):
+        return value.number
+    assert isinstance(value, int)
+    return value
