@@ -55,24 +55,24 @@ class Checker(StateChecker):
             if not isinstance(d, (syntax.ErrorDeclaration, syntax.MatchKindDeclaration)):
                 self.annotations(d.annotations)
             self.declaration_rules[type(d)](d)
-        self.control_plane_names(
-            [
-                d
-                for outer in self.program.declarations
-                for d in (outer.locals if isinstance(outer, syntax.ControlDeclaration) else [outer])
-                if d is outer or _control_plane_name(d).startswith(".")
-            ]
-        )
+        top = self.program.declarations
+        controls = [d for d in top if isinstance(d, syntax.ControlDeclaration)]
+        in_controls = [local for control in controls for local in control.locals]
+        absolute = [d for d in in_controls if _control_plane_name(d).startswith(".")]
+        self.control_plane_names([*top, *absolute])
+        self.program.main = self.find_main()
+
+    def find_main(self) -> syntax.Instantiation:
         main = self.scopes[0].names.get("main", [])
         if not main or not isinstance(main[-1], syntax.Instantiation):
-            package = [d for d in self.program.declarations if _is_package(d)]
-            source = self.program.declarations[-1].whole if package else self.program.source
+            declarations = self.program.declarations
+            source = declarations[-1].whole if declarations else self.program.source
             expected = "e.g. V1Switch(MyParser(), ...) main;"
             raise P4Error("the program has no instance called 'main'", source, expected)
         if not isinstance(main[-1].type, types.Package):
             message = f"'main' is an instance of {main[-1].type}"
             raise P4Error(message, main[-1].source, "a package")
-        self.program.main = main[-1]
+        return main[-1]
 
     def control_plane_names(self, declarations: list[syntax.Declaration]) -> None:
         """Refuses two tables, actions or instances that the control plane cannot tell apart."""
@@ -308,7 +308,3 @@ def _control_plane_name(d: syntax.Declaration) -> str:
     if annotation is not None and annotation.values:
         return str(annotation.values[0])
     return d.name
-
-
-def _is_package(d: syntax.Declaration) -> bool:
-    return isinstance(d, syntax.PackageDeclaration)

@@ -61,10 +61,10 @@ class CallChecker(ArgumentChecker):
         if deprecated is not None:
             hint = "".join(f": {v}" for v in deprecated.values)
             self.warn(f"{function.name!r} is deprecated{hint}", e.source)
-        from_core = function.source.file.is_system
-        if from_core and function.name == "verify" and self.place.kind != "parser":
+        is_system = function.source.file.is_system
+        if is_system and function.name == "verify" and self.place.kind != "parser":
             raise P4Error("verify can be called in a parser only", e.source)
-        if from_core and function.name == "static_assert":
+        if is_system and function.name == "static_assert":
             return
         if self.place.kind == "top" and function.body is None:
             raise P4Error(f"{function.name!r} cannot be called here", e.source, "a constant")

@@ -18,6 +18,7 @@ from minip4.compiler.source import SourceFile
 from minip4.errors import Minip4Error
 
 INCLUDE_DIR = Path(__file__).parent / "include"
+SYSTEM_FILES = ("core.p4", "v1model.p4")  # ours, or p4c's from an include directory
 DEEPEST_INCLUDE = 64
 MOST_INCLUDES = 1000
 MOST_TOKENS = 300_000  # of one program: a macro that grows exponentially ends here
@@ -136,7 +137,7 @@ class _Preprocessor:
                     text = path.read_text(encoding="utf-8")
                 except (OSError, UnicodeDecodeError) as problem:
                     raise P4Error(f"cannot read {path}: {problem}", token.source) from problem
-                self.run(SourceFile(str(path), text, folder is INCLUDE_DIR), depth + 1)
+                self.run(SourceFile(str(path), text, path.name in SYSTEM_FILES), depth + 1)
                 return
         raise P4Error(
             f"cannot find {name!r} to include",

@@ -11,7 +11,7 @@ class SourceFile:
 
     path: str
     text: str
-    is_system: bool = False  # one of our own include files (core.p4, v1model.p4)
+    is_system: bool = False  # core.p4 or v1model.p4: declares what is built in
     _lines: list[str] = field(default_factory=list, repr=False)
 
     def line(self, number: int) -> str:
