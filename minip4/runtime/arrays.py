@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from finsy.proto import p4i, p4r
+from finsy.proto import p4r
 
 from minip4.engine.engine import Engine
 from minip4.runtime import p4data
+from minip4.runtime.rates import counter_data
 from minip4.runtime.schema import Schema
 from minip4.runtime.status import engine_calls, invalid, out_of_range
 from minip4.runtime.updates import MODIFY, Operation, Undo
@@ -22,16 +23,6 @@ def indices(what: str, message: p4r.CounterEntry | p4r.RegisterEntry, size: int)
     if not message.HasField("index"):
         return range(size)
     return (check_index(what, message.index.index, size),)
-
-
-def counter_data(spec: p4i.CounterSpec, packets: int, size: int) -> p4r.CounterData:
-    """What a counter of this unit shows."""
-    data = p4r.CounterData()
-    if spec.unit != p4i.CounterSpec.BYTES:
-        data.packet_count = packets
-    if spec.unit != p4i.CounterSpec.PACKETS:
-        data.byte_count = size
-    return data
 
 
 class Counters:

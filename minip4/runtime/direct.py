@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from finsy.proto import p4r
 
 from minip4.engine.engine import Engine
-from minip4.runtime.arrays import counter_data
+from minip4.runtime.rates import counter_data
 from minip4.runtime.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid
 from minip4.runtime.tables import Tables

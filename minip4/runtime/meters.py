@@ -6,28 +6,11 @@ from finsy.proto import p4r
 
 from minip4.engine.engine import Engine
 from minip4.runtime.arrays import indices
+from minip4.runtime.rates import Rates, decode_rates, encode_rates
 from minip4.runtime.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid, unimplemented
 from minip4.runtime.tables import Tables
 from minip4.runtime.updates import MODIFY, Operation, Undo
-
-Rates = tuple[float, int, float, int]  # committed rate and burst, peak rate and burst, per second
-
-
-def decode_rates(what: str, config: p4r.MeterConfig) -> Rates:
-    """Check the two rates of a meter."""
-    rates = (config.cir, config.cburst, config.pir, config.pburst)
-    if min(rates) < 0:
-        raise invalid(f"{what}: negative rate or burst")
-    if config.cir > config.pir:
-        raise invalid(f"{what}: cir {config.cir} is above pir {config.pir}")
-    if config.eburst:
-        raise unimplemented(f"{what}: eburst (single-rate meters) is not supported")
-    return rates
-
-
-def encode_rates(rates: Rates) -> p4r.MeterConfig:
-    return p4r.MeterConfig(cir=int(rates[0]), cburst=rates[1], pir=int(rates[2]), pburst=rates[3])
 
 
 def check_write(what: str, kind: int, message: p4r.MeterEntry | p4r.DirectMeterEntry) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from finsy.proto import p4r
 
 from minip4.engine.engine import Engine
+from minip4.runtime import agreement
 from minip4.runtime.arrays import Counters, Registers
 from minip4.runtime.digests import Digests
 from minip4.runtime.direct import DirectCounters
@@ -33,6 +34,7 @@ class Pipeline:
         self.engine = engine
         self.closed = False
         self.schema = schema = Schema(config.p4info)
+        agreement.check(schema, engine.program)
         profiles = Profiles(schema, engine)
         self.tables = Tables(schema, engine, Targets(schema, engine, profiles))
         self.digests = Digests(schema, engine)

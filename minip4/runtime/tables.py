@@ -1,5 +1,7 @@
 """Table entries, default actions and what hangs on them: P4Runtime's TableEntry (spec 9.1)."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from finsy.proto import p4r
 from minip4.engine.engine import Engine, Entry
 from minip4.engine.keys import MatchKey
 from minip4.runtime.match import decode_action, decode_key, encode_action, encode_key
+from minip4.runtime.rates import Rates, counter_data, decode_rates, encode_rates
 from minip4.runtime.schema import Schema, Table
 from minip4.runtime.status import denied, engine_calls, invalid, not_found, unimplemented
 from minip4.runtime.targets import Place, Target, Targets
@@ -22,6 +25,31 @@ class _Notes:
     controller_metadata: int
     metadata: bytes
     idle_timeout_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Direct:
+    """The direct resources of an entry; None: it has none, or a client leaves them alone."""
+
+    count: tuple[int, int] | None
+    rates: Rates | None
+
+    @classmethod
+    def of(cls, table: Table, message: p4r.TableEntry) -> _Direct:
+        """What an update sets along with its entry."""
+        what = f"table {table.name}"
+        count = rates = None
+        if message.HasField("counter_data"):
+            if table.direct_counter is None:
+                raise invalid(f"{what}: counter_data given, but it has no direct counter")
+            count = (message.counter_data.packet_count, message.counter_data.byte_count)
+        if message.HasField("meter_config"):
+            if table.direct_meter is None:
+                raise invalid(f"{what}: meter_config given, but it has no direct meter")
+            rates = decode_rates(what, message.meter_config)
+        if message.HasField("meter_counter_data"):
+            raise unimplemented(f"{what}: meter counters are not supported")
+        return cls(count, rates)
 
 
 class Tables:
@@ -50,13 +78,14 @@ class Tables:
             return lambda: self._delete(table, place)
         target = self._targets.decode(table, message.action)
         notes = _Notes(message.controller_metadata, message.metadata, message.idle_timeout_ns)
+        direct = _Direct.of(table, message)
         if notes.idle_timeout_ns < 0:
             raise invalid(f"{what}: idle timeout of {notes.idle_timeout_ns} ns")
         if notes.idle_timeout_ns and not table.idle_timeout:
             raise invalid(f"{what}: it was declared without support_timeout")
         if kind == INSERT:
-            return lambda: self._insert(table, place, target, notes)
-        return lambda: self._modify(table, place, target, notes)
+            return lambda: self._insert(table, place, target, notes, direct)
+        return lambda: self._modify(table, place, target, notes, direct)
 
     def read(self, message: p4r.TableEntry) -> Iterator[p4r.Entity]:
         """Yield the entries that a read request asks for; table id 0 asks for every table."""
@@ -150,24 +179,45 @@ class Tables:
         action, params = decode_action(what, table.default_actions, message.action.action)
         return lambda: self._set_default(table, (action.name, params))
 
-    def _insert(self, table: Table, place: Place, target: Target, notes: _Notes | None) -> Undo:
+    def _insert(
+        self, table: Table, place: Place, target: Target, notes: _Notes | None, direct: _Direct
+    ) -> Undo:
         self._targets.add(table, place, target)
         self._note(place, notes)
+        self._set_direct(table, place, direct)
         return lambda: self._delete(table, place)
 
-    def _modify(self, table: Table, place: Place, target: Target, notes: _Notes | None) -> Undo:
+    def _modify(
+        self, table: Table, place: Place, target: Target, notes: _Notes | None, direct: _Direct
+    ) -> Undo:
         entry = self._entry(place)
         old, old_notes = self._targets.target(place, entry), self._notes.get(place)
+        old_direct = self._direct(table, entry)
         self._targets.replace(table, place, entry, target)
         self._note(place, notes)
-        return lambda: self._modify(table, place, old, old_notes)
+        self._set_direct(table, place, direct)
+        return lambda: self._modify(table, place, old, old_notes, old_direct)
 
     def _delete(self, table: Table, place: Place) -> Undo:
         entry = self._entry(place)
         old, old_notes = self._targets.target(place, entry), self._notes.get(place)
+        old_direct = self._direct(table, entry)
         self._targets.remove(table, place, entry)
         self._note(place, None)
-        return lambda: self._insert(table, place, old, old_notes)
+        return lambda: self._insert(table, place, old, old_notes, old_direct)
+
+    def _direct(self, table: Table, entry: Entry) -> _Direct:
+        """What an entry has counted, and the rates of its meter."""
+        name, handle, engine = table.name, entry.handle, self._engine
+        count = None if table.direct_counter is None else engine.direct_counter_read(name, handle)
+        rates = None if table.direct_meter is None else engine.direct_meter_get(name, handle)
+        return _Direct(count, rates)
+
+    def _set_direct(self, table: Table, place: Place, direct: _Direct) -> None:
+        if direct.count is not None:
+            self._engine.direct_counter_write(table.name, self._handle(place), *direct.count)
+        if direct.rates is not None:
+            self._engine.direct_meter_set(table.name, self._handle(place), direct.rates)
 
     def _set_default(self, table: Table, call: tuple[str, Sequence[int]] | None) -> Undo:
         old = None
@@ -230,8 +280,12 @@ class Tables:
             message.time_since_last_hit.elapsed_ns = entry.idle_ns
         if request.HasField("counter_data") and table.direct_counter is not None:
             packets, size = self._engine.direct_counter_read(table.name, entry.handle)
-            message.counter_data.packet_count = packets
-            message.counter_data.byte_count = size
+            data = counter_data(table.direct_counter.spec, packets, size)
+            message.counter_data.CopyFrom(data)
+        if request.HasField("meter_config") and table.direct_meter is not None:
+            rates = self._engine.direct_meter_get(table.name, entry.handle)
+            if rates is not None:
+                message.meter_config.CopyFrom(encode_rates(rates))
         return message
 
 

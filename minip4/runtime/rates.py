@@ -1,0 +1,32 @@
+"""Rates of meters, and counts, between P4Runtime messages and the engine."""
+
+from finsy.proto import p4i, p4r
+
+from minip4.engine.state_control import Rates
+from minip4.runtime.status import invalid, unimplemented
+
+
+def decode_rates(what: str, config: p4r.MeterConfig) -> Rates:
+    """Check the two rates of a meter."""
+    rates = (config.cir, config.cburst, config.pir, config.pburst)
+    if min(rates) < 0:
+        raise invalid(f"{what}: negative rate or burst")
+    if config.cir > config.pir:
+        raise invalid(f"{what}: cir {config.cir} is above pir {config.pir}")
+    if config.eburst:
+        raise unimplemented(f"{what}: eburst (single-rate meters) is not supported")
+    return rates
+
+
+def encode_rates(rates: Rates) -> p4r.MeterConfig:
+    return p4r.MeterConfig(cir=int(rates[0]), cburst=rates[1], pir=int(rates[2]), pburst=rates[3])
+
+
+def counter_data(spec: p4i.CounterSpec, packets: int, size: int) -> p4r.CounterData:
+    """What a counter of this unit shows."""
+    data = p4r.CounterData()
+    if spec.unit != p4i.CounterSpec.BYTES:
+        data.packet_count = packets
+    if spec.unit != p4i.CounterSpec.PACKETS:
+        data.byte_count = size
+    return data
