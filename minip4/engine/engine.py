@@ -16,7 +16,7 @@ from minip4.engine.tables import Entry, TableControl
 __all__ = ["Digest", "Engine", "Entry"]
 
 MAX_PORTS = 512
-MAX_INSTANTS = 100_000
+MAX_INSTANTS = 10_000
 """Steps of time that process() takes at most to drain an engine."""
 
 
@@ -62,8 +62,8 @@ class Engine(TableControl, StateControl):
             for _ in range(MAX_INSTANTS):
                 due = self.library.engine_advance(self.handle, due)
                 if due == 2**64 - 1:
-                    break
-            return self._taken()
+                    return self._taken()
+        raise EngineError(f"packets go round in the switch for ever (since {time_ns} ns)")
 
     def _taken(self) -> list[tuple[int, bytes]]:
         taken: list[tuple[int, bytes]] = []

@@ -1,0 +1,102 @@
+"""STF scripts and `minip4 test`: what passes, what fails and how it is said."""
+
+from pathlib import Path
+
+import pytest
+from small_programs import DEFAULTS, TEMPLATE, engine
+
+from minip4.cli import main
+from minip4.engine.stf import StfError, run_stf
+
+PROGRAM = {
+    "ingress_locals": """
+        action go(bit<9> port, bit<8> value) { std.egress_spec = port; hdr.h.b = value; }
+        action drop() { mark_to_drop(std); }
+        table t { key = { hdr.h.a: ternary @name("first"); hdr.h.c: lpm; }
+                  actions = { go; drop; } default_action = drop(); }""",
+    "ingress": "if (hdr.h.a == 0xEE) { std.mcast_grp = 1; } else { t.apply(); }",
+}
+
+GOOD = """
+# a table with priorities: the larger wins
+add t 10 first:0x1* hdr.h.c:0x0100/8 go(port:2, value:0x22)
+add I.t 20 first:0x11 c:0x01** I.go(port:3, value:0x33)
+packet 1 1001 0102 aabb
+expect 2 1022 01** aabb$
+packet 1 11010102
+expect 3 1133
+packet 1 22000000
+no_packet
+setdefault t go(value: 7, port: 4)
+packet 1 22000000
+expect 4
+mc_mgrp_create 1
+mc_node_create 5 6 7
+mc_node_associate 1 0
+packet 1 EE00 0000
+wait
+expect 6 EE000000 $
+expect 7
+"""
+
+BAD = {
+    "another byte": ("packet 1 00000000\nexpect 0 0001", "bad.stf:2: port 0: expected 0001, got"),
+    "too long": ("packet 1 0000000011\nexpect 0 00000000$", "expected 00000000$, got 0000000011"),
+    "nothing came": ("expect 3 00", "bad.stf:1: port 3: expected 00, got nothing"),
+    "too many came": ("packet 1 00000000", "port 0: unexpected 00000000"),
+    "something came before": ("packet 1 00000000\nno_packet", "port 0: unexpected 00000000"),
+}
+
+MALFORMED = {
+    "no such command": ("teleport 1", "bad.stf:1: error: unknown command 'teleport'"),
+    "no such table": ("add nope go()", "table 'nope'"),
+    "no such action": ("add t first:1 c:1 nope()", "action 'nope'"),
+    "no such key": ("add t second:1 drop()", "key of table I.t 'second'"),
+    "no value": ("add t first:1 go(port:1)", "no value for parameter value"),
+    "no hexadecimal": ("packet 1 zz", "error: non-hexadecimal"),
+    "words missing": ("packet", "error: "),
+    "a wildcard that is no prefix": ("add t c:0x0*0* drop()", "is no prefix"),
+}
+
+
+def run(tmp_path: Path, text: str, **parts: str) -> list[str]:
+    script = tmp_path / "bad.stf"
+    script.write_text(text)
+    e = engine(**parts)
+    try:
+        return run_stf(e, script)
+    finally:
+        e.close()
+
+
+def test_a_script_that_is_right_passes(tmp_path: Path) -> None:
+    assert run(tmp_path, GOOD, **PROGRAM) == []
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_difference_is_shown_with_its_line(tmp_path: Path, name: str) -> None:
+    text, message = BAD[name]
+    [failure] = run(tmp_path, text)
+    assert message in failure
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_script_that_makes_no_sense_is_refused(tmp_path: Path, name: str) -> None:
+    text, message = MALFORMED[name]
+    with pytest.raises(StfError) as error:
+        run(tmp_path, text, **PROGRAM)
+    assert message in str(error.value)
+
+
+def test_the_command_compiles_runs_and_reports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, good, bad = (tmp_path / n for n in ("p.p4", "good.stf", "bad.stf"))
+    program.write_text(TEMPLATE.format(**{**DEFAULTS, **PROGRAM}))
+    good.write_text(GOOD)
+    bad.write_text("expect 1 00")
+    assert main(["test", str(program), str(good)]) == 0
+    assert main(["test", str(program), str(good), str(bad)]) == 1
+    assert "FAIL" in capsys.readouterr().out
+    assert main(["test", str(program), str(tmp_path / "missing.stf")]) == 2
+    assert "missing.stf" in capsys.readouterr().err
