@@ -83,6 +83,25 @@ static void take(const struct options *options, struct mmsghdr *message, uint64_
     totals->dscp_changed += tos >> 2 != options->tos >> 2;
 }
 
+/* How far the wall clock, which the kernel stamps with, is ahead of CLOCK_MONOTONIC just now.
+ * Being interrupted between two readings would spoil it: the closest of some readings counts. */
+static uint64_t wall_clock_offset_ns(void)
+{
+    uint64_t offset_ns = 0, closest_ns = UINT64_MAX;
+
+    for (int i = 0; i < 3; i++) {
+        uint64_t before_ns = clock_ns(CLOCK_MONOTONIC);
+        uint64_t wall_ns = clock_ns(CLOCK_REALTIME);
+        uint64_t took_ns = clock_ns(CLOCK_MONOTONIC) - before_ns;
+
+        if (took_ns < closest_ns) {
+            closest_ns = took_ns;
+            offset_ns = wall_ns - before_ns - took_ns / 2;
+        }
+    }
+    return offset_ns;
+}
+
 /* Takes all that waits in the socket. */
 static void drain(int fd, const struct options *options, FILE *records, struct totals *totals)
 {
@@ -106,8 +125,7 @@ static void drain(int fd, const struct options *options, FILE *records, struct t
             return;
         if (number < 0)
             fail("receive");
-        /* The kernel stamps with the wall clock; its distance may change while a run lasts. */
-        offset_ns = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
+        offset_ns = wall_clock_offset_ns(); /* each time: the wall clock may be adjusted */
         for (int i = 0; i < number; i++)
             take(options, &messages[i], offset_ns, records, totals);
     }

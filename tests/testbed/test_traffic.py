@@ -57,7 +57,7 @@ def test_every_datagram_is_recorded_at_both_ends(tmp_path: Path) -> None:
         assert np.array_equal(record["sequence"], np.arange(5000))
     assert np.array_equal(records[0]["sent_ns"], records[1]["sent_ns"])
     delay_ns = records[1]["received_ns"].astype(np.int64) - records[1]["sent_ns"].astype(np.int64)
-    assert delay_ns.min() > -100_000  # two clocks are read one after the other
+    assert delay_ns.min() > -5000  # two clocks are read one after the other
     assert np.median(delay_ns) < 5_000_000
 
 
