@@ -40,14 +40,8 @@ def primitive(statement: ir.Assign | ir.Primitive) -> Json:
         arguments = [target(statement.target), parameter(statement.value)]
     else:
         name = statement.name
-        arguments = [_primitive_argument(name, i, a) for i, a in enumerate(statement.arguments)]
+        arguments = [argument(a) for a in statement.arguments]
     return {"op": name, "parameters": arguments, **source_info(statement.source)}
-
-
-def _primitive_argument(name: str, position: int, a: ir.Argument) -> Json:
-    if isinstance(a, ir.Constant) and name == "exit":
-        return data(a.value)
-    return argument(a)
 
 
 @dataclass(slots=True)
@@ -88,7 +82,7 @@ class _Assembler:
         return result
 
     def _statements(self, body: list[ir.Statement]) -> None:
-        for i, statement in enumerate(body):
+        for statement in body:
             match statement:
                 case ir.Assign() | ir.Primitive():
                     self._code.append(primitive(statement))
@@ -112,7 +106,7 @@ class _Assembler:
                     self._code.append(_Jump(self._end, None, statement.source))
                     return
                 case _:
-                    raise AssertionError((i, statement))
+                    raise AssertionError(statement)
 
     def _if(self, statement: ir.If) -> None:
         otherwise, end = self._label(), self._label()

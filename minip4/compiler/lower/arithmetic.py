@@ -40,8 +40,9 @@ def binary(
     if isinstance(left, ir.Constant) and isinstance(right, ir.Constant):
         if operator in _COMPARISONS:
             return ir.Constant(BOOL, int(_COMPARISONS[operator](left.value, right.value)))
-        if operator in _ARITHMETIC and isinstance(of, Bits):
-            return ir.Constant(of, wrapped(_ARITHMETIC[operator](left.value, right.value), of))
+        if operator in _ARITHMETIC:
+            value = _ARITHMETIC[operator](left.value, right.value)
+            return ir.Constant(of, wrapped(value, of) if isinstance(of, Bits) else value)
     if operator == "&&":
         return ir.both(left, right)
     if operator == "||":

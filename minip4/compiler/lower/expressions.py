@@ -170,9 +170,6 @@ class Expressions(Assignments):
             elements = list(base.elements)
         elif isinstance(base, places.Group | places.Compound):
             elements = list(base.members.values())  # type: ignore[arg-type]
-        elif isinstance(base, places.Indexed):
-            count = len(places.members_of(base))
-            elements = [places.member(base, str(i)) for i in range(count)]  # type: ignore[misc]
         else:
             raise P4Error("this cannot be indexed here", index.source)
         if has_effects(index.index):
@@ -226,9 +223,11 @@ class Expressions(Assignments):
             return arithmetic.concatenate(a, b, of)
         if operator in ("/", "%"):
             return self._divide(expression, a, b)
-        if of is None:
-            raise P4Error("this expression is not supported on this target", expression.source)
-        return arithmetic.binary(operator, of, a, b)
+        # Integers without width stand here if constructor or compile-time parameters are used.
+        result = arithmetic.binary(operator, of or types.INTEGER, a, b)
+        if of is None and not isinstance(result, ir.Constant):
+            raise P4Error("this is not known at compile time", expression.source, "a constant")
+        return result
 
     def _divide(
         self, expression: syntax.Binary, dividend: ir.Expression, divisor: ir.Expression

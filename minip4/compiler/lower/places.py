@@ -33,7 +33,7 @@ class Varbit:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """A struct, tuple or array of scalars: members by name ("0", "1", ... where unnamed)."""
+    """A struct or tuple: members by name ("0", "1", ... of a tuple)."""
 
     members: dict[str, Place]
 

@@ -111,6 +111,7 @@ class ProgramLowering(Parsers):
         self._enter("parser", [None, self._headers, self._metadata, self.standard_metadata])
         pipelines = [self._pipeline(name) for name in ("ingress", "egress")]
         self.program.pipelines = pipelines
+        self.check_direct_uses()
         self._deparser()
         for block in ("compute", "verify"):
             with self.collecting() as code:

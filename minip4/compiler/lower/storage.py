@@ -167,18 +167,16 @@ class Storage:
 
     def _array(self, of: types.Stack, name: str, source: syntax.Source) -> places.Place:
         element = types.strip_newtypes(of.element)
-        if not isinstance(element, types.Header | types.HeaderUnion):
-            return places.Group(
-                {str(i): self.allocate(element, f"{name}[{i}]", source) for i in range(of.size)}
-            )
         name = self._unique(name, self._instances)
         self._types[name] = (of, source)
         elements = [self.allocate(element, f"{name}[{i}]", source) for i in range(of.size)]
         is_union = isinstance(element, types.HeaderUnion)
         if isinstance(element, types.HeaderUnion):
             type_name = self._union_type(element)
-        else:
+        elif isinstance(element, types.Header):
             type_name = self.header_type(element).name
+        else:
+            raise P4Error(f"an array of {element} is not supported", source)
         names = [e.name for e in elements if isinstance(e, places.Header | places.Union)]
         self._program.stacks.append(ir.Stack(name, type_name, names, is_union))
         return places.Stack(name, elements)
@@ -209,9 +207,6 @@ def _flat_fields(of: types.Type, prefix: str) -> Iterator[tuple[str, types.Type]
         plain = types.strip_newtypes(field_type)
         if scalar_type(plain) is not None or isinstance(plain, types.Varbit):
             yield prefix + name, plain
-        elif isinstance(plain, types.Stack):
-            for i in range(plain.size):
-                yield f"{prefix}{name}[{i}]", types.strip_newtypes(plain.element)
         else:
             yield from _flat_fields(plain, f"{prefix}{name}.")
 
@@ -225,15 +220,6 @@ def _header_members(of: types.Type, header: str, prefix: str) -> dict[str, place
             members[name] = places.Scalar(ir.Field(scalar, header, prefix + name))
         elif isinstance(plain, types.Varbit):
             members[name] = places.Varbit(header, prefix + name, plain.width)
-        elif isinstance(plain, types.Stack):
-            element = scalar_type(plain.element)
-            assert element is not None
-            members[name] = places.Group(
-                {
-                    str(i): places.Scalar(ir.Field(element, header, f"{prefix}{name}[{i}]"))
-                    for i in range(plain.size)
-                }
-            )
         else:
             members[name] = places.Group(_header_members(plain, header, f"{prefix}{name}."))
     return members

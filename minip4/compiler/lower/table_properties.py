@@ -19,6 +19,7 @@ class TableProperties(Entries):
         self._profiles: dict[str, ir.Profile] = {}
         self._selector_inputs: dict[str, list[ir.Expression]] = {}
         self._direct_users: dict[str, syntax.Table] = {}
+        self.direct_uses: dict[str, syntax.Source] = {}  # where count() or read() is called
 
     def owner(self, declaration: syntax.Declaration) -> Instance | None:
         """The instance that it is declared in; None at top level."""
@@ -85,6 +86,16 @@ class TableProperties(Entries):
                 f"one {kind} for each table",
             )
         return found
+
+    def check_direct_uses(self) -> None:
+        """A direct counter or meter means nothing without its table."""
+        for name, source in self.direct_uses.items():
+            if name not in self._direct_users:
+                raise P4Error(
+                    f"{name} belongs to no table that is applied",
+                    source,
+                    "counters = ... or meters = ... in the table",
+                )
 
     def _direct_meter(
         self, table: syntax.Table, item: syntax.TableProperty, result: ir.Table

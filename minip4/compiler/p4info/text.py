@@ -27,6 +27,6 @@ def write_p4info(message: p4i.P4Info, path: Path) -> None:
     if path.suffix == ".txtpb":
         path.write_text(p4info_text(message))
     elif path.suffix == ".json":
-        path.write_text(json_format.MessageToJson(message, preserving_proto_field_name=True))
+        path.write_text(json_format.MessageToJson(message))
     else:
         path.write_bytes(message.SerializeToString(deterministic=True))

@@ -52,6 +52,14 @@ REFUSED = {
         },
         "belongs to table t already",
     ),
+    "a direct meter without table": (
+        {
+            "locals": "direct_meter<bit<8>>(MeterType.bytes) m; action a() { m.read(meta.m); }"
+            " table t { actions = { a; } default_action = a(); }",
+            "ingress": "t.apply();",
+        },
+        "belongs to no table",
+    ),
     "resubmit in egress": (
         {"egress": "resubmit_preserving_field_list(1);"},
         "cannot be called here",
