@@ -41,7 +41,6 @@ class Digests:
         self._schema = schema
         self._engine = engine
         self._streams: dict[str, _Stream] = {}
-        self.lists_dropped = 0
 
     @property
     def active(self) -> bool:
@@ -126,7 +125,6 @@ class Digests:
             message.data.append(p4data.encode(digest.type_spec, types, iter(sample)))
         stream.next_list += 1
         if not send(response):
-            self.lists_dropped += 1
             for sample in samples:
                 stream.unacknowledged.pop(sample, None)
         elif stream.entry.config.ack_timeout_ns:

@@ -23,8 +23,20 @@ class Messages:
         self._cpu_port = cpu_port
         self._polling: asyncio.Task[None] | None = None
         self.packet_in = 0
-        self.packet_in_dropped = 0  # no controller, or a controller too slow
+        self.packet_in_dropped = 0
         self.packet_out = 0
+        self.digest_lists = 0
+        self.digest_lists_dropped = 0
+
+    def counters(self) -> dict[str, int]:
+        """What was carried, and what no controller took."""
+        return {
+            "packet_in": self.packet_in,
+            "packet_in_dropped": self.packet_in_dropped,
+            "packet_out": self.packet_out,
+            "digest_lists": self.digest_lists,
+            "digest_lists_dropped": self.digest_lists_dropped,
+        }
 
     def start(self) -> None:
         """Watch the CPU port and the digests, on the running event loop."""
@@ -74,6 +86,12 @@ class Messages:
         packet = self._device.running.packet_in.unpack(frame)
         return self._deliver(p4r.StreamMessageResponse(packet=packet))
 
+    def _digest(self, response: p4r.StreamMessageResponse) -> bool:
+        delivered = self._deliver(response)
+        self.digest_lists += 1
+        self.digest_lists_dropped += not delivered
+        return delivered
+
     def _deliver(self, response: p4r.StreamMessageResponse) -> bool:
         """Give a message to the primary of each role; False when nobody takes it."""
         clients = self._device.arbitration.primaries()
@@ -86,7 +104,7 @@ class Messages:
             if pipeline is None:
                 continue
             if pipeline.digests.active:
-                pipeline.digests.collect(self._deliver)
+                pipeline.digests.collect(self._digest)
             if turn % IDLE_TURNS == 0:
                 notification = pipeline.idle_timeouts.collect()
                 if notification is not None:

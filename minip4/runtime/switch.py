@@ -143,11 +143,7 @@ class _Switch:
             "ports": ports,
             "driver": driver,
             "capture_error": self._driver.capture_error,  # None, or what the captures lack
-            "cpu": {
-                "packet_in": messages.packet_in,
-                "packet_in_dropped": messages.packet_in_dropped,
-                "packet_out": messages.packet_out,
-            },
+            "cpu": messages.counters(),
         }
 
     def _description(self, port: int) -> str:

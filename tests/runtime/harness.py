@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -40,8 +41,6 @@ def compiled(name: str = "control") -> Any:
 
 
 def config(name: str = "control", cookie: int = 7) -> p4r.ForwardingPipelineConfig:
-    import json  # noqa: PLC0415
-
     program = compiled(name)
     message = p4r.ForwardingPipelineConfig(p4info=program.p4info)
     message.p4_device_config = json.dumps(program.bmv2_json).encode()

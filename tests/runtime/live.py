@@ -134,13 +134,49 @@ async def finsy(folder: Path) -> None:
     left.send(forwarded)  # nobody controls the switch now
     assert right.receive() == forwarded
     counters = switch.stop()
-    assert counters["cpu"] == {"packet_in": 1, "packet_in_dropped": 0, "packet_out": 1}
+    cpu = counters["cpu"]
+    assert (cpu["packet_in"], cpu["packet_in_dropped"], cpu["packet_out"]) == (1, 0, 1)
     one = counters["ports"]["1"]
     assert one["interface"] == "v1"
     assert (one["received_packets"], one["kernel"]["receive_drops"]) == (2, 0)
     engine = counters["engine"]
     drops = sum(value for name, value in engine.items() if name.endswith("drops"))
     assert engine["received"] + engine["replicas"] == engine["transmitted"] + drops
+
+
+async def killed(folder: Path) -> None:
+    """A controller is killed: the switch forwards on, and obeys the next one."""
+    switch = Switch(folder, p4info=True)
+    left, right = Host("p1"), Host("p2")
+    forwarded = b"\x02\0\0\0\0\x03" + FRAME[6:]
+    controller = subprocess.Popen(
+        [sys.executable, __file__, "forward_and_hang", str(folder), switch.address],
+        stdout=subprocess.PIPE,
+    )
+    assert controller.stdout is not None
+    assert controller.stdout.readline() == b"written\n"
+    controller.kill()
+    controller.wait()
+    for _ in range(100):
+        left.send(forwarded)
+        assert right.receive() == forwarded
+    async with switch.controller() as sw:
+        await sw.delete_all()
+        left.send(forwarded)  # missed by all tables, so it is dropped or leaves by port 0
+        await sw.write(fy.P4PacketOut(FRAME, egress_port=2, padding=0))
+        assert right.receive() == FRAME
+    switch.stop()
+
+
+async def forward_and_hang(folder: Path, address: str) -> None:
+    """The controller of killed()."""
+    options = fy.SwitchOptions(p4info=folder / "control.p4info.txtpb")
+    async with fy.Switch("s1", address, options) as sw:
+        match = fy.Match(destination="02:00:00:00:00:03")
+        await sw.write([+fy.P4TableEntry("switching", match=match,
+                                         action=fy.Action("forward", port=2))])  # fmt: skip
+        print("written", flush=True)
+        await asyncio.sleep(DEADLINE_S)
 
 
 async def start(folder: Path) -> None:
@@ -206,8 +242,11 @@ def other(value: int) -> fy.P4TableEntry:
     )
 
 
-SCENES = {scene.__name__: scene for scene in (finsy, start, stress)}
+SCENES = {scene.__name__: scene for scene in (finsy, killed, start, stress)}
 
 if __name__ == "__main__":
-    make_links()
-    asyncio.run(SCENES[sys.argv[1]](Path(sys.argv[2])))
+    if sys.argv[1] == "forward_and_hang":
+        asyncio.run(forward_and_hang(Path(sys.argv[2]), sys.argv[3]))
+    else:
+        make_links()
+        asyncio.run(SCENES[sys.argv[1]](Path(sys.argv[2])))

@@ -2,7 +2,8 @@
 
 import grpc
 import pytest
-from finsy.proto import p4r
+from finsy.proto import p4i, p4r
+from google.protobuf import text_format
 from harness import Bench, asynchronous, bench, config, entry, exact, insert, modify
 
 Set = p4r.SetForwardingPipelineConfigRequest
@@ -84,6 +85,27 @@ async def test_reconcile_keeps_entries_and_defaults() -> None:
         await running.push(Set.RECONCILE_AND_COMMIT, config(cookie=8))
         assert running.driver.engine is not engine
         assert await running.read(EVERYTHING, default) == [ENTRY, default]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "text"),
+    [
+        ("bitwidth: 48", "bitwidth: 47", "has 47 bits there, 48 here"),
+        ("match_type: LPM", "match_type: TERNARY", "is ternary there, lpm here"),
+        ("size: 16", "size: 17", "counter MyIngress.port_counter has 17 cells there, 16 here"),
+        ('name: "MyIngress.', 'name: "Other.', "the JSON has none of the tables"),
+    ],
+)
+@asynchronous
+async def test_p4info_of_another_program_is_refused(before: str, after: str, text: str) -> None:
+    async with bench() as running:
+        other = config()
+        changed = str(other.p4info).replace(before, after)
+        other.p4info.CopyFrom(text_format.Parse(changed, p4i.P4Info()))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await running.push(Set.VERIFY_AND_COMMIT, other)
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert text in caught.value.details()
 
 
 def _bad(blob: bytes) -> p4r.ForwardingPipelineConfig:

@@ -84,6 +84,29 @@ async def test_direct_counters_belong_to_entries() -> None:
 
 
 @asynchronous
+async def test_a_batch_that_fails_restores_counts() -> None:
+    async with bench() as running:
+        match = {"hdr.ipv4.destination": lpm(b"\x0a\x00\x00\x00", 8)}
+        route = entry("route", match, ("drop", {}), counter_data=p4r.CounterData(packet_count=9))
+        await running.write(insert(route))
+        asked = entry("route", {}, None, counter_data=p4r.CounterData())
+        assert await running.read(asked) == [route]
+        with pytest.raises(grpc.aio.AioRpcError):
+            await running.write(
+                delete(route),
+                modify(counter("port_counter", 1, p4r.CounterData(packet_count=4))),
+                modify(register("wide", 1, b"\x05")),
+                insert(multicast(3, (1, 1))),
+                delete(multicast(9)),
+                atomicity=p4r.WriteRequest.DATAPLANE_ATOMIC,
+            )
+        assert await running.read(asked) == [route]
+        assert await running.read(
+            counter("port_counter", 1), register("wide", 1), multicast(0)
+        ) == [counter("port_counter", 1, p4r.CounterData()), register("wide", 1, b"\0")]
+
+
+@asynchronous
 async def test_registers_of_any_width_and_whole_arrays() -> None:
     async with bench() as running:
         wide = b"\xff" * 16
