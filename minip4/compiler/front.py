@@ -30,7 +30,7 @@ def parse_and_check(
         tokens = preprocess(path, include_dirs, defines)
     except FileNotFoundError:
         raise Minip4Error(f"{path}: no such file; expected a P4-16 program") from None
-    except (OSError, UnicodeDecodeError) as problem:
+    except OSError as problem:
         raise Minip4Error(f"{path}: cannot be read: {problem}") from problem
     with deep_recursion():
         program = parse(tokens, str(path))

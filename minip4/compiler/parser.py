@@ -20,6 +20,21 @@ def parse(tokens: list[Token], path: str) -> syntax.Program:
     return syntax.Program(source, path, declarations)
 
 
+DECLARATION_KEYWORDS = (
+    "const",
+    "extern",
+    "action",
+    "parser",
+    "control",
+    "struct",
+    "header",
+    "header_union",
+    "enum",
+    "typedef",
+    "package",
+)
+
+
 class Parser(DeclarationParser):
     # program: (declaration | ';')*
     def program(self) -> list[syntax.Declaration]:
@@ -67,7 +82,7 @@ class Parser(DeclarationParser):
             self.at_name() and self.peek().kind == "name" and self.peek(2).kind == "<"
         ):
             if self.token.kind == "name" and self.peek().kind in ("name", "(", "<"):
-                self.unknown_type()
+                self.unknown_type(DECLARATION_KEYWORDS)
             self.unexpected("a declaration (const, header, struct, parser, control, ...)")
         of = self.type_expression()
         if self.at("("):

@@ -129,13 +129,13 @@ class StatementParser(AnnotationParser):
             self.unknown_type()
         return self.statement()
 
-    def unknown_type(self) -> None:
-        """Refuses `name1 name2` unless name1 is a type."""
+    def unknown_type(self, keywords: tuple[str, ...] = ()) -> None:
+        """Refuses `name1 name2` unless name1 is a type; `keywords` could be meant too."""
         name = self.token.text
         if not self.is_type_name(self.token):
             is_known = any(name in scope for scope in self.scopes)
             what = "is no type" if is_known else "is not declared"
-            hint = did_you_mean(name, self.known_types())
+            hint = did_you_mean(name, [*self.known_types(), *keywords])
             self.fail(f"{name!r} {what}{hint}", "a type before the name of a variable")
 
     def at_declaration(self) -> bool:

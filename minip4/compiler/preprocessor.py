@@ -48,9 +48,9 @@ def preprocess(
 ) -> list[Token]:
     """Tokens of the program at `path`, ending in one of kind "end".
 
-    Raises P4Error, and OSError or UnicodeDecodeError if `path` itself cannot be read.
+    Raises P4Error, and OSError if `path` itself cannot be read.
     """
-    text = Path(path).read_text(encoding="utf-8")
+    text = _read(Path(path))
     preprocessor = _Preprocessor([Path(d) for d in include_dirs])
     for definition in ("__TARGET_BMV2__", *defines):
         name, has_value, value = definition.partition("=")
@@ -65,6 +65,11 @@ def preprocess(
         Token("end", "", file, len(lines), len(lines[-1]) + 1, len(lines), len(lines[-1]) + 1)
     )
     return preprocessor.output
+
+
+def _read(path: Path) -> str:
+    """Text of a source file; what is no UTF-8 does no harm in a comment."""
+    return path.read_text(encoding="utf-8-sig", errors="replace")
 
 
 class _Preprocessor:
@@ -134,8 +139,8 @@ class _Preprocessor:
             path = folder / name
             if path.is_file():
                 try:
-                    text = path.read_text(encoding="utf-8")
-                except (OSError, UnicodeDecodeError) as problem:
+                    text = _read(path)
+                except OSError as problem:
                     raise P4Error(f"cannot read {path}: {problem}", token.source) from problem
                 self.run(SourceFile(str(path), text, path.name in SYSTEM_FILES), depth + 1)
                 return

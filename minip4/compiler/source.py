@@ -45,12 +45,3 @@ class Source:
         inner = [self.file.line(number) for number in range(self.line + 1, self.end_line)]
         first = self.file.line(self.line)[self.column - 1 :]
         return "\n".join([first, *inner, self.file.line(self.end_line)[: self.end_column - 1]])
-
-    def to(self, last: Source) -> Source:
-        """From the start of this one to the end of `last` (only this one if files differ)."""
-        if last.file is not self.file or (last.end_line, last.end_column) < (
-            self.end_line,
-            self.end_column,
-        ):
-            return self
-        return Source(self.file, self.line, self.column, last.end_line, last.end_column)

@@ -29,7 +29,7 @@ MACROS = [
     ("#define OBJECT (1)\nOBJECT", "( 1 )"),
     ("__LINE__\n\n__LINE__", "1 3"),
     ("a\\\nb", "a b"),
-    ("# 7 \"x.p4\"\n#line 3\n__LINE__", "3"),
+    ('# 7 "x.p4"\n#line 3\n__LINE__', "3"),
 ]
 
 

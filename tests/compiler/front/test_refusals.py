@@ -198,6 +198,7 @@ AT_TOP = [
     ("counter(16, §1) c;", "argument 'type' is an integer without a width"),
     ("package P(bit<8> x); §Q() p;", "'Q' is not declared"),
     ("§frobnicate", "unexpected 'frobnicate'"),
+    ("§contorl C() { }", "'contorl' is not declared; did you mean 'control'?"),
 ]
 
 

@@ -11,7 +11,6 @@ from front_programs import check, program
 
 from minip4.compiler.errors import P4Error
 from minip4.compiler.front import parse_and_check
-from minip4.errors import Minip4Error
 
 MANY = 20_000
 DOUBLING_STRUCTS = "struct s0 { bit<8> a; bit<8> b; }" + "".join(
@@ -64,7 +63,15 @@ def test_monsters_are_refused_quickly(name: str) -> None:
 def test_a_binary_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "test.p4"
     path.write_bytes(bytes(range(256)))
-    with pytest.raises(Minip4Error, match="cannot be read"):
+    with pytest.raises(P4Error, match="unexpected character"):
+        parse_and_check(path)
+
+
+def test_encodings_and_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "test.p4"
+    text = program(body="m.x = 1; // caf\u00e9").replace("\n", "\r\n")
+    for data in (b"\xef\xbb\xbf" + text.encode(), text.encode("latin-1")):
+        path.write_bytes(data)
         parse_and_check(path)
 
 
