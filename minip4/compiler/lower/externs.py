@@ -165,7 +165,7 @@ class Externs(Tables):
         number = len(self.program.calculations)
         name = "calc" if not number else f"calc_{number - 1}"
         flat = [e for part in data for e in self.flattened(part, source)]
-        inputs = [self._hash_input(e, source) for e in flat]
+        inputs = [self._hash_input(e, source) for wide in flat for e in _zero_extended(wide)]
         self.program.calculations.append(
             ir.Calculation(name, algorithm, inputs, with_payload, source)
         )
@@ -358,3 +358,15 @@ def _data_parts(data: syntax.Expression) -> list[syntax.Expression]:
     if isinstance(data, syntax.Binary) and data.operator == "++":
         return [*_data_parts(data.left), *_data_parts(data.right)]
     return [data]
+
+
+def _zero_extended(expression: ir.Expression) -> list[ir.Expression]:
+    """`(bit<32>)f` as zeros and then f: hashed data is made of fields and constants."""
+    if isinstance(expression, ir.Cast):
+        wide, narrow = expression.type, expression.operand.type
+        if isinstance(wide, Bits) and isinstance(narrow, Bits) and not narrow.signed:
+            zeros = wide.width - narrow.width
+            if zeros > 0:
+                rest = _zero_extended(expression.operand)
+                return [ir.Constant(Bits(zeros), 0), *rest]
+    return [expression]

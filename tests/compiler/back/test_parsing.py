@@ -178,7 +178,7 @@ def test_varbit(tmp_path: Path) -> None:
 def test_checksums(tmp_path: Path) -> None:
     declarations = "header sum_t { bit<8> x; bit<8> y; bit<16> sum; }"
     states = "state start { packet.extract(h.d); transition accept; }"
-    data = "{ h.d.a, h.d.b ++ h.d.c, 8w0 }"
+    data = "{ h.d.a, h.d.b ++ h.d.c, 8w0, (bit<16>)h.d.a }"
     switch = interpreter(
         tmp_path,
         declarations=declarations,
@@ -195,6 +195,8 @@ def test_checksums(tmp_path: Path) -> None:
         ["d", "b"],
         ["d", "c"],
         "0x00",
+        "0x00",
+        ["d", "a"],
     ]
     assert program["calculations"][0]["input"][3]["bitwidth"] == 8
 
