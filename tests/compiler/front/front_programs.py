@@ -94,3 +94,22 @@ def statements(program: syntax.Program) -> list[Any]:
 def expression(text: str, type_text: str = "bit<32>") -> Any:
     """The checked initial value of a variable of the given type."""
     return statements(check(program(body=f"{type_text} result = {text};")))[0].initializer
+
+
+# A bit of everything.
+WHOLE = program(
+    top="bit<8> f(in bit<8> x) { return x; } const bit<8> five = 5; @name(\"q\") type bit<8> q;",
+    parser_local="value_set<bit<16>>(4) types;",
+    states="""state start { packet.extract(h.ethernet);
+        transition select(h.ethernet.type, m.x) {
+            (0x800 &&& 0xff, 1 .. 2): other; (types, _): accept; } }
+    state other { packet.extract(h.labels.next); transition accept; }""",
+    local="""register<bit<32>>(4) r;
+    action set(bit<8> v) { m.x = v; }
+    table t { key = { m.x : ternary @name("k"); } actions = { set; NoAction; }
+        const default_action = NoAction(); size = 8; const entries = { 1 &&& 3 : set(2); } }""",
+    body="""bit<16> a = {1, 2} == m.pair ? m.y : 16w3 ++ 4w0 == 20w5 ? 1 : m.y[7:0] ++ m.x;
+    switch (t.apply().action_run) { set: { f(five); } default: { exit; } }
+    for (bit<8> i in 0 .. 9) { m.x |+|= i; if (i == 3) { break; } else { continue; } }
+    hash(a, HashAlgorithm.crc16, 16w0, {m.x, h.ethernet.src}, 16w9); r.write(1, (bit<32>) m.x);""",
+)  # fmt: skip

@@ -1,7 +1,7 @@
 """What the checker writes into the tree: types, constants, declarations, calls, conversions."""
 
 import pytest
-from front_programs import check, expression, find, local, program, statements
+from front_programs import WHOLE, check, expression, find, local, program, statements
 
 from minip4.compiler import syntax, types
 from minip4.compiler.syntax import CallKind
@@ -403,3 +403,34 @@ def test_children_walks_the_tree() -> None:
         return own + [n for child in syntax.children(node) for n in names(child)]
 
     assert names(find(tree, "MyIngress").body) == ["flag", "m", "x", "m"]
+
+
+def test_every_expression_is_decorated() -> None:
+    seen = 0
+
+    def walk(node: syntax.Node) -> None:
+        nonlocal seen
+        inner = list(syntax.children(node))
+        if isinstance(node, syntax.Expression):
+            seen += 1
+            assert node.type is not types.UNCHECKED, node.source
+        if isinstance(node, syntax.Name):
+            assert node.declaration is not None, node.source
+        if isinstance(node, syntax.Binary) and node.operator not in ("<<", ">>", "++"):
+            assert node.left.type == node.right.type, node.source
+        if isinstance(node, syntax.Assignment):
+            assert node.left.type == node.right.type, node.source
+        if isinstance(node, syntax.Call):
+            assert len(node.arguments) == len(node.parameters) == len(node.parameter_types)
+            inner = [a for a in (*node.arguments, node.object) if a is not None]
+        if isinstance(node, syntax.ActionReference):
+            assert node.action is not None
+            assert len(node.arguments) == len(node.action.parameters)
+            inner = [a for a in node.arguments if a is not None]
+        for child in inner:
+            if not isinstance(child, syntax.Annotation):
+                walk(child)
+
+    for declaration in check(WHOLE).declarations:
+        walk(declaration)
+    assert seen > 100
