@@ -141,6 +141,7 @@ class Profiles:
 
     def read_members(self, message: p4r.ActionProfileMember) -> Iterator[p4r.Entity]:
         """Yield members: of all profiles (id 0), of one, or one member."""
+        self._check_profile(message.action_profile_id)
         for profile, member in list(self._members):
             if message.action_profile_id in (0, profile) and message.member_id in (0, member):
                 entity = p4r.Entity()
@@ -162,6 +163,7 @@ class Profiles:
 
     def read_groups(self, message: p4r.ActionProfileGroup) -> Iterator[p4r.Entity]:
         """Yield groups: of all profiles (id 0), of one, or one group."""
+        self._check_profile(message.action_profile_id)
         for (profile, number), group in list(self._groups.items()):
             if message.action_profile_id in (0, profile) and message.group_id in (0, number):
                 yield p4r.Entity(action_profile_group=group.message)
@@ -263,6 +265,11 @@ class Profiles:
         if number not in self._groups:
             raise not_found(f"{what}: it does not exist")
         return self._groups[number]
+
+    def _check_profile(self, profile: int) -> None:
+        """Refuse to read a profile that is not there; 0 stands for all."""
+        if profile:
+            self._schema.profile(profile)
 
     def _name(self, profile: int) -> str:
         return f"action profile {self._schema.profile(profile).name}"

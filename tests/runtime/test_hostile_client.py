@@ -1,0 +1,89 @@
+"""Requests made of random fields: each is answered with a status, none with a Python error."""
+
+import random
+from typing import Any
+
+import grpc
+import pytest
+from finsy.proto import p4r
+from google.protobuf.descriptor import FieldDescriptor as Fd
+from harness import asynchronous, bench, info
+
+ROUNDS = 300
+NUMBERS = (0, 0, 1, 1, 2, 3, 9, 255, 511, 512, 65536, 2**31 - 1, -1, -(2**31))
+PREFIXES = {
+    "action_id": 0x01, "table_id": 0x02, "value_set_id": 0x03, "action_profile_id": 0x11,
+    "counter_id": 0x12, "meter_id": 0x14, "register_id": 0x16, "digest_id": 0x17,
+}  # fmt: skip
+BYTES = (b"", b"\0", b"\1", b"\1", b"\0\0\0\5", b"\xff" * 2, b"\xff" * 6, b"\x80" + b"\0" * 16)
+
+
+def known_ids(program: str) -> list[int]:
+    """The ids of all objects in P4Info."""
+    found = []
+    for field, value in info(program).ListFields():
+        if field.is_repeated:
+            found += [o.preamble.id for o in value if hasattr(o, "preamble")]
+    return found
+
+
+def scribble(message: Any, dice: random.Random, ids: list[int], depth: int = 0) -> Any:
+    """Set random fields of a message to random values."""
+    chosen = {oneof.name: dice.choice(oneof.fields).name for oneof in message.DESCRIPTOR.oneofs}
+    for field in message.DESCRIPTOR.fields:
+        name = field.name
+        if field.containing_oneof and chosen[field.containing_oneof.name] != name:
+            continue
+        if dice.random() < (0.4 if depth > 1 else 0) and name not in ("type", "table_id"):
+            continue
+        if field.type == Fd.TYPE_MESSAGE:
+            if field.message_type.full_name.startswith("google") or depth > 6:
+                continue
+            if field.is_repeated:
+                for _ in range(dice.randrange(3)):
+                    scribble(getattr(message, name).add(), dice, ids, depth + 1)
+            else:
+                getattr(message, name).SetInParent()
+                scribble(getattr(message, name), dice, ids, depth + 1)
+        elif not field.is_repeated:
+            setattr(message, name, value_of(field, dice, ids))
+    return message
+
+
+def value_of(field: Any, dice: random.Random, ids: list[int]) -> Any:
+    if field.type == Fd.TYPE_BYTES:
+        return dice.choice(BYTES)
+    if field.type == Fd.TYPE_STRING:
+        return "x"
+    if field.type == Fd.TYPE_BOOL:
+        return dice.random() < 0.1
+    if field.type == Fd.TYPE_ENUM:
+        return dice.choice(field.enum_type.values[-3:]).number
+    if field.name.endswith("_id"):
+        fitting = [i for i in ids if i >> 24 == PREFIXES.get(field.name)] or [1, 2, 3]
+        return dice.choice(fitting if dice.random() < 0.95 else ids)
+    number = dice.choice(NUMBERS)
+    return abs(number) if field.type in (Fd.TYPE_UINT32, Fd.TYPE_UINT64) else number
+
+
+@pytest.mark.parametrize("program", ["control", "extras"])
+@pytest.mark.parametrize("seed", range(3))
+@asynchronous
+async def test_every_request_gets_an_answer(program: str, seed: int) -> None:
+    dice, ids = random.Random(seed), known_ids(program)
+    async with bench(program) as running:
+        answers = set()
+        for _ in range(ROUNDS):
+            update = scribble(p4r.Update(), dice, ids)
+            for call in (
+                running.write(update, atomicity=dice.randrange(3)),
+                running.read(update.entity),
+            ):
+                try:
+                    await call
+                    answers.add(grpc.StatusCode.OK)
+                except grpc.aio.AioRpcError as error:
+                    assert "Unexpected" not in error.details(), (update, error.details())
+                    answers.add(error.code())
+        assert {grpc.StatusCode.OK, grpc.StatusCode.UNKNOWN} <= answers
+        assert await running.read(p4r.Entity(table_entry=p4r.TableEntry())) is not None
