@@ -337,6 +337,20 @@ def test_generic_structs_and_functions() -> None:
     assert s[5].call.arguments[0].type == Bits(4)
 
 
+def test_generic_controls_are_copied_for_each_type() -> None:
+    top = "control Keep<T>(inout T x)(T first) { T copy; apply { copy = x; x = first; } }"
+    instances = "Keep<bit<8>>(3) a; Keep<bit<16>>(4) b; Keep<bit<8>>(5) c;"
+    body = "a.apply(m.x); b.apply(m.y); c.apply(m.x);"
+    tree = check(program(top=top, local=instances, body=body))
+    a, b, c = (local(tree, name).call.declaration for name in "abc")
+    assert a is c
+    assert a is not b
+    assert [d.locals[0].type for d in (a, b)] == [Bits(8), Bits(16)]
+    assert [d.body.statements[0].left.type for d in (a, b)] == [Bits(8), Bits(16)]
+    assert [s.call.declaration for s in statements(tree)] == [a, b, c]
+    assert local(tree, "b").call.arguments[0].type == Bits(16)
+
+
 def test_annotations_keep_their_values() -> None:
     top = """@name("x") @id(0x1234) @flags @mixed("a", 2, true)
     @structured["s", 1 + 2, five] @pairs[a = 1, b = "two"] @free(any - text, ( "here" ))

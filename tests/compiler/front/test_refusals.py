@@ -367,8 +367,12 @@ def test_a_program_needs_a_main(text: str) -> None:
 def test_an_error_shows_the_line_a_caret_and_what_was_expected() -> None:
     with pytest.raises(P4Error) as caught:
         check("header h_t {\n\tbit<8> f\n}")
-    assert str(caught.value).splitlines()[0].endswith("test.p4:3:1: error: unexpected '}'")
-    assert str(caught.value).splitlines()[1:] == ["  }", "  ^", "  expected: ';' after a field"]
+    assert str(caught.value).splitlines()[0].endswith("test.p4:2:10: error: missing ';'")
+    assert str(caught.value).splitlines()[1:] == [
+        "  \tbit<8> f",
+        "  \t        ^",
+        "  expected: ';' after a field",
+    ]
     with pytest.raises(P4Error) as caught:
         check("\tconst bit<8> a = unknown;")
     assert str(caught.value).splitlines()[1:] == [
