@@ -37,7 +37,10 @@ class ConversionChecker(TypeChecker):
         if isinstance(e, syntax.Conditional) and of != to:
             e.then = self.convert(e.then, to, what)
             e.otherwise = self.convert(e.otherwise, to, what)
-            return typed(e, to, e.constant)
+            chosen = e.condition.constant
+            if isinstance(chosen, bool):
+                return typed(e, to, (e.then if chosen else e.otherwise).constant)
+            return typed(e, to)
         if isinstance(e, syntax.InvalidHeader):
             if not isinstance(to, (types.Header, types.HeaderUnion)):
                 raise P4Error(f"{what}: {{#}} is not of type {to}", e.source, f"a value of {to}")
