@@ -1,6 +1,7 @@
 """Small v1model programs for tests, written from their parts, and engines that run them."""
 
 import functools
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,12 @@ def _compiled(source: str) -> dict[str, Any]:
         return compile_p4(path).bmv2_json
 
 
-def engine(seed: int = 0, sanitize: bool = False, **parts: str) -> Engine:
-    """An engine of a program that differs from the smallest one in these parts."""
-    return Engine(json_of(**parts), seed=seed, sanitize=sanitize)
+def engine(seed: int = 0, **parts: str) -> Engine:
+    """An engine of a program that differs from the smallest one in these parts.
+
+    With SANITIZE in the environment its C carries sanitizers: see test_sanitized.py.
+    """
+    return Engine(json_of(**parts), seed=seed, sanitize="SANITIZE" in os.environ)
 
 
 def json_of(**parts: str) -> dict[str, Any]:

@@ -96,7 +96,9 @@ def test_a_meter_colours_by_peak_and_committed_rate(switch: Engine) -> None:
         switch.meter_set_rates("I.speed", 0, (2, 1, 1, 1))
 
 
-def crc(data: bytes, width: int, polynomial: int, start: int, reflect: bool, final: int) -> int:
+def crc(
+    data: bytes, width: int, polynomial: int, *, start: int = 0, reflect: bool, final: int = 0
+) -> int:
     """A CRC bit by bit."""
 
     def mirrored(value: int, bits: int) -> int:
@@ -127,9 +129,9 @@ def xor16(data: bytes) -> int:
 
 HASHES = {
     "crc32": zlib.crc32,
-    "crc16": lambda d: crc(d, 16, 0x8005, 0, True, 0),
+    "crc16": lambda d: crc(d, 16, 0x8005, reflect=True),
     "crc32_custom": zlib.crc32,
-    "crc16_custom": lambda d: crc(d, 16, 0x8005, 0, True, 0),
+    "crc16_custom": lambda d: crc(d, 16, 0x8005, reflect=True),
     "csum16": csum16,
     "xor16": xor16,
     "identity": lambda d: int.from_bytes(d[:8], "big"),
@@ -162,7 +164,7 @@ def test_custom_crcs_take_the_parameters_that_are_set() -> None:
     e = hasher("crc16_custom")
     e.crc_custom_set(CrcCustom(16, 0x1021, 0xFFFF, 0x1234, False, False))
     [(_, sent)] = e.process(1, bytes(range(17)) + bytes(9), 0)
-    wanted = crc(bytes(range(17)) + b"\7", 16, 0x1021, 0xFFFF, False, 0x1234)
+    wanted = crc(bytes(range(17)) + b"\7", 16, 0x1021, start=0xFFFF, reflect=False, final=0x1234)
     assert int.from_bytes(sent[-8:], "big") == wanted
 
 
@@ -278,8 +280,9 @@ def test_what_is_not_supported_is_named(what: str) -> None:
     path, name = REFUSED[what]
     document = copy.deepcopy(
         json_of(
-            ingress_locals="""action a() { hash(hdr.h.c, HashAlgorithm.crc32, 16w0, {hdr.h.a}, 16w9); }
-                              table t { key = { hdr.h.a: exact; } actions = { a; } }""",
+            ingress_locals="""
+                action a() { hash(hdr.h.c, HashAlgorithm.crc32, 16w0, {hdr.h.a}, 16w9); }
+                table t { key = { hdr.h.a: exact; } actions = { a; } }""",
             ingress="t.apply();",
         )
     )

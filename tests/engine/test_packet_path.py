@@ -145,7 +145,8 @@ def test_headers_come_and_go_before_a_payload_that_stays() -> None:
             header x_t { bit<24> v; } header y_t { bit<8> n; varbit<64> v; }""",
         headers="x_t x; h_t h; y_t y; x_t z;",
         parser="""state start { packet.extract(hdr.x); packet.extract(hdr.h);
-            packet.extract(hdr.y, (bit<32>) packet.lookahead<bit<8>>() * 8); transition accept; }""",
+            packet.extract(hdr.y, (bit<32>) packet.lookahead<bit<8>>() * 8);
+            transition accept; }""",
         ingress="""if (hdr.h.a[0:0] == 1) { hdr.x.setInvalid(); }
             if (hdr.h.a[1:1] == 1) { hdr.y.setInvalid(); }
             if (hdr.h.a[2:2] == 1) { hdr.z.setValid(); hdr.z.v = 0xABCDEF; }

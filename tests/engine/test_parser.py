@@ -1,9 +1,12 @@
 """Parsers: what they take, the errors that they find, and frames of every length."""
 
+import random
+
 import pytest
 from small_programs import engine
 
 from minip4.engine.engine import Engine
+from minip4.engine.errors import InvalidArgument
 
 # The first byte says what the parser does; the error that it found comes back in `problem`.
 PARSER = """
@@ -88,6 +91,31 @@ def test_a_packet_goes_on_with_the_parsers_error(switch: Engine, name: str) -> N
     assert (sent[2], sent[3]) == (error, seen)
     skipped = 2 if name == "skipped" else 0  # what was skipped is no part of a header
     assert sent[4:] == head[4 + skipped :]
+
+
+def test_frames_of_any_content_and_length_pass_through_or_are_refused(switch: Engine) -> None:
+    dice = random.Random(3)
+    for _ in range(3000):
+        length = dice.choice([0, 1, 3, 4, 5, 6, 7, 8, 9, 13, 60, 1500, 9216])
+        frame = (bytes([dice.randrange(16), dice.randrange(24)]) + dice.randbytes(length))[:length]
+        [(_, sent)] = switch.process(1, frame, 0)
+        assert len(sent) <= len(frame)
+    with pytest.raises(InvalidArgument):
+        switch.process(1, bytes(9217), 0)
+
+
+@pytest.mark.parametrize(("count", "is_room"), [(3, True), (4, False)])
+def test_headers_that_outgrow_their_room_are_dropped(count: int, is_room: bool) -> None:
+    e = engine(
+        types="header h_t { bit<8> a; bit<8> b; bit<16> c; } header big_t { bit<2048> v; }",
+        headers=f"big_t[{count}] big; h_t h;",
+        ingress="".join(f"hdr.big[{i}].setValid(); hdr.big[{i}].v = {i};" for i in range(count)),
+    )
+    for length in (4, 9216):
+        frame = bytes(range(200)) * 50
+        sent = e.process(1, frame[:length], 0)
+        headers = b"".join(bytes(255) + bytes([i]) for i in range(count))
+        assert sent == ([(0, headers + frame[:length])] if is_room else [])
 
 
 def test_value_sets_are_set_at_run_time(switch: Engine) -> None:

@@ -129,7 +129,7 @@ def test_thousands_of_prefixes_are_found_and_deleted() -> None:
             handles[value, length] = e.table_add("I.t", [Lpm(value, length)], "I.hit", [i])
     for key in list(handles)[::2]:
         e.table_delete("I.t", handles.pop(key))
-    for value, length in list(handles)[:200]:
+    for value, _ in list(handles)[:200]:
         longest = max((n for v, n in handles if (value ^ v) >> (32 - n) == 0), default=None)
         assert longest is not None
         found = e.table_entry("I.t", handles[value >> (32 - longest) << (32 - longest), longest])

@@ -5,17 +5,20 @@
 
 #include "bits.h"
 
+/* Not inline: such programs are rare, and their C shall compile in a moment too. */
+#define WIDE static __attribute__((noinline, unused))
+
 struct wide {
     uint64_t limb[WIDE_LIMBS]; /* lowest first */
 };
 
-ALWAYS_INLINE bool wide_is_negative(struct wide a)
+WIDE bool wide_is_negative(struct wide a)
 {
     return a.limb[WIDE_LIMBS - 1] >> 63;
 }
 
 /* The low words of a number, and above them all zeros or all ones. */
-ALWAYS_INLINE struct wide wide_words(const uint64_t *limb, unsigned count, bool is_negative)
+WIDE struct wide wide_words(const uint64_t *limb, unsigned count, bool is_negative)
 {
     struct wide result;
     for (unsigned i = 0; i < WIDE_LIMBS; i++)
@@ -23,38 +26,38 @@ ALWAYS_INLINE struct wide wide_words(const uint64_t *limb, unsigned count, bool 
     return result;
 }
 
-ALWAYS_INLINE struct wide wide_from_u64(uint64_t value)
+WIDE struct wide wide_from_u64(uint64_t value)
 {
     return wide_words(&value, 1, false);
 }
 
-ALWAYS_INLINE struct wide wide_from_i64(uint64_t value)
+WIDE struct wide wide_from_i64(uint64_t value)
 {
     return wide_words(&value, 1, value >> 63);
 }
 
-ALWAYS_INLINE struct wide wide_from_u128(u128 value)
+WIDE struct wide wide_from_u128(u128 value)
 {
     return wide_words((const uint64_t[]){(uint64_t)value, (uint64_t)(value >> 64)}, 2, false);
 }
 
-ALWAYS_INLINE struct wide wide_from_i128(u128 value)
+WIDE struct wide wide_from_i128(u128 value)
 {
     return wide_words((const uint64_t[]){(uint64_t)value, (uint64_t)(value >> 64)}, 2,
                       (bool)(value >> 127));
 }
 
-ALWAYS_INLINE uint64_t wide_low64(struct wide a)
+WIDE uint64_t wide_low64(struct wide a)
 {
     return a.limb[0];
 }
 
-ALWAYS_INLINE u128 wide_low128(struct wide a)
+WIDE u128 wide_low128(struct wide a)
 {
     return (u128)a.limb[WIDE_LIMBS > 1] << 64 | a.limb[0];
 }
 
-ALWAYS_INLINE struct wide wide_add(struct wide a, struct wide b)
+WIDE struct wide wide_add(struct wide a, struct wide b)
 {
     u128 carry = 0;
     for (unsigned i = 0; i < WIDE_LIMBS; i++) {
@@ -65,19 +68,19 @@ ALWAYS_INLINE struct wide wide_add(struct wide a, struct wide b)
     return a;
 }
 
-ALWAYS_INLINE struct wide wide_not(struct wide a)
+WIDE struct wide wide_not(struct wide a)
 {
     for (unsigned i = 0; i < WIDE_LIMBS; i++)
         a.limb[i] = ~a.limb[i];
     return a;
 }
 
-ALWAYS_INLINE struct wide wide_sub(struct wide a, struct wide b)
+WIDE struct wide wide_sub(struct wide a, struct wide b)
 {
     return wide_add(wide_add(a, wide_not(b)), wide_from_u64(1));
 }
 
-ALWAYS_INLINE struct wide wide_mul(struct wide a, struct wide b)
+WIDE struct wide wide_mul(struct wide a, struct wide b)
 {
     struct wide result = wide_from_u64(0);
     for (unsigned i = 0; i < WIDE_LIMBS; i++) {
@@ -91,28 +94,28 @@ ALWAYS_INLINE struct wide wide_mul(struct wide a, struct wide b)
     return result;
 }
 
-ALWAYS_INLINE struct wide wide_and(struct wide a, struct wide b)
+WIDE struct wide wide_and(struct wide a, struct wide b)
 {
     for (unsigned i = 0; i < WIDE_LIMBS; i++)
         a.limb[i] &= b.limb[i];
     return a;
 }
 
-ALWAYS_INLINE struct wide wide_or(struct wide a, struct wide b)
+WIDE struct wide wide_or(struct wide a, struct wide b)
 {
     for (unsigned i = 0; i < WIDE_LIMBS; i++)
         a.limb[i] |= b.limb[i];
     return a;
 }
 
-ALWAYS_INLINE struct wide wide_xor(struct wide a, struct wide b)
+WIDE struct wide wide_xor(struct wide a, struct wide b)
 {
     for (unsigned i = 0; i < WIDE_LIMBS; i++)
         a.limb[i] ^= b.limb[i];
     return a;
 }
 
-ALWAYS_INLINE struct wide shift_left_wide(struct wide a, uint64_t amount)
+WIDE struct wide shift_left_wide(struct wide a, uint64_t amount)
 {
     struct wide result = wide_from_u64(0);
     if (amount >= 64 * WIDE_LIMBS)
@@ -126,7 +129,7 @@ ALWAYS_INLINE struct wide shift_left_wide(struct wide a, uint64_t amount)
     return result;
 }
 
-ALWAYS_INLINE struct wide shift_right_i_wide(struct wide a, uint64_t amount)
+WIDE struct wide shift_right_i_wide(struct wide a, uint64_t amount)
 {
     uint64_t sign = wide_is_negative(a) ? UINT64_MAX : 0;
     struct wide result = wide_words(&sign, 1, sign);
@@ -141,7 +144,7 @@ ALWAYS_INLINE struct wide shift_right_i_wide(struct wide a, uint64_t amount)
 }
 
 /* Below, equal to or above zero, as a is below, equal to or above b. */
-ALWAYS_INLINE int wide_compare(struct wide a, struct wide b)
+WIDE int wide_compare(struct wide a, struct wide b)
 {
     if (wide_is_negative(a) != wide_is_negative(b))
         return wide_is_negative(a) ? -1 : 1;
@@ -151,13 +154,13 @@ ALWAYS_INLINE int wide_compare(struct wide a, struct wide b)
     return 0;
 }
 
-ALWAYS_INLINE bool wide_is_zero(struct wide a)
+WIDE bool wide_is_zero(struct wide a)
 {
     return wide_compare(a, wide_from_u64(0)) == 0;
 }
 
 /* Division of numbers that are not negative, bit by bit: such programs are rare. */
-ALWAYS_INLINE struct wide divide_wide(struct wide a, struct wide b)
+WIDE struct wide divide_wide(struct wide a, struct wide b)
 {
     struct wide quotient = wide_from_u64(0), rest = wide_from_u64(0);
     if (wide_is_zero(b))
@@ -173,23 +176,23 @@ ALWAYS_INLINE struct wide divide_wide(struct wide a, struct wide b)
     return quotient;
 }
 
-ALWAYS_INLINE struct wide modulo_wide(struct wide a, struct wide b)
+WIDE struct wide modulo_wide(struct wide a, struct wide b)
 {
     return wide_sub(a, wide_mul(divide_wide(a, b), b));
 }
 
-ALWAYS_INLINE struct wide clamp_i_wide(struct wide a, struct wide low, struct wide high)
+WIDE struct wide clamp_i_wide(struct wide a, struct wide low, struct wide high)
 {
     return wide_compare(a, low) < 0 ? low : wide_compare(a, high) > 0 ? high : a;
 }
 
-ALWAYS_INLINE struct wide sign_extend_wide(struct wide a, unsigned width)
+WIDE struct wide sign_extend_wide(struct wide a, unsigned width)
 {
     unsigned spare = 64 * WIDE_LIMBS - width;
     return shift_right_i_wide(shift_left_wide(a, spare), spare);
 }
 
-ALWAYS_INLINE uint64_t amount_wide(struct wide a)
+WIDE uint64_t amount_wide(struct wide a)
 {
     for (unsigned i = 1; i < WIDE_LIMBS; i++)
         if (a.limb[i])
@@ -197,13 +200,13 @@ ALWAYS_INLINE uint64_t amount_wide(struct wide a)
     return a.limb[0];
 }
 
-ALWAYS_INLINE uint64_t amount_signed_wide(struct wide a)
+WIDE uint64_t amount_signed_wide(struct wide a)
 {
     return amount_wide(a);
 }
 
 /* Stores the low `width` bits as limbs. */
-ALWAYS_INLINE void store_wide(uint64_t *limb, struct wide a, unsigned width)
+WIDE void store_wide(uint64_t *limb, struct wide a, unsigned width)
 {
     for (unsigned i = 0; 64 * i < width; i++)
         limb[i] = low_bits(a.limb[i], width - 64 * i < 64 ? width - 64 * i : 64);
