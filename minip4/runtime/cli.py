@@ -106,4 +106,9 @@ def _link(text: str) -> LinkOptions:
             values[key] = _number(value, *_LINK_KEYS[key])
         except argparse.ArgumentTypeError as error:
             raise argparse.ArgumentTypeError(f"{key}: {error}") from None
-    return LinkOptions(_port(port), **values)
+    link = LinkOptions(_port(port), **values)
+    if link.jitter_us > link.delay_us:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: jitter_us {link.jitter_us:g} is above delay_us {link.delay_us:g}"
+        )
+    return link

@@ -1,5 +1,6 @@
 """Digests: lists of samples for the primary controller, acknowledged by it (spec 9.6, 16.3)."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -48,8 +49,11 @@ class Digests:
 
     def prepare(self, kind: int, message: p4r.DigestEntry) -> Operation:
         """Check a digest's configuration; return what puts it in force."""
-        name = self._schema.digest(message.digest_id).preamble.name
+        digest = self._schema.digest(message.digest_id)
+        name = digest.preamble.name
         what = f"digest {name}"
+        # refuses types that could not be sent
+        p4data.encode(digest.type_spec, self._schema.p4info.type_info, itertools.repeat(0))
         config = message.config
         if min(config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns) < 0:
             raise invalid(f"{what}: negative value in its config")
@@ -137,6 +141,8 @@ class Digests:
             raise StatusError(Code.ALREADY_EXISTS, f"{what}: it is configured already")
         if kind != INSERT and old is None:
             raise not_found(f"{what}: it is not configured")
+        if not self._streams:
+            self._engine.digests()  # nobody wanted what came until now
         if kind == DELETE:
             del self._streams[name]
         else:

@@ -71,12 +71,13 @@ class _Switch:
             loss_folder=options.drop_log,
         )
         messages = Messages(device, self._driver, cpu_port=options.cpu_port is not None)
+        self._driver.start()  # before a controller can replace its engine
+        messages.start()
         try:
             server, port = await serve(Service(device, messages), options.grpc_server_addr)
         except OSError as error:
+            self._driver.stop(0)
             raise Minip4Error(f"--grpc-server-addr {options.grpc_server_addr}: {error}") from error
-        self._driver.start()
-        messages.start()
         print(f"minip4 switch: ready ({self._description(port)})", flush=True)
         await stopping.wait()
         messages.stop()

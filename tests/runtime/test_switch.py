@@ -37,6 +37,7 @@ BAD = {
     "no such interface": (["-i", "1@nosuch0"], "nosuch0"),
     "port twice": (["-i", "1@a", "-i", "1@b"], "port 1 is given twice"),
     "loss": (["-i", "1@lo", "--link", "1:loss=1.5"], "loss: 1.5: expected 0 to 1"),
+    "jitter": (["--link", "1:delay_us=1,jitter_us=2"], "jitter_us 2 is above delay_us 1"),
     "link's key": (["--link", "1:lost=1"], "expected PORT:KEY=VALUE"),
     "link without interface": (["--link", "1:loss=0.5"], "port 1 has no interface"),
     "CPU port in use": (["-i", "1@lo", "--cpu-port", "1"], "cannot be the CPU port"),
