@@ -12,28 +12,24 @@ from __future__ import annotations
 from minip4.engine import model as m
 from minip4.engine.errors import NotSupported
 from minip4.engine.layout import Layout, Place, c_type, limbs
+from minip4.engine.ranges import (
+    MAX_WIDE_BITS,
+    STACK_ELEMENT_OPS,
+    Range,
+    accessed_field,
+    cast_width,
+    is_boolean,
+    is_header,
+    range_of,
+    signed,
+    unsigned,
+    within,
+)
 
 WIDE = 1 << 20
 """The representation in limbs; its real size is known when the whole program has been read."""
 
-MAX_WIDE_BITS = 1 << 14
-
-BOOLEAN_OPS = {"==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "valid", "valid_union", "d2b"}
 WRAPPING = {"+", "-", "*", "&", "|", "^"}
-
-Range = tuple[int, int]
-
-
-def unsigned(width: int) -> Range:
-    return 0, (1 << width) - 1
-
-
-def signed(width: int) -> Range:
-    return -(1 << (width - 1)), (1 << (width - 1)) - 1
-
-
-def within(inner: Range, outer: Range) -> bool:
-    return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
 class Expressions:
@@ -45,63 +41,6 @@ class Expressions:
         """Word of each parameter of the current action."""
         self.wide_bits = 0
         """Bits that the limbs must hold; 0: no expression needs them."""
-
-    # --- ranges ----------------------------------------------------------------------------
-
-    def range(self, e: m.Expr) -> Range:
-        """The least and greatest value that `e` can take."""
-        if isinstance(e, m.Const):
-            return e.value, e.value
-        if isinstance(e, m.FieldRef | m.StackField | m.UnionStackField):
-            return signed(e.field.width) if e.field.signed else unsigned(e.field.width)
-        if isinstance(e, m.Param | m.Lookahead):
-            return unsigned(e.width)
-        if isinstance(e, m.RegisterRef):
-            return unsigned(e.register.width)
-        if isinstance(e, m.Op) and not self.is_boolean(e):
-            return self._operation_range(e)
-        if isinstance(e, m.Valid | m.BoolConst | m.Op):
-            return 0, 1
-        raise NotSupported(f"{type(e).__name__} where a number is expected")
-
-    def _operation_range(self, e: m.Op) -> Range:
-        op, args = e.op, e.args
-        if op == "access_field":
-            field = self._accessed(e)[1]
-            return signed(field.width) if field.signed else unsigned(field.width)
-        if op in ("last_stack_index", "size_stack"):
-            return unsigned(16)
-        if op == "b2d":
-            return 0, 1
-        if op in ("two_comp_mod", "sat_cast"):
-            return signed(self._width(e))
-        if op == "usat_cast":
-            return unsigned(self._width(e))
-        if op == "?":
-            a, b = self.range(args[1]), self.range(args[2])
-            return min(a[0], b[0]), max(a[1], b[1])
-        ranges = [self.range(a) for a in args]
-        if len(args) == 1:
-            low, high = ranges[0]
-            if op == "~":
-                return -high - 1, -low - 1
-            if op == "-":
-                return -high, -low
-        elif op in _RANGES:
-            return self._bounded(_RANGES[op](ranges[0], ranges[1]), e)
-        raise NotSupported(f"operation {op!r} is not supported {e.where}")
-
-    def _bounded(self, value: Range, e: m.Op) -> Range:
-        limit = 1 << MAX_WIDE_BITS
-        if within(value, (-limit, limit)):
-            return value
-        return -limit, limit  # only its low bits may be asked for: see _exact()
-
-    def _width(self, e: m.Op) -> int:
-        width = e.args[1]
-        if not isinstance(width, m.Const):
-            raise NotSupported(f"{e.op} to a width that is not constant {e.where}")
-        return width.value
 
     def _exact(self, *ranges: Range) -> tuple[int, bool]:
         """A representation that holds all of the ranges, and whether it is a signed one."""
@@ -118,11 +57,6 @@ class Expressions:
         return WIDE, True
 
     # --- values ----------------------------------------------------------------------------
-
-    def is_boolean(self, e: m.Expr) -> bool:
-        if isinstance(e, m.Op):
-            return e.op in BOOLEAN_OPS or (e.op == "?" and self.is_boolean(e.args[1]))
-        return isinstance(e, m.BoolConst)
 
     def word(self, e: m.Expr) -> str:
         """The value modulo 2^64, a uint64_t."""
@@ -146,7 +80,7 @@ class Expressions:
             return self._register(e, rep)
         if isinstance(e, m.Valid):
             return self._convert(f"(uint64_t)h->valid[{self.layout.place(e.header).number}]", rep)
-        if self.is_boolean(e):
+        if is_boolean(e):
             return self._convert(f"(uint64_t)({self.boolean(e)})", rep)
         if isinstance(e, m.Op):
             return self._operation(e, rep)
@@ -238,15 +172,15 @@ class Expressions:
 
     def _amount(self, e: m.Expr) -> str:
         """A shift's amount; what does not fit 64 bits becomes the greatest there is."""
-        own, is_signed = self._exact(self.range(e))
+        own, is_signed = self._exact(range_of(e))
         code = self.value(e, own)
-        if is_signed and self.range(e)[0] < 0:
+        if is_signed and range_of(e)[0] < 0:
             return f"amount_signed{_suffix(own)}({code})"
         return code if own == 64 else f"amount{_suffix(own)}({code})"
 
     def _exact_operation(self, e: m.Op, rep: int) -> str:
         left, right = e.args
-        ranges = [self.range(left)] if e.op == ">>" else [self.range(left), self.range(right)]
+        ranges = [range_of(left)] if e.op == ">>" else [range_of(left), range_of(right)]
         own, is_signed = self._exact(*ranges)
         code = self.value(left, own)
         kind = "i" if is_signed else "u"
@@ -261,13 +195,13 @@ class Expressions:
         return self._convert(code, rep, own)
 
     def _cast(self, e: m.Op, rep: int) -> str:
-        width = self._width(e)
+        width = cast_width(e)
         if e.op == "two_comp_mod":
             own, _ = self._exact(signed(width))
             code = f"sign_extend{_suffix(own)}({self.value(e.args[0], own)}, {width})"
             return self._convert(code, rep, own, is_signed=True)
         limits = unsigned(width) if e.op == "usat_cast" else signed(width)
-        own, is_signed = self._exact(self.range(e.args[0]), limits)
+        own, is_signed = self._exact(range_of(e.args[0]), limits)
         low, high = (self._constant(v, own) for v in limits)
         kind = "i" if is_signed else "u"
         code = f"clamp_{kind}{_suffix(own)}({self.value(e.args[0], own)}, {low}, {high})"
@@ -287,8 +221,8 @@ class Expressions:
             return "1" if e.value else "0"
         if isinstance(e, m.Valid):
             return f"h->valid[{self.layout.place(e.header).number}]"
-        if not isinstance(e, m.Op) or not self.is_boolean(e):
-            own, _ = self._exact(self.range(e))
+        if not isinstance(e, m.Op) or not is_boolean(e):
+            own, _ = self._exact(range_of(e))
             code = self.value(e, own)
             return f"!wide_is_zero({code})" if own == WIDE else f"({code} != 0)"
         op, args = e.op, e.args
@@ -314,12 +248,12 @@ class Expressions:
         if isinstance(left, m.FieldRef) and left.field.varbit:
             code = self._equal_varbits(self.readable(left)[0], self.readable(right)[0])
             return code if e.op == "==" else f"!{code}"
-        if self._is_header(left):
+        if is_header(left):
             code = self._equal_headers(self.header(left), self.header(right))
             return code if e.op == "==" else f"!{code}"
-        if self.is_boolean(left) or self.is_boolean(right):
+        if is_boolean(left) or is_boolean(right):
             return f"(!{self.boolean(left)} {e.op} !{self.boolean(right)})"
-        own, is_signed = self._exact(self.range(left), self.range(right))
+        own, is_signed = self._exact(range_of(left), range_of(right))
         a, b = self.value(left, own), self.value(right, own)
         if own == WIDE:
             return f"(wide_compare({a}, {b}) {e.op} 0)"
@@ -327,12 +261,6 @@ class Expressions:
             type_ = "(int64_t)" if own == 64 else "(__int128)"
             a, b = type_ + a, type_ + b
         return f"({a} {e.op} {b})"
-
-    def _is_header(self, e: m.Expr) -> bool:
-        return isinstance(e, m.HeaderRef) or (
-            isinstance(e, m.Op)
-            and e.op in ("dereference_header_stack", "dereference_stack", "access_union_header")
-        )
 
     def _equal_headers(self, a: Place, b: Place) -> str:
         """simple_switch: equal when both are valid and all fields are equal."""
@@ -361,7 +289,7 @@ class Expressions:
     def header(self, e: m.Expr) -> Place:
         if isinstance(e, m.HeaderRef):
             return self.layout.place(e.header)
-        if isinstance(e, m.Op) and e.op in ("dereference_header_stack", "dereference_stack"):
+        if isinstance(e, m.Op) and e.op in STACK_ELEMENT_OPS:
             stack = e.args[0]
             if isinstance(stack, m.StackRef):
                 array = stack.stack.array
@@ -388,7 +316,7 @@ class Expressions:
         """An index into an array; one out of bounds means the spare element at its end."""
         if isinstance(e, m.Const):
             return str(e.value if 0 <= e.value < size else size)
-        own, _ = self._exact(self.range(e))
+        own, _ = self._exact(range_of(e))
         code = self.value(e, own)
         if own != 64:
             code = f"amount{_suffix(own)}({code})"
@@ -406,10 +334,7 @@ class Expressions:
             last = f"last_element({self.layout.counter(e.stack)}, {len(e.stack.unions)})"
             return self.layout.column_element(e.stack, e.member, last), e.field
         if isinstance(e, m.Op) and e.op == "access_field":
-            place = self.header(e.args[0])
-            position = e.args[1]
-            assert isinstance(position, m.Const)
-            return place, place.type.fields[position.value]
+            return self.header(e.args[0]), accessed_field(e)
         raise NotSupported(f"{type(e).__name__} where a field is expected")
 
     def lvalue(self, e: m.Expr) -> tuple[str, m.Field]:
@@ -428,7 +353,7 @@ class Expressions:
         if field.varbit:
             raise NotSupported(f"assignment of a number to varbit field {field.name}")
         code, rep = self.for_width(value, field.width)
-        fits = not self.is_boolean(value) and within(self.range(value), unsigned(field.width))
+        fits = not is_boolean(value) and within(range_of(value), unsigned(field.width))
         return self.store_code(name, field.width, code, rep, fits=fits)
 
     def store_code(self, name: str, width: int, code: str, rep: int, *, fits: bool = False) -> str:
@@ -445,46 +370,3 @@ def _suffix(rep: int) -> str:
 
 
 _WIDE_NAMES = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
-
-
-def _product(a: Range, b: Range) -> Range:
-    corners = [x * y for x in a for y in b]
-    return min(corners), max(corners)
-
-
-def _bits(a: Range, b: Range) -> Range:
-    width = max(v.bit_length() for v in (*a, *b))
-    if a[0] >= 0 and b[0] >= 0:
-        return 0, (1 << width) - 1
-    return -(1 << width), (1 << width) - 1
-
-
-def _and(a: Range, b: Range) -> Range:
-    bounds = [r[1] for r in (a, b) if r[0] >= 0]
-    return (0, min(bounds)) if bounds else _bits(a, b)
-
-
-def _shift_left(a: Range, b: Range) -> Range:
-    amounts = [min(max(v, 0), MAX_WIDE_BITS + 1) for v in b]
-    corners = [x << n for x in a for n in amounts]
-    return min(corners), max(corners)
-
-
-def _shift_right(a: Range, b: Range) -> Range:
-    amounts = [min(max(v, 0), MAX_WIDE_BITS + 1) for v in b]
-    corners = [x >> n for x in a for n in amounts]
-    return min(corners), max(corners)
-
-
-_RANGES = {
-    "+": lambda a, b: (a[0] + b[0], a[1] + b[1]),
-    "-": lambda a, b: (a[0] - b[1], a[1] - b[0]),
-    "*": _product,
-    "/": lambda a, b: (min(a[0], 0), max(a[1], 0)),
-    "%": lambda a, b: (min(a[0], 0), max(0, a[1])),
-    "&": _and,
-    "|": _bits,
-    "^": _bits,
-    "<<": _shift_left,
-    ">>": _shift_right,
-}

@@ -10,6 +10,7 @@ from minip4.engine.expressions import Expressions
 from minip4.engine.graphs import looping
 from minip4.engine.keys import KeyLayout
 from minip4.engine.layout import Layout, identifier, limbs
+from minip4.engine.ranges import range_of
 from minip4.engine.statements import Lines, Statements, amount, data_words, param_words
 
 EXACT, LPM, TERNARY = "TABLE_EXACT", "TABLE_LPM", "TABLE_TERNARY"
@@ -155,7 +156,7 @@ class TableCode:
         """C of the field's limbs, masked to its width."""
         if k.width <= 64:
             code = self.expressions.word(k.expr)
-            low, high = self.expressions.range(k.expr)
+            low, high = range_of(k.expr)
             mask = (1 << k.width) - 1 if k.mask is None else k.mask
             is_plain = low >= 0 and high < 1 << k.width and k.mask is None
             return [code if is_plain else f"(({code}) & {mask:#x}u)"]

@@ -43,22 +43,25 @@ class TableControl(Core):
     # --- entries ---------------------------------------------------------------------------
 
     def table_add(self, table: str, key: Sequence[MatchKey], action: str, params: Sequence[int],
-                  priority: int = 0) -> int:  # fmt: skip
-        """Add an entry; return its handle. Raises AlreadyExists, TableFull, InvalidArgument."""
+                  priority: int = 0, *, time_ns: int = 0) -> int:  # fmt: skip
+        """Add an entry; return its handle. Raises AlreadyExists, TableFull, InvalidArgument.
+
+        `time_ns` is the driver's time now, from which Entry.idle_ns counts.
+        """
         t = self._changeable(table)
-        return self._add(t, key, self._action_head(t, action, params), priority)
+        return self._add(t, key, self._action_head(t, action, params), priority, time_ns)
 
     def table_add_member(self, table: str, key: Sequence[MatchKey], member: int,
-                         priority: int = 0) -> int:  # fmt: skip
+                         priority: int = 0, *, time_ns: int = 0) -> int:  # fmt: skip
         """Add an entry that leads to a member of the table's action profile."""
         t = self._indirect(table)
-        return self._add(t, key, self._head(t, MEMBER | member), priority)
+        return self._add(t, key, self._head(t, MEMBER | member), priority, time_ns)
 
     def table_add_group(self, table: str, key: Sequence[MatchKey], group: int,
-                        priority: int = 0) -> int:  # fmt: skip
+                        priority: int = 0, *, time_ns: int = 0) -> int:  # fmt: skip
         """Add an entry that leads to a group of the table's action selector."""
         t = self._indirect(table)
-        return self._add(t, key, self._head(t, GROUP | group), priority)
+        return self._add(t, key, self._head(t, GROUP | group), priority, time_ns)
 
     def table_find(self, table: str, key: Sequence[MatchKey], priority: int = 0) -> int | None:
         """The handle of the entry with this key and priority."""

@@ -260,11 +260,51 @@ def test_idle_time_runs_from_the_last_hit() -> None:
                                    support_timeout = true; }""",
         ingress="t.apply();",
     )
-    e.table_add("I.t", [Exact(1)], "NoAction", [])
+    handle = e.table_add("I.t", [Exact(1)], "NoAction", [], time_ns=1_000_000)
+    assert e.table_entry("I.t", handle, time_ns=1_500_000).idle_ns == 500_000
     e.process(1, bytes([1, 0, 0, 0]), 5_000_000)
     e.process(1, bytes([2, 0, 0, 0]), 6_000_000)
     [entry] = e.table_entries("I.t", time_ns=8_000_000)
     assert entry.idle_ns == 3_000_000
+
+
+def test_a_direct_meter_colours_what_hits_its_entry() -> None:
+    e = engine(
+        metadata="bit<2> colour;",
+        ingress_locals="""
+            direct_meter<bit<2>>(MeterType.packets) speed;
+            action go() { speed.read(meta.colour); }
+            table t { key = { hdr.h.a: exact; } actions = { go; NoAction; } meters = speed; }""",
+        ingress="meta.colour = 3; t.apply(); hdr.h.b = (bit<8>) meta.colour;",
+    )
+    first, second = (e.table_add("I.t", [Exact(a)], "I.go", []) for a in (1, 2))
+    e.direct_meter_set("I.t", first, (1, 1, 1, 2))
+    assert e.direct_meter_get("I.t", first) == (1, 1, 1, 2)
+    assert e.direct_meter_get("I.t", second) is None
+
+    def colours(a: int) -> list[int]:
+        return [e.process(1, bytes([a, 0, 0, 0]), 0)[0][1][1] for _ in range(4)]
+
+    assert colours(1) == [0, 1, 2, 2]
+    assert colours(2) == [0, 0, 0, 0]
+    assert colours(3) == [3, 3, 3, 3], "a miss leaves the result alone"
+
+
+def test_entries_of_the_program_are_there_and_stay() -> None:
+    e = engine(
+        ingress_locals="""
+            action put(bit<8> v) { hdr.h.b = v; }
+            table t { key = { hdr.h.a: ternary; } actions = { put; NoAction; }
+                      const entries = { 0x10 &&& 0xF0: put(1); 0x11: put(2); _: put(3); } }""",
+        ingress="t.apply();",
+    )
+    assert [e.process(1, bytes([a, 0, 0, 0]), 0)[0][1][1] for a in (0x11, 0x12, 0x22)] == [1, 1, 3]
+    entries = e.table_entries("I.t")
+    assert all(entry.is_const for entry in entries)
+    ranked = sorted(entries, key=lambda entry: -entry.priority)
+    assert [entry.params for entry in ranked] == [(1,), (2,), (3,)]
+    with pytest.raises(InvalidArgument, match="const"):
+        e.table_delete("I.t", entries[0].handle)
 
 
 REFUSED = {

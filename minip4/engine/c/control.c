@@ -14,7 +14,8 @@ int64_t engine_table_add(struct engine *e, uint32_t table, const uint64_t *key,
                          const uint64_t *mask, uint32_t prefix, int32_t priority,
                          const uint64_t *head_and_data, uint64_t now_ns)
 {
-    return table_add(table_of(e, table), key, mask, prefix, priority, head_and_data, now_ns);
+    uint64_t since_ns = now_ns > e->context.now_ns ? now_ns : e->context.now_ns;
+    return table_add(table_of(e, table), key, mask, prefix, priority, head_and_data, since_ns);
 }
 
 int64_t engine_table_find(struct engine *e, uint32_t table, const uint64_t *key,
