@@ -5,7 +5,10 @@ library here, and nothing newer than Python 2.7 knows.
 """
 
 import os
+import signal
 import sys
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports: no traceback
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _FOLDER = os.path.join(_ROOT, ".venv")

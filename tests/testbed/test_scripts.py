@@ -1,6 +1,7 @@
 """The shell scripts and the experiments' first import: clear about what is missing."""
 
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +79,22 @@ def test_any_python_goes_on_in_the_projects_own(tmp_path: Path) -> None:
     )
     done = run("/usr/bin/python3", script, "a b")
     assert done.stdout == f"{ROOT / '.venv'} ['a b']\n", done.stderr
+
+
+def test_an_interrupt_during_the_imports_leaves_no_traceback(tmp_path: Path) -> None:
+    script = tmp_path / "example.py"
+    script.write_text(
+        f"import sys\nsys.path.insert(0, {str(ROOT / 'experiments')!r})\n"
+        "import _venv, time\nprint('importing', flush=True)\ntime.sleep(60)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=10)[1] == ""
+    assert process.returncode == -signal.SIGINT
 
 
 def test_without_setup_an_experiment_says_what_to_do(tmp_path: Path) -> None:
