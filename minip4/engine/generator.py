@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from minip4.engine import model as m
+from minip4.engine.errors import NotSupported
 from minip4.engine.expressions import Expressions
 from minip4.engine.hash_code import HashCode
-from minip4.engine.header_code import HeaderCode, header_limit
+from minip4.engine.header_code import HeaderCode
 from minip4.engine.keys import KeyLayout
 from minip4.engine.layout import Layout, limbs
+from minip4.engine.native import DIGEST_WORDS
 from minip4.engine.parser_code import ParserCode
 from minip4.engine.statements import Lines, Statements, data_words
 from minip4.engine.table_code import TableCode
@@ -224,6 +226,11 @@ class Generator:
         lines = ["const struct phv *h UNUSED = (const struct phv *)phv;",
                  "uint32_t n = 0;", "switch (id) {"]  # fmt: skip
         for digest in self.program.digests.values():
+            count = sum(limbs(width) for width in digest.widths)
+            if count > DIGEST_WORDS:
+                raise NotSupported(
+                    f"digest {digest.name}: {count} words of 64 bits; at most {DIGEST_WORDS} are"
+                )
             lines.append(f"case {digest.id}:")
             for e, width in zip(digest.elements, digest.widths, strict=True):
                 if isinstance(e, m.Valid) or width <= 64:
@@ -275,10 +282,9 @@ class Generator:
         def array(type_: str, name: str, rows: Lines) -> str:
             return f"static const {type_} {name}[] = {{{', '.join(rows) or '{0}'}}};"
 
-        registers = [f"{{{r.size}, {r.limbs}, false}}" for r in program.registers.values()]
-        counters = [f"{{{c.size}, 1, false}}" for c in program.counters.values()]
-        meters = [f"{{{x.size}, 1, {'true' if x.is_packets else 'false'}}}"
-                  for x in program.meters.values()]  # fmt: skip
+        registers = [f"{{{r.size}, {r.limbs}}}" for r in program.registers.values()]
+        counters = [f"{{{c.size}, 1}}" for c in program.counters.values()]
+        meters = [f"{{{x.size}, 1}}" for x in program.meters.values()]
         profiles = [f"{{{p.max_size}, {self.profile_words(p)}}}"
                     for p in program.profiles.values()]  # fmt: skip
         widths = self.parser.value_set_widths
@@ -287,7 +293,6 @@ class Generator:
                      "copy_list", "set_instance", "set_length", "set_replica", "set_enqueued",
                      "digest")  # fmt: skip
         entries = ",\n".join(f"    .{f} = program_{f}" for f in functions)
-        limit = sum(header_limit(h.type) for h in program.deparser)
         return f"""
 {self.tables.specs()}
 {array("struct array_spec", "registers", registers)}
@@ -298,7 +303,6 @@ static const uint32_t value_sets[] = {{{", ".join(sets) or "0"}}};
 
 const struct program program = {{
     .phv_size = sizeof(struct phv),
-    .max_headers = {limit},
     .tables = {len(program.tables)}, .table = tables,
     .registers = {len(program.registers)}, .reg = registers,
     .counters = {len(program.counters)}, .counter = counters,

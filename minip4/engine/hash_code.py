@@ -41,6 +41,7 @@ class Run:
     items: list[tuple[str, int]] = field(default_factory=list)
     """C of the value (its array of limbs, when wider than 64 bits) and width."""
     varbit: str | None = None
+    varbit_bytes: int = 0
 
     @property
     def bits(self) -> int:
@@ -91,6 +92,7 @@ class HashCode:
             run.items.append((self._constant(e.value, width), width))
         elif isinstance(e, m.FieldRef) and e.field.varbit:
             run.varbit = self.expressions.readable(e)[0]
+            run.varbit_bytes = e.field.width // 8
         else:
             code, f = self.expressions.readable(e)
             run.items.append((code, f.width))
@@ -129,8 +131,7 @@ class HashCode:
     # --- any other hash ------------------------------------------------------------------------
 
     def _buffer(self, runs: list[Run], algorithm: str, *, payload: bool) -> Lines:
-        limit = sum(r.bits // 8 + 9 for r in runs)
-        limit += sum(8192 for r in runs if r.varbit)
+        limit = sum(r.bits // 8 + 9 + r.varbit_bytes for r in runs)
         room = f"{limit}" + (" + PACKET_MAX_FRAME + PACKET_ROOM" if payload else "")
         lines = [f"uint8_t buffer[{room}];", "size_t bits = 0;"]
         for run in runs:

@@ -77,7 +77,7 @@ class HeaderCode:
             name = f"x->{self.layout.member(type_, field)}"
             if field.varbit:
                 first = offsets[field.name] // 8
-                lines.append(f"{name}_bits = (uint16_t)varbits;")
+                lines.append(f"{name}_bits = varbits;")
                 lines.append(f"memcpy({name}, at + {first}, varbits / 8);")
                 at = "(at + varbits / 8)"
             elif self.layout.is_kept(type_, field):

@@ -151,7 +151,7 @@ class Layout:
         for field in sorted(kept, key=lambda f: -f.width):
             name = self.member(type_, field)
             if field.varbit:
-                lines.append(f"    uint16_t {name}_bits;\n    uint8_t {name}[{field.width // 8}];")
+                lines.append(f"    uint32_t {name}_bits;\n    uint8_t {name}[{field.width // 8}];")
             elif field.width > 64:
                 lines.append(f"    uint64_t {name}[{limbs(field.width)}];")
             else:

@@ -6,7 +6,7 @@ import pytest
 from small_programs import engine
 
 from minip4.engine.engine import Digest, Engine
-from minip4.engine.errors import NotFound
+from minip4.engine.errors import NotFound, NotSupported
 
 # a: what to do; b: how often it was done; c: what the egress saw (instance type, replica id).
 FATE = """
@@ -130,6 +130,16 @@ def test_digests_come_in_order_with_their_fields() -> None:
     name = next(iter(e.program.digests))
     assert e.digests() == [Digest(name, (1, 1 << 84)), Digest(name, (2, 2 << 84))]
     assert e.digests() == []
+
+
+def test_a_digest_of_too_many_fields_is_refused() -> None:
+    fields = "".join(f"bit<8> f{i};" for i in range(33))
+    values = ", ".join(["hdr.h.a"] * 33)
+    with pytest.raises(NotSupported, match="33 words of 64 bits; at most 32"):
+        engine(
+            types="header h_t { bit<8> a; bit<8> b; bit<16> c; } struct d_t {" + fields + "}",
+            ingress=f"digest<d_t>(1, {{{values}}});",
+        )
 
 
 def test_truncate_cuts_the_frame_that_leaves() -> None:

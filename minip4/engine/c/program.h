@@ -85,12 +85,10 @@ struct digest_sample {
 
 struct array_spec {
     uint32_t size, limbs;
-    bool is_packets;
 };
 
 struct program {
     uint32_t phv_size;
-    uint32_t max_headers; /* bytes that the deparser may write at most */
     uint32_t tables, registers, counters, meters, profiles, value_sets;
     const struct table_spec *table;
     const struct array_spec *reg, *counter, *meter;
