@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "experiments" / "ampm_loss.py"
-SHORT = ("--loss", "5", "--blocks", "2", "--block-us", "131072", "--rate", "2000")
+SHORT = ("--loss", "5", "--blocks", "2", "--block-us", "262144", "--rate", "2000")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
