@@ -29,11 +29,13 @@ class Ids:
     tables: int = 0
     conditionals: int = 0
     profiles: int = 0
+    _next: dict[str, int] = field(default_factory=dict)  # number to try first, by wanted name
 
     def unique(self, wanted: str) -> str:
-        name, number = wanted, 0
+        name, number = wanted, self._next.get(wanted, 0)
         while name in self.names:
             name, number = f"{wanted}_{number}", number + 1
+        self._next[wanted] = number
         self.names.add(name)
         return name
 

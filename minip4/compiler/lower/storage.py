@@ -45,6 +45,7 @@ class Storage:
         self._header_types: dict[types.Header, ir.HeaderType] = {}
         self._varbit_types: set[int] = set()
         self._type_names: set[str] = set()
+        self._next: dict[str, int] = {}  # number to try first, by wanted name
         self._instances: set[str] = set()
         self._union_types: dict[types.HeaderUnion, str] = {}
         self._field_names: set[str] = set()
@@ -118,9 +119,10 @@ class Storage:
         self._program.headers.append(ir.Header(name, type_name, is_metadata))
 
     def _unique(self, name: str, taken: set[str]) -> str:
-        candidate, number = name, 0
+        candidate, number = name, self._next.get(name, 0)
         while candidate in taken:
             candidate, number = f"{name}_{number}", number + 1
+        self._next[name] = number
         taken.add(candidate)
         return candidate
 
