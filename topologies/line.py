@@ -5,7 +5,7 @@ from itertools import pairwise
 from mininet.topo import Topo
 
 
-class Line(Topo):  # type: ignore[misc]  # Mininet has no types
+class Line(Topo):
     """A host at each end of a row of switches.
 
     `loss` (0..1) and `delay_us` are those of each link between two switches, in each direction;

@@ -167,7 +167,8 @@ class StepController:
     async def _read_hop(self, hop: Hop, colour: int) -> dict[Point, int]:
         index = 2 * self.flow.number + colour
         wanted = [fy.P4CounterEntry(name, index=index) for name in ("arrivals", "departures")]
+        # finsy's overloads of read() name a coroutine; it is an async generator.
         return {
             Point(hop.name, entry.counter_id): entry.packet_count
-            async for entry in hop.switch.read(wanted)
+            async for entry in hop.switch.read(wanted)  # type: ignore[attr-defined]
         }
