@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from minip4.errors import Minip4Error
 
@@ -20,10 +21,17 @@ _COMMANDS = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, without the usage before it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: that of the command, or 2 for what the user has to mend."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(prog="minip4", description="A P4 software switch.")
+    parser = _Parser(prog="minip4", description="A P4 software switch.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, (module_name, summary) in _COMMANDS.items():
         subparser = commands.add_parser(name, help=summary)
@@ -35,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(args.run(args))
     except Minip4Error as error:
-        print(error, file=sys.stderr)
+        place = "" if error.has_place else f"minip4 {args.command}: error: "
+        print(f"{place}{error}", file=sys.stderr)
         return 2
 
 

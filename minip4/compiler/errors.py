@@ -21,6 +21,8 @@ class P4Error(Minip4Error):
     `str()` is `file:line:col: error: message`, the source line, a caret, and `expected` if given.
     """
 
+    has_place = True
+
     def __init__(self, message: str, source: Source, expected: str = "") -> None:
         self.message = message
         self.source = source
