@@ -1,7 +1,6 @@
 """The command line that all experiments share, and what their exit status means."""
 
 import argparse
-import asyncio
 import inspect
 import os
 import shutil
@@ -15,7 +14,9 @@ from minip4.errors import Minip4Error
 from testbed import isolation
 from testbed.errors import TestbedError
 from testbed.isolation import Interrupted, Run
+from testbed.progress import Progress
 from testbed.results import Report, make_folder
+from testbed.virtual_clock import VirtualClock
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PASSED, CHECK_FAILED, UNUSABLE, BROKEN = 0, 1, 2, 3  # exit status
@@ -38,8 +39,14 @@ def main(
     """
     name = Path(script).stem
     options = _parse(name, description or "", add_options)
-    work = _run if isolation.is_inside() else _supervise
-    sys.exit(_status(name, lambda: work(name, options, experiment)))
+    sys.exit(_status(name, lambda: _way(options)(name, options, experiment)))
+
+
+def _way(options: argparse.Namespace) -> Callable[[str, argparse.Namespace, Experiment], int]:
+    """How this process is to do the work."""
+    if options.time == "virtual":
+        return _run_virtual
+    return _run if isolation.is_inside() else _supervise
 
 
 def _status(name: str, work: Callable[[], int]) -> int:
@@ -64,16 +71,30 @@ def _supervise(name: str, options: argparse.Namespace, _experiment: Experiment) 
 
 def _run(name: str, options: argparse.Namespace, experiment: Experiment) -> int:
     with isolation.inside() as folder:
-        make_folder(options.out)  # before the run: what would fail after it is refused
         run = Run(name, folder, options.seed, options.interactive)
-        with run.progress:
-            outcome = experiment(options, run)
-            if inspect.iscoroutine(outcome):
-                outcome = asyncio.run(outcome)
-        assert isinstance(outcome, Report)
-        outcome.write(name, options)
-        outcome.show(options.out)
-        return PASSED if outcome.passed else CHECK_FAILED
+        return _conduct(run, options, experiment)
+
+
+def _run_virtual(name: str, options: argparse.Namespace, experiment: Experiment) -> int:
+    """Virtual time needs no namespaces, and so no root: the run is this process."""
+    isolation.interruptible()
+    with isolation.run_folder(name) as folder:
+        clock = VirtualClock()
+        run = Run(name, folder, options.seed, clock=clock, progress=Progress(note=clock))
+        clock.on_progress = run.progress.refresh
+        return _conduct(run, options, experiment)
+
+
+def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> int:
+    make_folder(options.out)  # before the run: what would fail after it is refused
+    with run.progress:
+        outcome = experiment(options, run)
+        if inspect.iscoroutine(outcome):
+            outcome = run.clock.run(outcome)
+    assert isinstance(outcome, Report)
+    outcome.write(run.name, options)
+    outcome.show(options.out)
+    return PASSED if outcome.passed else CHECK_FAILED
 
 
 def _parse(
@@ -113,8 +134,8 @@ def _parse(
     options.out = options.out.absolute()
     try:
         options.target = _available_target(options.target)
-        if options.time == "virtual":
-            raise TestbedError("--time virtual is not built yet: there is --time real")
+        if options.time == "virtual" and options.interactive:
+            raise TestbedError("--interactive needs --time real")
     except TestbedError as error:
         parser.exit(UNUSABLE, f"{name}: error: {error}\n")
     return options

@@ -2,6 +2,23 @@
 
 import asyncio
 import time
+from collections.abc import Coroutine
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """The common clock of an experiment, its controllers, its switches and its traffic."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since an arbitrary start."""
+
+    async def sleep_until(self, time_ns: int) -> None:
+        """Return at `time_ns`, or just after; at once when it has passed."""
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end, as asyncio.run() does; its timers use this clock too."""
 
 
 class RealClock:
@@ -15,3 +32,7 @@ class RealClock:
         """Return at `time_ns` or just after; at once when it has passed."""
         while (left_ns := time_ns - self.now_ns()) > 0:
             await asyncio.sleep(left_ns / 1e9)
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end."""
+        return asyncio.run(main)

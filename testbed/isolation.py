@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from testbed.clock import RealClock
+from testbed.clock import Clock, RealClock
 from testbed.errors import TestbedError
 from testbed.progress import Progress
 
@@ -55,7 +55,7 @@ class Run:
     folder: Path  # logs and captures; removed when the run ends
     seed: int
     interactive: bool = False
-    clock: RealClock = field(default_factory=RealClock)
+    clock: Clock = field(default_factory=RealClock)
     progress: Progress = field(default_factory=Progress)
 
 
@@ -71,8 +71,7 @@ def inside() -> Iterator[Path]:
     The supervisor is told at the end that it came: else the run was killed.
     """
     mark = json.loads(os.environ.pop(MARK))
-    for number in STOPPING:
-        signal.signal(number, _interrupt)
+    interruptible()
     subprocess.run(["sh", "-ec", f"ip link set lo up\n{DISABLE_IPV6}"], check=True)
     folder = Path(mark["folder"])
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder / "tmp")
@@ -84,6 +83,12 @@ def inside() -> Iterator[Path]:
             yield folder
         finally:
             supervisor.send(ENDED)
+
+
+def interruptible() -> None:
+    """Have signals that ask for an end raise Interrupted."""
+    for number in STOPPING:
+        signal.signal(number, _interrupt)
 
 
 def _interrupt(signal_number: int, _frame: object) -> NoReturn:

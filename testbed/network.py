@@ -1,48 +1,25 @@
 """The network of a run: a Mininet topology with P4 switches, up for the time of a `with` block."""
 
 import contextlib
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import mininet.net
-from mininet.cli import CLI
-from mininet.link import Link
-from mininet.log import setLogLevel
-from mininet.net import Mininet
-from mininet.node import Node
 from mininet.topo import Topo
 
-from testbed import traffic
 from testbed.errors import TestbedError
-from testbed.isolation import DISABLE_IPV6, Run
-from testbed.targets.minip4 import (
-    LINK_PROPERTIES,
-    Minip4Switch,
-    Program,
-    SwitchSettings,
-    derived_seed,
-)
+from testbed.isolation import Run
+from testbed.mininet_network import MininetPlant
+from testbed.plant import LinkEnd, Plant, Settings
+from testbed.targets.minip4 import derived_seed
+from testbed.virtual_clock import VirtualClock
+from testbed.virtual_network import VirtualPlant
+
+__all__ = ["LinkEnd", "Network"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CAPTURES = ("in", "out", "lost")
-MININET_PARAMETERS = {"port1", "port2", "intfName1", "intfName2", "addr1", "addr2", "params1",
-                      "params2", "cls", "cls1", "cls2", "intf", "fast"}  # fmt: skip
-# Kernel counters whose growth means that the kernel lost a datagram: /proc/net/snmp, by group.
-UDP_LOSSES = ("InErrors", "RcvbufErrors", "SndbufErrors", "InCsumErrors")
-
-
-@dataclass(frozen=True)
-class LinkEnd:
-    """Where a link is plugged in: `port` is the interface's number on its node."""
-
-    node: str
-    interface: str
-    port: int
 
 
 class Network:
@@ -55,6 +32,7 @@ class Network:
     `loss` is a probability; each end has dice of its own.
 
     After the `with` block, counters and captures are complete, and stay until the run ends.
+    Whether it is made of namespaces or lives in virtual time is the run's affair (`--time`).
     """
 
     def __init__(
@@ -79,7 +57,7 @@ class Network:
         self._program_path = here if here.is_file() else REPOSITORY / program
         self._capture = capture
         self._switch_options = dict(switch_options or {})
-        self._mininet: Mininet | None = None
+        self._plant: Plant | None = None
         self._leaving = contextlib.ExitStack()
 
     def __enter__(self) -> "Network":
@@ -95,13 +73,13 @@ class Network:
                     self._command_line()
                 self._finish()
 
-    def switch(self, name: str) -> Minip4Switch:
-        """A switch of the network: addresses, files, and after the `with` block its counters."""
-        return self._node(name, self._net.switches)
+    def switch(self, name: str) -> Any:
+        """A switch: .name .device_id .grpc_address .p4info_path .blob_path."""
+        return self._node(name, self.plant.switches)
 
     def host(self, name: str) -> Any:
-        """A Mininet host."""
-        return self._node(name, self._net.hosts)
+        """A host: .name .IP() .MAC(), and in real time all that Mininet's have."""
+        return self._node(name, self.plant.hosts)
 
     def interface(self, node: str, neighbour: str) -> str:
         """The name of a node's interface towards a neighbour, as in `s1-eth2`."""
@@ -121,10 +99,11 @@ class Network:
         return self.folder / f"{self.interface(switch, neighbour)}_{what}.pcap"
 
     @property
-    def _net(self) -> Mininet:
-        if self._mininet is None:
+    def plant(self) -> Plant:
+        """What the network is made of."""
+        if self._plant is None:
             raise RuntimeError("the network is up only inside its with block")
-        return self._mininet
+        return self._plant
 
     def _node(self, name: str, nodes: Sequence[Any]) -> Any:
         for node in nodes:
@@ -143,124 +122,43 @@ class Network:
     def _start(self, leaving: contextlib.ExitStack) -> None:
         if not sys.stdin.isatty() and self._run.interactive:
             raise TestbedError("--interactive needs a terminal")
-        self._run.progress.update(f"{self.name}: compiling {self._program_path.name}")
-        self.folder.mkdir()
-        settings = SwitchSettings(
-            program=Program.build(self._program_path, self.folder),
-            folder=self.folder,
-            seed=derived_seed(self._run.seed, self.name),
-            capture=self._capture,
-            options=self._switch_options,
-        )
-        for tool in ("send", "receive"):  # a schedule must not wait for the C compiler
-            traffic.executable(tool)
-        self._run.progress.update(f"{self.name}: starting the network")
-        setLogLevel("error")
-        mininet.net.fixLimits = lambda: None  # it writes settings of the whole machine
-        self._mininet = Mininet(
-            switch=partial(Minip4Switch, settings=settings), host=Host, link=ImpairedLink,
-            controller=None, autoSetMacs=True, build=False,
-        )  # fmt: skip
-        leaving.callback(self._mininet.stop)
-        self._mininet.topo = self.topo
-        self._mininet.build()
-        self.links = [(_end_of(link.intf1), _end_of(link.intf2)) for link in self._mininet.links]
-        unknown = self._switch_options.keys() - {switch.name for switch in self._mininet.switches}
+        unknown = self._switch_options.keys() - {*self.topo.switches()}
         if unknown:
             raise TestbedError(f"options for switches that are not there: {sorted(unknown)}")
-        self._mininet.start()
-        for host in self._mininet.hosts:
-            host.settle(self._mininet.hosts)
-        for switch in self._mininet.switches:
-            switch.wait_ready()
+        self._tell(f"compiling {self._program_path.name}")
+        self.folder.mkdir()
+        settings = Settings(
+            topo=self.topo,
+            name=self.name,
+            folder=self.folder,
+            program=self._program_path,
+            seed=derived_seed(self._run.seed, self.name),
+            capture=self._capture,
+            switch_options=self._switch_options,
+            tell=self._tell,
+        )
+        self._plant = _plant(settings, self._run)
+        self._plant.start(leaving)
+        self.links = list(self._plant.links)
+
+    def _tell(self, text: str) -> None:
+        self._run.progress.update(f"{self.name}: {text}")
 
     def _finish(self) -> None:
         """Stop the switches, and take all counters in."""
-        self._run.progress.update(f"{self.name}: stopping")
-        for switch in self._net.switches:
-            switch.request_end()
-        for switch in self._net.switches:
-            switch.finish()
-            self.counters[switch.name] = switch.counters
-        self.interface_counters = _interface_counters(Path("/proc/self/net/dev"))
-        for host in self._net.hosts:
-            proc = Path(f"/proc/{host.pid}/net")
-            self.interface_counters |= _interface_counters(proc / "dev")
-            self.udp_losses[host.name] = _udp_losses(proc / "snmp")
+        self._tell("stopping")
+        outcome = self.plant.finish()
+        self.counters = outcome.counters
+        self.interface_counters = outcome.interface_counters
+        self.udp_losses = outcome.udp_losses
 
     def _command_line(self) -> None:
         self._run.progress.pause()
         print(f"Network {self.name}: type `exit` to go on, `help` for what there is")
-        setLogLevel("output")
-        CLI(self._net)
+        self.plant.command_line()
 
 
-class Host(Node):
-    """A host that sends only what it is told to, in frames as they will be on the wire."""
-
-    def startShell(self, mnopts: str | None = None) -> None:
-        """Start the host's shell; IPv6 goes before an interface comes up and says hello."""
-        super().startShell(mnopts)
-        self.cmd(DISABLE_IPV6)
-
-    def enter(self) -> list[str]:
-        """The beginning of a command that is to run in the host's network namespace."""
-        return ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
-
-    def settle(self, hosts: "Sequence[Host]") -> None:
-        """Turn offloads off, and tell the host every other's MAC address."""
-        commands = [
-            f"ethtool -K {interface} tx off rx off sg off tso off gso off gro off >/dev/null"
-            for interface in self.intfNames()
-        ]
-        commands += [
-            f"ip neigh replace {other.IP()} lladdr {other.MAC()} dev {self.defaultIntf()}"
-            for other in hosts
-            if other is not self
-        ]
-        done = subprocess.run(
-            [*self.enter(), "sh", "-e"], input="\n".join(commands), text=True,
-            capture_output=True, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise TestbedError(f"host {self.name} cannot be set up: {done.stderr.strip()}")
-
-
-class ImpairedLink(Link):
-    """A veth pair; its ends keep their link's properties for the switches to read."""
-
-    def __init__(self, node1: Any, node2: Any, **params: Any) -> None:
-        ends = [params.get("params1") or {}, params.get("params2") or {}]
-        given = {*params, *ends[0], *ends[1]} - MININET_PARAMETERS
-        if unknown := sorted(given - {*LINK_PROPERTIES}):
-            raise TestbedError(
-                f"link {node1}-{node2}: no property {', '.join(unknown)}: "
-                f"there are {', '.join(LINK_PROPERTIES)}"
-            )
-        super().__init__(node1, node2, **params)
-
-
-def _end_of(interface: Any) -> LinkEnd:
-    return LinkEnd(interface.node.name, interface.name, interface.node.ports[interface])
-
-
-def _interface_counters(path: Path) -> dict[str, dict[str, int]]:
-    """Packets and drops by interface, from /proc/net/dev (netdevice's columns, see proc(5))."""
-    counters = {}
-    for line in path.read_text().splitlines()[2:]:
-        name, _, text = line.partition(":")
-        values = [int(word) for word in text.split()]
-        if name.strip() != "lo":
-            counters[name.strip()] = {
-                "received": values[1],
-                "sent": values[9],
-                "dropped": values[2] + values[3] + values[10] + values[11],  # errors and drops
-            }
-    return counters
-
-
-def _udp_losses(path: Path) -> int:
-    """Datagrams that a kernel lost, from /proc/net/snmp: a line of names, then one of values."""
-    lines = [line.split() for line in path.read_text().splitlines() if line.startswith("Udp:")]
-    udp = dict(zip(*lines, strict=True))
-    return sum(int(udp[name]) for name in UDP_LOSSES)
+def _plant(settings: Settings, run: Run) -> Plant:
+    if isinstance(run.clock, VirtualClock):
+        return VirtualPlant(settings, run.clock)
+    return MininetPlant(settings)

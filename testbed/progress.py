@@ -7,8 +7,10 @@ from rich.status import Status
 class Progress:
     """Use as a context manager around the work; update() and say() may be called at any time."""
 
-    def __init__(self, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None, note: object = None) -> None:
+        """`note` is shown behind the live line, as it reads at that moment."""
         self._console = console or Console(highlight=False)
+        self._note = note
         self._status: Status | None = None
         self._last = ""
 
@@ -29,11 +31,17 @@ class Progress:
 
     def update(self, text: str) -> None:
         """Say what is being done now: replaces the live line."""
-        if self._status is not None:
-            self._status.update(text)
-        elif text != self._last:
+        if self._status is None and text != self._last:
             self._console.print(text, markup=False)
         self._last = text
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Show the note as it reads now."""
+        if self._status is not None:
+            self._status.update(
+                self._last if self._note is None else f"{self._last} ({self._note})"
+            )
 
     def say(self, text: str) -> None:
         """Say something that stays on the screen."""

@@ -70,7 +70,9 @@ def _object(source: Path | None, generated: str, flags: Sequence[str]) -> Path:
 def _place(sources: Sequence[Path], generated: str, flags: Sequence[str], suffix: str) -> Path:
     """Where it is cached: named after all that its content depends on."""
     digest = hashlib.sha256("\0".join((*_compiler(), *flags, generated)).encode())
-    for path in [*sources, *sorted(C_FOLDER.glob("*.h"))]:
+    folders = {C_FOLDER, *(source.parent for source in sources)}
+    headers = [header for folder in sorted(folders) for header in sorted(folder.glob("*.h"))]
+    for path in [*sources, *headers]:
         digest.update(path.name.encode() + path.read_bytes())
     return cache_folder() / (digest.hexdigest()[:32] + suffix)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -33,6 +34,8 @@ class Core:
     handle: ctypes.c_void_p
     program: m.Program
     generator: Generator
+    clock: Callable[[], int] = staticmethod(time.monotonic_ns)
+    """The driver's time, in nanoseconds; a driver of another time puts its own here."""
 
     def __init__(self) -> None:
         self._mutex = threading.RLock()

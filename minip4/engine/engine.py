@@ -29,10 +29,21 @@ class Engine(TableControl, StateControl):
     """
 
     def __init__(self, bmv2_json: dict[str, Any], *, seed: int = 0, sanitize: bool = False) -> None:
+        program = read_program(bmv2_json)
+        generator = Generator(program)
+        self._create(generator, native.load(generator.text, sanitize=sanitize), seed)
+
+    def another(self, seed: int = 0) -> Engine:
+        """A second engine of the same program, with tables and state of its own."""
+        made = Engine.__new__(Engine)
+        made._create(self.generator, self.library, seed)
+        return made
+
+    def _create(self, generator: Generator, library: ctypes.CDLL, seed: int) -> None:
         super().__init__()
-        self.program = read_program(bmv2_json)
-        self.generator = Generator(self.program)
-        self.library = native.load(self.generator.text, sanitize=sanitize)
+        self.program = generator.program
+        self.generator = generator
+        self.library = library
         created = self.library.engine_create(None, seed % 2**64)
         if not created:
             raise EngineError("memory is short: the program's tables and registers do not fit")
@@ -46,6 +57,11 @@ class Engine(TableControl, StateControl):
         if self.handle:
             self.library.engine_destroy(self.handle)
             self.handle = ctypes.c_void_p()
+
+    @property
+    def phv_size(self) -> int:
+        """Bytes of a parsed packet: headers and metadata."""
+        return int(self.library.packet_pool_phv_size(self.library.engine_pool(self.handle)))
 
     def process(self, port: int, frame: bytes, time_ns: int) -> list[tuple[int, bytes]]:
         """Send one frame in and return all (port, frame) that leave, until nothing is due any more.

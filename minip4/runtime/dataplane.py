@@ -103,6 +103,14 @@ def port_counters(engine: Engine, port: int) -> dict[str, Any]:
     return _fields(counters)
 
 
+def total(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    """The sum of two sets of counters that are alike."""
+    return {
+        key: total(value, b[key]) if isinstance(value, dict) else value + b[key]
+        for key, value in a.items()
+    }
+
+
 def _fields(structure: ctypes.Structure) -> dict[str, Any]:
     values = ((field[0], getattr(structure, field[0])) for field in structure._fields_)
     return {k: _fields(v) if isinstance(v, ctypes.Structure) else v for k, v in values}

@@ -1,7 +1,6 @@
 """Digests: lists of samples for the primary controller, acknowledged by it (spec 9.6, 16.3)."""
 
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -85,7 +84,7 @@ class Digests:
 
     def collect(self, send: Callable[[p4r.StreamMessageResponse], bool]) -> None:
         """Take what the engine has, and send the lists that are full or due."""
-        now_ns = time.monotonic_ns()
+        now_ns = self._engine.clock()
         for sample in self._engine.digests():
             stream = self._streams.get(sample.name)
             if stream is not None:

@@ -1,7 +1,5 @@
 """Idle timeouts: which entries no packet has hit for so long (spec 9.1.8, 16.5)."""
 
-import time
-
 from finsy.proto import p4r
 
 from minip4.runtime.tables import Tables
@@ -17,6 +15,11 @@ class IdleTimeouts:
         self._tables = tables
         self._reported: dict[bytes, int] = {}  # an entry, and how many timeouts it has been idle
 
+    @property
+    def active(self) -> bool:
+        """Whether any entry has an idle timeout."""
+        return self._tables.has_timeouts
+
     def collect(self) -> p4r.StreamMessageResponse | None:
         """What is to be told since the last call."""
         response = p4r.StreamMessageResponse()
@@ -28,5 +31,5 @@ class IdleTimeouts:
             if passed > self._reported.get(key, 0):
                 notification.table_entry.append(entry)
         self._reported = idle_for
-        notification.timestamp = time.monotonic_ns()
+        notification.timestamp = self._tables.now_ns
         return response if notification.table_entry else None

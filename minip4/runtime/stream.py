@@ -2,16 +2,23 @@
 
 import asyncio
 import itertools
+from typing import Protocol
 
 from finsy.proto import p4r
 
-from minip4.engine.driver import Driver
 from minip4.runtime.arbitration import Client
 from minip4.runtime.device import Device
 from minip4.runtime.status import Code, StatusError, denied, unimplemented
 
 POLL_S = 0.01  # how often the engine is asked for digests, while a client wants them
 IDLE_TURNS = 25  # idle entries are looked for once in so many polls
+
+
+class Driver(Protocol):
+    """What carries frames between the engine's CPU port and here."""
+
+    def cpu_receive(self) -> list[bytes]: ...
+    def cpu_send(self, frame: bytes) -> bool: ...
 
 
 class Messages:
@@ -21,6 +28,7 @@ class Messages:
         self._device = device
         self._driver = driver
         self._cpu_port = cpu_port
+        self._cpu_fd: int | None = None
         self._polling: asyncio.Task[None] | None = None
         self.packet_in = 0
         self.packet_in_dropped = 0
@@ -38,16 +46,17 @@ class Messages:
             "digest_lists_dropped": self.digest_lists_dropped,
         }
 
-    def start(self) -> None:
-        """Watch the CPU port and the digests, on the running event loop."""
+    def start(self, cpu_fd: int | None) -> None:
+        """Watch the CPU port (None: there is none) and the digests, on the running event loop."""
         loop = asyncio.get_running_loop()
-        if self._cpu_port:
-            loop.add_reader(self._driver.cpu_fd, self._packets_in)
+        if cpu_fd is not None:
+            loop.add_reader(cpu_fd, self.packets_in)
+        self._cpu_fd = cpu_fd
         self._polling = loop.create_task(self._poll())
 
     def stop(self) -> None:
-        if self._cpu_port:
-            asyncio.get_running_loop().remove_reader(self._driver.cpu_fd)
+        if self._cpu_fd is not None:
+            asyncio.get_running_loop().remove_reader(self._cpu_fd)
         if self._polling is not None:
             self._polling.cancel()
 
@@ -74,7 +83,8 @@ class Messages:
             )
         self.packet_out += 1
 
-    def _packets_in(self) -> None:
+    def packets_in(self) -> None:
+        """Take the frames that wait at the CPU port to the controllers."""
         for frame in self._driver.cpu_receive():
             self.packet_in += 1
             if not self._packet_in(frame):
@@ -97,15 +107,22 @@ class Messages:
         clients = self._device.arbitration.primaries()
         return any([client.offer(response) for client in clients])  # noqa: C419  each gets it
 
+    def collect(self) -> None:
+        """Take the engine's digests, and tell the controllers of those that are due."""
+        pipeline = self._device.running
+        if pipeline is not None and pipeline.digests.active:
+            pipeline.digests.collect(self._deliver)
+
+    def collect_idle(self) -> None:
+        """Tell the controllers which entries have been idle for too long."""
+        pipeline = self._device.running
+        notification = None if pipeline is None else pipeline.idle_timeouts.collect()
+        if notification is not None:
+            self._deliver(notification)
+
     async def _poll(self) -> None:
         for turn in itertools.count():
             await asyncio.sleep(POLL_S)
-            pipeline = self._device.running
-            if pipeline is None:
-                continue
-            if pipeline.digests.active:
-                pipeline.digests.collect(self._digest)
+            self.collect()
             if turn % IDLE_TURNS == 0:
-                notification = pipeline.idle_timeouts.collect()
-                if notification is not None:
-                    self._deliver(notification)
+                self.collect_idle()

@@ -72,7 +72,7 @@ class _Switch:
         )
         messages = Messages(device, self._driver, cpu_port=options.cpu_port is not None)
         self._driver.start()  # before a controller can replace its engine
-        messages.start()
+        messages.start(None if options.cpu_port is None else self._driver.cpu_fd)
         try:
             server, port = await serve(Service(device, messages), options.grpc_server_addr)
         except OSError as error:
@@ -122,7 +122,7 @@ class _Switch:
     def _counters(self, messages: Messages) -> dict[str, Any]:
         part = self._engine_part(self._engine)
         for earlier in self._retired:
-            part = _sum(part, earlier)
+            part = dataplane.total(part, earlier)
         driver: dict[str, Any] = dict(self._driver.counters())
         nics = driver.pop("ports")
         ports = {}
@@ -152,13 +152,6 @@ class _Switch:
         ports = " ".join(f"{i.port}@{i.name}" for i in options.interfaces) or "none"
         host = options.grpc_server_addr.rpartition(":")[0]
         return f"device {options.device_id}, {host}:{port}, ports {ports}"
-
-
-def _sum(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: _sum(value, b[key]) if isinstance(value, dict) else value + b[key]
-        for key, value in a.items()
-    }
 
 
 def _read(path: Path) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -110,10 +109,15 @@ class Tables:
                 if not entity.table_entry.is_const:
                     yield p4r.Update(type=INSERT, entity=entity)
 
+    @property
+    def now_ns(self) -> int:
+        """The time of the engine's driver."""
+        return self._engine.clock()
+
     def select(self, table: Table, message: p4r.TableEntry) -> list[Entry]:
         """The entries of a table that a message with its key, or without any key, stands for."""
         with engine_calls(f"table {table.name}"):
-            now_ns = time.monotonic_ns()
+            now_ns = self._engine.clock()
             if message.match:
                 key = self.decode_key(table, message)
                 handle = self._engine.table_find(table.name, key, message.priority)
@@ -132,6 +136,11 @@ class Tables:
         """The handle of the one entry that a message names."""
         key = self.decode_key(table, message)
         return self._handle((table.name, key, message.priority))
+
+    @property
+    def has_timeouts(self) -> bool:
+        """Whether any entry has an idle timeout."""
+        return any(notes.idle_timeout_ns for notes in self._notes.values())
 
     def idle(self) -> Iterator[tuple[p4r.TableEntry, int]]:
         """Yield each entry past its idle timeout, and how many timeouts it has been idle."""

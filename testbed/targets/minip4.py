@@ -5,7 +5,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from mininet.node import Switch
 from minip4.compiler import CompiledProgram, compile_p4
 from minip4.engine.engine import Engine
 from testbed.errors import TestbedError
+from testbed.plant import LINK_PROPERTIES
 
 GRPC_BASE_PORT = 9550  # each run has a loopback interface of its own
 READY = "minip4 switch: ready"
-LINK_PROPERTIES = ("rate_bps", "delay_us", "jitter_us", "loss", "reorder", "reorder_us", "queue")
 STOP_S = 10.0  # for what is under way in queues and links
 
 
@@ -138,16 +138,17 @@ class Minip4Switch(Switch):
         for interface, port in sorted(self.ports.items(), key=lambda item: item[1]):
             if interface.name != "lo":
                 command += ["-i", f"{port}@{interface.name}"]
-                command += self._link_options(interface, port)
+                command += link_option(interface.name, port, interface.params, settings.seed)
         return [*command, *settings.options.get(self.name, ())]
 
-    def _link_options(self, interface: Any, port: int) -> list[str]:
-        """The link behind an egress port, as the topology describes it."""
-        given = {key: interface.params[key] for key in LINK_PROPERTIES if interface.params.get(key)}
-        if not given:
-            return []
-        given["seed"] = derived_seed(self._settings.seed, interface.name)
-        return ["--link", f"{port}:" + ",".join(f"{key}={value}" for key, value in given.items())]
+
+def link_option(interface: str, port: int, params: Mapping[str, Any], seed: int) -> list[str]:
+    """The option of `minip4 switch` for the link behind an egress port, as a topology has it."""
+    given = {key: params[key] for key in LINK_PROPERTIES if params.get(key)}
+    if not given:
+        return []
+    given["seed"] = derived_seed(seed, interface)
+    return ["--link", f"{port}:" + ",".join(f"{key}={value}" for key, value in given.items())]
 
 
 def derived_seed(seed: int, *names: str) -> int:

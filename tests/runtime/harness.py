@@ -128,7 +128,7 @@ async def bench(name: str | None = "control", *, primary: bool = True) -> AsyncI
         device.adopt(message.p4info, message.p4_device_config, engine)
     messages = Messages(device, driver, cpu_port=True)  # type: ignore[arg-type]
     server, port = await serve(Service(device, messages), "127.0.0.1:0")
-    messages.start()
+    messages.start(driver.cpu_fd)
     running = Bench(device, driver, f"127.0.0.1:{port}")
     try:
         stream = await running.arbitrate(running.election_id) if primary else None

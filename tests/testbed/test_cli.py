@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         (["--lo", "5"], "unrecognized arguments: --lo"),
         (["--target", "tofino"], "invalid choice: 'tofino'"),
         (["--target", "bmv2"], "there is --target minip4"),
-        (["--time", "virtual"], "there is --time real"),
+        (["--time", "virtual", "--interactive"], "--interactive needs --time real"),
     ],
 )
 def test_a_mistake_gets_one_line(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed import traffic
+from testbed import process_traffic
 from testbed.errors import TestbedError
 from testbed.traffic import RECEIVED, SENT, Flow
 
@@ -25,7 +25,7 @@ def exchange(
     `meanwhile` is a shell command that runs while the sender does, which is process $sender.
     """
     received_tos = tos if received_tos is None else received_tos
-    send, receive = traffic.executable("send"), traffic.executable("receive")
+    send, receive = process_traffic.executable("send"), process_traffic.executable("receive")
     script = f"""
 ip link set lo up
 {receive} {PORT} {received_flow} {payload} {received_tos} {folder}/received >{folder}/r.json &
@@ -42,7 +42,7 @@ exit $status
 """
     command = ["unshare", "--net", "bash", "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode in (0, traffic.RATE_NOT_KEPT), done.stderr
+    assert done.returncode in (0, process_traffic.RATE_NOT_KEPT), done.stderr
     received = json.loads((folder / "r.json").read_text().removeprefix("ready\n"))
     return done.returncode, json.loads((folder / "s.json").read_text()), received
 
@@ -86,7 +86,7 @@ def test_a_rate_that_cannot_be_kept_is_given_up(tmp_path: Path) -> None:
     status, sent, _received = exchange(
         tmp_path, rate_pps=50_000_000, count=10**9, max_lag_ns=200_000_000
     )
-    assert status == traffic.RATE_NOT_KEPT
+    assert status == process_traffic.RATE_NOT_KEPT
     assert 0 < sent["sent"] < 10**8
     assert sent["last_lag_ns"] > 200_000_000
 

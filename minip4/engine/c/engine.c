@@ -84,10 +84,29 @@ static void destroy_tables(struct context *c)
     free(c->value_sets);
 }
 
+static void give_all(struct engine *e, struct fifo *fifo)
+{
+    while (fifo->count)
+        packet_give(e->pool, fifo_pop(fifo));
+}
+
+/* Gives what waits in queues and links back to the pool. */
+static void release_packets(struct engine *e)
+{
+    for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++) {
+        for (uint32_t priority = 0; priority < ENGINE_MAX_PRIORITIES; priority++)
+            give_all(e, &e->port[i].queue[priority].packets);
+        link_destroy(e->port[i].link);
+    }
+    give_all(e, &e->again);
+    give_all(e, &e->collected);
+}
+
 void engine_destroy(struct engine *e)
 {
     if (!e)
         return;
+    release_packets(e);
     destroy_tables(&e->context);
     array_destroy(e->context.registers, program.registers);
     array_destroy(e->context.counters, program.counters);
@@ -101,9 +120,8 @@ void engine_destroy(struct engine *e)
     free(e->sessions);
     free(e->digests);
     free(e->scratch);
-    for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++)
-        link_destroy(e->port[i].link);
-    packet_pool_destroy(e->pool);
+    if (!e->is_pool_shared)
+        packet_pool_destroy(e->pool);
     pthread_mutex_destroy(&e->turn);
     pthread_mutex_destroy(&e->data);
     free(e);
@@ -112,6 +130,17 @@ void engine_destroy(struct engine *e)
 struct packet_pool *engine_pool(struct engine *e)
 {
     return e->pool;
+}
+
+bool engine_share_pool(struct engine *e, struct packet_pool *pool)
+{
+    if (packet_pool_phv_size(pool) < program.phv_size)
+        return false;
+    if (!e->is_pool_shared)
+        packet_pool_destroy(e->pool);
+    e->pool = pool;
+    e->is_pool_shared = true;
+    return true;
 }
 
 void engine_set_driver(struct engine *e, const struct engine_driver *driver)

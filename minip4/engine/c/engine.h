@@ -37,6 +37,9 @@ void engine_set_driver(struct engine *engine, const struct engine_driver *driver
 /* Ports are down at first; a frame sent to a port that is down counts as a no_port_drop. */
 void engine_set_port(struct engine *engine, uint16_t port, bool up);
 struct packet_pool *engine_pool(struct engine *engine);
+/* Before links and frames: packets come from, and go to, a pool that outlives the engine, so that
+ * engines can hand packets to each other. False: its packets have less room than the program needs. */
+bool engine_share_pool(struct engine *engine, struct packet_pool *pool);
 /* Replaces the driver; a frame that leaves while transmit is NULL goes back to the pool. */
 void engine_set_driver(struct engine *engine, const struct engine_driver *driver);
 /* A frame sent to a port that is down is dropped (no_port_drops). */

@@ -53,6 +53,7 @@ struct engine {
     struct context context;
     struct engine_driver driver;
     struct packet_pool *pool;
+    bool is_pool_shared;
     struct engine_counters counters;
     struct fifo again;         /* resubmitted and recirculated: to be parsed next */
     uint64_t again_due_ns;     /* when work that was put off goes on; UINT64_MAX: none */

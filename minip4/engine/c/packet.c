@@ -20,6 +20,12 @@ enum {
     MAX_SLABS = 1024     /* 65,536 packets: half a second of link at 130,000 packets a second */
 };
 
+/* Packets that are allocated together. */
+struct slab {
+    struct slab *next;
+    _Alignas(ALIGNMENT) uint8_t slots[];
+};
+
 /* A slot is phv, guard, struct packet with its buffer, guard. The phv comes first so that phv,
  * packet and the start of a short frame lie on one or two pages. */
 struct packet_pool {
@@ -27,9 +33,9 @@ struct packet_pool {
     size_t phv_size;  /* as asked for */
     size_t phv_room;  /* rounded up */
     size_t slot_size;
-    unsigned slabs;
+    uint64_t slabs, max_slabs;
     unsigned fresh;   /* slots of the newest slab that were never handed out */
-    uint8_t *slab[MAX_SLABS];
+    struct slab *newest;
 };
 
 static size_t round_up(size_t size)
@@ -42,6 +48,7 @@ struct packet_pool *packet_pool_create(uint32_t phv_size)
     struct packet_pool *pool = calloc(1, sizeof *pool);
     if (!pool)
         return NULL;
+    pool->max_slabs = MAX_SLABS;
     pool->phv_size = phv_size;
     pool->phv_room = round_up(phv_size);
     pool->slot_size = pool->phv_room + GUARD +
@@ -53,11 +60,22 @@ void packet_pool_destroy(struct packet_pool *pool)
 {
     if (!pool)
         return;
-    for (unsigned i = 0; i < pool->slabs; i++) {
-        UNPOISON(pool->slab[i], pool->slot_size * SLAB_PACKETS);
-        free(pool->slab[i]);
+    for (struct slab *slab = pool->newest, *next; slab; slab = next) {
+        next = slab->next;
+        UNPOISON(slab->slots, pool->slot_size * SLAB_PACKETS);
+        free(slab);
     }
     free(pool);
+}
+
+void packet_pool_set_limit(struct packet_pool *pool, uint64_t packets)
+{
+    pool->max_slabs = (packets + SLAB_PACKETS - 1) / SLAB_PACKETS;
+}
+
+uint32_t packet_pool_phv_size(const struct packet_pool *pool)
+{
+    return (uint32_t)pool->phv_size;
 }
 
 /* The next slot that was never used, or NULL. Slots are not linked up beforehand: that would touch,
@@ -65,16 +83,18 @@ void packet_pool_destroy(struct packet_pool *pool)
 static struct packet *fresh_packet(struct packet_pool *pool)
 {
     if (!pool->fresh) {
-        if (pool->slabs == MAX_SLABS)
+        if (pool->slabs >= pool->max_slabs)
             return NULL;
-        uint8_t *slab = malloc(pool->slot_size * SLAB_PACKETS);
+        struct slab *slab = malloc(sizeof *slab + pool->slot_size * SLAB_PACKETS);
         if (!slab)
             return NULL;
-        POISON(slab, pool->slot_size * SLAB_PACKETS);
-        pool->slab[pool->slabs++] = slab;
+        POISON(slab->slots, pool->slot_size * SLAB_PACKETS);
+        slab->next = pool->newest;
+        pool->newest = slab;
+        pool->slabs++;
         pool->fresh = SLAB_PACKETS;
     }
-    uint8_t *slot = pool->slab[pool->slabs - 1] + --pool->fresh * pool->slot_size;
+    uint8_t *slot = pool->newest->slots + --pool->fresh * pool->slot_size;
     return (struct packet *)(slot + pool->phv_room + GUARD);
 }
 

@@ -18,13 +18,15 @@ struct packet {
     uint8_t buffer[];
 };
 
-/* Packets of one size, at most 65,536; not thread-safe: one pool for each thread. */
+/* Packets of one size, at most 65,536 at first; not thread-safe: one pool for each thread. */
 struct packet_pool;
 
 /* NULL when memory is short. */
 struct packet_pool *packet_pool_create(uint32_t phv_size);
 /* Frees every packet of the pool, whoever owns it. */
 void packet_pool_destroy(struct packet_pool *pool);
+void packet_pool_set_limit(struct packet_pool *pool, uint64_t packets);
+uint32_t packet_pool_phv_size(const struct packet_pool *pool);
 
 /* An empty packet (length 0, data after PACKET_ROOM, phv of any content, aligned to 16 bytes), or
  * NULL when memory is short. */

@@ -1,0 +1,231 @@
+/* Hosts: they answer ARP and ICMP echo requests, and give UDP datagrams to the flows. */
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "virtual_internal.h"
+
+enum {
+    ETHERNET = 14, /* bytes of headers */
+    ARP = 28,
+    IPV4 = 20,
+    UDP = 8,
+    ICMP = 8,
+    TYPE_IPV4 = 0x0800,
+    TYPE_ARP = 0x0806,
+    ARP_REQUEST = 1,
+    ARP_REPLY = 2,
+    PROTOCOL_ICMP = 1,
+    PROTOCOL_UDP = 17,
+    ECHO_REPLY = 0,
+    ECHO_REQUEST = 8,
+    FRAGMENT = 0x3fff /* offset and "more fragments" */
+};
+
+static uint16_t get_16(const uint8_t *at)
+{
+    return (uint16_t)(at[0] << 8 | at[1]);
+}
+
+static void put_16(uint8_t *at, uint16_t value)
+{
+    at[0] = (uint8_t)(value >> 8);
+    at[1] = (uint8_t)value;
+}
+
+/* --- UDP ports -------------------------------------------------------------------------------- */
+
+/* The slot of a port, or the free one where it belongs. */
+static struct listener *slot_of(struct host *host, uint16_t port)
+{
+    uint32_t mask = host->listener_room - 1;
+    for (uint32_t i = port;; i++) {
+        struct listener *slot = &host->listeners[i & mask];
+        if (!slot->flow || slot->port == port)
+            return slot;
+    }
+}
+
+static bool grow_listeners(struct host *host, uint32_t room)
+{
+    struct listener *old = host->listeners, *grown = calloc(room, sizeof *grown);
+    if (!grown)
+        return false;
+    uint32_t old_room = host->listener_room;
+    host->listeners = grown;
+    host->listener_room = room;
+    for (uint32_t i = 0; i < old_room; i++)
+        if (old[i].flow)
+            *slot_of(host, old[i].port) = old[i];
+    free(old);
+    return true;
+}
+
+bool host_listen(struct host *host, uint16_t port, struct flow *flow)
+{
+    if (2 * (host->listener_count + 1) > host->listener_room &&
+        !grow_listeners(host, host->listener_room ? 2 * host->listener_room : 8))
+        return false;
+    struct listener *slot = slot_of(host, port);
+    if (slot->flow)
+        return false;
+    *slot = (struct listener){port, flow};
+    host->listener_count++;
+    return true;
+}
+
+void host_close(struct host *host, uint16_t port)
+{
+    uint32_t mask = host->listener_room - 1;
+    struct listener *slot = slot_of(host, port);
+    slot->flow = NULL;
+    host->listener_count--;
+    /* Those behind it may belong before the gap: put each where a search finds it. */
+    for (uint32_t i = (uint32_t)(slot - host->listeners) + 1; host->listeners[i & mask].flow; i++) {
+        struct listener moved = host->listeners[i & mask];
+        host->listeners[i & mask].flow = NULL;
+        *slot_of(host, moved.port) = moved;
+    }
+}
+
+void host_free(struct host *host)
+{
+    free(host->listeners);
+}
+
+/* --- what arrives ----------------------------------------------------------------------------- */
+
+static void reply(struct node *node, struct packet *packet, const uint8_t *to_mac)
+{
+    memmove(packet->data, to_mac, 6);
+    memcpy(packet->data + 6, node->host.mac, 6);
+    node->host.counters.sent++;
+    virtual_put_on_wire(node, 0, packet);
+}
+
+/* RFC 826, for Ethernet and IPv4. True: the packet has become the answer. */
+static bool receive_arp(struct node *node, struct packet *packet)
+{
+    static const uint8_t expected[6] = {0, 1, 8, 0, 6, 4};
+    struct host *host = &node->host;
+    uint8_t *arp = packet->data + ETHERNET;
+    if (packet->length < ETHERNET + ARP || memcmp(arp, expected, sizeof expected) != 0) {
+        host->counters.header_errors++;
+        return false;
+    }
+    if (get_16(arp + 6) != ARP_REQUEST || memcmp(arp + 24, &host->address, 4) != 0) {
+        host->counters.unclaimed++;
+        return false;
+    }
+    put_16(arp + 6, ARP_REPLY);
+    memcpy(arp + 18, arp + 8, 10); /* the sender becomes the target */
+    memcpy(arp + 8, host->mac, 6);
+    memcpy(arp + 14, &host->address, 4);
+    reply(node, packet, arp + 18);
+    return true;
+}
+
+/* RFC 792. True: the packet has become the answer. */
+static bool receive_icmp(struct node *node, struct packet *packet, uint8_t *ip, uint32_t header,
+                         uint32_t length)
+{
+    struct host *host = &node->host;
+    uint8_t *icmp = ip + header;
+    if (length < ICMP || checksum_fold(checksum_add(0, icmp, length)) != 0) {
+        host->counters.checksum_errors++;
+        return false;
+    }
+    if (icmp[0] != ECHO_REQUEST) {
+        host->counters.unclaimed++;
+        return false;
+    }
+    icmp[0] = ECHO_REPLY;
+    memset(icmp + 2, 0, 2);
+    uint16_t sum = checksum_fold(checksum_add(0, icmp, length));
+    memcpy(icmp + 2, &sum, 2);
+    memcpy(ip + 16, ip + 12, 4);
+    memcpy(ip + 12, &host->address, 4);
+    ip[8] = 64;
+    memset(ip + 10, 0, 2);
+    sum = checksum_fold(checksum_add(0, ip, header));
+    memcpy(ip + 10, &sum, 2);
+    reply(node, packet, packet->data + 6);
+    return true;
+}
+
+static void receive_udp(struct node *node, const uint8_t *ip, const uint8_t *udp, uint32_t room)
+{
+    struct host *host = &node->host;
+    uint32_t length = room >= UDP ? get_16(udp + 4) : 0;
+    if (length < UDP || length > room) {
+        host->counters.checksum_errors++;
+        return;
+    }
+    uint64_t pseudo = checksum_add(htons(PROTOCOL_UDP), ip + 12, 8) + htons((uint16_t)length);
+    if (get_16(udp + 6) && checksum_fold(checksum_add(pseudo, udp, length)) != 0) {
+        host->counters.checksum_errors++;
+        return;
+    }
+    struct listener *slot = host->listener_room ? slot_of(host, get_16(udp + 2)) : NULL;
+    if (!slot || !slot->flow) {
+        host->counters.unclaimed++;
+        return;
+    }
+    flow_receive(slot->flow, node->v->now_ns, ip[1], udp + UDP, length - UDP);
+}
+
+/* RFC 791; no fragments, no forwarding. True: the packet has become an answer. */
+static bool receive_ipv4(struct node *node, struct packet *packet)
+{
+    struct host *host = &node->host;
+    uint8_t *ip = packet->data + ETHERNET;
+    uint32_t room = packet->length - ETHERNET;
+    uint32_t header = room >= IPV4 ? (ip[0] & 15u) * 4 : 0;
+    uint32_t total = room >= IPV4 ? get_16(ip + 2) : 0;
+    if (header < IPV4 || ip[0] >> 4 != 4 || header > total || total > room ||
+        checksum_fold(checksum_add(0, ip, header)) != 0) {
+        host->counters.header_errors++;
+        return false;
+    }
+    if (memcmp(ip + 16, &host->address, 4) != 0) {
+        host->counters.other_addresses++;
+        return false;
+    }
+    if (get_16(ip + 6) & FRAGMENT) {
+        host->counters.unclaimed++;
+        return false;
+    }
+    if (ip[9] == PROTOCOL_UDP) {
+        receive_udp(node, ip, ip + header, total - header);
+        return false;
+    }
+    if (ip[9] == PROTOCOL_ICMP)
+        return receive_icmp(node, packet, ip, header, total - header);
+    host->counters.unclaimed++;
+    return false;
+}
+
+void host_receive(struct node *node, struct packet *packet)
+{
+    static const uint8_t broadcast[6] = {255, 255, 255, 255, 255, 255};
+    struct host *host = &node->host;
+    bool is_answer = false;
+    host->counters.received++;
+    if (packet->length < ETHERNET)
+        host->counters.header_errors++;
+    else if (memcmp(packet->data, host->mac, 6) && memcmp(packet->data, broadcast, 6))
+        host->counters.other_addresses++;
+    else if (get_16(packet->data + 12) == TYPE_IPV4)
+        is_answer = receive_ipv4(node, packet);
+    else if (get_16(packet->data + 12) == TYPE_ARP)
+        is_answer = receive_arp(node, packet);
+    else
+        host->counters.unclaimed++;
+    if (!is_answer)
+        packet_give(node->v->pool, packet);
+}
+
+void virtual_host_counters(struct virtual *v, uint32_t node, struct virtual_host_counters *out)
+{
+    *out = v->node[node]->host.counters;
+}

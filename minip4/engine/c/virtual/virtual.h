@@ -1,0 +1,110 @@
+/* A virtual network: engines, hosts and wires on one event queue, in virtual time. No thread, no
+ * clock: the same calls give the same events, to the last bit. */
+#ifndef MINIP4_VIRTUAL_H
+#define MINIP4_VIRTUAL_H
+
+#include <stddef.h>
+
+#include "engine.h"
+
+enum { VIRTUAL_NO_CPU = 0xffff, VIRTUAL_NONE = UINT32_MAX };
+
+/* What is called of an engine: each P4 program's shared object has its own. */
+struct virtual_calls {
+    void (*receive)(struct engine *, uint16_t, struct packet *, uint64_t);
+    uint64_t (*advance)(struct engine *, uint64_t);
+    void (*set_driver)(struct engine *, const struct engine_driver *);
+    void (*set_port)(struct engine *, uint16_t, bool);
+};
+
+struct virtual;
+
+/* phv_size: bytes of a parsed packet, of the program with the longest. NULL: memory is short. */
+struct virtual *virtual_create(uint32_t phv_size, uint64_t now_ns);
+/* After the engines. Returns 0, or -1 with what befell the captures in `error`. */
+int virtual_destroy(struct virtual *v, char *error, size_t error_size);
+/* For engine_share_pool(). */
+struct packet_pool *virtual_pool(struct virtual *v);
+uint64_t virtual_now(const struct virtual *v);
+
+/* Nodes are numbered in the order in which they are added; VIRTUAL_NONE: memory is short. */
+uint32_t virtual_add_switch(struct virtual *v, uint16_t cpu_port);
+uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t address);
+/* A wire without delay between ports of two nodes; a host has port 0 only. False: no memory. */
+bool virtual_connect(struct virtual *v, uint32_t node, uint16_t port, uint32_t other,
+                     uint16_t other_port);
+/* Gives a switch an engine, or another one: its ports are those that are connected by now. */
+void virtual_set_engine(struct virtual *v, uint32_t node, struct engine *engine,
+                        const struct virtual_calls *calls);
+/* Captures what enters or leaves a switch's port, or what its link loses: `what` is 0, 1, 2.
+ * Returns 0, or -1 with errno set. */
+int virtual_capture(struct virtual *v, uint32_t node, uint16_t port, int what, const char *path);
+/* Looks anew when a switch is due: after its links or queues were changed. */
+void virtual_refresh(struct virtual *v, uint32_t node);
+
+enum virtual_stop {
+    VIRTUAL_REACHED, /* all events up to until_ns are done; now is until_ns, or (UINT64_MAX) the last */
+    VIRTUAL_CONTROL, /* a switch has something for its controller: virtual_control_next() */
+    VIRTUAL_PAUSED   /* after max_events */
+};
+enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events);
+/* Events since the beginning: frames that arrived somewhere, and elements woken. */
+uint64_t virtual_events(const struct virtual *v);
+/* When the next event is due; UINT64_MAX: never. */
+uint64_t virtual_next(const struct virtual *v);
+
+/* --- the control plane ------------------------------------------------------------------------ */
+
+/* Takes the next switch that has digests or frames for its controller; VIRTUAL_NONE: no more. */
+uint32_t virtual_control_next(struct virtual *v);
+/* Copies the next frame for a switch's controller into `room`, of PACKET_ROOM + PACKET_MAX_FRAME
+ * bytes; returns its length, or 0. */
+uint32_t virtual_cpu_read(struct virtual *v, uint32_t node, uint8_t *room);
+/* A frame from the controller; -1: longer than PACKET_MAX_FRAME, or no memory. */
+int virtual_cpu_write(struct virtual *v, uint32_t node, const uint8_t *frame, uint32_t length);
+
+/* --- hosts ------------------------------------------------------------------------------------ */
+
+struct virtual_host_counters {
+    uint64_t sent, received;   /* frames */
+    uint64_t other_addresses;  /* not for this host's MAC or IP address */
+    uint64_t header_errors;    /* IPv4 headers that are malformed or fail their checksum */
+    uint64_t checksum_errors;  /* UDP or ICMP */
+    uint64_t unclaimed;        /* for a protocol or port that nobody listens to */
+};
+void virtual_host_counters(struct virtual *v, uint32_t node, struct virtual_host_counters *out);
+
+struct virtual_flow_config {
+    uint32_t source, destination; /* hosts: the UDP datagrams go from one to the other */
+    uint16_t id, source_port, destination_port;
+    uint8_t tos;
+    uint32_t payload;       /* bytes, at least those of struct flow_payload */
+    uint64_t count, start_ns;
+    double rate_pps;        /* datagram i is due at start_ns + i / rate; or: */
+    const uint64_t *due_ns; /* ... at start_ns + due_ns[i], ascending (copied); or NULL */
+};
+/* A flow's number, or VIRTUAL_NONE: no memory, or another flow has this port of the host. */
+uint32_t virtual_add_flow(struct virtual *v, const struct virtual_flow_config *config);
+
+struct virtual_sent {
+    uint64_t sequence, sent_ns;
+};
+struct virtual_received {
+    uint64_t sequence, sent_ns, received_ns;
+};
+struct virtual_flow_result {
+    const struct virtual_sent *sent;
+    const struct virtual_received *received; /* both valid until the next event */
+    uint64_t sent_count, received_count;
+    uint64_t foreign, dscp_changed, memory_drops;
+};
+void virtual_flow_result(struct virtual *v, uint32_t flow, struct virtual_flow_result *out);
+/* Ends a flow, and frees its port and its records. */
+void virtual_remove_flow(struct virtual *v, uint32_t flow);
+
+/* Sends frames from a host as they are, each at its time (ascending; none before now); frames lie
+ * one after the other in `bytes`. False: no memory, or a frame is longer than PACKET_MAX_FRAME. */
+bool virtual_send_frames(struct virtual *v, uint32_t node, uint64_t count, const uint64_t *time_ns,
+                         const uint32_t *length, const uint8_t *bytes);
+
+#endif

@@ -1,0 +1,123 @@
+"""A switch of a virtual network: an engine on its event queue, and the P4Runtime service to it."""
+
+import json
+from typing import Any
+
+from finsy.proto import p4i
+
+from minip4.engine.engine import Engine
+from minip4.engine.virtual import Virtual
+from minip4.errors import Minip4Error
+from minip4.runtime import dataplane
+from minip4.runtime.device import Device
+from minip4.runtime.local_channel import Clock
+from minip4.runtime.options import SwitchOptions
+from minip4.runtime.server import Service
+from minip4.runtime.status import StatusError
+from minip4.runtime.stream import Messages
+
+
+class SwitchProgram:
+    """A compiled program, and the engine that all its switches are copies of."""
+
+    def __init__(self, bmv2_json: dict[str, Any], p4info: p4i.P4Info) -> None:
+        self.bmv2_json = bmv2_json
+        self.blob = json.dumps(bmv2_json).encode()
+        self.p4info = p4info
+        self.engine = Engine(bmv2_json)
+
+
+class VirtualSwitch:
+    """What `minip4 switch` is in real time. Its ports are wired in `virtual` beforehand.
+
+    Of `options`, those that name interfaces, files and addresses mean nothing here.
+    """
+
+    def __init__(
+        self, virtual: Virtual, node: int, program: SwitchProgram, options: SwitchOptions,
+        clock: Clock,
+    ) -> None:  # fmt: skip
+        self._virtual = virtual
+        self._node = node
+        self._program = program
+        self._options = options
+        self._clock = clock
+        self._retired: list[dict[str, Any]] = []  # counters of engines of earlier pipelines
+        self._engine = self._make_engine(program.bmv2_json)
+        self.device = Device(options.device_id, self._make_engine, self._install)
+        try:
+            self.device.adopt(program.p4info, program.blob, self._engine)
+        except StatusError as error:
+            raise Minip4Error(f"P4Info: {error.message}") from error
+        self.messages = Messages(self.device, self, cpu_port=options.cpu_port is not None)
+        self.service = Service(self.device, self.messages)
+        virtual.install(node, self._engine)
+
+    @property
+    def wants_polls(self) -> bool:
+        """Whether a controller wants digests, or to know of idle entries."""
+        pipeline = self.device.running
+        return pipeline is not None and (pipeline.digests.active or pipeline.idle_timeouts.active)
+
+    def take_messages(self) -> None:
+        """Bring frames and digests to the controllers: the network has stopped for that."""
+        self.messages.packets_in()
+        self.messages.collect()
+
+    def counters(self, interfaces: dict[int, str]) -> dict[str, Any]:
+        """The counters, as `minip4 switch --counters` writes them."""
+        part = self._engine_part(self._engine)
+        for earlier in self._retired:
+            part = dataplane.total(part, earlier)
+        ports = {
+            str(port): {
+                "interface": name,
+                **part["ports"][str(port)],
+                "kernel": {"receive_drops": 0, "send_errors": 0},
+            }
+            for port, name in interfaces.items()
+        }
+        return {
+            "device_id": self._options.device_id,
+            "engine": part["engine"],
+            "ports": ports,
+            "cpu": {
+                "packet_in": self.messages.packet_in,
+                "packet_in_dropped": self.messages.packet_in_dropped,
+                "packet_out": self.messages.packet_out,
+            },
+        }
+
+    # The driver's part, for Messages.
+
+    def cpu_receive(self) -> list[bytes]:
+        return self._virtual.cpu_receive(self._node)
+
+    def cpu_send(self, frame: bytes) -> bool:
+        return self._virtual.cpu_send(self._node, frame)
+
+    def _make_engine(self, bmv2_json: dict[str, Any]) -> Engine:
+        options = self._options
+        if bmv2_json == self._program.bmv2_json:
+            engine = self._program.engine.another(options.seed)
+        else:
+            engine = Engine(bmv2_json, seed=options.seed)
+        engine.clock = self._clock.now_ns
+        self._virtual.prepare(engine)
+        for link in options.links:
+            dataplane.set_link(engine, link)
+        if options.clock_offset_us:
+            dataplane.set_clock(engine, options.clock_offset_us)
+        return engine
+
+    def _install(self, engine: Engine) -> None:
+        self._retired.append(self._engine_part(self._engine))
+        self._virtual.install(self._node, engine)
+        self._engine = engine
+
+    def _engine_part(self, engine: Engine) -> dict[str, Any]:
+        ports = self._virtual.ports(self._node)
+        return {
+            "engine": dataplane.engine_counters(engine),
+            "ports": {str(port): dataplane.port_counters(engine, port) for port in ports},
+        }

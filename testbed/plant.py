@@ -1,0 +1,89 @@
+"""What a network is made of, in real or in virtual time: the seam below class Network."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mininet.topo import Topo
+
+from testbed.errors import TestbedError
+
+if TYPE_CHECKING:
+    from testbed.traffic import Carrier, Flow
+
+MININET_PARAMETERS = {"port1", "port2", "intfName1", "intfName2", "addr1", "addr2", "params1",
+                      "params2", "cls", "cls1", "cls2", "intf", "fast"}  # fmt: skip
+LINK_PROPERTIES = ("rate_bps", "delay_us", "jitter_us", "loss", "reorder", "reorder_us", "queue")
+
+
+@dataclass(frozen=True)
+class LinkEnd:
+    """Where a link is plugged in: `port` is the interface's number on its node."""
+
+    node: str
+    interface: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a network is to be."""
+
+    topo: Topo
+    name: str
+    folder: Path  # logs, counters, captures
+    program: Path  # P4 source
+    seed: int
+    capture: bool
+    switch_options: Mapping[str, Sequence[str]]  # switch -> further options of `minip4 switch`
+    tell: Callable[[str], None]  # what is being done
+
+
+@dataclass
+class Outcome:
+    """What was counted, once the network has ended."""
+
+    counters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    interface_counters: dict[str, dict[str, int]] = field(default_factory=dict)
+    udp_losses: dict[str, int] = field(default_factory=dict)
+
+
+class Plant(Protocol):
+    """The nodes and links of one network that is up."""
+
+    @property
+    def switches(self) -> Sequence[Any]:
+        """Each with .name .device_id .grpc_address .p4info_path .blob_path."""
+
+    @property
+    def hosts(self) -> Sequence[Any]:
+        """Each with .name .IP() .MAC()."""
+
+    @property
+    def links(self) -> Sequence[tuple[LinkEnd, LinkEnd]]:
+        """The two ends of each."""
+
+    def start(self, leaving: ExitStack) -> None:
+        """Bring everything up; what undoes it goes into `leaving`."""
+
+    def carrier(self, flows: "Sequence[Flow]", start_ns: int) -> "Carrier":
+        """What sends and receives flows."""
+
+    def command_line(self) -> None:
+        """Let the user type commands until `exit`."""
+
+    def finish(self) -> Outcome:
+        """Empty queues and links, stop the switches, and take all counters in."""
+
+
+def check_link(node1: object, node2: object, params: Mapping[str, Any]) -> None:
+    """Raise TestbedError for a link with a property that there is not."""
+    ends = [params.get("params1") or {}, params.get("params2") or {}]
+    given = {*params, *ends[0], *ends[1]} - MININET_PARAMETERS
+    if unknown := sorted(given - {*LINK_PROPERTIES}):
+        raise TestbedError(
+            f"link {node1}-{node2}: no property {', '.join(unknown)}: "
+            f"there are {', '.join(LINK_PROPERTIES)}"
+        )

@@ -1,0 +1,336 @@
+"""A network in virtual time: all its switches and hosts in this process, without root."""
+
+import argparse
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from google.protobuf import text_format  # type: ignore[import-untyped]
+from mininet.util import ipAdd, macColonHex
+
+from minip4.compiler import compile_p4
+from minip4.engine.virtual import CAPTURES, NEVER, FlowSpec, Stop, Virtual
+from minip4.runtime import cli
+from minip4.runtime.local_channel import SCHEME, ControlPlane, local_channels
+from minip4.runtime.options import SwitchOptions
+from minip4.runtime.stream import IDLE_TURNS, POLL_S
+from minip4.runtime.virtual_switch import SwitchProgram, VirtualSwitch
+from testbed.errors import TestbedError
+from testbed.plant import LinkEnd, Outcome, Settings, check_link
+from testbed.targets.minip4 import derived_seed, link_option
+from testbed.traffic import HEADERS_BYTES, Flow, FlowRecord
+from testbed.virtual_clock import VirtualClock
+
+NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, as Mininet's
+SOURCE_PORT = 49152  # of all flows: the first of those that nobody is assigned (RFC 6335)
+DRAIN_NS = 1_000_000_000  # as long as a switch process takes at most to empty queues and links
+DRAIN_EVENTS = 100_000
+POLL_NS = round(POLL_S * 1e9)
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host, as far as controllers and experiments ask; named as Mininet's."""
+
+    name: str
+    address: str
+    mac: str
+    node: int  # its number in the event queue
+
+    def IP(self) -> str:
+        return self.address
+
+    def MAC(self) -> str:
+        return self.mac
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch, as far as controllers and experiments ask."""
+
+    name: str
+    device_id: int
+    node: int
+    p4info_path: Path
+    blob_path: Path
+
+    @property
+    def grpc_address(self) -> str:
+        """A target for grpc.aio channels made in this process."""
+        return SCHEME + self.name
+
+
+class VirtualPlant:
+    """See testbed.plant.Plant; and it is what lives in a VirtualClock's time."""
+
+    def __init__(self, settings: Settings, clock: VirtualClock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._virtual: Virtual
+        self._running: dict[int, VirtualSwitch] = {}  # by node
+        self.switches: list[Switch] = []
+        self.hosts: list[Host] = []
+        self.links: list[tuple[LinkEnd, LinkEnd]] = []
+        self._link_options: dict[str, list[str]] = {}  # by switch
+        self._plane = ControlPlane(clock)
+        self._polls = _Polls(self._plane)
+
+    def start(self, leaving: ExitStack) -> None:
+        """Build everything, in no time."""
+        settings, topo = self._settings, self._settings.topo
+        program = self._compile()
+        settings.tell("building the network")
+        self._virtual = Virtual(program.engine, self._clock.now_ns())
+        leaving.callback(self._virtual.close)
+        leaving.callback(program.engine.close)
+        nodes = {name: self._add_switch(name) for name in topo.switches()}
+        nodes |= {name: self._add_host(name, number) for number, name in
+                  enumerate(topo.hosts(), start=1)}  # fmt: skip
+        for _, _, params in topo.links(sort=True, withInfo=True):
+            self._add_link(nodes, params)
+        for switch in self.switches:
+            options = self._options(switch)
+            self._running[switch.node] = VirtualSwitch(
+                self._virtual, switch.node, program, options, self._clock
+            )
+        services = {s.grpc_address: self._running[s.node].service for s in self.switches}
+        leaving.enter_context(local_channels(services, self._plane))
+        self._clock.attach(self)
+        leaving.callback(self._clock.detach)
+        if settings.capture:
+            self._open_captures()
+
+    # --- a world in virtual time -----------------------------------------------------------
+
+    @property
+    def now_ns(self) -> int:
+        return self._virtual.now_ns
+
+    def advance(self, until_ns: int | None, max_events: int) -> bool:
+        """See testbed.virtual_clock.World."""
+        if until_ns is None and self._virtual.next_ns is None:
+            return False
+        poll_ns = self._polls.next_ns(self._running.values(), self._virtual.now_ns)
+        limits = [time_ns for time_ns in (until_ns, poll_ns) if time_ns is not None]
+        stop = self._virtual.run(min(limits, default=NEVER), max_events)
+        if stop is Stop.CONTROL:
+            self._take_messages()
+        elif stop is Stop.REACHED and self._virtual.now_ns == poll_ns:
+            self._polls.poll()
+        return True
+
+    def _take_messages(self) -> None:
+        for node in self._virtual.control_waiting():
+            self._running[node].take_messages()
+
+    # --- what is asked of a plant ----------------------------------------------------------
+
+    def carrier(self, flows: Sequence[Flow], start_ns: int) -> "VirtualCarrier":
+        """Flows on the event queue."""
+        hosts = {host.name: host.node for host in self.hosts}
+        return VirtualCarrier(self._virtual, self._clock, hosts, flows, start_ns)
+
+    def command_line(self) -> None:
+        raise TestbedError("--interactive needs --time real: virtual time stands still meanwhile")
+
+    def finish(self) -> Outcome:
+        """Let queues and links run empty, and take all counters in."""
+        end_ns = self._virtual.now_ns + DRAIN_NS
+        while self._virtual.next_ns is not None and self._virtual.now_ns <= end_ns:
+            if self._virtual.run(NEVER, DRAIN_EVENTS) is Stop.CONTROL:
+                self._take_messages()
+        outcome = Outcome()
+        for switch in self.switches:
+            interfaces = {
+                end.port: end.interface for link in self.links for end in link
+                if end.node == switch.name
+            }  # fmt: skip
+            outcome.counters[switch.name] = self._running[switch.node].counters(interfaces)
+        for host in self.hosts:
+            counted = self._virtual.host_counters(host.node)
+            outcome.udp_losses[host.name] = counted["checksum_errors"]
+            outcome.interface_counters[f"{host.name}-eth0"] = {
+                "received": counted["received"], "sent": counted["sent"], "dropped": 0,
+            }  # fmt: skip
+        self._clock.detach()
+        self._virtual.close()  # so that captures are complete
+        return outcome
+
+    # --- building --------------------------------------------------------------------------
+
+    def _compile(self) -> SwitchProgram:
+        source = self._settings.program
+        if not source.is_file():
+            raise TestbedError(f"no P4 program {source}")
+        compiled = compile_p4(source)
+        program = SwitchProgram(compiled.bmv2_json, compiled.p4info)
+        self._blob_path.write_bytes(program.blob)
+        self._p4info_path.write_text(text_format.MessageToString(compiled.p4info))
+        return program
+
+    @property
+    def _blob_path(self) -> Path:
+        return self._settings.folder / f"{self._settings.program.stem}.json"
+
+    @property
+    def _p4info_path(self) -> Path:
+        return self._settings.folder / f"{self._settings.program.stem}.p4info.txtpb"
+
+    def _add_switch(self, name: str) -> int:
+        options = self._settings.switch_options.get(name, ())
+        node = self._virtual.add_switch(_parse(name, options).cpu_port)
+        device_id = _device_id(name, self._settings.topo.nodeInfo(name).get("dpid"))
+        switch = Switch(name, device_id, node, self._p4info_path, self._blob_path)
+        self.switches.append(switch)
+        self._link_options[name] = []
+        return node
+
+    def _add_host(self, name: str, number: int) -> int:
+        """Addresses are given as Mininet gives them, with autoSetMacs."""
+        info = self._settings.topo.nodeInfo(name)
+        address = info.get("ip", ipAdd(number, prefixLen=NETWORK_BITS, ipBaseNum=NETWORK))
+        address, mac = address.partition("/")[0], info.get("mac", macColonHex(number))
+        host = Host(name, address, mac, self._virtual.add_host(mac, address))
+        self.hosts.append(host)
+        return host.node
+
+    def _add_link(self, nodes: dict[str, int], params: dict[str, Any]) -> None:
+        params = dict(params)
+        names = params.pop("node1"), params.pop("node2")
+        ports = params.pop("port1"), params.pop("port2")
+        check_link(*names, params)
+        switches = {switch.name for switch in self.switches}
+        for name, port in zip(names, ports, strict=True):
+            if name not in switches and port != 0:
+                raise TestbedError(f"host {name} has several links: virtual time takes one a host")
+        ends = [LinkEnd(n, f"{n}-eth{p}", p) for n, p in zip(names, ports, strict=True)]
+        self._virtual.connect(nodes[names[0]], ports[0], nodes[names[1]], ports[1])
+        self.links.append((ends[0], ends[1]))
+        for end, key in zip(ends, ("params1", "params2"), strict=True):
+            if end.node in switches:
+                both = {**params, **(params.get(key) or {})}
+                option = link_option(end.interface, end.port, both, self._settings.seed)
+                self._link_options[end.node] += option
+
+    def _options(self, switch: Switch) -> SwitchOptions:
+        settings = self._settings
+        seed = derived_seed(settings.seed, switch.name)
+        words = ["--device-id", str(switch.device_id), "--seed", str(seed),
+                 *self._link_options[switch.name],
+                 *settings.switch_options.get(switch.name, ())]  # fmt: skip
+        return _parse(switch.name, words)
+
+    def _open_captures(self) -> None:
+        for link in self.links:
+            for end in link:
+                node = next((s.node for s in self.switches if s.name == end.node), None)
+                if node is not None:
+                    for what in CAPTURES:
+                        path = self._settings.folder / f"{end.interface}_{what}.pcap"
+                        self._virtual.capture(node, end.port, what, path)
+
+
+class _Polls:
+    """When switches are to be asked for digest lists that are due, and for idle entries.
+
+    `minip4 switch` asks every POLL_S; here, only those are asked that a controller wants it of.
+    """
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._seen_calls = -1
+        self._polled: list[VirtualSwitch] = []
+        self._turn = 0
+
+    def next_ns(self, switches: Iterable[VirtualSwitch], now_ns: int) -> int | None:
+        """When to poll next; None: nobody is to be polled."""
+        if self._plane.calls != self._seen_calls:  # else nobody wants anything new
+            self._seen_calls = self._plane.calls
+            self._polled = [switch for switch in switches if switch.wants_polls]
+        return (now_ns // POLL_NS + 1) * POLL_NS if self._polled else None
+
+    def poll(self) -> None:
+        self._turn += 1
+        for switch in self._polled:
+            switch.messages.collect()
+            if self._turn % IDLE_TURNS == 0:
+                switch.messages.collect_idle()
+
+
+class VirtualCarrier:
+    """See testbed.traffic.Carrier."""
+
+    def __init__(
+        self, virtual: Virtual, clock: VirtualClock, hosts: Mapping[str, int],
+        flows: Sequence[Flow], start_ns: int,
+    ) -> None:  # fmt: skip
+        self._virtual = virtual
+        self._clock = clock
+        self._hosts = hosts
+        self._flows = flows
+        self._start_ns = start_ns
+        self._numbers: dict[int, int] = {}  # flow id -> number in the event queue
+
+    async def start(self) -> None:
+        """Put the flows into the event queue."""
+        for flow in self._flows:
+            self._numbers[flow.id] = self._virtual.add_flow(
+                FlowSpec(
+                    source=self._hosts[flow.source],
+                    destination=self._hosts[flow.destination],
+                    id=flow.id,
+                    source_port=SOURCE_PORT,
+                    destination_port=flow.port,
+                    tos=flow.dscp << 2,
+                    payload=flow.size - HEADERS_BYTES,
+                    count=flow.count,
+                    start_ns=self._start_ns,
+                    rate_pps=flow.rate_pps,
+                )
+            )
+
+    async def finish(self, drain_s: float) -> dict[int, FlowRecord]:
+        """See Traffic.finish(): a sender in virtual time always keeps its rate."""
+        end_ns = self._start_ns + max((flow.duration_ns for flow in self._flows), default=0)
+        await self._clock.sleep_until(max(end_ns, self._clock.now_ns()) + round(drain_s * 1e9))
+        records = {}
+        for flow in self._flows:
+            result = self._virtual.flow_result(self._numbers[flow.id])
+            records[flow.id] = FlowRecord(
+                flow, result.sent, result.received, largest_lag_ns=0, kernel_drops=0,
+                foreign=result.foreign, dscp_changed=result.dscp_changed,
+            )  # fmt: skip
+        return records
+
+    async def stop(self) -> None:
+        """End the flows, and free what is kept of them."""
+        for number in self._numbers.values():
+            self._virtual.remove_flow(number)
+        self._numbers.clear()
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise TestbedError(f"switch {self.prog}: {message}")
+
+
+def _parse(name: str, options: Sequence[str]) -> SwitchOptions:
+    """The options of `minip4 switch`, as far as they do not come from the network."""
+    parser = _Parser(prog=name, add_help=False)
+    cli.add_arguments(parser)
+    given = parser.parse_args(["program.json", *options])
+    fields = SwitchOptions.__dataclass_fields__
+    return SwitchOptions(**{key: value for key, value in vars(given).items() if key in fields})
+
+
+def _device_id(name: str, dpid: str | None) -> int:
+    """As Mininet derives it: a given dpid, or the first number in the name."""
+    if dpid is not None:
+        return int(dpid.replace(":", ""), 16)
+    digits = re.search(r"\d+", name)
+    if digits is None:
+        raise TestbedError(f"switch {name}: its name needs a number, as in s1, or give it a dpid")
+    return int(digits.group())
