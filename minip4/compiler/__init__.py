@@ -18,10 +18,14 @@ from minip4.compiler.p4info import p4info
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """What a switch loads, and what its controller needs to know."""
+    """What a switch loads, and what its controller needs to know.
+
+    `warnings` are texts for the user, each with its place.
+    """
 
     bmv2_json: dict[str, Any]
     p4info: p4i.P4Info
+    warnings: tuple[str, ...]
 
 
 def compile_p4(
@@ -36,4 +40,6 @@ def compile_p4(
     with deep_recursion():
         architecture = Architecture(program)
         lowered = lower(program, architecture)
-        return CompiledProgram(bmv2_json(lowered), p4info(program, architecture))
+        return CompiledProgram(
+            bmv2_json(lowered), p4info(program, architecture), tuple(program.warnings)
+        )

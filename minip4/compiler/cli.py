@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from minip4.compiler import compile_p4
@@ -47,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
     for file in p4info_files:
         check_suffix(file)
     compiled = compile_p4(args.program, args.include_dirs, args.defines)
+    for warning in compiled.warnings:
+        print(warning, file=sys.stderr)
     output = args.output or args.program.with_suffix(".json")
     try:
         output.write_text(json.dumps(compiled.bmv2_json, indent=2) + "\n")

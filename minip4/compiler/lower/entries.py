@@ -14,6 +14,8 @@ from minip4.compiler.lower.objects import (
 )
 from minip4.compiler.lower.statements import Statements
 
+LARGEST_PRIORITY = (1 << 31) - 1  # int32 in P4Runtime
+
 
 class Entries(Statements):
     def entries(
@@ -119,7 +121,7 @@ class _Priorities:
             return [i + 1 if g is None else g for i, g in enumerate(self._given)]
         numbers: list[int] = []
         step = -self._delta if self._largest_wins else self._delta
-        for given in self._given:
+        for entry, given in zip(entries, self._given, strict=True):
             if given is not None:
                 numbers.append(given)
             elif numbers:
@@ -127,6 +129,12 @@ class _Priorities:
             else:
                 count = len(entries)
                 numbers.append((count - 1) * self._delta + 1 if self._largest_wins else 1)
+            if not 0 <= numbers[-1] <= LARGEST_PRIORITY:
+                raise P4Error(
+                    f"the priority of this entry is {numbers[-1]}",
+                    entry.source,
+                    f"0 .. {LARGEST_PRIORITY}: another priority, or a smaller priority_delta",
+                )
         if not self._largest_wins:
             return numbers
         top = max(numbers)

@@ -38,8 +38,14 @@ class Architecture:
             if isinstance(declaration, syntax.Instantiation) and declaration is not main:
                 self._declare(declaration)
         package = main.type
-        if not isinstance(package, types.Package) or package.name != "V1Switch":
-            raise P4Error(f"package {package} is not supported", main.source, "V1Switch")
+        if (
+            not isinstance(package, types.Package)
+            or package.name != "V1Switch"
+            or not package.declaration.source.file.is_system
+        ):
+            raise P4Error(
+                f"package {package} is not supported", main.source, "V1Switch of v1model.p4"
+            )
         self.blocks: dict[str, Instance] = {}
         for name, argument in zip(BLOCKS, main.call.arguments, strict=True):
             assert argument is not None

@@ -19,15 +19,23 @@ def type_name(of: types.Type) -> str | None:
 
 
 def translated_width(translation: syntax.Annotation) -> int:
-    """Width in `@p4runtime_translation("uri", 32)` (or `bit<32>`); 0 for `string`."""
+    """Width in `@p4runtime_translation("uri", bit<32>)` (or `32`); 0 for `string`."""
     if len(translation.body) != 2:
         raise P4Error(
             "@p4runtime_translation takes two arguments", translation.source, '("uri", bit<W>)'
         )
     second = translation.body[1]
-    if isinstance(second.constant, int):
+    if isinstance(second.constant, int) and not isinstance(second.constant, bool):
         return second.constant
-    return second.type.width if isinstance(second.type, types.Bits) else 0
+    if isinstance(second.type, types.Bits) and not second.type.signed:
+        return second.type.width
+    if second.type is not types.STRING:
+        raise P4Error(
+            f"the controller cannot have {second.type} for a translated type",
+            second.source,
+            "bit<W>, W or string",
+        )
+    return 0
 
 
 class TypeInfo:

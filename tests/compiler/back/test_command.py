@@ -42,6 +42,11 @@ def test_default_output(program: Path) -> None:
     assert program.with_suffix(".json").exists()
 
 
+def test_warnings_are_printed(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", str(program), "-D", "VALUE=8w256"]) == 0
+    assert "warning: 8w256 does not fit bit<8>" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

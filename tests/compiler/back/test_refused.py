@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from back_programs import compiled
 
+from minip4.compiler import compile_p4
 from minip4.compiler.errors import P4Error
 
 ACTION = "action a(bit<8> v) { h.d.c = v; } action none() { } "
@@ -92,11 +93,39 @@ REFUSED = {
         {"locals": "register<inner_t>(4) r;", "ingress": "r.write(0, { 1, 2 });"},
         "register cell",
     ),
+    "priority below zero": (
+        {
+            "locals": ACTION + "table t { key = { h.d.a : ternary; } actions = { none; }"
+            " default_action = none(); priority_delta = 10;"
+            " entries = { priority = 5: 1 : none(); 2 : none(); } }",
+            "ingress": "t.apply();",
+        },
+        "the priority of this entry is -5",
+    ),
+    "translation to a bool": (
+        {
+            "declarations": '@p4runtime_translation("x", bool) type bit<8> id_t;',
+            "locals": "action a(id_t x) { } table t { actions = { a; NoAction; } }",
+            "ingress": "t.apply();",
+        },
+        "cannot have bool for a translated type",
+    ),
     "endless unrolling": (
         {"ingress": "for (bit<16> i in 0 .. 60000) { h.d.a = h.d.a + 1; }"},
         "too long",
     ),
 }
+
+
+def test_a_package_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "program.p4"
+    path.write_text(
+        "parser P(); package V1Switch(P p);\n"
+        "parser MyP() { state start { transition accept; } }\n"
+        "V1Switch(MyP()) main;"
+    )
+    with pytest.raises(P4Error, match=r"program.p4:3:.*package V1Switch is not supported"):
+        compile_p4(path)
 
 
 @pytest.mark.parametrize("name", REFUSED)
