@@ -51,7 +51,7 @@ def _operation(statement: ir.Statement) -> Json:
             arguments.append({"type": "expression", "value": length})
             return {"op": "extract_VL", "parameters": arguments}
         case ir.Advance():
-            return {"op": "advance", "parameters": [expression(statement.bits)]}
+            return {"op": "advance", "parameters": [parameter(statement.bits)]}
         case ir.Verify():
             arguments = [expression(statement.condition), expression(statement.error)]
             return {"op": "verify", "parameters": arguments}
