@@ -1,0 +1,129 @@
+"""Fills an engine for a fuzzer: seeded entries that its frames can hit, and state to go wrong."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from typing import Any
+
+from minip4.engine import model as m
+from minip4.engine.engine import Engine
+from minip4.engine.errors import AlreadyExists, EngineError, TableFull
+from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
+from minip4.runtime import dataplane
+from minip4.runtime.options import LinkOptions
+
+ENTRIES = 24  # of each table
+MEMBERS = 8
+GROUPS = range(6)  # multicast groups and mirroring sessions
+PORTS = [*range(8), 510]  # 510 is down
+
+
+def fill(engine: Engine, config: dict[str, Any], seed: int) -> None:
+    """Give each table entries, each profile members and groups, and so on."""
+    dice = random.Random(seed)
+    values = Values(dice, config)
+    members = {p.name: _fill_profile(engine, p, values) for p in engine.program.profiles.values()}
+    for table in engine.program.tables.values():
+        if not table.is_const and table.key:
+            for _ in range(ENTRIES):
+                _add(engine, table, values, members)
+        if not table.is_default_const and table.type == "simple":
+            action = dice.choice(table.actions)
+            try:
+                engine.table_set_default(table.name, action.name, values.of(action))
+            except EngineError:
+                continue  # not every action may be a default
+    _fill_state(engine, values)
+
+
+class Values:
+    """Small numbers, edges, and constants of the program: what frames hit by chance."""
+
+    def __init__(self, dice: random.Random, config: dict[str, Any]) -> None:
+        self.dice = dice
+        self.constants = sorted({int(c, 16) for c in constants(config)})
+
+    def number(self, width: int) -> int:
+        small = self.dice.randrange(9)
+        edge = self.dice.choice([0, 1, (1 << width) - 1, 1 << max(0, width - 1)])
+        wild = self.dice.getrandbits(width)
+        constant = self.dice.choice(self.constants or [0])
+        return self.dice.choice([small, edge, constant, wild]) % (1 << width)
+
+    def of(self, action: m.Action) -> list[int]:
+        return [self.number(param.width) for param in action.params]
+
+    def key(self, field: m.KeyField) -> MatchKey:
+        width, value = field.width, self.number(field.width)
+        if field.match_type == "exact":
+            return Exact(value)
+        if field.match_type == "lpm":
+            length = self.dice.choice([0, 1, width // 2, width])
+            return Lpm(value >> (width - length) << (width - length), length)
+        if field.match_type == "range":
+            other = self.number(width)
+            return Range(min(value, other), max(value, other))
+        full = (1 << width) - 1
+        masks = [0, full] if field.match_type == "optional" else [0, 0, 1, full >> 1, full]
+        mask = self.dice.choice(masks)
+        return Ternary(value & mask, mask)
+
+
+def constants(config: dict[str, Any]) -> list[str]:
+    """The hexadecimal constants of a program, such as the values that its parser selects on."""
+    return re.findall(r'"0x([0-9a-f]{1,32})"', json.dumps(config))
+
+
+def _fill_profile(engine: Engine, profile: m.Profile, values: Values) -> list[int]:
+    table = next(t for t in engine.program.tables.values() if t.profile == profile.name)
+    members = []
+    for _ in range(min(MEMBERS, profile.max_size)):
+        action = values.dice.choice(table.actions)
+        members.append(engine.member_add(profile.name, action.name, values.of(action)))
+    if profile.algorithm is not None:
+        for count in (0, 1, 3):
+            group = engine.group_add(profile.name)
+            engine.group_set_members(profile.name, group, values.dice.choices(members, k=count))
+    return members
+
+
+def _add(
+    engine: Engine, table: m.Table, values: Values, members: dict[str, list[int]]
+) -> None:
+    key = [values.key(field) for field in table.key]
+    ranked = any(f.match_type not in ("exact", "lpm") for f in table.key)
+    priority = values.dice.randrange(1, 5) if ranked else 0
+    try:
+        if table.profile is None:
+            action = values.dice.choice(table.actions)
+            engine.table_add(table.name, key, action.name, values.of(action), priority)
+        elif table.type == "indirect_ws" and values.dice.randrange(2):
+            engine.table_add_group(table.name, key, values.dice.randrange(3), priority)
+        else:
+            member = values.dice.choice(members[table.profile])
+            engine.table_add_member(table.name, key, member, priority)
+    except (AlreadyExists, TableFull):
+        return
+
+
+def _fill_state(engine: Engine, values: Values) -> None:
+    dice = values.dice
+    for value_set in engine.program.value_sets.values():
+        engine.value_set_set(value_set.name, [values.number(value_set.width) for _ in range(3)])
+    for meter in engine.program.meters.values():
+        if meter.table is None:
+            for index in range(min(meter.size, 16)):
+                engine.meter_set_rates(meter.name, index, (1000.0, 100 * index, 5000.0, 1000))
+    for number in GROUPS:
+        replicas = [(dice.choice(PORTS), number) for _ in range(number)]
+        engine.multicast_set(number, replicas)
+        engine.mirror_set(number, replicas, dice.choice([0, 1, 60]))
+    engine.library.engine_set_priorities(engine.handle, 3)
+    for port in (1, 2):
+        dataplane.set_link(engine, LinkOptions(
+            port, rate_bps=10**7 * port, delay_us=50, jitter_us=20, loss=0.1, reorder=0.1,
+            reorder_us=100, queue=4,
+        ))  # fmt: skip
+    engine.library.engine_set_queue_rate(engine.handle, 3, 0, 1000)

@@ -1,0 +1,61 @@
+"""Writes down what Python tells an engine, as C that tells a fresh engine the same."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+SILENT = ("engine_lock", "engine_unlock", "engine_create", "engine_destroy")
+"""Calls that a lone thread with an engine of its own does not make."""
+
+
+class Recorder:
+    """Stands in for an engine's library: passes calls on, and keeps them."""
+
+    def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p) -> None:
+        self._library = library
+        self._handle = handle
+        self._calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        function = getattr(self._library, name)
+
+        def call(*arguments: Any) -> Any:
+            if name not in SILENT:
+                self._calls.append(f"    {name}({', '.join(map(self._text, arguments))});")
+            return function(*arguments)
+
+        return call
+
+    def source(self) -> str:
+        """The C function fill_engine()."""
+        calls = "\n".join(self._calls)
+        return (
+            '#include "control.h"\nvoid fill_engine(struct engine *e);\n'
+            f"void fill_engine(struct engine *e)\n{{\n    (void)e;\n{calls}\n}}\n"
+        )
+
+    def _text(self, value: Any) -> str:
+        if value is self._handle:
+            return "e"
+        if value is None:
+            return "NULL"
+        if hasattr(value, "_obj"):  # what byref() makes
+            value = value._obj
+        if isinstance(value, ctypes.Array):
+            items = ", ".join(str(item) for item in value)
+            return f"({_C_TYPES[value._type_]}[]){{{items}}}"
+        if isinstance(value, ctypes.Structure):
+            fields = ", ".join(str(getattr(value, field[0])) for field in value._fields_)
+            kind = _STRUCTURES[type(value).__name__.lstrip("_")]
+            return f"&(struct {kind}){{{fields}}}"
+        return str(int(getattr(value, "value", value)))
+
+
+_C_TYPES = {
+    ctypes.c_uint64: "uint64_t",
+    ctypes.c_uint32: "uint32_t",
+    ctypes.c_uint16: "uint16_t",
+}
+_STRUCTURES = {"MeterRates": "meter_rates", "LinkConfig": "link_config"}
