@@ -89,9 +89,7 @@ def _fill_profile(engine: Engine, profile: m.Profile, values: Values) -> list[in
     return members
 
 
-def _add(
-    engine: Engine, table: m.Table, values: Values, members: dict[str, list[int]]
-) -> None:
+def _add(engine: Engine, table: m.Table, values: Values, members: dict[str, list[int]]) -> None:
     key = [values.key(field) for field in table.key]
     ranked = any(f.match_type not in ("exact", "lpm") for f in table.key)
     priority = values.dice.randrange(1, 5) if ranked else 0

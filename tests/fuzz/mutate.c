@@ -92,10 +92,11 @@ int main(int argc, char **argv)
     uint64_t runs = 0;
     for (; time(NULL) < end; runs++) {
         size_t size = make_input(last);
-        uint8_t *exact = malloc(size + 1); /* so that a read behind the end is seen */
-        if (!exact)
+        uint8_t *exact = malloc(size); /* so that a read behind the end is seen */
+        if (size && !exact)
             return 2;
-        memcpy(exact, last, size);
+        if (size)
+            memcpy(exact, last, size);
         LLVMFuzzerTestOneInput(exact, size);
         free(exact);
     }

@@ -40,7 +40,7 @@ UNINSTRUMENTED = ("engine.c",)
 MAX_INPUT = 4096
 SEEDS = 64
 OPTIONS = {
-    # Each input makes and frees an engine: to keep the stack of each call would cost half the speed.
+    # Each input makes and frees an engine: to keep every call's stack would cost half the speed.
     "ASAN_OPTIONS": "abort_on_error=1:detect_leaks=1:malloc_context_size=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
@@ -62,7 +62,7 @@ def programs() -> list[Path]:
 
 
 def fuzz(program: Path, seconds: int, *, seed: int = 1, keep: Path | None = None,
-         feedback: bool = True) -> str:  # fmt: skip
+         feedback: bool = True, defines: Sequence[str] = ()) -> str:  # fmt: skip
     """Fuzz one program; return what the fuzzer says of its work. Raises Finding, NoFuzzer.
 
     With `feedback` it is libFuzzer, else our own mutations, with the C compiler that engines are
@@ -74,11 +74,11 @@ def fuzz(program: Path, seconds: int, *, seed: int = 1, keep: Path | None = None
         work = Path(folder)
         config = compile_p4(program, include_dirs=[REPOSITORY / "p4src"]).bmv2_json
         generated, fill = _engine_source(config, seed)
-        fuzzer = _build(work, generated, fill, feedback=feedback)
+        fuzzer = _build(work, generated, fill, feedback=feedback, defines=defines)
         seeds = work / "seeds"
         _write_seeds(seeds, config, seed)
         command = (
-            _libfuzzer(work, fuzzer, config, seconds, seed, keep or seeds, seeds)
+            _libfuzzer(work, config, seconds=seconds, seed=seed, corpus=keep or seeds)
             if feedback
             else [str(fuzzer), str(seconds), str(seed), *map(str, sorted(seeds.iterdir()))]
         )
@@ -103,12 +103,12 @@ def _engine_source(config: dict[str, Any], seed: int) -> tuple[str, str]:
     return engine.generator.text, recorder.source()
 
 
-def _libfuzzer(work: Path, fuzzer: Path, config: dict[str, Any], seconds: int, seed: int,
-               corpus: Path, seeds: Path) -> list[str]:  # fmt: skip
+def _libfuzzer(work: Path, config: dict[str, Any], *, seconds: int, seed: int,
+               corpus: Path) -> list[str]:  # fmt: skip
     corpus.mkdir(parents=True, exist_ok=True)
     dictionary = work / "dictionary"
     dictionary.write_text("".join(f'"{_escaped(c)}"\n' for c in set(content.constants(config))))
-    return [str(fuzzer), str(corpus), str(seeds), f"-max_total_time={seconds}", f"-seed={seed}",
+    return [str(work / "fuzzer"), str(corpus), str(work / "seeds"), f"-max_total_time={seconds}", f"-seed={seed}",
             f"-max_len={MAX_INPUT}", f"-dict={dictionary}", "-use_value_profile=1", "-timeout=30",
             "-rss_limit_mb=3000", "-print_final_stats=1", "-verbosity=1"]  # fmt: skip
 
@@ -135,14 +135,16 @@ def _write_seeds(folder: Path, config: dict[str, Any], seed: int) -> None:
         (folder / f"seed{number:02}").write_bytes(steps)
 
 
-def _build(work: Path, generated: str, fill: str, *, feedback: bool) -> Path:
+def _build(work: Path, generated: str, fill: str, *, feedback: bool,
+           defines: Sequence[str]) -> Path:  # fmt: skip
     """The fuzzer of one program: the engine's core is compiled once for all of them."""
     compiler, sanitizers = ("clang", CLANG) if feedback else (os.environ.get("CC", "cc"), GCC)
     (work / "generated.c").write_text(generated)
     (work / "fill.c").write_text(fill)
     own = [work / "generated.c", work / "fill.c", HERE / "packet_path.c"]
     own += [] if feedback else [HERE / "mutate.c"]
-    objects = [*_core(compiler, sanitizers), *_compile(compiler, sanitizers, own, work)]
+    objects = [*_core(compiler, sanitizers)]
+    objects += _compile(compiler, (*sanitizers, *defines), own, work)
     fuzzer = work / "fuzzer"
     link = "-fsanitize=fuzzer,address,undefined" if feedback else GCC[0]
     _cc([compiler, link, *map(str, objects), "-o", str(fuzzer), "-lpthread", "-lm"])
@@ -152,8 +154,8 @@ def _build(work: Path, generated: str, fill: str, *, feedback: bool) -> Path:
 @cache
 def _core(compiler: str, sanitizers: tuple[str, ...]) -> list[Path]:
     sources = sorted(build.C_FOLDER.glob("*.c"))
-    digest = hashlib.sha256("\0".join((compiler, *FLAGS, *sanitizers)).encode())
-    for path in [Path(__file__), *sources, *sorted(build.C_FOLDER.glob("*.h"))]:
+    digest = hashlib.sha256("\0".join((compiler, *FLAGS, *sanitizers, *UNINSTRUMENTED)).encode())
+    for path in [*sources, *sorted(build.C_FOLDER.glob("*.h"))]:
         digest.update(path.read_bytes())
     folder = build.cache_folder() / f"fuzz-{digest.hexdigest()[:32]}"
     if not folder.exists():
