@@ -18,6 +18,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--device-id", type=_natural, default=1, metavar="N", help="P4Runtime device id (1)")
     add("--grpc-server-addr", type=_address, default="127.0.0.1:9559", metavar="HOST:PORT",
         help="where P4Runtime answers (127.0.0.1:9559)")  # fmt: skip
+    add("--grpc-server-ssl", action="store_true", help="P4Runtime over TLS")
+    add("--grpc-server-cert", type=Path, metavar="PEM", help="the server's certificate")
+    add("--grpc-server-key", type=Path, metavar="PEM", help="the private key of that certificate")
+    add("--grpc-server-cacert", type=Path, metavar="PEM",
+        help="the authority that clients' certificates must come from")  # fmt: skip
+    add("--grpc-server-with-client-auth", action="store_true",
+        help="only clients with such a certificate may connect")  # fmt: skip
     add("--p4info", type=Path, metavar="FILE",
         help="the program's P4Info (text): P4Runtime serves it at once")  # fmt: skip
     add("--cpu-port", type=_port, metavar="PORT", help="the port of packets in and out")

@@ -34,6 +34,11 @@ class SwitchOptions:
     interfaces: list[Interface]
     device_id: int
     grpc_server_addr: str
+    grpc_server_ssl: bool
+    grpc_server_cert: Path | None
+    grpc_server_key: Path | None
+    grpc_server_cacert: Path | None
+    grpc_server_with_client_auth: bool
     p4info: Path | None
     cpu_port: int | None
     links: list[LinkOptions]
@@ -56,6 +61,26 @@ class SwitchOptions:
         for port in links:
             if port not in ports:
                 raise Minip4Error(f"--link: port {port} has no interface (-i {port}@INTERFACE)")
+        self._check_tls()
+
+    def _check_tls(self) -> None:
+        """TLS as asked for, or none: never less than somebody believes to have."""
+        given = {
+            "--grpc-server-cert": self.grpc_server_cert is not None,
+            "--grpc-server-key": self.grpc_server_key is not None,
+            "--grpc-server-cacert": self.grpc_server_cacert is not None,
+            "--grpc-server-with-client-auth": self.grpc_server_with_client_auth,
+        }
+        for option, is_given in given.items():
+            if is_given and not self.grpc_server_ssl:
+                raise Minip4Error(f"{option} needs --grpc-server-ssl")
+        if self.grpc_server_ssl and not (self.grpc_server_cert and self.grpc_server_key):
+            raise Minip4Error("--grpc-server-ssl needs --grpc-server-cert and --grpc-server-key")
+        if (self.grpc_server_cacert is not None) != self.grpc_server_with_client_auth:
+            raise Minip4Error(
+                "--grpc-server-cacert and --grpc-server-with-client-auth go together: clients must "
+                "then have a certificate of that authority"
+            )
 
 
 def _refuse_twice(what: str, values: Sequence[object]) -> None:

@@ -14,12 +14,21 @@ from minip4.runtime.status import Code, StatusError, details, invalid, write_sta
 from minip4.runtime.stream import Messages
 
 API_VERSION = "1.4.1"
+KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 15_000, 10_000
 READ_CHUNK = 500  # entities in one ReadResponse: well under a client's 4 MB limit
 
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second switch on the same port is an error
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_metadata_size", 64 * 1024),
+    # A controller whose host vanished without a word is no primary for ever; and controllers may
+    # ask for signs of life themselves, as often as every 5 s.
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.max_ping_strikes", 0),
 )
 
 
@@ -143,15 +152,20 @@ class Service(p4r_grpc.P4RuntimeServicer):
         )
 
 
-async def serve(service: Service, address: str) -> tuple[grpc.aio.Server, int]:
+async def serve(
+    service: Service, address: str, credentials: grpc.ServerCredentials | None = None
+) -> tuple[grpc.aio.Server, int]:
     """Start to answer on HOST:PORT (0: any free port); return the server and its port.
 
-    Raises OSError when the address cannot be had.
+    Over TLS with `credentials`. Raises OSError when the address cannot be had.
     """
     server = grpc.aio.server(options=_OPTIONS)
     p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
     try:
-        port = server.add_insecure_port(address)
+        if credentials is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, credentials)
     except RuntimeError as error:
         raise OSError(str(error)) from error
     await server.start()

@@ -12,6 +12,7 @@ from typing import Any
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # errors reach the user as one line of ours
 
+import grpc
 from finsy.proto import p4i
 from google.protobuf import text_format  # type: ignore[import-untyped]
 
@@ -24,6 +25,7 @@ from minip4.runtime.options import SwitchOptions
 from minip4.runtime.server import Service, serve
 from minip4.runtime.status import StatusError
 from minip4.runtime.stream import Messages
+from minip4.runtime.tls import server_credentials
 
 SERVER_GRACE_S = 0.2  # for calls under way when the switch is told to end
 
@@ -50,6 +52,7 @@ class _Switch:
         self._engine: Engine
         self._driver: Driver
         self._retired: list[dict[str, Any]] = []  # counters of engines of earlier pipelines
+        self._credentials = _credentials(options)
 
     async def run(self, program: dict[str, Any], blob: bytes, p4info: p4i.P4Info | None) -> int:
         options = self._options
@@ -74,7 +77,9 @@ class _Switch:
         self._driver.start()  # before a controller can replace its engine
         messages.start(None if options.cpu_port is None else self._driver.cpu_fd)
         try:
-            server, port = await serve(Service(device, messages), options.grpc_server_addr)
+            server, port = await serve(
+                Service(device, messages), options.grpc_server_addr, self._credentials
+            )
         except OSError as error:
             self._driver.stop(0)
             raise Minip4Error(f"--grpc-server-addr {options.grpc_server_addr}: {error}") from error
@@ -182,6 +187,14 @@ def _check_address(address: str) -> None:
             probe.bind(target)
     except OSError as error:
         raise Minip4Error(f"--grpc-server-addr {address}: {error.strerror}") from error
+
+
+def _credentials(options: SwitchOptions) -> grpc.ServerCredentials | None:
+    if options.grpc_server_cert is None or options.grpc_server_key is None:
+        return None
+    return server_credentials(
+        options.grpc_server_cert, options.grpc_server_key, options.grpc_server_cacert
+    )
 
 
 def _preload_sanitizer() -> None:

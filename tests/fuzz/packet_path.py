@@ -108,9 +108,9 @@ def _libfuzzer(work: Path, config: dict[str, Any], *, seconds: int, seed: int,
     corpus.mkdir(parents=True, exist_ok=True)
     dictionary = work / "dictionary"
     dictionary.write_text("".join(f'"{_escaped(c)}"\n' for c in set(content.constants(config))))
-    return [str(work / "fuzzer"), str(corpus), str(work / "seeds"), f"-max_total_time={seconds}", f"-seed={seed}",
-            f"-max_len={MAX_INPUT}", f"-dict={dictionary}", "-use_value_profile=1", "-timeout=30",
-            "-rss_limit_mb=3000", "-print_final_stats=1", "-verbosity=1"]  # fmt: skip
+    return [str(work / "fuzzer"), str(corpus), str(work / "seeds"), f"-max_total_time={seconds}",
+            f"-seed={seed}", f"-max_len={MAX_INPUT}", f"-dict={dictionary}", "-timeout=30",
+            "-use_value_profile=1", "-rss_limit_mb=3000", "-print_final_stats=1"]  # fmt: skip
 
 
 def _escaped(constant: str) -> str:
