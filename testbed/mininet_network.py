@@ -2,7 +2,7 @@
 
 import contextlib
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from testbed.isolation import DISABLE_IPV6
 from testbed.plant import LinkEnd, Outcome, Settings, check_link
 from testbed.process_traffic import ProcessCarrier
 from testbed.targets.minip4 import Minip4Switch, Program, SwitchSettings
-from testbed.traffic import Flow
+from testbed.traffic import Flow, Schedule
 
 # Kernel counters whose growth means that the kernel lost a datagram: /proc/net/snmp, by group.
 UDP_LOSSES = ("InErrors", "RcvbufErrors", "SndbufErrors", "InCsumErrors")
@@ -66,10 +66,10 @@ class MininetPlant:
         for switch in self.switches:
             switch.wait_ready()
 
-    def carrier(self, flows: Sequence[Flow], start_ns: int) -> ProcessCarrier:
+    def carrier(self, flows: Sequence[Flow], schedules: Mapping[int, Schedule]) -> ProcessCarrier:
         """Processes that send and receive, in the hosts' namespaces."""
         hosts = {host.name: host for host in self.hosts}
-        return ProcessCarrier(hosts, self._settings.folder, flows, start_ns)
+        return ProcessCarrier(hosts, self._settings.folder, flows, schedules)
 
     def command_line(self) -> None:
         """Mininet's."""

@@ -48,6 +48,7 @@ class Network:
         self.topo = topo
         self.name = name
         self.folder = run.folder / name
+        self.seed = derived_seed(run.seed, name)
         self.links: list[tuple[LinkEnd, LinkEnd]] = []
         self.counters: dict[str, dict[str, Any]] = {}  # switch -> what `minip4 switch` counted
         self.interface_counters: dict[str, dict[str, int]] = {}  # interface -> kernel's counters
@@ -57,6 +58,9 @@ class Network:
         self._program_path = here if here.is_file() else REPOSITORY / program
         self._capture = capture
         self._switch_options = dict(switch_options or {})
+        self._switches: dict[str, Any] = {}
+        self._hosts: dict[str, Any] = {}
+        self._ends: dict[str, dict[str, LinkEnd]] = {}  # node -> neighbour -> the node's end
         self._plant: Plant | None = None
         self._leaving = contextlib.ExitStack()
 
@@ -75,11 +79,15 @@ class Network:
 
     def switch(self, name: str) -> Any:
         """A switch: .name .device_id .grpc_address .p4info_path .blob_path."""
-        return self._node(name, self.plant.switches)
+        return self._node(name, self._switches)
 
     def host(self, name: str) -> Any:
         """A host: .name .IP() .MAC(), and in real time all that Mininet's have."""
-        return self._node(name, self.plant.hosts)
+        return self._node(name, self._hosts)
+
+    def neighbours(self, node: str) -> list[str]:
+        """What a node is linked to, in the order of its links."""
+        return list(self._ends.get(node, {}))
 
     def interface(self, node: str, neighbour: str) -> str:
         """The name of a node's interface towards a neighbour, as in `s1-eth2`."""
@@ -105,19 +113,20 @@ class Network:
             raise RuntimeError("the network is up only inside its with block")
         return self._plant
 
-    def _node(self, name: str, nodes: Sequence[Any]) -> Any:
-        for node in nodes:
-            if node.name == name:
-                return node
-        names = ", ".join(node.name for node in nodes)
-        raise TestbedError(f"there is no {name} in network {self.name}: there are {names}")
+    def _node(self, name: str, nodes: Mapping[str, Any]) -> Any:
+        _ = self.plant  # which raises when the network is not up
+        if name not in nodes:
+            names = ", ".join(nodes)
+            raise TestbedError(f"there is no {name} in network {self.name}: there are {names}")
+        return nodes[name]
 
-    def _end(self, node: str, neighbour: str) -> "LinkEnd":
-        for link in self.links:
-            for near, far in (link, link[::-1]):
-                if (near.node, far.node) == (node, neighbour):
-                    return near
-        raise TestbedError(f"there is no link from {node} to {neighbour} in network {self.name}")
+    def _end(self, node: str, neighbour: str) -> LinkEnd:
+        try:
+            return self._ends[node][neighbour]
+        except KeyError:
+            raise TestbedError(
+                f"there is no link from {node} to {neighbour} in network {self.name}"
+            ) from None
 
     def _start(self, leaving: contextlib.ExitStack) -> None:
         if not sys.stdin.isatty() and self._run.interactive:
@@ -132,14 +141,19 @@ class Network:
             name=self.name,
             folder=self.folder,
             program=self._program_path,
-            seed=derived_seed(self._run.seed, self.name),
+            seed=self.seed,
             capture=self._capture,
             switch_options=self._switch_options,
             tell=self._tell,
         )
         self._plant = _plant(settings, self._run)
         self._plant.start(leaving)
+        self._switches = {switch.name: switch for switch in self._plant.switches}
+        self._hosts = {host.name: host for host in self._plant.hosts}
         self.links = list(self._plant.links)
+        for link in self.links:
+            for near, far in (link, link[::-1]):
+                self._ends.setdefault(near.node, {}).setdefault(far.node, near)
 
     def _tell(self, text: str) -> None:
         self._run.progress.update(f"{self.name}: {text}")

@@ -11,7 +11,7 @@ from mininet.topo import Topo
 from testbed.errors import TestbedError
 
 if TYPE_CHECKING:
-    from testbed.traffic import Carrier, Flow
+    from testbed.traffic import Carrier, Flow, Schedule
 
 MININET_PARAMETERS = {"port1", "port2", "intfName1", "intfName2", "addr1", "addr2", "params1",
                       "params2", "cls", "cls1", "cls2", "intf", "fast"}  # fmt: skip
@@ -68,8 +68,8 @@ class Plant(Protocol):
     def start(self, leaving: ExitStack) -> None:
         """Bring everything up; what undoes it goes into `leaving`."""
 
-    def carrier(self, flows: "Sequence[Flow]", start_ns: int) -> "Carrier":
-        """What sends and receives flows."""
+    def carrier(self, flows: "Sequence[Flow]", schedules: "Mapping[int, Schedule]") -> "Carrier":
+        """What sends and receives flows, each (by its id) at its times."""
 
     def command_line(self) -> None:
         """Let the user type commands until `exit`."""

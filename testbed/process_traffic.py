@@ -12,7 +12,7 @@ import numpy as np
 
 from minip4.engine import build
 from testbed.errors import TestbedError
-from testbed.traffic import HEADERS_BYTES, RECEIVED, SENT, Flow, FlowRecord
+from testbed.traffic import HEADERS_BYTES, RECEIVED, SENT, Flow, FlowRecord, Schedule
 
 C_FOLDER = Path(__file__).parent / "c"
 BURST = 32  # datagrams that a sender which fell behind sends at once, at most
@@ -30,12 +30,13 @@ class ProcessCarrier:
     """See testbed.traffic.Carrier."""
 
     def __init__(
-        self, hosts: Mapping[str, Any], folder: Path, flows: Sequence[Flow], start_ns: int
-    ) -> None:
+        self, hosts: Mapping[str, Any], folder: Path, flows: Sequence[Flow],
+        schedules: Mapping[int, Schedule],
+    ) -> None:  # fmt: skip
         self._hosts = hosts
         self._folder = folder
         self._flows = flows
-        self._start_ns = start_ns
+        self._schedules = schedules  # by flow id
         self._receivers: dict[int, asyncio.subprocess.Process] = {}
         self._senders: dict[int, asyncio.subprocess.Process] = {}
 
@@ -96,10 +97,14 @@ class ProcessCarrier:
         return process
 
     async def _start_sender(self, flow: Flow) -> asyncio.subprocess.Process:
+        schedule, due = self._schedules[flow.id], "-"
+        if schedule.due_ns is not None:
+            due = str(self._path(flow, "due"))
+            schedule.due_ns.tofile(due)
         return await self._start(
             flow.source, "send", self._hosts[flow.destination].IP(), flow.port, flow.id,
             flow.rate_pps, flow.count, flow.size - HEADERS_BYTES, flow.dscp << 2, BURST,
-            self._start_ns, MAX_LAG_NS, self._path(flow, "sent"),
+            schedule.start_ns, MAX_LAG_NS, self._path(flow, "sent"), due,
         )  # fmt: skip
 
     async def _sender_totals(self, flow: Flow) -> dict[str, int]:
@@ -113,8 +118,10 @@ class ProcessCarrier:
         if sender.returncode not in (0, RATE_NOT_KEPT):
             raise TestbedError(f"sender of flow {flow.id}: {errors.decode().strip()}")
         totals: dict[str, int] = json.loads(output)
-        if totals["last_lag_ns"] > END_LAG_NS + flow.duration_ns / 100 or sender.returncode:
-            kept_pps = 1e9 * totals["sent"] / max(totals["last_ns"] - self._start_ns, 1)
+        schedule = self._schedules[flow.id]
+        allowed_ns = END_LAG_NS + (schedule.end_ns - schedule.start_ns) / 100
+        if totals["last_lag_ns"] > allowed_ns or sender.returncode:
+            kept_pps = 1e9 * totals["sent"] / max(totals["last_ns"] - schedule.start_ns, 1)
             raise TestbedError(
                 f"rate too high for this machine: asked {flow.rate_pps:.0f} packets/s, "
                 f"kept {kept_pps:.0f}: lower the rate, or leave the machine more idle"

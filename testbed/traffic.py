@@ -19,9 +19,19 @@ RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<
 SMALLEST_FRAME, LARGEST_FRAME = 60, 9216  # bytes, without the frame check sequence
 
 
+class Pattern(Protocol):
+    """When the datagrams of a flow are sent: see testbed.patterns."""
+
+    def due_ns(self, flow: "Flow", dice: np.random.Generator) -> NDArray[np.uint64]:
+        """Offsets to the flow's start, ascending; shape (count,)."""
+
+
 @dataclass(frozen=True)
 class Flow:
-    """A UDP flow at a steady rate. Raises TestbedError for what cannot be sent."""
+    """A UDP flow, at a steady rate where it has no pattern.
+
+    Raises TestbedError for what cannot be sent.
+    """
 
     id: int  # 0..65535, carried by each datagram
     source: str  # host names
@@ -31,6 +41,8 @@ class Flow:
     size: int = 64  # bytes of the Ethernet frame, without the frame check sequence
     port: int = 0  # of the destination; 0: 5000 + id
     dscp: int = 0
+    after_s: float = 0.0  # it begins so long after the time at which traffic starts
+    pattern: Pattern | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "port", self.port or 5000 + self.id)
@@ -41,14 +53,28 @@ class Flow:
             ("size", self.size, SMALLEST_FRAME, LARGEST_FRAME),
             ("port", self.port, 1, 0xFFFF),
             ("dscp", self.dscp, 0, 63),
+            ("after_s", self.after_s, 0, 1e6),
         ):
             if not low <= value <= high:
                 raise TestbedError(f"flow {self.id}: {what} {value} is not from {low} to {high}")
 
-    @property
-    def duration_ns(self) -> int:
-        """From the first datagram to the last, by schedule."""
-        return int((self.count - 1) * 1e9 / self.rate_pps)
+
+@dataclass(frozen=True)
+class Schedule:
+    """When a flow is sent: times in nanoseconds."""
+
+    start_ns: int  # of this flow
+    end_ns: int  # when its last datagram is due
+    due_ns: NDArray[np.uint64] | None  # offsets to the start; None: a steady rate
+
+    @classmethod
+    def of(cls, flow: Flow, start_ns: int, seed: int) -> "Schedule":
+        """`start_ns` is when traffic starts, `seed` the network's."""
+        start_ns += round(flow.after_s * 1e9)
+        if flow.pattern is None:
+            return cls(start_ns, start_ns + int((flow.count - 1) * 1e9 / flow.rate_pps), None)
+        due_ns = flow.pattern.due_ns(flow, np.random.default_rng([seed, flow.id]))
+        return cls(start_ns, start_ns + int(due_ns[-1]), due_ns)
 
 
 @dataclass(frozen=True)
@@ -94,7 +120,8 @@ class Traffic:
             raise TestbedError("two flows have the same id")
         for name in sorted({name for flow in flows for name in (flow.source, flow.destination)}):
             net.host(name)  # which raises where there is none
-        self._carrier = net.plant.carrier(flows, start_ns)
+        schedules = {flow.id: Schedule.of(flow, start_ns, net.seed) for flow in flows}
+        self._carrier = net.plant.carrier(flows, schedules)
 
     async def __aenter__(self) -> "Traffic":
         try:

@@ -21,7 +21,7 @@ from minip4.runtime.virtual_switch import SwitchProgram, VirtualSwitch
 from testbed.errors import TestbedError
 from testbed.plant import LinkEnd, Outcome, Settings, check_link
 from testbed.targets.minip4 import derived_seed, link_option
-from testbed.traffic import HEADERS_BYTES, Flow, FlowRecord
+from testbed.traffic import HEADERS_BYTES, Flow, FlowRecord, Schedule
 from testbed.virtual_clock import VirtualClock
 
 NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, as Mininet's
@@ -128,10 +128,10 @@ class VirtualPlant:
 
     # --- what is asked of a plant ----------------------------------------------------------
 
-    def carrier(self, flows: Sequence[Flow], start_ns: int) -> "VirtualCarrier":
+    def carrier(self, flows: Sequence[Flow], schedules: Mapping[int, Schedule]) -> "VirtualCarrier":
         """Flows on the event queue."""
         hosts = {host.name: host.node for host in self.hosts}
-        return VirtualCarrier(self._virtual, self._clock, hosts, flows, start_ns)
+        return VirtualCarrier(self._virtual, self._clock, hosts, flows, schedules)
 
     def command_line(self) -> None:
         raise TestbedError("--interactive needs --time real: virtual time stands still meanwhile")
@@ -143,12 +143,13 @@ class VirtualPlant:
             if self._virtual.run(NEVER, DRAIN_EVENTS) is Stop.CONTROL:
                 self._take_messages()
         outcome = Outcome()
+        interfaces: dict[str, dict[int, str]] = {switch.name: {} for switch in self.switches}
+        for link in self.links:
+            for end in link:
+                interfaces.setdefault(end.node, {})[end.port] = end.interface
         for switch in self.switches:
-            interfaces = {
-                end.port: end.interface for link in self.links for end in link
-                if end.node == switch.name
-            }  # fmt: skip
-            outcome.counters[switch.name] = self._running[switch.node].counters(interfaces)
+            running = self._running[switch.node]
+            outcome.counters[switch.name] = running.counters(interfaces[switch.name])
         for host in self.hosts:
             counted = self._virtual.host_counters(host.node)
             outcome.udp_losses[host.name] = counted["checksum_errors"]
@@ -202,15 +203,14 @@ class VirtualPlant:
         names = params.pop("node1"), params.pop("node2")
         ports = params.pop("port1"), params.pop("port2")
         check_link(*names, params)
-        switches = {switch.name for switch in self.switches}
         for name, port in zip(names, ports, strict=True):
-            if name not in switches and port != 0:
+            if name not in self._link_options and port != 0:
                 raise TestbedError(f"host {name} has several links: virtual time takes one a host")
         ends = [LinkEnd(n, f"{n}-eth{p}", p) for n, p in zip(names, ports, strict=True)]
         self._virtual.connect(nodes[names[0]], ports[0], nodes[names[1]], ports[1])
         self.links.append((ends[0], ends[1]))
         for end, key in zip(ends, ("params1", "params2"), strict=True):
-            if end.node in switches:
+            if end.node in self._link_options:
                 both = {**params, **(params.get(key) or {})}
                 option = link_option(end.interface, end.port, both, self._settings.seed)
                 self._link_options[end.node] += option
@@ -224,13 +224,12 @@ class VirtualPlant:
         return _parse(switch.name, words)
 
     def _open_captures(self) -> None:
-        for link in self.links:
-            for end in link:
-                node = next((s.node for s in self.switches if s.name == end.node), None)
-                if node is not None:
-                    for what in CAPTURES:
-                        path = self._settings.folder / f"{end.interface}_{what}.pcap"
-                        self._virtual.capture(node, end.port, what, path)
+        nodes = {switch.name: switch.node for switch in self.switches}
+        ends = [end for link in self.links for end in link if end.node in nodes]
+        for end in ends:
+            for what in CAPTURES:
+                path = self._settings.folder / f"{end.interface}_{what}.pcap"
+                self._virtual.capture(nodes[end.node], end.port, what, path)
 
 
 class _Polls:
@@ -265,18 +264,19 @@ class VirtualCarrier:
 
     def __init__(
         self, virtual: Virtual, clock: VirtualClock, hosts: Mapping[str, int],
-        flows: Sequence[Flow], start_ns: int,
+        flows: Sequence[Flow], schedules: Mapping[int, Schedule],
     ) -> None:  # fmt: skip
         self._virtual = virtual
         self._clock = clock
         self._hosts = hosts
         self._flows = flows
-        self._start_ns = start_ns
+        self._schedules = schedules
         self._numbers: dict[int, int] = {}  # flow id -> number in the event queue
 
     async def start(self) -> None:
         """Put the flows into the event queue."""
         for flow in self._flows:
+            schedule = self._schedules[flow.id]
             self._numbers[flow.id] = self._virtual.add_flow(
                 FlowSpec(
                     source=self._hosts[flow.source],
@@ -287,14 +287,15 @@ class VirtualCarrier:
                     tos=flow.dscp << 2,
                     payload=flow.size - HEADERS_BYTES,
                     count=flow.count,
-                    start_ns=self._start_ns,
+                    start_ns=schedule.start_ns,
                     rate_pps=flow.rate_pps,
+                    due_ns=schedule.due_ns,
                 )
             )
 
     async def finish(self, drain_s: float) -> dict[int, FlowRecord]:
         """See Traffic.finish(): a sender in virtual time always keeps its rate."""
-        end_ns = self._start_ns + max((flow.duration_ns for flow in self._flows), default=0)
+        end_ns = max((s.end_ns for s in self._schedules.values()), default=0)
         await self._clock.sleep_until(max(end_ns, self._clock.now_ns()) + round(drain_s * 1e9))
         records = {}
         for flow in self._flows:

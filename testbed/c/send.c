@@ -1,4 +1,5 @@
-/* Sends one UDP flow at a steady pace: datagram i is due at start + i / rate, whatever came before.
+/* Sends one UDP flow by a schedule: datagram i is due at start + i / rate, or at the time that a
+ * file gives for it, whatever came before.
  *
  * A sender that falls behind catches up, but in batches of at most `burst` datagrams and at no
  * more than twice the rate: it must not flood the queues that it is there to measure. When it lags
@@ -23,6 +24,7 @@ struct options {
     uint32_t payload, burst;
     int tos;
     const char *records;
+    const uint64_t *due; /* of each datagram, after start_ns; NULL: steady rate */
 };
 
 struct totals {
@@ -39,6 +41,8 @@ static void stop(int signal_number)
 
 static uint64_t due_ns(const struct options *options, uint64_t sequence)
 {
+    if (options->due)
+        return options->start_ns + options->due[sequence];
     return options->start_ns + (uint64_t)((double)sequence * 1e9 / options->rate_pps);
 }
 
@@ -148,6 +152,17 @@ static uint64_t natural(const char *text)
     return value;
 }
 
+static const uint64_t *read_due(const char *path, uint64_t count)
+{
+    FILE *file = fopen(path, "rb");
+    uint64_t *due = malloc(count * sizeof *due);
+
+    if (!file || !due || fread(due, sizeof *due, count, file) != count)
+        fail(path);
+    fclose(file);
+    return due;
+}
+
 /* Positional, since only testbed/traffic.py calls this program; it has checked the values. */
 static struct options parse(char **argv)
 {
@@ -167,6 +182,8 @@ static struct options parse(char **argv)
     options.start_ns = natural(argv[9]);
     options.max_lag_ns = natural(argv[10]);
     options.records = argv[11];
+    if (strcmp(argv[12], "-") != 0)
+        options.due = read_due(argv[12], options.count);
     if (options.payload < sizeof(struct flow_payload) || options.payload > FLOW_MAX_PAYLOAD ||
         options.burst == 0 || options.burst > FLOW_BATCH || !(options.rate_pps > 0)) {
         errno = EINVAL;
@@ -183,9 +200,9 @@ int main(int argc, char **argv)
     FILE *records;
     bool kept;
 
-    if (argc != 12) {
+    if (argc != 13) {
         fprintf(stderr, "usage: send ADDRESS PORT FLOW RATE_PPS COUNT PAYLOAD TOS BURST START_NS "
-                        "MAX_LAG_NS RECORDS\n");
+                        "MAX_LAG_NS RECORDS DUE\n");
         return FLOW_UNUSABLE;
     }
     options = parse(argv);

@@ -85,7 +85,7 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
     assert text.count(count) == 1
     step.write_text(text.replace(count, faulty))
     program = str(tmp_path / "p4src" / "ampm" / "ampm.p4")
-    done = run(*SHORT, "--program", program, "--out", str(tmp_path / "out"))
+    done = run(*SHORT, "--time", "virtual", "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     failed = {check["name"] for check in summary["checks"] if not check["passed"]}

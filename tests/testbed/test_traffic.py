@@ -18,7 +18,7 @@ ADDRESS, PORT = "127.0.0.1", 5001
 def exchange(
     folder: Path, *, rate_pps: float, count: int, payload: int = 22, tos: int = 0,
     received_flow: int = 1, received_tos: int | None = None, meanwhile: str = "",
-    max_lag_ns: int = 10**10,
+    max_lag_ns: int = 10**10, due: str = "-",
 ) -> tuple[int, dict[str, int], dict[str, int]]:  # fmt: skip
     """One flow over the loopback of a network namespace: sender's status, totals of both ends.
 
@@ -31,7 +31,7 @@ ip link set lo up
 {receive} {PORT} {received_flow} {payload} {received_tos} {folder}/received >{folder}/r.json &
 until grep -q ready {folder}/r.json; do :; done
 {send} {ADDRESS} {PORT} 1 {rate_pps} {count} {payload} {tos} 32 \
-    {time.monotonic_ns() + 100_000_000} {max_lag_ns} {folder}/sent >{folder}/s.json &
+    {time.monotonic_ns() + 100_000_000} {max_lag_ns} {folder}/sent {due} >{folder}/s.json &
 sender=$!
 {meanwhile}
 wait $sender
@@ -116,3 +116,14 @@ def test_flows_that_cannot_be_sent_are_refused(change: dict[str, int], words: st
     values = {"id": 1, "source": "h1", "destination": "h2", "rate_pps": 1000, "count": 10}
     with pytest.raises(TestbedError, match=words):
         Flow(**(values | change))  # type: ignore[arg-type]
+
+
+def test_a_schedule_of_its_own_is_kept(tmp_path: Path) -> None:
+    due_ns = np.array([0, 0, 20_000_000, 20_500_000, 100_000_000], np.uint64)
+    due_ns.tofile(tmp_path / "due")
+    status, sent, _ = exchange(tmp_path, rate_pps=1000, count=5, due=str(tmp_path / "due"))
+    assert status == 0
+    assert sent["sent"] == 5
+    sent_ns = np.fromfile(tmp_path / "sent", SENT)["sent_ns"]
+    late_ns = (sent_ns - sent_ns[0]).astype(np.int64) - due_ns.astype(np.int64)
+    assert late_ns.min() > -sent["largest_lag_ns"] - 1

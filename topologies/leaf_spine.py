@@ -1,0 +1,96 @@
+"""Leaf-spine fabrics, up to thousands of switches: two tiers, or pods joined by a third tier."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mininet.topo import Topo
+
+
+class Route(NamedTuple):
+    """Packets to `prefix` go to one of `next_hops`, which are neighbours; a flow keeps to one."""
+
+    prefix: str  # such as 10.1.0.0/16; 0.0.0.0/0: all others
+    next_hops: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a switch stands in the fabric; numbers count from 0."""
+
+    tier: str  # leaf, spine or core
+    pod: int  # of a core: 0
+    number: int  # within pod and tier
+
+
+class LeafSpine(Topo):
+    """`pods` pods, in each of which every leaf is linked to every spine.
+
+    Spines of the same number in all pods are linked to `cores` core switches of their own; one pod
+    needs none. Each leaf has `hosts` hosts, with addresses 10.POD.LEAF.HOST. Switches are s1, s2,
+    ...: leaves and spines pod by pod, then the cores. The properties of testbed.network's links
+    hold for all links between switches. Raises ValueError for what addresses or ports cannot do.
+    """
+
+    def build(
+        self, leaves: int = 4, spines: int = 2, hosts: int = 1, pods: int = 1, cores: int = 0,
+        **link: float,
+    ) -> None:  # fmt: skip
+        if not (0 < leaves <= 255 and 0 < hosts < 255 and 0 < pods <= 255 and spines > 0):
+            raise ValueError("a fabric has 1 to 255 pods of 1 to 255 leaves with 1 to 254 hosts")
+        if pods > 1 and not cores:
+            raise ValueError(f"{pods} pods need cores to join them")
+        self.places: dict[str, Place] = {}
+        self._leaves, self._spines, self._cores = leaves, spines, cores
+        self._pods = pods
+        for pod in range(pods):
+            self._build_pod(pod, leaves, spines, hosts, link)
+        for spine in range(spines):
+            for core in range(cores):
+                name = self._add(Place("core", 0, spine * cores + core))
+                for pod in range(pods):
+                    self.addLink(self.switch("spine", pod, spine), name, **link)
+
+    def _build_pod(
+        self, pod: int, leaves: int, spines: int, hosts: int, link: dict[str, float]
+    ) -> None:
+        leaf_names = [self._add(Place("leaf", pod, number)) for number in range(leaves)]
+        spine_names = [self._add(Place("spine", pod, number)) for number in range(spines)]
+        for number, leaf in enumerate(leaf_names):
+            for host in range(1, hosts + 1):
+                address = f"10.{pod}.{number}.{host}"
+                name = f"h{len(self.hosts(sort=False)) + 1}"
+                self.addLink(self.addHost(name, ip=f"{address}/8"), leaf)
+            for spine in spine_names:
+                self.addLink(leaf, spine, **link)
+
+    def _add(self, place: Place) -> str:
+        name = f"s{len(self.places) + 1}"
+        self.places[name] = place
+        return str(self.addSwitch(name))
+
+    def switch(self, tier: str, pod: int, number: int) -> str:
+        """The name of the switch at a place."""
+        if tier == "core":
+            return f"s{self._pods * (self._leaves + self._spines) + number + 1}"
+        first = pod * (self._leaves + self._spines) + (self._leaves if tier == "spine" else 0)
+        return f"s{first + number + 1}"
+
+    def routes(self, switch: str) -> list[Route]:
+        """What a switch must know to reach every host; hosts of a leaf are its own affair."""
+        place = self.places[switch]
+        if place.tier == "core":
+            spine = place.number // self._cores
+            return [
+                Route(f"10.{pod}.0.0/16", (self.switch("spine", pod, spine),))
+                for pod in range(self._pods)
+            ]
+        if place.tier == "leaf":
+            up = [self.switch("spine", place.pod, number) for number in range(self._spines)]
+            return [Route("0.0.0.0/0", tuple(up))]
+        first = place.number * self._cores
+        up = [self.switch("core", 0, first + number) for number in range(self._cores)]
+        down = [
+            Route(f"10.{place.pod}.{leaf}.0/24", (self.switch("leaf", place.pod, leaf),))
+            for leaf in range(self._leaves)
+        ]
+        return [*down, Route("0.0.0.0/0", tuple(up))] if up else down
