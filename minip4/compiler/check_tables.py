@@ -8,6 +8,9 @@ from minip4.compiler.check_statements import StatementChecker
 from minip4.compiler.errors import P4Error, did_you_mean
 from minip4.compiler.types import Type
 
+OBJECTS = ("implementation", "counters", "meters")  # v1model's: extern objects
+PROPERTIES = (*OBJECTS, "size", "support_timeout", "largest_priority_wins", "priority_delta")
+
 
 class TableChecker(StatementChecker):
     def table(self, d: syntax.Table) -> None:
@@ -284,8 +287,13 @@ class TableChecker(StatementChecker):
             p.value = self.convert(p.value, types.BOOL, "support_timeout")
         elif p.name == "largest_priority_wins":
             p.value = self.convert(p.value, types.BOOL, p.name)
-        elif p.name == "priority_delta" and self.constant_integer(p.value, p.name) <= 0:
-            raise P4Error("priority_delta is not positive", p.value.source, "1 or more")
+        elif p.name == "priority_delta":
+            if self.constant_integer(p.value, p.name) <= 0:
+                raise P4Error("priority_delta is not positive", p.value.source, "1 or more")
+        elif p.name not in OBJECTS:
+            # Other architectures' properties are no error (14.2.1.6).
+            hint = did_you_mean(p.name, PROPERTIES)
+            self.warn(f"table property {p.name!r} is unknown here, and ignored{hint}", p.source)
 
 
 def is_selectable(of: Type) -> bool:

@@ -328,8 +328,8 @@ class Declaration(Node):
     name: str
 
     def annotation(self, name: str) -> Annotation | None:
-        """The last annotation called `name`."""
-        return next((a for a in reversed(self.annotations) if a.name == name), None)
+        """The first annotation called `name`."""
+        return next((a for a in self.annotations if a.name == name), None)
 
 
 @dataclass(slots=True, eq=False)
@@ -549,7 +549,7 @@ class KeyElement(Node):
     annotations: list[Annotation]
 
     def annotation(self, name: str) -> Annotation | None:
-        return next((a for a in reversed(self.annotations) if a.name == name), None)
+        return next((a for a in self.annotations if a.name == name), None)
 
 
 @dataclass(slots=True, eq=False)
@@ -567,7 +567,7 @@ class ActionReference(Node):
     arguments: list[Expression | None] = field(default_factory=list, init=False)
 
     def annotation(self, name: str) -> Annotation | None:
-        return next((a for a in reversed(self.annotations) if a.name == name), None)
+        return next((a for a in self.annotations if a.name == name), None)
 
 
 @dataclass(slots=True, eq=False)

@@ -27,20 +27,6 @@ class TableProperties(Entries):
         return bound if isinstance(bound, Instance) else None
 
     def properties(self, table: syntax.Table, result: ir.Table) -> None:
-        known = (
-            "size",
-            "implementation",
-            "counters",
-            "meters",
-            "support_timeout",
-            "largest_priority_wins",
-            "priority_delta",
-        )
-        for item in table.properties:
-            if item.name not in known:
-                raise P4Error(
-                    f"table property {item.name} is not supported", item.source, " ".join(known)
-                )
         timeout = table.property("support_timeout")
         if timeout is not None:
             result.support_timeout = bool(evaluate(timeout.value, self.environment))

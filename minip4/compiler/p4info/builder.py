@@ -246,7 +246,11 @@ class Builder(ExternObjects):
         message = self.info.controller_packet_metadata.add()
         annotation = header.annotation("controller_header")
         assert annotation is not None
-        name = str(annotation.values[0])
+        if not annotation.values or not isinstance(annotation.values[0], str):
+            raise P4Error(
+                "@controller_header takes a name", annotation.source, '"packet_in" or "packet_out"'
+            )
+        name = annotation.values[0]
         preamble = message.preamble
         preamble.id = self.symbols.id(ids.CONTROLLER_HEADER, control_plane_name(header))
         preamble.name = preamble.alias = name

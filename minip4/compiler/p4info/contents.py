@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from minip4.compiler import syntax, types
+from minip4.compiler.live import live_children
 from minip4.compiler.lower.names import control_plane_name, property_name
 from minip4.compiler.lower.objects import ExternObject, Instance, instantiate
 from minip4.compiler.lower.program import Architecture
@@ -144,16 +145,17 @@ class Collector:
         self, node: syntax.Node, instance: Instance, seen: set[syntax.Node]
     ) -> None:
         if isinstance(node, syntax.Call):
-            if node.kind is CallKind.EXTERN_FUNCTION:
+            name = "" if node.declaration is None else node.declaration.name
+            if node.kind is CallKind.EXTERN_FUNCTION and name != "static_assert":
                 self.contents.calls_externs = True
-                if node.declaration is not None and node.declaration.name == "digest":
+                if name == "digest":
                     of = instance.environment.resolve(node.parameter_types[1])
                     self.contents.digests.append((of, instance))
             elif isinstance(node.declaration, syntax.Function) and node.declaration not in seen:
                 seen.add(node.declaration)
                 if node.declaration.body is not None:
                     self._extern_calls_in(node.declaration.body, instance, seen)
-        for child in syntax.children(node):
+        for child in live_children(node):
             self._extern_calls_in(child, instance, seen)
 
 
@@ -194,11 +196,11 @@ def _called_actions(owner: Instance) -> Iterator[syntax.Action]:
 def _calls_of_actions(node: syntax.Node) -> Iterator[syntax.Action]:
     if isinstance(node, syntax.Call) and isinstance(node.declaration, syntax.Action):
         yield node.declaration
-    for child in syntax.children(node):
+    for child in live_children(node):
         yield from _calls_of_actions(child)
 
 
 def _mentions(node: syntax.Node, table: syntax.Table) -> bool:
     if isinstance(node, syntax.Call) and node.declaration is table:
         return True
-    return any(_mentions(child, table) for child in syntax.children(node))
+    return any(_mentions(child, table) for child in live_children(node))

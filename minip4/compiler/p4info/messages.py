@@ -66,7 +66,12 @@ class Messages:
 
 def written_id(annotations: list[syntax.Annotation]) -> int | None:
     found = next((a for a in annotations if a.name == "id" and a.values), None)
-    return None if found is None else annotation_numbers(found)[0]
+    if found is None:
+        return None
+    number = annotation_numbers(found)[0]
+    if not 0 < number < 1 << 32:
+        raise P4Error(f"@id({number}) is no id", found.source, "1 .. 0xffffffff")
+    return number
 
 
 def field_ids(items: list[Any]) -> list[int]:

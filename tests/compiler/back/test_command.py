@@ -47,6 +47,18 @@ def test_warnings_are_printed(program: Path, capsys: pytest.CaptureFixture[str])
     assert "warning: 8w256 does not fit bit<8>" in capsys.readouterr().err
 
 
+def test_an_unknown_table_property_is_no_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "tiny.p4"
+    table = "table t { actions = { NoAction; } conters = 3; }"
+    path.write_text(FRAME.format(**{**DEFAULTS, "locals": table, "ingress": "t.apply();"}))
+    assert main(["compile", str(path)]) == 0
+    warning = capsys.readouterr().err
+    assert "warning: table property 'conters' is unknown here, and ignored" in warning
+    assert "did you mean 'counters'?" in warning
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

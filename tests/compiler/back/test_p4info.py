@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from back_programs import compiled
 
+from minip4.compiler.errors import P4Error
 from minip4.compiler.p4info.symbols import Symbols, name_hash
 from minip4.compiler.p4info.text import p4info_text
 
@@ -181,3 +182,46 @@ def test_text_form(tmp_path: Path) -> None:
         'pkg_info {\n  arch: "v1model"\n}\ncounters {\n  preamble {\n    id: '
     )
     assert text.endswith("  size: 8\n}\ntype_info {\n}\n")
+
+
+LIVE = {
+    # what ingress does -> the names of the actions that the control plane sees
+    "called": ("a();", ["I.a"]),
+    "in a branch that never runs": ("if (1 == 2) { a(); } else { b(); }", ["I.b"]),
+    "behind a constant &&": ("if (1 == 2 && t.apply().hit) { a(); }", []),
+    "behind a constant ||": ("if (1 == 1 || t.apply().hit) { a(); }", ["I.a"]),
+    "in a ?: that never runs": ("h.d.a = false ? (t.apply().hit ? 8w1 : 2) : 8w3; b();", ["I.b"]),
+    "after an exit": ("exit; a();", ["I.a"]),
+}
+
+
+@pytest.mark.parametrize("name", LIVE)
+def test_dead_branches_are_left_out(tmp_path: Path, name: str) -> None:
+    body, expected = LIVE[name]
+    actions = "action a() { h.d.a = 1; } action b() { h.d.a = 2; } "
+    table = "table t { actions = { a; b; } default_action = b(); }"
+    message = info(tmp_path, locals=actions + table, ingress=body)
+    assert [action.preamble.name for action in message.actions] == expected
+
+
+WRONG_ANNOTATIONS = {
+    "controller header without a name": (
+        {"declarations": "@controller_header header cpu_t { bit<8> x; }"},
+        "@controller_header takes a name",
+    ),
+    "id that is none": (
+        {
+            "locals": "action a(@id(0) bit<8> x) { h.d.a = x; }"
+            " table t { actions = { a; NoAction; } }",
+            "ingress": "t.apply();",
+        },
+        r"@id\(0\) is no id",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ANNOTATIONS)
+def test_wrong_annotations_are_refused(tmp_path: Path, name: str) -> None:
+    parts, message = WRONG_ANNOTATIONS[name]
+    with pytest.raises(P4Error, match=message):
+        compiled(tmp_path, **parts)

@@ -29,13 +29,6 @@ REFUSED = {
         },
         "for action_run in another",
     ),
-    "unknown table property": (
-        {
-            "locals": ACTION + "table t { actions = { none; } default_action = none(); foo = 3; }",
-            "ingress": "t.apply();",
-        },
-        "table property foo",
-    ),
     "mask that is no prefix": (
         {
             "locals": ACTION + "table t { key = { h.d.a : lpm; } actions = { none; }"
