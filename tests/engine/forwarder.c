@@ -2,6 +2,7 @@
  * other way round; port 3 and the CPU port (320) are such a pair too. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "engine.h"
 
@@ -12,6 +13,7 @@ struct engine {
     struct packet_pool *pool;
     struct link *link; /* behind port 2 */
     pthread_mutex_t lock;
+    uint64_t work_ns; /* what each frame takes */
 };
 
 static void deliver(void *user, struct packet *packet, uint64_t now_ns)
@@ -66,9 +68,28 @@ bool engine_set_link(struct engine *engine, uint16_t port, const struct link_con
     return true;
 }
 
+void engine_set_work(struct engine *engine, uint64_t work_ns)
+{
+    engine->work_ns = work_ns;
+}
+
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static void work(uint64_t work_ns)
+{
+    for (uint64_t end_ns = clock_ns() + work_ns; clock_ns() < end_ns;)
+        ;
+}
+
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet, uint64_t now_ns)
 {
     struct engine_driver *driver = &engine->driver;
+    work(engine->work_ns);
     uint16_t out = port == 1 ? 2 : port == 2 ? 1 : port == 3 ? CPU_PORT : 3;
     if (driver->tap) {
         driver->tap(driver->user, TAP_IN, port, packet, now_ns);

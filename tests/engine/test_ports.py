@@ -47,6 +47,10 @@ class Forwarder:
         """The link behind port 2."""
         self.library.engine_set_link(self.handle, 2, ctypes.byref(LinkConfig(**config)))
 
+    def set_work(self, work_ns: int) -> None:
+        """What each frame takes."""
+        self.library.engine_set_work(self.handle, ctypes.c_uint64(work_ns))
+
     def lock(self) -> None:
         self.library.engine_lock(self.handle)
 
@@ -234,6 +238,29 @@ def test_a_delayed_frame_is_never_early(driver: Driver, engine: Forwarder) -> No
             sender.send(frame(60, number))
             receiver.recv(65536)
             assert time.monotonic_ns() - start_ns >= 20_000_000
+
+
+def test_no_stamp_is_earlier_than_its_frame(engine: Forwarder, tmp_path: Path) -> None:
+    """Frames that come while the switch is busy with others have times of their own."""
+    engine.set_work(1_000_000)
+    driver = Driver(engine, {1: "s1", 2: "s2"}, capture_folder=tmp_path)
+    driver.start()
+    sent_ns = []
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
+        engine.lock()
+        for number in range(40):
+            if number == 10:
+                engine.unlock()
+            if number >= 10:
+                time.sleep(0.0002)
+            sent_ns.append(time.monotonic_ns())
+            sender.send(frame(60, number))
+        for _ in sent_ns:
+            receiver.recv(65536)
+    driver.stop()
+    stamps_ns = [time_ns for time_ns, _, _ in pcap_records(tmp_path / "s1_in.pcap")]
+    assert len(stamps_ns) == len(sent_ns)
+    assert all(stamp >= sent for stamp, sent in zip(stamps_ns, sent_ns, strict=True))
 
 
 def test_swap_loses_no_frame(driver: Driver, engine: Forwarder) -> None:

@@ -1,10 +1,8 @@
 /* The real-time driver: one thread that carries frames between interfaces and an engine.
  *
- * The thread reads the clock when it turns to its rings, takes up to a batch from each, and reads it
- * again before the engine does what has fallen due. So all frames of a batch carry one receive time:
- * that at which the switch turned to them. When frames come slower than the switch is (about 1 us
- * each), batches are of one frame and that is the wake-up's time; under load the resolution is a
- * batch's processing time, some 50 us at worst. */
+ * Each frame gets a time of its own, read when the thread takes it from its ring: so never one before
+ * it arrived, and what a link has delayed is never stamped early at the next switch. The clock costs
+ * some 30 ns (vDSO) of the 700 or more that a frame takes. */
 #define _GNU_SOURCE
 #include "ports.h"
 
@@ -98,7 +96,7 @@ static void link_drop(void *user, uint16_t number, uint64_t now_ns, const uint8_
 
 /* The thread */
 
-static bool receive_port(struct ports *ports, unsigned index, uint64_t now_ns)
+static bool receive_port(struct ports *ports, unsigned index)
 {
     uint16_t number = ports->numbers[index];
     struct nic *nic = ports->port[number]->nic;
@@ -108,13 +106,13 @@ static bool receive_port(struct ports *ports, unsigned index, uint64_t now_ns)
     unsigned received = 0;
     struct packet *packet;
     while (received < BATCH && (packet = nic_receive(nic, ports->pool))) {
-        engine_receive(ports->engine, number, packet, now_ns);
+        engine_receive(ports->engine, number, packet, clock_ns(CLOCK_MONOTONIC));
         received++;
     }
     return received;
 }
 
-static bool receive_cpu(struct ports *ports, uint64_t now_ns)
+static bool receive_cpu(struct ports *ports)
 {
     if (ports->polled[ports->count + 1].revents)
         frame_queue_acknowledge(ports->from_cpu);
@@ -128,7 +126,7 @@ static bool receive_cpu(struct ports *ports, uint64_t now_ns)
             packet_give(ports->pool, packet);
             return received;
         }
-        engine_receive(ports->engine, ports->cpu_port, packet, now_ns);
+        engine_receive(ports->engine, ports->cpu_port, packet, clock_ns(CLOCK_MONOTONIC));
     }
     return true;
 }
@@ -138,12 +136,11 @@ static bool work(struct ports *ports, uint64_t *next_ns)
 {
     bool received = false;
     engine_lock_dataplane(ports->engine);
-    uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
     for (unsigned i = 0; i < ports->count; i++)
-        received |= receive_port(ports, i, now_ns);
+        received |= receive_port(ports, i);
     if (ports->from_cpu)
-        received |= receive_cpu(ports, now_ns);
-    now_ns = clock_ns(CLOCK_MONOTONIC);
+        received |= receive_cpu(ports);
+    uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
     *next_ns = engine_advance(ports->engine, now_ns);
     for (unsigned i = 0; i < ports->count; i++)
         nic_flush(ports->port[ports->numbers[i]]->nic, ports->pool);
