@@ -49,7 +49,11 @@ class PipelineReader:
         key = tuple(self._key_field(k) for k in t["key"])
         default = t.get("default_entry") or {}
         action = self.actions[default["action_id"]] if "action_id" in default else None
-        names = dict(zip(t["actions"], t["action_ids"], strict=True))
+        ids = t.get("action_ids")
+        if ids is None:  # older JSON has names only, which are unique there
+            by_name = {a.name: a.id for a in self.actions.values()}
+            ids = [by_name[name] for name in t["actions"]]
+        names = dict(zip(t["actions"], ids, strict=True))
         next_tables = t["next_tables"]
         next_by_action = {
             id_: next_tables[name] for name, id_ in names.items() if name in next_tables
@@ -60,7 +64,7 @@ class PipelineReader:
             match_type=t["match_type"],
             type=t["type"],
             key=key,
-            actions=tuple(self.actions[i] for i in t["action_ids"]),
+            actions=tuple(self.actions[i] for i in ids),
             max_size=t["max_size"],
             has_counters=t.get("with_counters", False),
             support_timeout=t.get("support_timeout", False),
