@@ -1,5 +1,6 @@
 """What benchmarks/conformance.py does with each file of a corpus, in a process of its own."""
 
+import contextlib
 import difflib
 import enum
 import json
@@ -158,7 +159,8 @@ def _send(task: Task, connection: Connection) -> None:
         place = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
         result = Result(task, Outcome.TRACEBACK, " ".join(reason.split())[:300])
-    connection.send(result)
+    with contextlib.suppress(BrokenPipeError):  # interrupted: nobody waits for it any more
+        connection.send(result)
 
 
 def _json_result(task: Task) -> Result:

@@ -10,6 +10,7 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -103,6 +104,7 @@ def main() -> int:
     work = select(options)
     make_folder(options.out)
     started = time.monotonic()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # _venv had taken it away
     try:
         results = measured(work, options)
     except KeyboardInterrupt:
