@@ -339,3 +339,25 @@ def test_what_is_not_supported_is_named(what: str) -> None:
 def test_what_is_no_bmv2_json_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="BMv2 JSON"):
         Engine({"program": "x"})
+
+
+@pytest.mark.parametrize("width", [65, 128, 200])
+def test_results_of_externs_fill_fields_wider_than_a_word(width: int) -> None:
+    pad = -width % 8
+    switch = engine(
+        types=f"header h_t {{ bit<8> a; bit<{width}> r; bit<{width}> s; bit<{2 * pad}> pad; }}"
+        if pad
+        else f"header h_t {{ bit<8> a; bit<{width}> r; bit<{width}> s; }}",
+        metadata=f"bit<{width}> colour;",
+        ingress_locals="meter(1, MeterType.packets) speed;",
+        ingress=f"""hash(hdr.h.r, HashAlgorithm.identity, {width}w1, {{hdr.h.a}}, {width}w200);
+                    random(hdr.h.s, {width}w7, {width}w7);
+                    speed.execute_meter(0, meta.colour);
+                    hdr.h.s = hdr.h.s + meta.colour;""",
+    )
+    switch.meter_set_rates("I.speed", 0, (0, 0, 0, 0))  # red: 2
+    size = 1 + (2 * width + 2 * pad) // 8
+    [(_, sent)] = switch.process(1, b"\x2a" + b"\xff" * (size - 1), 0)
+    bits = int.from_bytes(sent[1:], "big") >> 2 * pad
+    assert bits >> width == 1 + 0x2A
+    assert bits & ((1 << width) - 1) == 7 + 2

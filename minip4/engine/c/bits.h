@@ -113,6 +113,14 @@ ALWAYS_INLINE u128 load128(const uint64_t *limb)
     return (u128)limb[1] << 64 | limb[0];
 }
 
+/* Stores a word into a field of `width` (more than 64) bits. */
+ALWAYS_INLINE void store64(uint64_t *limb, uint64_t value, unsigned width)
+{
+    limb[0] = value;
+    for (unsigned i = 1; 64 * i < width; i++)
+        limb[i] = 0;
+}
+
 /* Stores the low `width` (65 to 128) bits. */
 ALWAYS_INLINE void store128(uint64_t *limb, u128 value, unsigned width)
 {
