@@ -9,7 +9,7 @@ from typing import Any
 from minip4.engine import native
 from minip4.engine.errors import EngineError, InvalidArgument
 from minip4.engine.generator import Generator
-from minip4.engine.reader import read_program
+from minip4.engine.reader import only_good_json, read_program
 from minip4.engine.state_control import Digest, StateControl
 from minip4.engine.tables import Entry, TableControl
 
@@ -30,7 +30,8 @@ class Engine(TableControl, StateControl):
 
     def __init__(self, bmv2_json: dict[str, Any], *, seed: int = 0, sanitize: bool = False) -> None:
         program = read_program(bmv2_json)
-        generator = Generator(program)
+        with only_good_json():
+            generator = Generator(program)
         self._create(generator, native.load(generator.text, sanitize=sanitize), seed)
 
     def another(self, seed: int = 0) -> Engine:

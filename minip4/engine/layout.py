@@ -24,7 +24,12 @@ def c_type(width: int) -> str:
 
 
 def identifier(text: str) -> str:
-    return re.sub(r"\W", "_", text)
+    return re.sub(r"\W", "_", text, flags=re.ASCII)
+
+
+def comment(text: str) -> str:
+    """A name of the program as a comment in C: JSON may hold any text, and must not get out."""
+    return f"/* {re.sub(r'[^a-zA-Z0-9_.$]', '_', text)} */"
 
 
 @dataclass(frozen=True, slots=True)

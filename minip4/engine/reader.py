@@ -5,10 +5,13 @@ Follows the BMv2 JSON format, version 2.24 (JSON_format.md of bmv2), and what p4
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from minip4.engine import model as m
 from minip4.engine.errors import InvalidArgument, NotSupported
+from minip4.engine.reader_check import check_document
 from minip4.engine.reader_tables import PipelineReader
 
 Json = dict[str, Any]
@@ -22,9 +25,18 @@ def read_program(document: Json) -> m.Program:
 
     Raises NotSupported (naming the construct) and InvalidArgument (not BMv2 JSON).
     """
-    try:
+    with only_good_json():
+        check_document(document)
         return _Reader(document).program()
-    except (KeyError, IndexError, TypeError) as error:
+
+
+@contextmanager
+def only_good_json() -> Iterator[None]:
+    """What Python makes of odd JSON, as InvalidArgument."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError,
+            RecursionError) as error:  # fmt: skip
         raise InvalidArgument(f"not BMv2 JSON as p4c writes it: {error!r} is missing or odd") from (
             error
         )

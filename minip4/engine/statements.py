@@ -10,7 +10,7 @@ from collections.abc import Callable
 from minip4.engine import model as m
 from minip4.engine.errors import NotSupported
 from minip4.engine.expressions import Expressions
-from minip4.engine.layout import Layout, Place, limbs
+from minip4.engine.layout import Layout, Place, comment, limbs
 
 Lines = list[str]
 
@@ -24,7 +24,7 @@ class Statements:
         self.expressions.params = param_words(action)
         body = self.body(action.primitives)
         return (
-            f"/* {action.name} */\n"
+            f"{comment(action.name)}\n"
             f"static inline bool action_{action.id}(ARGUMENTS, const uint64_t *d UNUSED)\n{{\n"
             + "    uint32_t steps UNUSED = 0;\n"
             + "\n".join(f"    {line}" for line in body)

@@ -9,7 +9,7 @@ from minip4.engine.errors import NotSupported
 from minip4.engine.expressions import Expressions
 from minip4.engine.graphs import looping
 from minip4.engine.keys import KeyLayout
-from minip4.engine.layout import Layout, identifier, limbs
+from minip4.engine.layout import Layout, comment, identifier, limbs
 from minip4.engine.ranges import range_of
 from minip4.engine.statements import Lines, Statements, amount, data_words, param_words
 
@@ -125,7 +125,7 @@ class TableCode:
                 self._go(following, labels),
             ]
         return [
-            f"/* {table.name} */",
+            comment(table.name),
             f"struct table *t = c->tables[{table.index}];",
             *self._lookup(table),
             *self._hit(table),
@@ -264,7 +264,7 @@ class TableCode:
             parts.append(f"static const struct range_field ranges_{table.index}[] = "
                          f"{{{', '.join(ranges)}}};")  # fmt: skip
             items.append(f".ranges = {len(ranges)}, .range = ranges_{table.index}")
-        return f"    {{{', '.join(items)}}} /* {table.name} */"
+        return f"    {{{', '.join(items)}}} {comment(table.name)}"
 
 
 def _top_bits(codes: list[str], width: int) -> str:

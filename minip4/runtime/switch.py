@@ -37,7 +37,7 @@ def run_switch(options: SwitchOptions) -> int:
     blob = _read(options.program)
     try:
         program = json.loads(blob)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Minip4Error(f"{options.program}: expected BMv2 JSON: {error}") from error
     if not isinstance(program, dict):
         raise Minip4Error(f"{options.program}: expected BMv2 JSON: its root is no object")

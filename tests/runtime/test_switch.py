@@ -54,6 +54,7 @@ def test_bad_options(options: list[str], message: str, program: str) -> None:
 FILES = {
     "missing": (None, "No such file"),
     "no JSON": ("header h_t {", "expected BMv2 JSON"),
+    "nested": ("[" * 100_000, "expected BMv2 JSON"),
     "no object": ("[1]", "expected BMv2 JSON"),
     "other JSON": ('{"a": 1}', ""),
 }

@@ -1,0 +1,55 @@
+"""Checks a BMv2 JSON document's numbers and names before anything is made of them.
+
+The document becomes C, and may come from a controller: only numbers may stand where C gets them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minip4.engine.errors import InvalidArgument
+
+NUMBERS = frozenset({
+    "action_id", "bitwidth", "compressed_bitwidth", "id", "max_length", "max_size",
+    "prefix_length", "priority", "rate_count", "size", "timeout",
+})  # fmt: skip
+NAMES = frozenset({"header_type", "init_state", "init_table", "name", "op", "union_type"})
+MAX_NUMBER = 2**32 - 1
+MAX_WIDTH = 2**20  # bits of a field
+MAX_DEPTH = 400  # of objects and lists in each other; Python itself gives up at 1000 calls
+
+
+def check_document(document: dict[str, Any]) -> None:
+    """Raise InvalidArgument where a number or a name is something else."""
+    waiting: list[tuple[str, Any, int]] = [("", document, 0)]
+    while waiting:
+        path, node, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            raise _invalid(path, f"at most {MAX_DEPTH} levels of objects and lists")
+        if isinstance(node, dict):
+            for key, value in node.items():
+                _check_member(f"{path}.{key}", key, value)
+                if key != "source_info":
+                    waiting.append((f"{path}.{key}", value, depth + 1))
+        elif isinstance(node, list):
+            waiting += [(f"{path}[{i}]", value, depth + 1) for i, value in enumerate(node)]
+    for i, type_ in enumerate(document.get("header_types", [])):
+        for j, item in enumerate(type_.get("fields", [])):
+            width = item[1] if isinstance(item, list) and len(item) > 1 else None
+            if width != "*" and not _is_number(width, MAX_WIDTH):
+                raise _invalid(f".header_types[{i}].fields[{j}]", f"a width up to {MAX_WIDTH}")
+
+
+def _check_member(path: str, key: str, value: Any) -> None:
+    if key in NUMBERS and value is not None and not _is_number(value, MAX_NUMBER):
+        raise _invalid(path, f"a number from 0 to {MAX_NUMBER}")
+    if key in NAMES and value is not None and not isinstance(value, str):
+        raise _invalid(path, "a name")
+
+
+def _is_number(value: Any, largest: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest
+
+
+def _invalid(path: str, expected: str) -> InvalidArgument:
+    return InvalidArgument(f"not BMv2 JSON as p4c writes it: {path[1:]}: expected {expected}")
