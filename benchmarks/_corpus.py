@@ -25,7 +25,8 @@ from minip4.engine.stf import run_stf
 from minip4.errors import Minip4Error, ToolchainError
 
 _PROCESSES = multiprocessing.get_context("forkserver")
-_V1MODEL = re.compile(r'#\s*include\s*[<"]([^>"]*/)?v1model\.p4[>"]|\bV1Switch\s*\(')
+_V1MODEL = re.compile(r'#\s*include\s*[<"]([^>"]*/)?v1model\.p4[>"]|^V1Switch\s*\(', re.MULTILINE)
+_OWN_ARCHITECTURE = re.compile(r"\bpackage\s+V1Switch\b")
 
 
 class Outcome(enum.Enum):
@@ -49,7 +50,7 @@ class Task:
 
     name: str
     path: Path
-    is_v1model: bool = False
+    is_compiled: bool = False  # by p4c, for v1model
     must_be_refused: bool = False
     script: Path | None = None  # STF
     golden: Path | None = None  # P4Info
@@ -75,14 +76,15 @@ def programs(p4c: Path) -> Iterator[Task]:
         if top.endswith("_outputs"):  # what p4c prints between its passes
             continue
         text = path.read_text(errors="replace")
-        is_v1model = _V1MODEL.search(text) is not None
+        is_v1model = bool(_V1MODEL.search(text)) and not _OWN_ARCHITECTURE.search(text)
         outputs = testdata / f"{top}_outputs" / path.relative_to(testdata / top).parent
         golden = outputs / f"{path.name}.p4info.txtpb"
-        is_good = is_v1model and top == "p4_16_samples"
+        # Without output of p4c it is but a part of a program.
+        is_good = is_v1model and top == "p4_16_samples" and (outputs / path.name).exists()
         yield Task(
             str(path.relative_to(testdata)),
             path,
-            is_v1model,
+            is_good,
             must_be_refused=_must_be_refused(top, text, is_v1model),
             script=_existing(path.with_suffix(".stf")) if is_good else None,
             golden=_existing(golden) if is_good else None,

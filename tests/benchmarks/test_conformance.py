@@ -35,6 +35,7 @@ def corpus(tmp_path: Path) -> Path:
     good.with_suffix(".stf").write_text("packet 1 01\nexpect 0 02$\n")
     golden = testdata / "p4_16_samples_outputs" / "good-bmv2.p4.p4info.txtpb"
     golden.write_text(p4info_text(compile_p4(good).p4info))
+    (golden.parent / good.name).write_text("as p4c sees it")
     wrong = testdata / "p4_16_errors" / "wrong.p4"
     wrong.write_text(PROGRAM.replace("hdr.h.a + 1", "hdr.h.b"))
     return testdata.parent

@@ -118,10 +118,12 @@ class _Priorities:
 
     def _number_all(self, entries: list[syntax.Entry]) -> list[int]:
         if not any(e.priority is not None for e in entries):
-            return [i + 1 if g is None else g for i, g in enumerate(self._given)]
-        numbers: list[int] = []
+            numbers = [i + 1 if g is None else g for i, g in enumerate(self._given)]
+            _check_range(entries, numbers)
+            return numbers
+        numbers = []
         step = -self._delta if self._largest_wins else self._delta
-        for entry, given in zip(entries, self._given, strict=True):
+        for given in self._given:
             if given is not None:
                 numbers.append(given)
             elif numbers:
@@ -129,12 +131,7 @@ class _Priorities:
             else:
                 count = len(entries)
                 numbers.append((count - 1) * self._delta + 1 if self._largest_wins else 1)
-            if not 0 <= numbers[-1] <= LARGEST_PRIORITY:
-                raise P4Error(
-                    f"the priority of this entry is {numbers[-1]}",
-                    entry.source,
-                    f"0 .. {LARGEST_PRIORITY}: another priority, or a smaller priority_delta",
-                )
+        _check_range(entries, numbers)
         if not self._largest_wins:
             return numbers
         top = max(numbers)
@@ -144,3 +141,13 @@ class _Priorities:
         number = self._next[self._used]
         self._used += 1
         return number
+
+
+def _check_range(entries: list[syntax.Entry], priorities: list[int]) -> None:
+    for entry, number in zip(entries, priorities, strict=True):
+        if not 0 <= number <= LARGEST_PRIORITY:
+            raise P4Error(
+                f"the priority of this entry is {number}",
+                entry.source,
+                f"0 .. {LARGEST_PRIORITY}: another priority, or a smaller priority_delta",
+            )

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from minip4.compiler import syntax
+from minip4.compiler.errors import P4Error
 
 _ELSEWHERE = {"name", "id", "brief", "description"}  # P4Info has fields of its own for these
 
@@ -31,16 +32,20 @@ def _add_structured(message: Any, annotation: syntax.Annotation) -> None:
         for key, value in annotation.pairs.items():
             pair = message.kv_pair_list.kv_pairs.add()
             pair.key = key
-            _set_value(pair.value, value)
+            _set_value(pair.value, value, annotation)
     elif annotation.values:
         for value in annotation.values:
-            _set_value(message.expression_list.expressions.add(), value)
+            _set_value(message.expression_list.expressions.add(), value, annotation)
 
 
-def _set_value(message: Any, value: syntax.Constant) -> None:
+def _set_value(message: Any, value: syntax.Constant, annotation: syntax.Annotation) -> None:
     if isinstance(value, bool):
         message.bool_value = value
     elif isinstance(value, int):
+        if not -1 << 63 <= value < 1 << 63:
+            raise P4Error(
+                f"{value} in @{annotation.name} is out of range", annotation.source, "64 bits"
+            )
         message.int64_value = value
     else:
         message.string_value = str(value)

@@ -21,7 +21,7 @@ from minip4.compiler.p4info import symbols as ids
 from minip4.compiler.p4info.annotations import add_annotations, add_documentation
 from minip4.compiler.p4info.contents import TableItem, property_object
 from minip4.compiler.p4info.extern_objects import ExternObjects
-from minip4.compiler.p4info.messages import field_ids, numbered, written_id
+from minip4.compiler.p4info.messages import checked_size, field_ids, numbered, written_id
 from minip4.compiler.p4info.type_info import flat_fields, value_bytes
 
 _MATCH_TYPES = {"exact": 2, "lpm": 3, "ternary": 4, "range": 5, "optional": 6}
@@ -145,7 +145,8 @@ class Builder(ExternObjects):
         size = item.table.property("size")
         if size is None:
             return DEFAULT_SIZE
-        return evaluate_number(size.value, item.owner.environment) or DEFAULT_SIZE
+        number = evaluate_number(size.value, item.owner.environment)
+        return checked_size(number, size.value.source) or DEFAULT_SIZE
 
     def _default_action(self, item: TableItem, message: Any) -> None:
         name, reference = item.default
@@ -218,7 +219,8 @@ class Builder(ExternObjects):
     def _value_set(self, name: str, value_set: syntax.ValueSet) -> None:
         message = self.info.value_sets.add()
         self.preamble(message, ids.VALUE_SET, name, value_set.annotations)
-        message.size = evaluate_number(value_set.size, Environment())
+        number = evaluate_number(value_set.size, Environment())
+        message.size = checked_size(number, value_set.size.source)
         of = value_set.type.element if isinstance(value_set.type, types.Set) else value_set.type
         plain = types.strip_newtypes(of)
         if isinstance(plain, types.Struct):

@@ -8,7 +8,7 @@ from minip4.compiler import syntax
 from minip4.compiler.lower.objects import ExternObject, annotation_numbers
 from minip4.compiler.p4info import symbols as ids
 from minip4.compiler.p4info.contents import TableItem, property_object
-from minip4.compiler.p4info.messages import Messages
+from minip4.compiler.p4info.messages import Messages, checked_size
 from minip4.compiler.p4info.type_info import type_name
 
 _COUNTER_UNITS = {"bytes": 1, "packets": 2, "packets_and_bytes": 3}
@@ -68,7 +68,7 @@ class ExternObjects(Messages):
         values = {a.name: a for a in annotations if a.values}
         if is_selector:
             if "max_group_size" in values:
-                message.max_group_size = annotation_numbers(values["max_group_size"])[0]
+                message.max_group_size = _annotated_size(values["max_group_size"])
             semantics = ""
             if "selector_size_semantics" in values:
                 semantics = str(values["selector_size_semantics"].values[0]).lower()
@@ -77,9 +77,9 @@ class ExternObjects(Messages):
             elif semantics == "sum_of_members":
                 message.sum_of_members.SetInParent()
                 if "max_member_weight" in values:
-                    message.sum_of_members.max_member_weight = annotation_numbers(
+                    message.sum_of_members.max_member_weight = _annotated_size(
                         values["max_member_weight"]
-                    )[0]
+                    )
         users = sorted(
             other.name
             for other in self.contents.tables
@@ -99,4 +99,8 @@ def _number(item: ExternObject, position: int) -> int:
     if isinstance(value, syntax.EnumMember):
         return value.number
     assert isinstance(value, int)
-    return value
+    return checked_size(value, item.source)
+
+
+def _annotated_size(annotation: syntax.Annotation) -> int:
+    return checked_size(annotation_numbers(annotation)[0], annotation.source)

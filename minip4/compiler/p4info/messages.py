@@ -74,6 +74,13 @@ def written_id(annotations: list[syntax.Annotation]) -> int | None:
     return number
 
 
+def checked_size(number: int, source: syntax.Source) -> int:
+    """A number of cells, entries or members: an int32 in P4Info."""
+    if not 0 <= number < 1 << 31:
+        raise P4Error(f"a size of {number} is out of range", source, f"0 .. {(1 << 31) - 1}")
+    return number
+
+
 def field_ids(items: list[Any]) -> list[int]:
     """Ids of match fields and parameters: 1, 2, ... where @id gives none."""
     return numbered([written_id(item.annotations) for item in items])

@@ -26,6 +26,8 @@ def translated_width(translation: syntax.Annotation) -> int:
         )
     second = translation.body[1]
     if isinstance(second.constant, int) and not isinstance(second.constant, bool):
+        if not 0 < second.constant < 1 << 31:
+            raise P4Error(f"{second.constant} is no width", second.source, "bit<W>, W or string")
         return second.constant
     if isinstance(second.type, types.Bits) and not second.type.signed:
         return second.type.width

@@ -209,6 +209,25 @@ WRONG_ANNOTATIONS = {
         {"declarations": "@controller_header header cpu_t { bit<8> x; }"},
         "@controller_header takes a name",
     ),
+    "more cells than 32 bits can count": (
+        {"locals": "register<bit<8>>(4294967291) r;", "ingress": "r.write(0, 1);"},
+        "a size of 4294967291 is out of range",
+    ),
+    "translation to no width": (
+        {
+            "declarations": '@p4runtime_translation("x", 0) type bit<8> id_t;',
+            "locals": "action a(id_t x) { } table t { actions = { a; NoAction; } }",
+            "ingress": "t.apply();",
+        },
+        "0 is no width",
+    ),
+    "number of more than 64 bits": (
+        {
+            "locals": "@x[1 << 63] action a() { } table t { actions = { a; NoAction; } }",
+            "ingress": "t.apply();",
+        },
+        "out of range",
+    ),
     "id that is none": (
         {
             "locals": "action a(@id(0) bit<8> x) { h.d.a = x; }"
