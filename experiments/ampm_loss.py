@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from controllers.ampm.schedule import Schedule, guard_us
-from controllers.ampm.step import BlockCounts, Hop, Point, StepController, WatchedFlow
+from controllers.ampm.step import BlockCounts, Point, StepController
+from controllers.ampm.watch import Hop, WatchedFlow
 from controllers.connection import connection
 from controllers.forwarding import forwarding_entries
 from testbed import capture, cli, plots

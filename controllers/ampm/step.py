@@ -8,46 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import finsy as fy
 
 from controllers.ampm.schedule import Schedule, colour_of
+from controllers.ampm.watch import Clock, Hop, WatchedFlow, set_schedule, watch_flow
 from testbed.errors import TestbedError
-
-
-class Clock(Protocol):
-    """The common clock of controller, hosts and switches, in nanoseconds."""
-
-    def now_ns(self) -> int: ...
-    async def sleep_until(self, time_ns: int) -> None: ...
-
-
-@dataclass(frozen=True)
-class WatchedFlow:
-    """A flow on the watch list: its number (0..1023), and what its packets look like."""
-
-    number: int
-    src_addr: str
-    dst_addr: str
-    protocol: int
-    dst_port: int
-
-
-@dataclass(frozen=True)
-class Hop:
-    """One switch of the path, as the controller reaches it.
-
-    `clock_offset_us` is what must be added to the switch's clock to get the common clock.
-    """
-
-    switch: fy.Switch
-    clock_offset_us: int = 0
-
-    @property
-    def name(self) -> str:
-        """The switch's name, e.g. `s1`."""
-        return self.switch.name
 
 
 class Point(NamedTuple):
@@ -98,41 +65,10 @@ class StepController:
         await self._connections.aclose()
 
     async def watch(self) -> None:
-        """Put the flow on every switch's watch list, downstream first.
-
-        So no packet is marked before all who must count and clear its mark are ready.
-        """
-        first, last = self.hops[0], self.hops[-1]
-        for hop in reversed(self.hops):
-            if hop is first:
-                action = fy.Action(
-                    "mark", flow=self.flow.number, block_shift=self.schedule.block_shift
-                )
-            else:
-                name = "observe_and_clear" if hop is last else "observe"
-                action = fy.Action(name, flow=self.flow.number)
-            await hop.switch.write(
-                [
-                    ~fy.P4TableEntry(
-                        "clock",
-                        action=fy.Action("set_clock_offset", offset_us=hop.clock_offset_us),
-                        is_default_action=True,
-                    ),
-                    +fy.P4TableEntry(
-                        "watch_list",
-                        match=fy.Match(
-                            {
-                                "hdr.ipv4.src_addr": self.flow.src_addr,
-                                "hdr.ipv4.dst_addr": self.flow.dst_addr,
-                                "hdr.ipv4.protocol": self.flow.protocol,
-                                "hdr.ports.dst_port": self.flow.dst_port,
-                            }
-                        ),
-                        priority=1,
-                        action=action,
-                    ),
-                ]
-            )
+        """Give the switches their schedule, and put the flow on their watch lists."""
+        for hop in self.hops:
+            await set_schedule(hop, self.schedule)
+        await watch_flow(self.hops, self.flow)
 
     async def blocks(self, first: int, last: int, guard_us: int) -> AsyncIterator[BlockCounts]:
         """Yield the counts of the blocks `first` to `last`, each read while its colour is idle.

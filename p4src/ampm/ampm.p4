@@ -1,11 +1,22 @@
-/* The AM-PM switch: forwards, and measures watched flows by step marking. The controller's entries
- * alone make it the first, a middle or the last switch of a flow's path. */
+/* The AM-PM switch: forwards, and measures watched flows by alternate marking. The controller's
+ * entries alone make it the first, a middle or the last switch of a flow's path, and give each flow
+ * its methods.
+ *
+ *   ingress   watch --> method: block and pulse of the packet, from the clock or from its bits
+ *                   --> records of arrivals
+ *   egress              records of departures --> marks on, or at the last switch off */
 #include "../include/forwarding.p4"
 #include "../include/headers.p4"
+#include "hashed.p4"
+#include "multiplexed.p4"
+#include "pulse.p4"
 #include "step.p4"
+#include "watch.p4"
 
 struct metadata_t {
-    step_t step;
+    watch_t watch;
+    sample_t sample;
+    readout_values_t readout;
 }
 
 parser AmpmParser(
@@ -14,7 +25,7 @@ parser AmpmParser(
     Ipv4Parser() ipv4_parser;
 
     state start {
-        ipv4_parser.apply(packet, hdr);
+        ipv4_parser.apply(packet, hdr, standard_metadata);
         transition accept;
     }
 }
@@ -23,32 +34,101 @@ control AmpmVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply { }
 }
 
+/* To which block a packet belongs, and whether it is the pulse: by the flow's methods. */
+control Methods(in headers_t hdr, inout watch_t watch, inout sample_t sample) {
+    PulseChoice() pulse_choice;
+    StepColour() step_colour;
+    MultiplexedBit() multiplexed_bit;
+    PulseBit() pulse_bit;
+    HashedChoice() hashed_choice;
+
+    apply {
+        if (watch.first == 1) {
+            pulse_choice.apply(watch);
+        }
+        if ((watch.methods & METHOD_MULTIPLEXED) != 0) {
+            multiplexed_bit.apply(watch);
+        } else {
+            if ((watch.methods & METHOD_STEP) != 0) {
+                step_colour.apply(watch);
+            }
+            if ((watch.methods & METHOD_PULSE) != 0) {
+                pulse_bit.apply(watch);
+            }
+        }
+        watch.cell = (watch.flow << 1) + (bit<32>)watch.colour;
+        if ((watch.methods & METHOD_HASHED) != 0) {
+            hashed_choice.apply(hdr, watch, sample);
+        }
+    }
+}
+
 control AmpmIngress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Forwarding() forwarding;
-    StepIngress() step;
+    Watch() watch;
+    Methods() methods;
+    BlockRecord() block_arrivals;
+    PulseRecord() pulse_arrivals;
+    SampleRecord() sample_arrivals;
+    ReadoutRequest() readout_request;
+
+    // Packets and bytes of each block's colour, at index 2 * flow + colour.
+    counter(AMPM_CELLS, CounterType.packets_and_bytes) arrivals;
 
     apply {
-        forwarding.apply(hdr, standard_metadata);
-        step.apply(hdr, meta.step, standard_metadata);
+        if (hdr.readout_request.isValid()) {
+            readout_request.apply(
+                hdr.readout_request, hdr.readout, meta.readout, standard_metadata);
+        } else {
+            forwarding.apply(hdr, standard_metadata);
+            watch.apply(hdr, meta.watch, standard_metadata);
+            if (meta.watch.watched == 1) {
+                methods.apply(hdr, meta.watch, meta.sample);
+                arrivals.count(meta.watch.cell);
+            }
+        }
+        block_arrivals.apply(meta.watch, meta.watch.now_us, meta.readout);
+        pulse_arrivals.apply(meta.watch, meta.watch.now_us, meta.readout);
+        sample_arrivals.apply(meta.watch, meta.sample, meta.watch.now_us, meta.readout);
+        if (hdr.readout.isValid()) {
+            hdr.readout.arrival_0 = meta.readout.value_0;
+            hdr.readout.arrival_1 = meta.readout.value_1;
+            hdr.readout.arrival_2 = meta.readout.value_2;
+            hdr.readout.arrival_3 = meta.readout.value_3;
+        }
     }
 }
 
 control AmpmEgress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    StepEgress() step;
+    BlockRecord() block_departures;
+    PulseRecord() pulse_departures;
+    SampleRecord() sample_departures;
+    LeaveDomain() leave_domain;
+
+    counter(AMPM_CELLS, CounterType.packets_and_bytes) departures;
 
     apply {
-        step.apply(hdr, meta.step);
+        bit<48> now_us = standard_metadata.egress_global_timestamp + meta.watch.offset_us;
+        block_departures.apply(meta.watch, now_us, meta.readout);
+        pulse_departures.apply(meta.watch, now_us, meta.readout);
+        sample_departures.apply(meta.watch, meta.sample, now_us, meta.readout);
+        if (meta.watch.watched == 1) {
+            departures.count(meta.watch.cell);
+            leave_domain.apply(hdr, meta.watch);
+        }
+        if (hdr.readout.isValid()) {
+            hdr.readout.departure_0 = meta.readout.value_0;
+            hdr.readout.departure_1 = meta.readout.value_1;
+            hdr.readout.departure_2 = meta.readout.value_2;
+            hdr.readout.departure_3 = meta.readout.value_3;
+        }
     }
 }
 
 control AmpmComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
-    Ipv4Checksum() ipv4_checksum;
-
-    apply {
-        ipv4_checksum.apply(hdr);
-    }
+    apply { }  // see Ipv4SetDscp
 }
 
 control AmpmDeparser(packet_out packet, in headers_t hdr) {

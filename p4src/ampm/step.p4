@@ -1,4 +1,4 @@
-/* Step (alternate) marking for loss: RFC 9341 section 3.1, with one bit.
+/* Step (alternate) marking: RFC 9341 section 3.1, with one bit. Loss, first-packet and mean delay.
  *
  *            block 0        block 1        block 2
  *     time |--------------|--------------|--------------|   block = time / L
@@ -19,88 +19,68 @@
 #ifndef TELEMARK_AMPM_STEP_P4
 #define TELEMARK_AMPM_STEP_P4
 
-#include "../include/allocation.p4"
-#include "../include/headers.p4"
+#include "watch.p4"
 
-#define AMPM_FLOWS 1024
-
-struct step_t {
-    bit<1> watched;  // the packet belongs to a flow on the watch list
-    bit<16> flow;    // the flow's number, as the controller gave it
-    bit<1> last;     // this switch is the last of the domain: the colour is cleared here
-}
-
-control StepIngress(
-    inout headers_t hdr, inout step_t step, in standard_metadata_t standard_metadata) {
-    // Packets and bytes by flow and colour, at index 2 * flow + colour.
-    counter(2 * AMPM_FLOWS, CounterType.packets_and_bytes) arrivals;
-
-    bit<48> now_us;  // the common clock of all switches
-
-    // A switch's clock starts anywhere; the controller finds how far it is from the common clock.
-    action set_clock_offset(bit<48> offset_us) {
-        now_us = standard_metadata.ingress_global_timestamp + offset_us;
-    }
-
-    table clock {
-        actions = { set_clock_offset; }
-        default_action = set_clock_offset(0);
-    }
-
-    // At the flow's first switch. A block lasts 2^block_shift microseconds.
-    action mark(bit<16> flow, bit<8> block_shift) {
-        step.watched = 1;
-        step.flow = flow;
-        AMPM_COLOUR(hdr.ipv4) = (bit<1>)(now_us >> block_shift);
-    }
-
-    // At every switch after it.
-    action observe(bit<16> flow) {
-        step.watched = 1;
-        step.flow = flow;
-    }
-
-    // At the last one.
-    action observe_and_clear(bit<16> flow) {
-        step.watched = 1;
-        step.flow = flow;
-        step.last = 1;
-    }
-
-    // What a flow is: addresses and ports, each of which may be left open by its mask.
-    table watch_list {
-        key = {
-            hdr.ipv4.src_addr: ternary;
-            hdr.ipv4.dst_addr: ternary;
-            hdr.ipv4.protocol: ternary;
-            hdr.ports.src_port: ternary;
-            hdr.ports.dst_port: ternary;
-        }
-        actions = { mark; observe; observe_and_clear; NoAction; }
-        default_action = NoAction();
-        size = AMPM_FLOWS;
-    }
+/* The colour on the wire: written at the first switch, read at all others. */
+control StepColour(inout watch_t watch) {
+    NearestBlock() nearest_block;
 
     apply {
-        if (hdr.ports.isValid()) {
-            clock.apply();
-            watch_list.apply();
-            if (step.watched == 1) {
-                arrivals.count(2 * (bit<32>)step.flow + (bit<32>)AMPM_COLOUR(hdr.ipv4));
-            }
+        if (watch.first == 1) {
+            AMPM_COLOUR(watch.dscp) = watch.colour;
+        } else {
+            nearest_block.apply(watch, AMPM_COLOUR(watch.dscp));
         }
     }
 }
 
-control StepEgress(inout headers_t hdr, in step_t step) {
-    counter(2 * AMPM_FLOWS, CounterType.packets_and_bytes) departures;
+const bit<16> READOUT_BLOCK = 1;  // index: cell; values: block_us, packets, sum_us, first_us
+
+/* What one point knows of a block: how many packets, the sum of their times since the block began
+ * (RFC 9341 section 3.2.1.1: mean delay), and when the first one came (section 3.2.1). The first
+ * packet of the next block of the same colour starts it anew. */
+control BlockRecord(
+    in watch_t watch, in bit<48> time_us, inout readout_values_t readout) {
+    register<bit<48>>(AMPM_CELLS) block_us;
+    register<bit<48>>(AMPM_CELLS) packets;
+    register<bit<64>>(AMPM_CELLS) sum_us;  // signed: a clock may be behind the block's beginning
+    register<bit<48>>(AMPM_CELLS) first_us;
+
+    action record() {
+        bit<48> block;
+        bit<48> count;
+        bit<64> sum;
+        bit<48> first;
+        block_us.read(block, watch.cell);
+        packets.read(count, watch.cell);
+        sum_us.read(sum, watch.cell);
+        first_us.read(first, watch.cell);
+        bool is_new = count == 0 || block != watch.block_us;
+        int<48> since_us = (int<48>)(time_us - watch.block_us);
+        block_us.write(watch.cell, watch.block_us);
+        packets.write(watch.cell, is_new ? 48w1 : count + 1);
+        sum_us.write(watch.cell, (is_new ? 64w0 : sum) + (bit<64>)(int<64>)since_us);
+        first_us.write(watch.cell, is_new ? time_us : first);
+    }
+
+    action read() {
+        bit<48> block;
+        bit<48> count;
+        bit<48> first;
+        block_us.read(block, readout.index);
+        packets.read(count, readout.index);
+        sum_us.read(readout.value_2, readout.index);
+        first_us.read(first, readout.index);
+        readout.value_0 = (bit<64>)block;
+        readout.value_1 = (bit<64>)count;
+        readout.value_3 = (bit<64>)first;
+    }
 
     apply {
-        if (step.watched == 1) {
-            departures.count(2 * (bit<32>)step.flow + (bit<32>)AMPM_COLOUR(hdr.ipv4));
-            if (step.last == 1) {
-                AMPM_COLOUR(hdr.ipv4) = 0;  // the hosts never see the mark
-            }
+        if (readout.record == READOUT_BLOCK) {
+            read();
+        } else if (watch.watched == 1) {
+            record();
         }
     }
 }

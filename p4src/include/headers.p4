@@ -1,9 +1,11 @@
-/* Headers and parser shared by all programs: Ethernet, IPv4, and the ports of UDP and TCP. */
+/* Headers and parser shared by all programs: Ethernet, IPv4, and what UDP and TCP begin with. */
 #ifndef TELEMARK_HEADERS_P4
 #define TELEMARK_HEADERS_P4
 
 #include <core.p4>
 #include <v1model.p4>
+#include "allocation.p4"
+#include "readout.p4"
 
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
 const bit<8> PROTOCOL_TCP = 6;
@@ -31,21 +33,41 @@ header ipv4_t {  // RFC 791; DSCP and ECN as RFC 2474 and RFC 3168 divide the ol
     bit<32> dst_addr;
 }
 
-header ports_t {  // the first four bytes of both UDP and TCP
+header ipv4_options_t {
+    varbit<320> options;
+}
+
+header ports_t {  // the first eight bytes of both UDP and TCP
     bit<16> src_port;
     bit<16> dst_port;
+    bit<32> word;  // UDP: length and checksum; TCP: sequence number
 }
 
 struct headers_t {
+    readout_request_t readout_request;
+    readout_t readout;
     ethernet_t ethernet;
     ipv4_t ipv4;
+    ipv4_options_t ipv4_options;
     ports_t ports;
 }
 
-/* IPv4 options stay in the payload: a packet that carries them has no `ports` here. Nor has a
- * fragment but the first: what follows its IPv4 header is not a transport header. */
-parser Ipv4Parser(packet_in packet, out headers_t hdr) {
+/* A fragment but the first has no `ports`: what follows its IPv4 header is no transport header. */
+parser Ipv4Parser(
+    packet_in packet, out headers_t hdr, in standard_metadata_t standard_metadata) {
     state start {
+        transition select(standard_metadata.ingress_port) {
+            CPU_PORT: parse_readout_request;
+            default: parse_ethernet;
+        }
+    }
+
+    state parse_readout_request {
+        packet.extract(hdr.readout_request);
+        transition accept;
+    }
+
+    state parse_ethernet {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
             ETHERTYPE_IPV4: parse_ipv4;
@@ -55,9 +77,22 @@ parser Ipv4Parser(packet_in packet, out headers_t hdr) {
 
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
-        transition select(hdr.ipv4.ihl, hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
-            (5, 0, PROTOCOL_UDP): parse_ports;
-            (5, 0, PROTOCOL_TCP): parse_ports;
+        transition select(hdr.ipv4.ihl) {
+            5: parse_transport;
+            6 .. 15: parse_ipv4_options;
+            default: accept;
+        }
+    }
+
+    state parse_ipv4_options {
+        packet.extract(hdr.ipv4_options, ((bit<32>)hdr.ipv4.ihl - 5) << 5);
+        transition parse_transport;
+    }
+
+    state parse_transport {
+        transition select(hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
+            (0, PROTOCOL_UDP): parse_ports;
+            (0, PROTOCOL_TCP): parse_ports;
             default: accept;
         }
     }
@@ -70,25 +105,25 @@ parser Ipv4Parser(packet_in packet, out headers_t hdr) {
 
 control Ipv4Deparser(packet_out packet, in headers_t hdr) {
     apply {
+        packet.emit(hdr.readout);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.ipv4);
+        packet.emit(hdr.ipv4_options);
         packet.emit(hdr.ports);
     }
 }
 
-/* A marker changes the DSCP, so the header checksum is written anew. With options (ihl > 5) the
- * checksum covers bytes that are not parsed: such a packet is left as it is, and never marked. */
-control Ipv4Checksum(inout headers_t hdr) {
+/* Writes the DSCP, and changes the header checksum by the difference (RFC 1624, equation 3). So
+ * options need not be known, and a header that was damaged on its way is not made good by it. */
+control Ipv4SetDscp(inout ipv4_t ipv4, in bit<6> dscp) {
     apply {
-        update_checksum(
-            hdr.ipv4.isValid() && hdr.ipv4.ihl == 5,
-            {
-                hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn,
-                hdr.ipv4.total_length, hdr.ipv4.identification,
-                hdr.ipv4.flags, hdr.ipv4.fragment_offset,
-                hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src_addr, hdr.ipv4.dst_addr
-            },
-            hdr.ipv4.checksum, HashAlgorithm.csum16);
+        bit<16> before = ipv4.version ++ ipv4.ihl ++ ipv4.dscp ++ ipv4.ecn;
+        ipv4.dscp = dscp;
+        bit<16> after = ipv4.version ++ ipv4.ihl ++ ipv4.dscp ++ ipv4.ecn;
+        bit<32> sum = (bit<32>)(~ipv4.checksum) + (bit<32>)(~before) + (bit<32>)after;
+        sum = (sum & 0xFFFF) + (sum >> 16);
+        sum = (sum & 0xFFFF) + (sum >> 16);
+        ipv4.checksum = ~sum[15:0];
     }
 }
 

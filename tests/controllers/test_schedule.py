@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from controllers.ampm.schedule import Schedule, guard_us
+from controllers.ampm.schedule import ClockRange, Schedule, guard_us
 
 
 def test_block_numbers_follow_the_clock() -> None:
@@ -14,7 +14,7 @@ def test_block_numbers_follow_the_clock() -> None:
 
 
 def test_counters_are_read_half_a_block_after_the_switch() -> None:
-    assert Schedule(1 << 4).reading_us(3) == 64 + 8
+    assert Schedule(1 << 6).reading_us(3) == 256 + 32
 
 
 @pytest.mark.parametrize("block_us", [0, -4, 3, 1000])
@@ -23,21 +23,48 @@ def test_a_block_length_must_be_a_power_of_two(block_us: int) -> None:
         Schedule(block_us)
 
 
+def test_a_block_must_have_all_its_parts() -> None:
+    assert Schedule(32).multiplexed_window() == ClockRange(16, 31)
+    with pytest.raises(ValueError, match="32 us or more"):
+        Schedule(16)
+
+
+def matching(ranges: list[ClockRange], block_us: int) -> list[int]:
+    times = range(3 * block_us, 4 * block_us)
+    return [t - 3 * block_us for t in times if any(t & r.mask == r.value for r in ranges)]
+
+
+def test_parts_of_a_block_are_ternary_ranges_of_the_clock() -> None:
+    schedule = Schedule(128)
+    assert matching(schedule.middle_half(), 128) == list(range(32, 96))
+    assert matching([schedule.multiplexed_window()], 128) == list(range(64, 68))
+
+
+@pytest.mark.parametrize("near", [5, 6, (1 << 28) - 1, (1 << 28) + 2, 7 << 28])
+@pytest.mark.parametrize("ahead", [-2, 0, 3])
+def test_a_block_known_by_its_beginning_has_one_number_whatever_the_clock_s_turn(
+    near: int, ahead: int
+) -> None:
+    schedule = Schedule(1 << 20)
+    start_us = schedule.start_us(near + ahead) % (1 << 48)
+    assert schedule.block_of_start(start_us, near) == near + ahead
+
+
 @pytest.mark.parametrize(
     ("time_us", "colour", "block"),
     [
-        (16, 1, 1),  # first instant of block 1, in its colour
-        (16, 0, 0),  # late packet of block 0
-        (23, 0, 0),  # still nearer to block 0 than to block 2
-        (24, 0, 2),  # a clock that is ahead: nearer to block 2
-        (31, 0, 2),
-        (31, 1, 1),
+        (32, 1, 1),  # first instant of block 1, in its colour
+        (32, 0, 0),  # late packet of block 0
+        (47, 0, 0),  # still nearer to block 0 than to block 2
+        (48, 0, 2),  # a clock that is ahead: nearer to block 2
+        (63, 0, 2),
+        (63, 1, 1),
     ],
 )
 def test_a_packet_belongs_to_the_nearest_block_of_its_colour(
     time_us: int, colour: int, block: int
 ) -> None:
-    found = Schedule(16).attribute(np.array([time_us]), np.array([colour]))
+    found = Schedule(32).attribute(np.array([time_us]), np.array([colour]))
     assert found.tolist() == [block]
 
 

@@ -78,14 +78,14 @@ def test_virtual_time_needs_no_root() -> None:
 
 def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "p4src", tmp_path / "p4src")
-    step = tmp_path / "p4src" / "ampm" / "step.p4"
+    switch = tmp_path / "p4src" / "ampm" / "ampm.p4"
     count = "arrivals.count("
     faulty = f"if (standard_metadata.ingress_global_timestamp[5:0] != 0) {count}"
-    text = step.read_text()
+    text = switch.read_text()
     assert text.count(count) == 1
-    step.write_text(text.replace(count, faulty))
-    program = str(tmp_path / "p4src" / "ampm" / "ampm.p4")
-    done = run(*SHORT, "--time", "virtual", "--program", program, "--out", str(tmp_path / "out"))
+    switch.write_text(text.replace(count, faulty))
+    out = str(tmp_path / "out")
+    done = run(*SHORT, "--time", "virtual", "--program", str(switch), "--out", out)
     assert done.returncode == 1, done.stdout + done.stderr
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     failed = {check["name"] for check in summary["checks"] if not check["passed"]}

@@ -1,0 +1,143 @@
+"""Puts flows on watch lists, each with its methods; the P4 side is p4src/ampm/watch.p4.
+
+Any combination of methods that share no bit of the packet: see Method.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import Protocol
+
+import finsy as fy
+
+from controllers.ampm.schedule import CLOCK_BITS, ClockRange, Schedule
+
+
+class Clock(Protocol):
+    """The common clock of controller, hosts and switches, in nanoseconds."""
+
+    def now_ns(self) -> int: ...
+    async def sleep_until(self, time_ns: int) -> None: ...
+
+
+class Method(IntFlag):
+    """Methods of alternate marking, as in p4src/ampm/watch.p4; `|` combines them."""
+
+    STEP = 1
+    PULSE = 2
+    DOUBLE = STEP | PULSE
+    MULTIPLEXED = 4
+    HASHED = 8
+
+
+@dataclass(frozen=True)
+class WatchedFlow:
+    """A flow on the watch list: its number (0..1023), what its packets look like, its methods.
+
+    Ports that are None are left open. Fragments have no ports: only such an entry sees them all.
+    Raises ValueError for methods that cannot share a packet.
+    """
+
+    number: int
+    src_addr: str
+    dst_addr: str
+    protocol: int
+    src_port: int | None = None
+    dst_port: int | None = None
+    methods: Method = Method.STEP
+
+    def __post_init__(self) -> None:
+        if not self.methods:
+            raise ValueError(f"flow {self.number} has no method")
+        if Method.MULTIPLEXED in self.methods and self.methods & Method.DOUBLE:
+            raise ValueError(
+                f"flow {self.number}: multiplexed marking has step and pulse on its one bit; "
+                "take it without them"
+            )
+        if Method.HASHED in self.methods and not self.methods & (Method.STEP | Method.MULTIPLEXED):
+            raise ValueError(
+                f"flow {self.number}: hashed samples are told apart by a colour; "
+                "add step or multiplexed marking"
+            )
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One switch of the path, as the controller reaches it.
+
+    `clock_offset_us` is what must be added to the switch's clock to get the common clock.
+    """
+
+    switch: fy.Switch
+    clock_offset_us: int = 0
+
+    @property
+    def name(self) -> str:
+        """The switch's name, e.g. `s1`."""
+        return self.switch.name
+
+
+async def set_schedule(hop: Hop, schedule: Schedule, sampling_shift: int = 6) -> None:
+    """Give a switch its clock's offset, the blocks and their parts; before any flow is watched.
+
+    Hashed marking samples one packet in 2^`sampling_shift` (0..29).
+    """
+    offset_us = hop.clock_offset_us % (1 << CLOCK_BITS)
+    defaults = [
+        ("clock", fy.Action("set_clock", offset_us=offset_us, block_shift=schedule.block_shift)),
+        ("sampling", fy.Action("set_sampling", mask=(1 << sampling_shift) - 1)),
+    ]
+    windows = [
+        *(_pulse_window(Method.PULSE, times) for times in schedule.middle_half()),
+        _pulse_window(Method.MULTIPLEXED, schedule.multiplexed_window()),
+        *(_pulse_slot(times) for times in schedule.middle_half()),
+    ]
+    await hop.switch.write(
+        [
+            *(~fy.P4TableEntry(t, action=a, is_default_action=True) for t, a in defaults),
+            *(+window for window in windows),
+        ]
+    )
+
+
+def _pulse_window(method: Method, times: ClockRange) -> fy.P4TableEntry:
+    match = {"watch.methods": (int(method), int(method)), "watch.now_us": tuple(times)}
+    return fy.P4TableEntry(
+        "pulse_window", match=fy.Match(match), priority=1, action=fy.Action("choose")
+    )
+
+
+def _pulse_slot(times: ClockRange) -> fy.P4TableEntry:
+    match = {"watch.now_us": tuple(times)}
+    return fy.P4TableEntry(
+        "slots", match=fy.Match(match), priority=1, action=fy.Action("pulse_slot")
+    )
+
+
+async def watch_flow(hops: Sequence[Hop], flow: WatchedFlow) -> None:
+    """Put a flow on the watch list of every switch of its path (first switch first).
+
+    The last switch is told first. So no packet is marked before all who must count and clear its
+    mark are ready.
+    """
+    match = {
+        "hdr.ipv4.src_addr": flow.src_addr,
+        "hdr.ipv4.dst_addr": flow.dst_addr,
+        "hdr.ipv4.protocol": flow.protocol,
+        "hdr.ports.src_port": flow.src_port,
+        "hdr.ports.dst_port": flow.dst_port,
+    }
+    for hop in reversed(hops):
+        role = "mark" if hop is hops[0] else "observe"
+        if hop is hops[-1]:
+            role = "observe_and_clear"
+        await hop.switch.write(
+            [
+                +fy.P4TableEntry(
+                    "watch_list",
+                    match=fy.Match({k: v for k, v in match.items() if v is not None}),
+                    priority=1,
+                    action=fy.Action(role, flow=flow.number, methods=int(flow.methods)),
+                )
+            ]
+        )

@@ -1,0 +1,108 @@
+/* Mixed hashed marking: several delay samples a block (RFC 9342 section 7.2.2), no bit but the colour.
+ *
+ *   block 0, colour 0                block 1, colour 1
+ *   . . H . . . . H . . H . .        . . . H . . H . .      H: hash of the packet AND mask = 0
+ *
+ * Every point computes the same hash of fields that do not change on the way, so all choose the same
+ * packets, with nothing on the wire. The colour says which block a packet is of, and so keeps samples
+ * of different blocks apart. The hash also gives each sample its place of the block's eight, so that
+ * a lost one does not move the others; the first one that comes keeps the place. Two points' samples
+ * are of the same packet if block and hash agree. */
+#ifndef TELEMARK_AMPM_HASHED_P4
+#define TELEMARK_AMPM_HASHED_P4
+
+#include "watch.p4"
+
+#define AMPM_SAMPLES 8
+
+struct sample_t {
+    bit<1> chosen;
+    bit<32> hash;   // of the packet
+    bit<32> place;  // where the sample is kept: 8 * cell + the hash's three highest bits
+}
+
+control HashedChoice(in headers_t hdr, in watch_t watch, inout sample_t sample) {
+    bit<32> unwanted = 0;  // hash bits that must be 0 and are not
+
+    // One packet in 2^n is a sample; `mask` has n bits, among the lower 29.
+    action set_sampling(bit<32> mask) {
+        unwanted = sample.hash & mask;
+    }
+
+    table sampling {
+        actions = { set_sampling; }
+        default_action = set_sampling(0x3F);
+    }
+
+    apply {
+        bit<64> transport = 0;
+        if (hdr.ports.isValid()) {
+            transport = hdr.ports.src_port ++ hdr.ports.dst_port ++ hdr.ports.word;
+        }
+        hash(
+            sample.hash, HashAlgorithm.crc32, 32w0,
+            {
+                hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol, hdr.ipv4.total_length,
+                hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, transport
+            },
+            64w0x100000000);
+        sampling.apply();
+        if (unwanted == 0) {
+            sample.chosen = 1;
+            sample.place = (watch.cell << 3) + (sample.hash >> 29);
+        }
+    }
+}
+
+const bit<16> READOUT_SAMPLE = 3;  // index: place; values: block_us, samples, time_us, hash
+
+/* What one point knows of a sample: how many packets wanted its place, and the first one's time and
+ * hash. */
+control SampleRecord(
+    in watch_t watch, in sample_t sample, in bit<48> time_us, inout readout_values_t readout) {
+    register<bit<48>>(AMPM_CELLS * AMPM_SAMPLES) block_us;
+    register<bit<48>>(AMPM_CELLS * AMPM_SAMPLES) samples;
+    register<bit<48>>(AMPM_CELLS * AMPM_SAMPLES) sample_us;
+    register<bit<32>>(AMPM_CELLS * AMPM_SAMPLES) hashes;
+
+    action record() {
+        bit<48> block;
+        bit<48> number;
+        bit<48> time;
+        bit<32> known;
+        block_us.read(block, sample.place);
+        samples.read(number, sample.place);
+        sample_us.read(time, sample.place);
+        hashes.read(known, sample.place);
+        bool is_new = number == 0 || block != watch.block_us;
+        block_us.write(sample.place, watch.block_us);
+        samples.write(sample.place, is_new ? 48w1 : number + 1);
+        sample_us.write(sample.place, is_new ? time_us : time);
+        hashes.write(sample.place, is_new ? sample.hash : known);
+    }
+
+    action read() {
+        bit<48> block;
+        bit<48> number;
+        bit<48> time;
+        bit<32> known;
+        block_us.read(block, readout.index);
+        samples.read(number, readout.index);
+        sample_us.read(time, readout.index);
+        hashes.read(known, readout.index);
+        readout.value_0 = (bit<64>)block;
+        readout.value_1 = (bit<64>)number;
+        readout.value_2 = (bit<64>)time;
+        readout.value_3 = (bit<64>)known;
+    }
+
+    apply {
+        if (readout.record == READOUT_SAMPLE) {
+            read();
+        } else if (sample.chosen == 1) {
+            record();
+        }
+    }
+}
+
+#endif

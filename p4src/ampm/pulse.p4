@@ -1,0 +1,126 @@
+/* Pulse marking: one marked packet a block. Its times give the delay; counts at its passing, the loss.
+ *
+ *          |------------ block ------------|
+ *   first  |        [counting interval]    |
+ *   switch  . . . . . P . . . . . . . . . .     P: first packet inside the interval
+ *
+ *   next    . . . . . . . . P . . . . . . .     delay: difference of P's times
+ *   point   1 2 3 ...     n at P                loss between two pulses: difference of the counts' growth
+ *
+ * By itself it takes the D bit alone. A point takes a pulse for that of the block in which it arrives:
+ * right while clock error + delay < L / 4, the interval being the middle half of the block. The count
+ * is wrong by as many packets as overtake the pulse or are overtaken by it.
+ *
+ * With step marking it is double marking (RFC 9341 section 3.2.2): the pulse's colour says which block
+ * it is of, and loss comes from the colours, whatever the order of packets: right while
+ * clock error + delay < L / 2. A block whose pulse was lost or doubled is known by its record. */
+#ifndef TELEMARK_AMPM_PULSE_P4
+#define TELEMARK_AMPM_PULSE_P4
+
+#include "watch.p4"
+
+/* At the first switch: chooses exactly one packet a block, the first one inside the window. */
+control PulseChoice(inout watch_t watch) {
+    register<bit<48>>(AMPM_FLOWS) latch;  // beginning of the block of the latest pulse, plus 1
+
+    // Choosing and latching is one action: no second packet can come in between.
+    action choose() {
+        bit<48> latched;
+        latch.read(latched, watch.flow);
+        watch.pulse = latched != watch.block_us + 1 ? 1w1 : 1w0;
+        latch.write(watch.flow, watch.block_us + 1);  // never 0, the value of an unused register
+    }
+
+    // When a method sends its pulse: parts of a block are ternary ranges of the clock (TimeFlip).
+    table pulse_window {
+        key = {
+            watch.methods: ternary;
+            watch.now_us: ternary;
+        }
+        actions = { choose; NoAction; }
+        default_action = NoAction();
+        size = 64;
+    }
+
+    apply {
+        pulse_window.apply();
+    }
+}
+
+/* The pulse on the wire: written at the first switch, read at all others. */
+control PulseBit(inout watch_t watch) {
+    apply {
+        if (watch.first == 1) {
+            AMPM_PULSE(watch.dscp) = watch.pulse;
+        } else {
+            watch.pulse = AMPM_PULSE(watch.dscp);
+        }
+    }
+}
+
+const bit<16> READOUT_PULSE = 2;  // index: cell; values: block_us, pulses, time_us, packets
+
+/* What one point knows of a block's pulse: how many there were (1, or something went wrong), when the
+ * first one came, and how many packets of the flow had passed then, itself included. */
+control PulseRecord(
+    in watch_t watch, in bit<48> time_us, inout readout_values_t readout) {
+    register<bit<48>>(AMPM_FLOWS) running;  // packets of the flow, whatever their block
+    register<bit<48>>(AMPM_CELLS) block_us;
+    register<bit<48>>(AMPM_CELLS) pulses;
+    register<bit<48>>(AMPM_CELLS) pulse_us;
+    register<bit<48>>(AMPM_CELLS) packets;
+
+    action count_packet() {
+        bit<48> count;
+        running.read(count, watch.flow);
+        running.write(watch.flow, count + 1);
+    }
+
+    action count_pulse() {
+        bit<48> count;
+        bit<48> block;
+        bit<48> number;
+        bit<48> time;
+        bit<48> snapshot;
+        running.read(count, watch.flow);
+        block_us.read(block, watch.cell);
+        pulses.read(number, watch.cell);
+        pulse_us.read(time, watch.cell);
+        packets.read(snapshot, watch.cell);
+        bool is_new = number == 0 || block != watch.block_us;
+        running.write(watch.flow, count + 1);
+        block_us.write(watch.cell, watch.block_us);
+        pulses.write(watch.cell, is_new ? 48w1 : number + 1);
+        pulse_us.write(watch.cell, is_new ? time_us : time);
+        packets.write(watch.cell, is_new ? count + 1 : snapshot);
+    }
+
+    action read() {
+        bit<48> block;
+        bit<48> number;
+        bit<48> time;
+        bit<48> snapshot;
+        block_us.read(block, readout.index);
+        pulses.read(number, readout.index);
+        pulse_us.read(time, readout.index);
+        packets.read(snapshot, readout.index);
+        readout.value_0 = (bit<64>)block;
+        readout.value_1 = (bit<64>)number;
+        readout.value_2 = (bit<64>)time;
+        readout.value_3 = (bit<64>)snapshot;
+    }
+
+    apply {
+        if (readout.record == READOUT_PULSE) {
+            read();
+        } else if (watch.watched == 1) {
+            if (watch.pulse == 1) {
+                count_pulse();
+            } else {
+                count_packet();
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,144 @@
+/* Which packets are measured, and when: the common clock, the watch list, and the domain's edge.
+ *
+ * A block is a time of 2^block_shift microseconds of the common clock; block = clock >> block_shift.
+ * All times are kept modulo 2^48, and a block is named by its beginning: so a clock that wraps makes
+ * no difference. For a packet of a watched flow the methods find out, each from its bits, to which
+ * block it belongs (`block_us`) and whether it is the block's pulse (`pulse`). What is recorded
+ * at the points where packets enter and leave a switch follows from these two alone. */
+#ifndef TELEMARK_AMPM_WATCH_P4
+#define TELEMARK_AMPM_WATCH_P4
+
+#include "../include/headers.p4"
+
+#define AMPM_FLOWS 1024
+#define AMPM_CELLS 2 * AMPM_FLOWS
+
+// The methods of a flow, to be added up.
+const bit<8> METHOD_STEP = 1;
+const bit<8> METHOD_PULSE = 2;  // with METHOD_STEP: double marking
+const bit<8> METHOD_MULTIPLEXED = 4;
+const bit<8> METHOD_HASHED = 8;
+
+struct watch_t {
+    bit<1> watched;  // the packet belongs to a flow on the watch list
+    bit<1> first;    // this switch is the first of the domain: it marks
+    bit<1> last;     // this switch is the last of the domain: it takes the marks off
+    bit<8> methods;
+    bit<32> flow;     // the flow's number, as the controller gave it
+    bit<48> now_us;   // the common clock when the packet arrived
+    bit<48> offset_us;  // common clock - clock of this switch
+    bit<8> block_shift;
+    bit<48> block_us;  // the common clock when the packet's block began
+    bit<1> colour;     // of that block: its number modulo 2
+    bit<1> pulse;      // the packet is its block's pulse
+    bit<32> cell;      // 2 * flow + colour: where records of the block are kept
+    bit<6> dscp;       // with the marks, as the packet leaves
+}
+
+control Watch(
+    in headers_t hdr, inout watch_t watch, in standard_metadata_t standard_metadata) {
+    bit<16> src_port = 0;
+    bit<16> dst_port = 0;
+
+    // A switch's clock starts anywhere; the controller finds how far it is from the common clock.
+    action set_clock(bit<48> offset_us, bit<8> block_shift) {
+        watch.offset_us = offset_us;
+        watch.now_us = standard_metadata.ingress_global_timestamp + offset_us;
+        watch.block_shift = block_shift;
+        bit<48> block = watch.now_us >> block_shift;
+        watch.block_us = block << block_shift;
+        watch.colour = block[0:0];
+    }
+
+    table clock {
+        actions = { set_clock; }
+        default_action = set_clock(0, 20);
+    }
+
+    action watched(bit<16> flow, bit<8> methods) {
+        watch.watched = 1;
+        watch.flow = (bit<32>)flow;
+        watch.methods = methods;
+    }
+
+    // At the flow's first switch.
+    action mark(bit<16> flow, bit<8> methods) {
+        watched(flow, methods);
+        watch.first = 1;
+        watch.dscp = AMPM_UNMARKED(hdr.ipv4.dscp);  // marks are made here, and nowhere else
+    }
+
+    // At every switch after it.
+    action observe(bit<16> flow, bit<8> methods) {
+        watched(flow, methods);
+        watch.dscp = hdr.ipv4.dscp;
+    }
+
+    // At the last one.
+    action observe_and_clear(bit<16> flow, bit<8> methods) {
+        watched(flow, methods);
+        watch.last = 1;
+        watch.dscp = hdr.ipv4.dscp;
+    }
+
+    /* What a flow is: addresses and ports, each of which may be left open by its mask. Ports of a
+     * packet that has none, such as a later fragment, are 0: all fragments of a flow are marked
+     * and counted (RFC 9341 section 4) where the flow's entry leaves the ports open. */
+    table watch_list {
+        key = {
+            hdr.ipv4.src_addr: ternary;
+            hdr.ipv4.dst_addr: ternary;
+            hdr.ipv4.protocol: ternary;
+            src_port: ternary @name("hdr.ports.src_port");
+            dst_port: ternary @name("hdr.ports.dst_port");
+        }
+        actions = { mark; observe; observe_and_clear; NoAction; }
+        default_action = NoAction();
+        size = AMPM_FLOWS;
+    }
+
+    apply {
+        clock.apply();
+        if (hdr.ports.isValid()) {
+            src_port = hdr.ports.src_port;
+            dst_port = hdr.ports.dst_port;
+        }
+        if (hdr.ipv4.isValid() && hdr.ipv4.ihl >= 5) {  // less is no IPv4
+            watch_list.apply();
+        }
+    }
+}
+
+/* To which block does a packet of this colour belong? To the nearest one (RFC 8321 section 4.3):
+ * delay carries packets into the first half of the next block, and a clock that is ahead lets them
+ * arrive in the second half of the one before. */
+control NearestBlock(inout watch_t watch, in bit<1> colour) {
+    apply {
+        bit<48> length_us = 48w1 << watch.block_shift;
+        bit<48> phase_us = watch.now_us - watch.block_us;
+        if (watch.colour != colour) {
+            watch.colour = colour;
+            if (phase_us < length_us >> 1) {
+                watch.block_us = watch.block_us - length_us;
+            } else {
+                watch.block_us = watch.block_us + length_us;
+            }
+        }
+    }
+}
+
+/* The marks of a packet that leaves: as they are inside the domain, none behind it. */
+control LeaveDomain(inout headers_t hdr, inout watch_t watch) {
+    Ipv4SetDscp() set_dscp;
+
+    apply {
+        if (watch.last == 1) {
+            watch.dscp = AMPM_UNMARKED(watch.dscp);
+        }
+        if (watch.dscp != hdr.ipv4.dscp) {
+            set_dscp.apply(hdr.ipv4, watch.dscp);
+        }
+    }
+}
+
+#endif

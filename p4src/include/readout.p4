@@ -1,0 +1,61 @@
+/* How registers leave a switch: P4Runtime servers made with PI read counters, but no registers.
+ *
+ *     controller --packet-out: record, index--> ingress, egress --packet-in: their registers-->
+ *
+ * A packet-out names a record (which registers) and an index into them. In ingress and again in
+ * egress, the control that owns the record puts its registers into `readout_values_t`; each copy
+ * is read by one action, so it is a snapshot. What follows the header comes back unchanged: a
+ * controller puts a number there, to know the answers of its requests.
+ *
+ * The packet-in also says what the switch's clock was: this is how a controller finds its offset. */
+#ifndef TELEMARK_READOUT_P4
+#define TELEMARK_READOUT_P4
+
+@controller_header("packet_out")
+header readout_request_t {
+    bit<16> record;
+    bit<32> index;
+}
+
+@controller_header("packet_in")
+header readout_t {
+    bit<16> record;
+    bit<32> index;
+    bit<48> switch_us;  // the switch's own clock, when the request arrived
+    bit<64> arrival_0;  // registers of ingress; a record says what they are
+    bit<64> arrival_1;
+    bit<64> arrival_2;
+    bit<64> arrival_3;
+    bit<64> departure_0;  // registers of egress
+    bit<64> departure_1;
+    bit<64> departure_2;
+    bit<64> departure_3;
+}
+
+const bit<16> READOUT_NOTHING = 0;  // no request; as a request: the clock alone
+
+struct readout_values_t {
+    bit<16> record;
+    bit<32> index;
+    bit<64> value_0;
+    bit<64> value_1;
+    bit<64> value_2;
+    bit<64> value_3;
+}
+
+control ReadoutRequest(
+    inout readout_request_t request, inout readout_t answer, inout readout_values_t values,
+    inout standard_metadata_t standard_metadata) {
+    apply {
+        values.record = request.record;
+        values.index = request.index;
+        answer.setValid();
+        answer.record = request.record;
+        answer.index = request.index;
+        answer.switch_us = standard_metadata.ingress_global_timestamp;
+        request.setInvalid();
+        standard_metadata.egress_spec = standard_metadata.ingress_port;
+    }
+}
+
+#endif

@@ -1,0 +1,144 @@
+"""AM-PM switches in this process: packets at chosen times, and what the switches then know."""
+
+import functools
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, Raw
+
+from controllers.ampm.schedule import CLOCK_BITS, Schedule
+from controllers.ampm.watch import Method
+from minip4.compiler import compile_p4
+from minip4.engine.engine import Engine
+from minip4.engine.keys import Exact, Ternary
+
+PROGRAM = Path(__file__).parents[2] / "p4src" / "ampm" / "ampm.p4"
+L = 1 << 20
+SCHEDULE = Schedule(L)
+CPU_PORT = 255
+HOSTS_MAC = "02:00:00:00:00:02"
+FIRST, MIDDLE, LAST = "mark", "observe", "observe_and_clear"
+BLOCK, PULSE, SAMPLE = 1, 2, 3  # records of p4src/include/readout.p4
+READING_US = (1 << 49) - L  # later than all packets of the tests
+ANSWER = struct.Struct(">HI6s8Q")
+
+
+class Record(NamedTuple):
+    """What one point knows: of a block, its pulse or a sample; see the program for the values."""
+
+    block_us: int
+    values: tuple[int, int, int]
+
+
+@functools.cache
+def _engine() -> Engine:
+    return Engine(compile_p4(PROGRAM).bmv2_json)
+
+
+class Switch:
+    """One AM-PM switch; a flow is known by its UDP destination port, 5000 + its number.
+
+    `ahead_us`: how far its clock is ahead of the common clock, and the controller does not know.
+    """
+
+    def __init__(self, role: str, methods: Method, *, flows: int = 1, ahead_us: int = 0) -> None:
+        self.engine = _engine().another()
+        self._ahead_us = ahead_us
+        add = self.engine.table_add
+        add("AmpmIngress.forwarding.forwarding", [Exact(0x020000000002)],
+            "AmpmIngress.forwarding.forward", [2])  # fmt: skip
+        for flow in range(flows):
+            key = [Ternary(0, 0), Ternary(0, 0), Ternary(17, 255), Ternary(0, 0)]
+            add("AmpmIngress.watch.watch_list", [*key, Ternary(5000 + flow, 0xFFFF)],
+                f"AmpmIngress.watch.{role}", [flow, int(methods)], 1)  # fmt: skip
+        self.set_sampling(0)
+        self._set_schedule()
+
+    def watch_all(self, role: str, methods: Method) -> None:
+        """Watch everything that is IPv4 as flow 0, fragments too."""
+        self.engine.table_add(
+            "AmpmIngress.watch.watch_list", [Ternary(0, 0)] * 5, f"AmpmIngress.watch.{role}",
+            [0, int(methods)], 1,
+        )  # fmt: skip
+
+    def set_sampling(self, mask: int) -> None:
+        hashed = "AmpmIngress.methods.hashed_choice"
+        self.engine.table_set_default(f"{hashed}.sampling", f"{hashed}.set_sampling", [mask])
+
+    def _set_schedule(self) -> None:
+        self.engine.table_set_default(
+            "AmpmIngress.watch.clock", "AmpmIngress.watch.set_clock", [0, SCHEDULE.block_shift]
+        )
+        windows = [(Method.PULSE, times) for times in SCHEDULE.middle_half()]
+        windows.append((Method.MULTIPLEXED, SCHEDULE.multiplexed_window()))
+        choice = "AmpmIngress.methods.pulse_choice"
+        for method, times in windows:
+            key = [Ternary(int(method), int(method)), Ternary(*times)]
+            self.engine.table_add(f"{choice}.pulse_window", key, f"{choice}.choose", [], 1)
+        bit = "AmpmIngress.methods.multiplexed_bit"
+        for times in SCHEDULE.middle_half():
+            self.engine.table_add(f"{bit}.slots", [Ternary(*times)], f"{bit}.pulse_slot", [], 1)
+
+    def pass_on(self, frame: bytes, time_us: int) -> bytes:
+        """The frame as it leaves, when it comes at this time of the common clock."""
+        ((port, out),) = self.send(frame, time_us)
+        assert port == 2
+        return out
+
+    def send(self, frame: bytes, time_us: int) -> list[tuple[int, bytes]]:
+        """All that leaves."""
+        return self.engine.process(1, frame, self._time_ns(time_us))
+
+    def _time_ns(self, time_us: int) -> int:
+        # The engine's time only grows, while the clock that it shows wraps.
+        return 1000 * ((time_us + self._ahead_us) % (1 << (CLOCK_BITS + 1)))
+
+    def read(self, record: int, index: int) -> tuple[Record, Record]:
+        """The record at the points of arrival and departure, by a readout packet."""
+        _, *v = self.ask(record, index, READING_US)
+        return Record(v[0], (v[1], v[2], v[3])), Record(v[4], (v[5], v[6], v[7]))
+
+    def ask(self, record: int, index: int, time_us: int) -> tuple[int, ...]:
+        """The answer to a readout packet: the switch's clock, and the values."""
+        request = struct.pack(">HI", record, index) + b"request 7"
+        ((port, answer),) = self.engine.process(CPU_PORT, request, self._time_ns(time_us))
+        assert port == CPU_PORT
+        assert answer[ANSWER.size :] == b"request 7"
+        named, numbered, switch_us, *values = ANSWER.unpack(answer[: ANSWER.size])
+        assert (named, numbered) == (record, index)
+        return (int.from_bytes(switch_us, "big"), *values)
+
+    def packets(self, flow: int, colour: int) -> tuple[int, int]:
+        """What the counters of arrivals and departures say."""
+        counters = ("AmpmIngress.arrivals", "AmpmEgress.departures")
+        first, second = (self.engine.counter_read(c, 2 * flow + colour)[0] for c in counters)
+        return first, second
+
+
+def frame(flow: int = 0, number: int = 0, **ip: object) -> bytes:
+    """A frame of a flow; `number` makes it differ from others."""
+    fields = {"src": "10.0.0.1", "dst": "10.0.0.2", "id": number, **ip}
+    return bytes(
+        Ether(dst=HOSTS_MAC, src="02:00:00:00:00:01")
+        / IP(**fields)
+        / UDP(sport=4000, dport=5000 + flow)
+        / Raw(struct.pack(">IQ", number, number))
+    )
+
+
+def marks(data: bytes) -> tuple[int, int]:
+    """Colour (L) and pulse (D) bits of a frame."""
+    dscp = data[15] >> 2
+    return dscp & 1, dscp >> 1 & 1
+
+
+def checked(data: bytes) -> Packet:
+    """The frame parsed; its IPv4 header checksum is what scapy computes."""
+    packet = Ether(data)
+    again = packet[IP].copy()
+    del again.chksum
+    assert IP(bytes(again)).chksum == packet[IP].chksum
+    return packet
