@@ -32,6 +32,8 @@ class Network:
     `loss` is a probability; each end has dice of its own.
 
     After the `with` block, counters and captures are complete, and stay until the run ends.
+    `control_delay_us` is what a message between a controller and a switch takes, each way; for
+    virtual time only, where it is 0 else.
     Whether it is made of namespaces or lives in virtual time is the run's affair (`--time`).
     """
 
@@ -44,6 +46,7 @@ class Network:
         name: str = "network",
         capture: bool = True,
         switch_options: Mapping[str, Sequence[str]] | None = None,
+        control_delay_us: float = 0.0,
     ) -> None:
         self.topo = topo
         self.name = name
@@ -58,6 +61,7 @@ class Network:
         self._program_path = here if here.is_file() else REPOSITORY / program
         self._capture = capture
         self._switch_options = dict(switch_options or {})
+        self._control_delay_us = control_delay_us
         self._switches: dict[str, Any] = {}
         self._hosts: dict[str, Any] = {}
         self._ends: dict[str, dict[str, LinkEnd]] = {}  # node -> neighbour -> the node's end
@@ -144,6 +148,7 @@ class Network:
             seed=self.seed,
             capture=self._capture,
             switch_options=self._switch_options,
+            control_delay_ns=round(self._control_delay_us * 1000),
             tell=self._tell,
         )
         self._plant = _plant(settings, self._run)
@@ -175,4 +180,6 @@ class Network:
 def _plant(settings: Settings, run: Run) -> Plant:
     if isinstance(run.clock, VirtualClock):
         return VirtualPlant(settings, run.clock)
+    if settings.control_delay_ns:
+        raise TestbedError("control_delay_us needs --time virtual: in real time it is what it is")
     return MininetPlant(settings)

@@ -38,6 +38,7 @@ class Settings:
     seed: int
     capture: bool
     switch_options: Mapping[str, Sequence[str]]  # switch -> further options of `minip4 switch`
+    control_delay_ns: int  # of messages between controllers and switches, each way
     tell: Callable[[str], None]  # what is being done
 
 

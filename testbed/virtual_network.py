@@ -75,7 +75,7 @@ class VirtualPlant:
         self.hosts: list[Host] = []
         self.links: list[tuple[LinkEnd, LinkEnd]] = []
         self._link_options: dict[str, list[str]] = {}  # by switch
-        self._plane = ControlPlane(clock)
+        self._plane = ControlPlane(clock, settings.control_delay_ns)
         self._polls = _Polls(self._plane)
 
     def start(self, leaving: ExitStack) -> None:
@@ -91,6 +91,8 @@ class VirtualPlant:
                   enumerate(topo.hosts(), start=1)}  # fmt: skip
         for _, _, params in topo.links(sort=True, withInfo=True):
             self._add_link(nodes, params)
+        if settings.capture:
+            self._open_captures()
         for switch in self.switches:
             options = self._options(switch)
             self._running[switch.node] = VirtualSwitch(
@@ -100,8 +102,6 @@ class VirtualPlant:
         leaving.enter_context(local_channels(services, self._plane))
         self._clock.attach(self)
         leaving.callback(self._clock.detach)
-        if settings.capture:
-            self._open_captures()
 
     # --- a world in virtual time -----------------------------------------------------------
 

@@ -191,7 +191,10 @@ class Virtual:
         return self._ports.get(node, [])
 
     def capture(self, switch: int, port: int, what: str, path: Path) -> None:
-        """Capture a port: what comes "in", goes "out", or is "lost" by its link."""
+        """Capture a port: what comes "in", goes "out", or is "lost" by its link.
+
+        Before the switch gets its engine.
+        """
         number = CAPTURES.index(what)
         if self._library.virtual_capture(self._handle, switch, port, number, os.fsencode(path)):
             raise Minip4Error(f"cannot create capture {path}: {os.strerror(ctypes.get_errno())}")

@@ -22,7 +22,8 @@ class Device:
     """One switch, as its controllers see it.
 
     `make_engine` turns BMv2 JSON into an engine (slow: it may run the C compiler); `install` puts
-    an engine to work in place of the one before, which it closes.
+    an engine to work in place of the one before, which it closes. `in_thread`: make_engine runs in
+    a thread, so that other calls are answered meanwhile.
     """
 
     def __init__(
@@ -30,6 +31,8 @@ class Device:
         device_id: int,
         make_engine: Callable[[dict[str, Any]], Engine],
         install: Callable[[Engine], None],
+        *,
+        in_thread: bool = True,
     ) -> None:
         self.device_id = device_id
         self.arbitration = Arbitration(device_id)
@@ -37,6 +40,7 @@ class Device:
         self._saved: Pipeline | None = None
         self._make_engine = make_engine
         self._install = install
+        self._in_thread = in_thread
         self._changing = asyncio.Lock()
 
     def adopt(self, p4info: p4i.P4Info, blob: bytes, engine: Engine) -> None:
@@ -104,7 +108,10 @@ class Device:
         if not isinstance(program, dict):
             raise invalid("p4_device_config: expected BMv2 JSON: its root is no object")
         try:
-            engine = await asyncio.to_thread(self._make_engine, program)
+            if self._in_thread:
+                engine = await asyncio.to_thread(self._make_engine, program)
+            else:
+                engine = self._make_engine(program)
         except EngineError as error:
             raise invalid(f"p4_device_config: {error}") from error
         except Minip4Error as error:

@@ -44,7 +44,7 @@ class VirtualSwitch:
         self._clock = clock
         self._retired: list[dict[str, Any]] = []  # counters of engines of earlier pipelines
         self._engine = self._make_engine(program.bmv2_json)
-        self.device = Device(options.device_id, self._make_engine, self._install)
+        self.device = Device(options.device_id, self._make_engine, self._install, in_thread=False)
         try:
             self.device.adopt(program.p4info, program.blob, self._engine)
         except StatusError as error:

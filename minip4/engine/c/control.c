@@ -191,18 +191,29 @@ int engine_value_set(struct engine *e, uint32_t value_set, const uint64_t *words
 
 /* --- replication ------------------------------------------------------------------------------- */
 
+/* Where the replicas of a group or session hang; NULL: none has ever been set. */
 static struct replicas **replicas_of(struct engine *e, bool is_session, uint32_t number)
 {
-    return is_session ? &e->sessions[number & (MAX_SESSIONS - 1)]
-                      : &e->groups[number & (MAX_GROUPS - 1)];
+    struct replicas **all = is_session ? e->sessions : e->groups;
+    return all ? &all[number & ((is_session ? MAX_SESSIONS : MAX_GROUPS) - 1)] : NULL;
+}
+
+static bool make_replicas(struct engine *e, bool is_session)
+{
+    struct replicas ***all = is_session ? &e->sessions : &e->groups;
+    if (!*all)
+        *all = calloc(is_session ? MAX_SESSIONS : MAX_GROUPS, sizeof **all);
+    return *all != NULL;
 }
 
 int engine_replicas_set(struct engine *e, bool is_session, uint32_t number,
                         const uint16_t *replicas, uint32_t count, uint32_t truncate_to)
 {
     struct replicas *r = malloc(sizeof *r + count * sizeof r->item[0]);
-    if (!r)
+    if (!r || !make_replicas(e, is_session)) {
+        free(r);
         return TABLE_NO_MEMORY;
+    }
     r->count = count;
     r->truncate_to = truncate_to;
     for (uint32_t i = 0; i < count; i++)
@@ -216,7 +227,8 @@ int engine_replicas_set(struct engine *e, bool is_session, uint32_t number,
 int64_t engine_replicas_get(struct engine *e, bool is_session, uint32_t number, uint16_t *replicas,
                             uint32_t room, uint32_t *truncate_to)
 {
-    const struct replicas *r = *replicas_of(e, is_session, number);
+    struct replicas **place = replicas_of(e, is_session, number);
+    const struct replicas *r = place ? *place : NULL;
     if (!r)
         return TABLE_NOT_FOUND;
     for (uint32_t i = 0; i < r->count && i < room; i++) {
@@ -230,7 +242,7 @@ int64_t engine_replicas_get(struct engine *e, bool is_session, uint32_t number, 
 int engine_replicas_delete(struct engine *e, bool is_session, uint32_t number)
 {
     struct replicas **place = replicas_of(e, is_session, number);
-    if (!*place)
+    if (!place || !*place)
         return TABLE_NOT_FOUND;
     free(*place);
     *place = NULL;

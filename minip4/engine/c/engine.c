@@ -32,13 +32,10 @@ static bool create_state(struct engine *e)
     c->counters = array_create(program.counter, program.counters, sizeof(struct cell));
     c->meters = array_create(program.meter, program.meters, sizeof(struct meter));
     c->crc = malloc(sizeof crc_custom_default);
-    e->groups = calloc(MAX_GROUPS, sizeof(struct replicas *));
-    e->sessions = calloc(MAX_SESSIONS, sizeof(struct replicas *));
-    e->digests = calloc(MAX_DIGESTS, sizeof *e->digests);
     e->scratch = malloc(program.phv_size);
     e->pool = packet_pool_create(program.phv_size);
-    if (!c->registers || !c->counters || !c->meters || !c->crc || !e->groups || !e->sessions ||
-        !e->digests || !e->scratch || !e->pool)
+    if (!c->registers || !c->counters || !c->meters || !c->crc || !e->scratch ||
+        !e->pool)
         return false;
     memcpy(c->crc, crc_custom_default, sizeof crc_custom_default);
     return true;

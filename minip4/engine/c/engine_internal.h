@@ -64,8 +64,8 @@ struct engine {
     uint32_t priorities;
     int64_t clock_offset_us, clock_drift_ppb;
     uint8_t *scratch;          /* one parsed packet */
-    struct replicas **groups, **sessions;
-    struct digest_sample *digests;
+    struct replicas **groups, **sessions; /* NULL until the first is set */
+    struct digest_sample *digests;        /* NULL until the first is to be told */
     uint32_t digest_first, digest_count;
     uint64_t digests_lost;
     struct fifo collected;     /* frames that left, for tests */

@@ -1,5 +1,7 @@
 /* The way of a packet through the switch, in simple_switch's order: parse, ingress, then clones,
  * digest, resubmit, multicast, drop or unicast; egress, then clones, drop, deparse, recirculate. */
+#include <stdlib.h>
+
 #include "engine_internal.h"
 
 /* A copy of the frame at hand; NULL: memory is short, and the copy counts as dropped. */
@@ -42,7 +44,8 @@ static void replicate(struct engine *e, const struct replicas *to, struct packet
 
 static const struct replicas *session(const struct engine *e, uint32_t number)
 {
-    const struct replicas *found = e->sessions[number & (MAX_SESSIONS - 1)];
+    const struct replicas *found =
+        e->sessions ? e->sessions[number & (MAX_SESSIONS - 1)] : NULL;
     return found && found->count ? found : NULL;
 }
 
@@ -82,7 +85,9 @@ static void clone_egress(struct engine *e, const struct requests *request)
 
 static void learn(struct engine *e, uint32_t digest)
 {
-    if (e->digest_count == MAX_DIGESTS) {
+    if (!e->digests)
+        e->digests = calloc(MAX_DIGESTS, sizeof *e->digests);
+    if (!e->digests || e->digest_count == MAX_DIGESTS) {
         e->digests_lost++;
         return;
     }
@@ -124,7 +129,7 @@ static void drop_ingress(struct engine *e)
 
 static void multicast(struct engine *e, uint32_t group)
 {
-    const struct replicas *to = e->groups[group & (MAX_GROUPS - 1)];
+    const struct replicas *to = e->groups ? e->groups[group & (MAX_GROUPS - 1)] : NULL;
     struct packet *packet = e->context.packet;
     if (!to || !to->count) {
         drop_ingress(e);

@@ -36,8 +36,8 @@ bool virtual_connect(struct virtual *v, uint32_t node, uint16_t port, uint32_t o
 /* Gives a switch an engine, or another one: its ports are those that are connected by now. */
 void virtual_set_engine(struct virtual *v, uint32_t node, struct engine *engine,
                         const struct virtual_calls *calls);
-/* Captures what enters or leaves a switch's port, or what its link loses: `what` is 0, 1, 2.
- * Returns 0, or -1 with errno set. */
+/* Captures what enters or leaves a switch's port, or what its link loses: `what` is 0, 1, 2. Before
+ * virtual_set_engine(). Returns 0, or -1 with errno set. */
 int virtual_capture(struct virtual *v, uint32_t node, uint16_t port, int what, const char *path);
 /* Looks anew when a switch is due: after its links or queues were changed. */
 void virtual_refresh(struct virtual *v, uint32_t node);

@@ -1,0 +1,225 @@
+"""Virtual time: when tasks run, what controllers get, and what is refused there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import finsy as fy
+import numpy as np
+import pytest
+from mininet.topo import Topo
+
+from controllers.connection import connection
+from testbed import capture
+from testbed.books import Books
+from testbed.errors import TestbedError
+from testbed.isolation import Run
+from testbed.network import Network
+from testbed.patterns import Poisson
+from testbed.traffic import Flow, Traffic
+from testbed.virtual_clock import START_NS, VirtualClock
+
+PROGRAMS = Path(__file__).parents[1]
+WIRE = PROGRAMS / "testbed" / "programs" / "wire.p4"
+CONTROL = PROGRAMS / "runtime" / "programs" / "control.p4"
+AMPM = PROGRAMS.parent / "p4src" / "ampm" / "ampm.p4"
+CPU = ["--cpu-port", "255"]
+TO_CPU = fy.Action("to_cpu", reason=1)
+TO_H2 = fy.Action("forward", port=2)
+
+
+class Pair(Topo):
+    def build(self, **link: float) -> None:
+        s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")
+        self.addLink(self.addHost("h1"), s1)
+        self.addLink(s1, s2, **link)
+        self.addLink(s2, self.addHost("h2"))
+
+
+def virtually(folder: Path, main: Callable[[Run], Awaitable[Any]], seed: int = 1) -> Any:
+    clock = VirtualClock()
+    return clock.run(main(Run("test", folder, seed, clock=clock)))  # type: ignore[arg-type]
+
+
+# --- the clock ----------------------------------------------------------------------------------
+
+
+def test_tasks_wake_in_the_order_of_their_times(tmp_path: Path) -> None:
+    async def main(run: Run) -> list[tuple[str, int]]:
+        seen = []
+
+        async def sleeper(name: str, *times: int) -> None:
+            for time in times:
+                await run.clock.sleep_until(START_NS + time)
+                seen.append((name, run.clock.now_ns() - START_NS))
+
+        await asyncio.gather(sleeper("a", 30, 31, 10**15), sleeper("b", 10, 31), sleeper("c", 31))
+        return seen
+
+    expected = [("b", 10), ("a", 30), ("c", 31), ("b", 31), ("a", 31), ("a", 10**15)]
+    assert sorted(virtually(tmp_path, main), key=lambda s: s[1])[:2] == expected[:2]
+    seen = virtually(tmp_path, main)
+    assert [time for _, time in seen] == [time for _, time in expected]
+    assert seen == virtually(tmp_path, main)
+
+
+def test_timers_of_asyncio_are_virtual_too(tmp_path: Path) -> None:
+    async def main(run: Run) -> None:
+        await asyncio.sleep(3600)
+        assert run.clock.now_ns() == START_NS + 3600 * 10**9
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(run.clock.sleep_until(10**15), timeout=0.5)
+        assert run.clock.now_ns() == START_NS + 3_600_500_000_000
+        await run.clock.sleep_until(0)
+        assert await asyncio.to_thread(lambda: 5) == 5  # takes no virtual time
+        assert run.clock.now_ns() == START_NS + 3_600_500_000_000
+
+    virtually(tmp_path, main)
+
+
+def test_waiting_for_nothing_is_an_error(tmp_path: Path) -> None:
+    async def main(run: Run) -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(TestbedError, match="virtual time stands still"):
+        virtually(tmp_path, main)
+
+
+def test_what_cannot_be_virtual_is_refused(tmp_path: Path) -> None:
+    async def processes(run: Run) -> None:
+        await asyncio.create_subprocess_exec("true")
+
+    async def nested(run: Run) -> None:
+        with (
+            Network(Pair(), run, program=WIRE, name="a"),
+            Network(Pair(), run, program=WIRE, name="b"),
+        ):
+            pass
+
+    class TwoLinks(Topo):
+        def build(self) -> None:
+            host, switch = self.addHost("h1"), self.addSwitch("s1")
+            self.addLink(host, switch)
+            self.addLink(host, switch)
+
+    async def multihomed(run: Run) -> None:
+        with Network(TwoLinks(), run, program=WIRE):
+            pass
+
+    for main, words in ((processes, "process"), (nested, "one network"), (multihomed, "links")):
+        with pytest.raises(TestbedError, match=words):
+            virtually(tmp_path, main)
+
+
+@pytest.mark.parametrize(
+    ("link", "options", "words"),
+    [
+        ({"los": 0.1}, {}, "link s1-s2: no property los"),
+        ({"loss": 2}, {}, "loss"),
+        ({}, {"s2": ["--colour"]}, "switch s2: unrecognized arguments: --colour"),
+        ({}, {"s9": []}, "switches that are not there"),
+    ],
+)
+def test_a_network_that_cannot_be_is_refused(
+    link: dict[str, float], options: dict[str, list[str]], words: str, tmp_path: Path
+) -> None:
+    async def main(run: Run) -> None:
+        with Network(Pair(**link), run, program=WIRE, switch_options=options):
+            pass
+
+    with pytest.raises(TestbedError, match=words):
+        virtually(tmp_path, main)
+
+
+# --- networks -----------------------------------------------------------------------------------
+
+
+def test_books_balance_and_captures_tell_what_was_lost(tmp_path: Path) -> None:
+    async def main(run: Run) -> None:
+        topo = Pair(loss=0.05, delay_us=2000, rate_bps=10**8)
+        with Network(topo, run, program=WIRE) as net:
+            flows = [
+                Flow(1, "h1", "h2", rate_pps=2000, count=1000, dscp=5, pattern=Poisson()),
+                Flow(2, "h2", "h1", rate_pps=1000, count=500, size=1400, after_s=0.1),
+            ]
+            async with Traffic(net, flows, run.clock.now_ns()) as traffic:
+                records = await traffic.finish()
+        books = Books.of(net, records)
+        assert all(check.passed for check in books.checks())
+        for flow, near, far in ((flows[0], "s1", "s2"), (flows[1], "s2", "s1")):
+            lost = capture.read_flow(net.capture(near, far, "lost"), flow).sequence
+            assert 10 < len(lost) < 100
+            assert sorted(lost) == list(records[flow.id].lost_sequences)
+            out = capture.read_flow(net.capture(near, far, "out"), flow)
+            assert len(out.sequence) == flow.count
+            assert np.all(out.time_ns >= records[flow.id].sent["sent_ns"])  # it may have waited
+        assert set(capture.read_flow(net.capture("s1", "s2", "out"), flows[0]).dscp) == {5}
+
+    virtually(tmp_path, main)
+
+
+def to_h2(net: Network) -> Callable[[], fy.P4TableEntry]:
+    return lambda: fy.P4TableEntry(
+        "forwarding",
+        match=fy.Match({"hdr.ethernet.dst_addr": net.host("h2").MAC()}),
+        action=fy.Action("forward", port=2),
+    )
+
+
+def test_errors_of_the_switch_reach_the_controller(tmp_path: Path) -> None:
+    async def main(run: Run) -> None:
+        with Network(Pair(), run, program=AMPM) as net:
+            entry = to_h2(net)
+            async with connection(net, "s1") as s1:
+                await s1.write([+entry()])
+                with pytest.raises(fy.P4ClientError) as refused:
+                    await s1.write([+entry()])
+                assert refused.value.details[0].canonical_code == fy.GRPCStatusCode.ALREADY_EXISTS
+                found = [e async for e in s1.read([fy.P4TableEntry("forwarding")])]
+                assert len(found) == 1
+
+    virtually(tmp_path, main)
+
+
+def test_frames_go_to_the_controller_and_back_at_once(tmp_path: Path) -> None:
+    """A controller that is the switch's forwarding: the network waits for it each time."""
+
+    async def main(run: Run) -> None:
+        with Network(Pair(), run, program=CONTROL, switch_options={"s1": CPU}) as net:
+            async with connection(net, "s1") as s1, connection(net, "s2") as s2:
+                await s1.write([+fy.P4TableEntry("route", match=fy.Match(), action=TO_CPU)])
+                await s2.write([+fy.P4TableEntry("route", match=fy.Match(), action=TO_H2)])
+                seen_ns = []
+
+                async def forward() -> None:
+                    async for packet in s1.read_packets():
+                        seen_ns.append(run.clock.now_ns())
+                        await s1.write(fy.P4PacketOut(packet.payload, egress_port=2, padding=0))
+
+                forwarding = asyncio.create_task(forward())
+                flow = Flow(1, "h1", "h2", rate_pps=1000, count=100)
+                async with Traffic(net, [flow], run.clock.now_ns() + 500) as traffic:
+                    records = await traffic.finish()
+                forwarding.cancel()
+        received = records[1].received
+        assert list(received["received_ns"]) == list(received["sent_ns"]) == seen_ns
+        assert len(received) == 100
+        cpu = net.counters["s1"]["cpu"]
+        assert (cpu["packet_in"], cpu["packet_in_dropped"], cpu["packet_out"]) == (100, 0, 100)
+        assert all(check.passed for check in Books.of(net, records).checks())
+
+    virtually(tmp_path, main)
+
+
+def test_messages_to_and_from_a_controller_may_take_time(tmp_path: Path) -> None:
+    async def main(run: Run) -> None:
+        with Network(Pair(), run, program=AMPM, control_delay_us=250.5) as net:
+            async with connection(net, "s1") as s1:
+                before_ns = run.clock.now_ns()
+                await s1.write([+to_h2(net)()])
+                assert run.clock.now_ns() - before_ns == 2 * 250_500
+                _ = [entry async for entry in s1.read([fy.P4TableEntry("forwarding")])]
+                assert run.clock.now_ns() - before_ns == 4 * 250_500
+
+    virtually(tmp_path, main)
