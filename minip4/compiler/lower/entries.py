@@ -21,13 +21,18 @@ class Entries(Statements):
     def entries(
         self, table: syntax.Table, result: ir.Table, actions: dict[syntax.Action, ir.Action]
     ) -> list[ir.Entry]:
-        elements = [k for k in table.keys if k.match_kind != "selector"]
+        if table.entries and any(key.match_kind == "selector" for key in table.keys):
+            raise P4Error(
+                "a table with an action selector takes its entries from the control plane",
+                table.source,
+                "no entries",
+            )
         entries = []
         priority = _Priorities(table, self.environment)
         for entry in table.entries or []:
             keys = [
                 self._match(element, field, keyset)
-                for element, field, keyset in zip(elements, result.keys, entry.keys, strict=True)
+                for element, field, keyset in zip(table.keys, result.keys, entry.keys, strict=True)
             ]
             assert entry.action.action is not None
             action = actions[entry.action.action]

@@ -86,6 +86,15 @@ REFUSED = {
         {"locals": "register<inner_t>(4) r;", "ingress": "r.write(0, { 1, 2 });"},
         "register cell",
     ),
+    "entries behind a selector": (
+        {
+            "locals": ACTION + "table t { key = { h.d.a : exact; h.d.b : selector; }"
+            " actions = { none; } default_action = none(); const entries = { (1, _) : none(); }"
+            " implementation = action_selector(HashAlgorithm.crc16, 16, 8); }",
+            "ingress": "t.apply();",
+        },
+        "takes its entries from the control plane",
+    ),
     "priority below zero": (
         {
             "locals": ACTION + "table t { key = { h.d.a : ternary; } actions = { none; }"
