@@ -109,6 +109,11 @@ class VirtualPlant:
     def now_ns(self) -> int:
         return self._virtual.now_ns
 
+    @property
+    def events(self) -> int:
+        """Events until now: frames that arrived somewhere, and elements that were woken."""
+        return self._virtual.events
+
     def advance(self, until_ns: int | None, max_events: int) -> bool:
         """See testbed.virtual_clock.World."""
         if until_ns is None and self._virtual.next_ns is None:

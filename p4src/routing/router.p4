@@ -1,5 +1,39 @@
-/* An IPv4 router: the longest prefix decides, and of several next hops a hash of the flow. */
-#include "../include/headers.p4"
+/* An IPv4 router: the longest prefix decides, and of several next hops a hash of the flow. Packets
+ * with IPv4 options are dropped: the header checksum would cover what is not parsed. */
+#include <core.p4>
+#include <v1model.p4>
+
+header ethernet_t {
+    bit<48> dst_addr;
+    bit<48> src_addr;
+    bit<16> ether_type;
+}
+
+header ipv4_t {
+    bit<4> version;
+    bit<4> ihl;
+    bit<8> tos;
+    bit<16> total_length;
+    bit<16> identification;
+    bit<3> flags;
+    bit<13> fragment_offset;
+    bit<8> ttl;
+    bit<8> protocol;
+    bit<16> checksum;
+    bit<32> src_addr;
+    bit<32> dst_addr;
+}
+
+header ports_t {  // the first four bytes of both UDP and TCP
+    bit<16> src_port;
+    bit<16> dst_port;
+}
+
+struct headers_t {
+    ethernet_t ethernet;
+    ipv4_t ipv4;
+    ports_t ports;
+}
 
 struct metadata_t {
     bit<16> group;
@@ -9,10 +43,26 @@ struct metadata_t {
 parser RouterParser(
     packet_in packet, out headers_t hdr, inout metadata_t meta,
     inout standard_metadata_t standard_metadata) {
-    Ipv4Parser() ipv4_parser;
-
     state start {
-        ipv4_parser.apply(packet, hdr);
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            0x0800: parse_ipv4;
+            default: accept;
+        }
+    }
+
+    state parse_ipv4 {
+        packet.extract(hdr.ipv4);
+        // Options stay in the payload; fragments but the first have no ports.
+        transition select(hdr.ipv4.ihl, hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
+            (5, 0, 6): parse_ports;
+            (5, 0, 17): parse_ports;
+            default: accept;
+        }
+    }
+
+    state parse_ports {
+        packet.extract(hdr.ports);
         transition accept;
     }
 }
@@ -66,7 +116,7 @@ control RouterIngress(
     }
 
     apply {
-        if (hdr.ipv4.isValid() && hdr.ipv4.ttl > 1) {
+        if (hdr.ipv4.isValid() && hdr.ipv4.ihl == 5 && hdr.ipv4.ttl > 1) {
             switch (routes.apply().action_run) {
                 spread: { next_hops.apply(); }
             }
@@ -82,18 +132,23 @@ control RouterEgress(
 }
 
 control RouterComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
-    Ipv4Checksum() ipv4_checksum;
-
     apply {
-        ipv4_checksum.apply(hdr);
+        update_checksum(
+            hdr.ipv4.isValid() && hdr.ipv4.ihl == 5,
+            {
+                hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.tos, hdr.ipv4.total_length,
+                hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset,
+                hdr.ipv4.ttl, hdr.ipv4.protocol, hdr.ipv4.src_addr, hdr.ipv4.dst_addr
+            },
+            hdr.ipv4.checksum, HashAlgorithm.csum16);
     }
 }
 
 control RouterDeparser(packet_out packet, in headers_t hdr) {
-    Ipv4Deparser() ipv4_deparser;
-
     apply {
-        ipv4_deparser.apply(packet, hdr);
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.ports);
     }
 }
 
