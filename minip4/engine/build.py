@@ -23,13 +23,15 @@ SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefin
 SHARED = ("-fPIC", "-fno-semantic-interposition")
 
 
-def shared_object(sources: Sequence[Path], generated: str = "", *, sanitize: bool = False) -> Path:
+def shared_object(
+    sources: Sequence[Path], generated: str = "", *, sanitize: bool = False, trace: bool = False
+) -> Path:
     """Return the shared object made of `sources` and the C text `generated`.
 
     With `sanitize` it carries AddressSanitizer and UBSan; the process that loads it must have
-    libasan preloaded. Raises ToolchainError.
+    libasan preloaded. With `trace` it has what trace.h declares. Raises ToolchainError.
     """
-    flags = (*_mode(sanitize), *SHARED)
+    flags = (*_mode(sanitize), *SHARED, *(("-DMINIP4_TRACE",) if trace else ()))
     link = (*flags, "-shared", "-Wl,-Bsymbolic")
     built = _place(sources, generated, link, ".so")
     if not built.exists():

@@ -115,6 +115,10 @@ class Driver:
         old_library.ports_destroy(old, None, 0)
         self.start()
 
+    def wake(self) -> None:
+        """Have the thread look again at what is due: the engine's settings were changed."""
+        self._library.ports_wake(self._handle)
+
     def counters(self) -> dict[str, object]:
         """Counters since the start, as JSON has them; after stop() the final ones.
 
@@ -184,6 +188,7 @@ def _declared(engine_library: ctypes.CDLL) -> ctypes.CDLL:
         "ports_capture_lost": (ctypes.c_int, handle, text),
         "ports_start": (ctypes.c_int, handle),
         "ports_stop": (ctypes.c_int, handle, ctypes.c_uint64),
+        "ports_wake": (None, handle),
         "ports_destroy": (ctypes.c_int, handle, text, ctypes.c_size_t),
         "ports_adopt": (None, handle, handle),
         "ports_counters": (None, handle, ctypes.POINTER(_Counters)),

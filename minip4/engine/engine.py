@@ -24,15 +24,20 @@ class Engine(TableControl, StateControl):
     """A switch as a state machine: it has no clock and does no I/O (see engine.h).
 
     `bmv2_json` is the parsed JSON; `seed` rules random(). With `sanitize` the C carries
-    AddressSanitizer and UBSan. Raises NotSupported (what the program uses and the engine has not),
+    AddressSanitizer and UBSan; with `trace` it tells what it does with each packet (see Trace).
+    Raises NotSupported (what the program uses and the engine has not),
     InvalidArgument (no BMv2 JSON) and ToolchainError.
     """
 
-    def __init__(self, bmv2_json: dict[str, Any], *, seed: int = 0, sanitize: bool = False) -> None:
+    def __init__(
+        self, bmv2_json: dict[str, Any], *, seed: int = 0, sanitize: bool = False,
+        trace: bool = False,
+    ) -> None:  # fmt: skip
         program = read_program(bmv2_json)
         with only_good_json():
-            generator = Generator(program)
-        self._create(generator, native.load(generator.text, sanitize=sanitize), seed)
+            generator = Generator(program, trace=trace)
+        library = native.load(generator.text, sanitize=sanitize, trace=trace)
+        self._create(generator, library, seed)
 
     def another(self, seed: int = 0) -> Engine:
         """A second engine of the same program, with tables and state of its own."""

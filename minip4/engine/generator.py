@@ -24,9 +24,14 @@ PRELUDE = """/* Generated from BMv2 JSON. A program may compare a field with wha
 
 
 class Generator:
-    """`text` is the C; `tables` tells how entries are laid out."""
+    """`text` is the C; `tables` tells how entries are laid out.
 
-    def __init__(self, program: m.Program) -> None:
+    With `trace` the C tells what it does with each packet (trace.h). All of that stands in lines
+    that begin with TRACE_: without it they are left out, and nothing else differs.
+    """
+
+    def __init__(self, program: m.Program, *, trace: bool = False) -> None:
+        self.trace = trace
         self.program = program
         self.layout = Layout(program)
         self.expressions = Expressions(self.layout)
@@ -34,7 +39,9 @@ class Generator:
         self.tables = TableCode(program, self.layout, self.expressions, self.statements)
         self.parser = ParserCode(program, self.layout, self.expressions, self.statements)
         self.hashes = HashCode(self.layout, self.expressions)
-        self.text = self._text()
+        self.trace_fields: list[tuple[m.Header, m.Field]] = []
+        text = self._text()
+        self.text = text if trace else _untraced(text)
 
     def _text(self) -> str:
         body = [
@@ -66,6 +73,7 @@ class Generator:
                 *(headers.functions(t) for t in types.values()),
                 *body,
                 deparser,
+                *self._trace_fields(),
                 specs,
             ]
         )
@@ -172,7 +180,10 @@ class Generator:
         body = self.tables.pipeline(pipeline) if pipeline else []
         head = f"void program_{name}(struct context *c)"
         phv = "struct phv *h UNUSED = (struct phv *)c->packet->phv;"
-        return self._function(head, [phv, *before, *body, *after])
+        number = 0 if name == "ingress" else 1
+        return self._function(
+            head, [phv, *before, f"TRACE_PIPELINE({number})", *body, *after, "TRACE_CHANGES"]
+        )
 
     def _after_ingress(self) -> Lines:
         return [
@@ -274,6 +285,21 @@ class Generator:
             ]
         )
 
+    def _trace_fields(self) -> Lines:
+        """Where a traced build finds each field, in the order of trace_fields; then the flags."""
+        lines = ["TRACE_FIELDS"]
+        for header in self.program.headers.values():
+            place = self.layout.place(header)
+            for field in header.type.fields:
+                if field.varbit or not self.layout.is_kept(header.type, field):
+                    continue
+                self.trace_fields.append((header, field))
+                name = f"{place.pointer}->{self.layout.member(header.type, field)}"
+                name = name.replace("(&h->", "").replace(")->", ".")
+                lines.append(f"TRACE_FIELD({name}, {place.number})")
+        lines.append(f"TRACE_FIELDS_END(valid, {self.layout.header_count})")
+        return lines
+
     # --- descriptors -----------------------------------------------------------------------
 
     def _specs(self) -> str:
@@ -320,3 +346,8 @@ const struct program program = {{
 
     def _set_words(self, value_set: m.ValueSet, widths: dict[str, list[int]]) -> int:
         return KeyLayout.pack(widths.get(value_set.name, [value_set.width])).count
+
+
+def _untraced(text: str) -> str:
+    lines = text.split("\n")
+    return "\n".join(line for line in lines if not line.lstrip().startswith("TRACE_"))

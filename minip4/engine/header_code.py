@@ -129,6 +129,7 @@ class HeaderCode:
                 "    }",
             ]
         limit = sum(header_limit(h.type) for h in order)
+        before = ["TRACE_PIPELINE(2)", *before, "TRACE_CHANGES"]
         checks = "\n".join(f"    {line}" for line in before)
         return f"""
 static bool program_deparse(struct context *c)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from minip4.engine.errors import InvalidArgument
@@ -72,7 +73,7 @@ class KeyLayout:
                 result[word + i] |= (value >> 64 * i << shift) & (2**64 - 1)
         return result
 
-    def values(self, words: list[int]) -> list[int]:
+    def values(self, words: Sequence[int]) -> list[int]:
         """The reverse of words()."""
         result = []
         for width, (word, shift) in zip(self.widths, self.places, strict=True):

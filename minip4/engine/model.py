@@ -286,6 +286,7 @@ class Table:
     base_default_next: str | None
     entries: tuple[ConstEntry, ...]
     is_const: bool
+    where: str = ""
 
     @property
     def is_hidden(self) -> bool:
@@ -299,6 +300,7 @@ class Conditional:
     expr: Expr
     true_next: str | None
     false_next: str | None
+    where: str = ""
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from ctypes import POINTER, c_bool, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64
 from ctypes import c_void_p as handle
-from pathlib import Path
 
 from minip4.engine import build
 from minip4.engine.errors import (
@@ -50,6 +49,27 @@ class CrcCustom(ctypes.Structure):
     ]
 
 
+class QueueConfig(ctypes.Structure):
+    """struct queue_config of engine.h."""
+
+    _fields_ = [
+        (name, c_uint64) for name in ("depth_packets", "depth_bytes", "rate_pps", "rate_bps")
+    ]
+
+
+class QueueState(ctypes.Structure):
+    """struct queue_state of engine.h."""
+
+    _fields_ = [
+        ("config", QueueConfig),
+        ("packets", c_uint64),
+        ("bytes", c_uint64),
+        ("drops", c_uint64),
+    ]
+
+
+_TRACE_FUNCTIONS = {"engine_trace_read": (c_uint32, [handle, words, c_uint32, words])}
+
 _FUNCTIONS = {
     "engine_create": (handle, [handle, c_uint64]),
     "engine_destroy": (None, [handle]),
@@ -61,9 +81,10 @@ _FUNCTIONS = {
     "engine_pool": (handle, [handle]),
     "engine_share_pool": (c_bool, [handle, handle]),
     "packet_pool_phv_size": (c_uint32, [handle]),
-    "engine_set_queue_depth": (None, [handle, c_uint16, c_uint32]),
     "engine_set_priorities": (None, [handle, c_uint32]),
-    "engine_set_queue_rate": (None, [handle, c_uint16, c_uint32, c_uint64]),
+    "engine_set_queue": (None, [handle, c_uint16, c_uint32, POINTER(QueueConfig), c_uint64]),
+    "engine_queue_state": (None, [handle, c_uint16, c_uint32, POINTER(QueueState)]),
+    "engine_drops": (None, [handle, c_uint32, words]),
     "engine_table_add": (
         c_int64,
         [handle, c_uint32, words, words, c_uint32, c_int32, words, c_uint64],
@@ -105,19 +126,17 @@ _FUNCTIONS = {
 }
 
 
-def load(generated: str, *, sanitize: bool) -> ctypes.CDLL:
+def load(generated: str, *, sanitize: bool, trace: bool = False) -> ctypes.CDLL:
     """Build (once for each content) and load the engine of one program. Raises ToolchainError."""
     sources = sorted(build.C_FOLDER.glob("*.c"))
     # RTLD_LOCAL: engines of several programs in one process do not see each other's symbols.
-    library = ctypes.CDLL(str(_built(sources, generated, sanitize=sanitize)), ctypes.RTLD_LOCAL)
-    for name, (result, arguments) in _FUNCTIONS.items():
+    path = build.shared_object(sources, generated, sanitize=sanitize, trace=trace)
+    library = ctypes.CDLL(str(path), ctypes.RTLD_LOCAL)
+    functions = {**_FUNCTIONS, **(_TRACE_FUNCTIONS if trace else {})}
+    for name, (result, arguments) in functions.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
-
-
-def _built(sources: list[Path], generated: str, *, sanitize: bool) -> Path:
-    return build.shared_object(sources, generated, sanitize=sanitize)
 
 
 _ERRORS: dict[int, tuple[type[EngineError], str]] = {

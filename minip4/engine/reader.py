@@ -12,7 +12,7 @@ from typing import Any
 from minip4.engine import model as m
 from minip4.engine.errors import InvalidArgument, NotSupported
 from minip4.engine.reader_check import check_document
-from minip4.engine.reader_tables import PipelineReader
+from minip4.engine.reader_tables import PipelineReader, where
 
 Json = dict[str, Any]
 
@@ -40,14 +40,6 @@ def only_good_json() -> Iterator[None]:
         raise InvalidArgument(f"not BMv2 JSON as p4c writes it: {error!r} is missing or odd") from (
             error
         )
-
-
-def where(node: Json) -> str:
-    """`file:line: fragment` of a JSON node's source_info, or ''."""
-    info = node.get("source_info")
-    if not info:
-        return ""
-    return f"{info.get('filename')}:{info.get('line')}: {info.get('source_fragment', '')}"
 
 
 def hexstr(text: str) -> int:

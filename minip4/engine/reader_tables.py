@@ -11,6 +11,14 @@ from minip4.engine.errors import NotSupported
 Json = dict[str, Any]
 
 
+def where(node: Json) -> str:
+    """`file:line: fragment` of a JSON node's source_info, or ''."""
+    info = node.get("source_info")
+    if not info:
+        return ""
+    return f"{info.get('filename')}:{info.get('line')}: {info.get('source_fragment', '')}"
+
+
 class PipelineReader:
     """`expr` reads a type-value object, `width` tells the bits of what may stand in a key."""
 
@@ -32,7 +40,9 @@ class PipelineReader:
             nodes[t["name"]] = self.tables[t["name"]] = self._table(t)
         for c in p.get("conditionals", []):
             expr = self.expr(c["expression"])
-            nodes[c["name"]] = m.Conditional(c["name"], expr, c["true_next"], c["false_next"])
+            nodes[c["name"]] = m.Conditional(
+                c["name"], expr, c["true_next"], c["false_next"], where(c)
+            )
         for a in p.get("action_calls", []):
             action = self.actions[a["action_id"]]
             nodes[a["name"]] = m.ActionCall(a["name"], action, a["next_node"])
@@ -80,6 +90,7 @@ class PipelineReader:
             base_default_next=t.get("base_default_next"),
             entries=tuple(self._entry(e, key) for e in t.get("entries", [])),
             is_const="entries" in t,
+            where=where(t),
         )
 
     def _key_field(self, k: Json) -> m.KeyField:

@@ -26,6 +26,7 @@ class Statements:
         return (
             f"{comment(action.name)}\n"
             f"static inline bool action_{action.id}(ARGUMENTS, const uint64_t *d UNUSED)\n{{\n"
+            + f"    TRACE_ACTION({action.id}, d, {data_words(action)})\n"
             + "    uint32_t steps UNUSED = 0;\n"
             + "\n".join(f"    {line}" for line in body)
             + "\n    return false;\n}\n"

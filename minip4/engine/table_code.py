@@ -54,6 +54,13 @@ class TableCode:
         self.program, self.layout = program, layout
         self.expressions, self.statements = expressions, statements
         self.layouts = {t.name: TableLayout.of(t) for t in program.tables.values()}
+        self.conditions = [
+            node
+            for pipeline in program.pipelines.values()
+            for node in pipeline.nodes.values()
+            if isinstance(node, m.Conditional)
+        ]
+        self.numbers = {node.name: i for i, node in enumerate(self.conditions)}
 
     # --- pipelines -------------------------------------------------------------------------
 
@@ -72,8 +79,10 @@ class TableCode:
             if name in loops:
                 lines.append("    if (++steps > MAX_LOOP_STEPS) goto done;")
             if isinstance(node, m.Conditional):
+                condition = self.expressions.boolean(node.expr)
                 lines += [
-                    f"    if ({self.expressions.boolean(node.expr)})",
+                    f"    TRACE_CONDITION({self.numbers[node.name]}, !!({condition}))",
+                    f"    if ({condition})",
                     f"        {self._go(node.true_next, labels)}",
                     f"    {self._go(node.false_next, labels)}",
                 ]
@@ -128,6 +137,7 @@ class TableCode:
             comment(table.name),
             f"struct table *t = c->tables[{table.index}];",
             *self._lookup(table),
+            self._trace(table),
             *self._hit(table),
             *self._act(table, labels),
         ]
@@ -186,6 +196,13 @@ class TableCode:
         lines = ["if (slot) {", *(f"    {line}" for line in lines), "}"] if lines else []
         return ["const bool hit UNUSED = slot != NULL;", *lines,
                 "const uint64_t *entry = hit ? slot : t->default_slot;"]  # fmt: skip
+
+    def _trace(self, table: m.Table) -> str:
+        layout = self.layouts[table.name]
+        words = layout.key.count
+        slot = 1 + layout.data_words + words * (2 if layout.kind == TERNARY else 1)
+        key = "key" if table.key else "NULL"
+        return f"TRACE_TABLE({table.index}, {key}, {words if table.key else 0}, slot, {slot})"
 
     def _act(self, table: m.Table, labels: dict[str, str]) -> Lines:
         lines: Lines = []

@@ -278,14 +278,7 @@ class TableControl(Core):
     def _entry(self, t: m.Table, handle: int, time_ns: int) -> Entry:
         slot, priority = self._slot(t, handle)
         layout = self._layout(t)
-        start, count = 1 + layout.data_words, layout.key.count
-        values = layout.key.values(slot[start : start + count])
-        masks = [0] * len(values)
-        if layout.kind == TERNARY:
-            masks = layout.key.values(slot[start + count : start + 2 * count])
-        prefix = slot[0] >> 48
-        key = tuple(_match(f, v, k, prefix, layout.kind)
-                    for f, v, k in zip(t.key, values, masks, strict=True))  # fmt: skip
+        key = decoded_key(t, layout, slot[: 1 + layout.data_words + _key_words(layout)])
         number, kind = slot[0] & 0xFFFFFFFF, slot[0] & (MEMBER | GROUP)
         action, params = self._decode_action(slot) if not kind else (None, ())
         idle = 0
@@ -324,6 +317,17 @@ class TableControl(Core):
                 size = self._layout(t).data_words
                 head = self._call((action,), action.name, list(entry.params), size, t.name)
                 self._add(t, key, head, MAX_PRIORITY - entry.priority)
+
+
+def decoded_key(t: m.Table, layout: TableLayout, slot: Sequence[int]) -> tuple[MatchKey, ...]:
+    """The key of an entry, from the words of its slot."""
+    start, count = 1 + layout.data_words, layout.key.count
+    values = layout.key.values(slot[start : start + count])
+    masks = [0] * len(values)
+    if layout.kind == TERNARY:
+        masks = layout.key.values(slot[start + count : start + 2 * count])
+    return tuple(_match(f, v, k, slot[0] >> 48, layout.kind)
+                 for f, v, k in zip(t.key, values, masks, strict=True))  # fmt: skip
 
 
 def _key_words(layout: TableLayout) -> int:

@@ -4,9 +4,9 @@ import argparse
 import re
 from pathlib import Path
 
-from minip4.runtime.options import Interface, LinkOptions, SwitchOptions
-
-MAX_PORT = 510  # 511 is v1model's drop port
+from minip4.runtime import port_options
+from minip4.runtime.options import Interface, SwitchOptions
+from minip4.runtime.port_options import LINK_KEYS, MAX_PRIORITIES, QUEUE_KEYS, number, port_number
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,10 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only clients with such a certificate may connect")  # fmt: skip
     add("--p4info", type=Path, metavar="FILE",
         help="the program's P4Info (text): P4Runtime serves it at once")  # fmt: skip
-    add("--cpu-port", type=_port, metavar="PORT", help="the port of packets in and out")
-    add("--link", type=_link, action="append", default=[], dest="links",
+    add("--cpu-port", type=port_number, metavar="PORT", help="the port of packets in and out")
+    add("--link", type=port_options.link, action="append", default=[], dest="links",
         metavar="PORT:KEY=VALUE,...",
-        help="put a link behind a port (repeat); keys: " + ", ".join(_LINK_KEYS))  # fmt: skip
+        help="put a link behind a port (repeat); keys: " + ", ".join(LINK_KEYS))  # fmt: skip
+    add("--queue", type=port_options.queue, action="append", default=[], dest="queues",
+        metavar="PORT:KEY=VALUE,...",
+        help="depth and rate of a port's queues (repeat); keys: "
+        + ", ".join(QUEUE_KEYS))  # fmt: skip
+    add("--priority-queues", type=_priorities, default=1, metavar="N",
+        help="queues of each port, 1 to 8; of two, the higher is served first (1)")  # fmt: skip
     add("--seed", type=_natural, default=0, metavar="N", help="of random() in the program (0)")
     add("--clock-offset-us", type=int, default=0, metavar="N",
         help="added to the program's timestamps (0)")  # fmt: skip
@@ -38,6 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--drop-log", type=Path, metavar="DIR", help="capture the frames that links lose there")
     add("--counters", type=Path, metavar="FILE",
         help="write the final counters there (else they are printed)")  # fmt: skip
+    add("--control", type=Path, metavar="SOCKET",
+        help="listen there for set-link, set-queue and counters")  # fmt: skip
+    add("--trace", type=Path, nargs="?", const=Path("-"), metavar="FILE",
+        help="tell there what is done with each packet (- or nothing: on stdout)")  # fmt: skip
     add("--sanitize", action="store_true", help="run with AddressSanitizer and UBSan")
 
 
@@ -55,17 +65,17 @@ _FIELDS = frozenset(SwitchOptions.__dataclass_fields__)
 
 
 def _natural(text: str) -> int:
-    return _number(text, int, 0, 2**63 - 1)
+    return int(number(text, int, 0, 2**63 - 1))
 
 
-def _port(text: str) -> int:
-    return int(_number(text, int, 0, MAX_PORT))
+def _priorities(text: str) -> int:
+    return int(number(text, int, 1, MAX_PRIORITIES))
 
 
 def _address(text: str) -> str:
     if not re.fullmatch(r".+:\d+", text):
         raise argparse.ArgumentTypeError(f"{text!r}: expected HOST:PORT")
-    _number(text.rpartition(":")[2], int, 0, 65535)
+    number(text.rpartition(":")[2], int, 0, 65535)
     return text
 
 
@@ -73,49 +83,4 @@ def _interface(text: str) -> Interface:
     port, at, name = text.partition("@")
     if not at or not name:
         raise argparse.ArgumentTypeError(f"{text!r}: expected PORT@INTERFACE, such as 1@veth1")
-    return Interface(_port(port), name)
-
-
-def _number(text: str, kind: type, low: float, high: float) -> int:
-    try:
-        value = kind(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number") from None
-    if not low <= value <= high:
-        raise argparse.ArgumentTypeError(f"{text}: expected {low:g} to {high:g}")
-    return value
-
-
-_HOUR_US = 3_600_000_000
-_LINK_KEYS: dict[str, tuple[type, float, float]] = {
-    "rate_bps": (int, 0, 10**13),
-    "delay_us": (float, 0, _HOUR_US),
-    "jitter_us": (float, 0, _HOUR_US),
-    "loss": (float, 0, 1),
-    "reorder": (float, 0, 1),
-    "reorder_us": (float, 0, _HOUR_US),
-    "queue": (int, 1, 10**6),
-    "seed": (int, 0, 2**63 - 1),
-}
-
-
-def _link(text: str) -> LinkOptions:
-    port, colon, rest = text.partition(":")
-    values = {}
-    for item in rest.split(",") if colon else [""]:
-        key, _, value = item.partition("=")
-        if key not in _LINK_KEYS or key in values:
-            raise argparse.ArgumentTypeError(
-                f"{text!r}: expected PORT:KEY=VALUE,... with each of these at most once: "
-                + ", ".join(_LINK_KEYS)
-            )
-        try:
-            values[key] = _number(value, *_LINK_KEYS[key])
-        except argparse.ArgumentTypeError as error:
-            raise argparse.ArgumentTypeError(f"{key}: {error}") from None
-    link = LinkOptions(_port(port), **values)
-    if link.jitter_us > link.delay_us:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: jitter_us {link.jitter_us:g} is above delay_us {link.delay_us:g}"
-        )
-    return link
+    return Interface(port_number(port), name)

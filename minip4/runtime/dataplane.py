@@ -4,6 +4,7 @@ import ctypes
 from typing import Any
 
 from minip4.engine.engine import Engine
+from minip4.engine.native import QueueConfig, QueueState
 from minip4.runtime.options import LinkOptions
 
 
@@ -62,6 +63,12 @@ class _EngineCounters(ctypes.Structure):  # struct engine_counters
     ]
 
 
+# struct drop_reason, in its order; what each means stands in engine.h and docs/minip4.md
+DROP_REASONS = ("ingress", "no_group", "egress", "no_port", "no_queue", "queue", "again", "memory",
+                "headers")  # fmt: skip
+NO_PORT = 512  # ENGINE_MAX_PORTS: drops of packets to port numbers that cannot be
+
+
 def set_link(engine: Engine, link: LinkOptions) -> None:
     """Put a link behind a port of the engine."""
     config = _LinkConfig(
@@ -74,9 +81,41 @@ def set_link(engine: Engine, link: LinkOptions) -> None:
         seed=link.seed,
     )
     port = ctypes.c_uint16(link.port)
-    engine.library.engine_set_link(engine.handle, port, ctypes.byref(config))
-    if link.queue is not None:
-        engine.library.engine_set_queue_depth(engine.handle, port, ctypes.c_uint32(link.queue))
+    with engine.locked():
+        engine.library.engine_advance(engine.handle, engine.clock())  # what was due before
+        engine.library.engine_set_link(engine.handle, port, ctypes.byref(config))
+
+
+def set_queue(engine: Engine, port: int, priority: int, config: QueueConfig) -> None:
+    """Set the depth and rates of one queue of a port."""
+    with engine.locked():
+        engine.library.engine_set_queue(
+            engine.handle, port, priority, ctypes.byref(config), engine.clock()
+        )
+
+
+def queues(engine: Engine, port: int, count: int) -> dict[str, dict[str, int]]:
+    """What waits in each queue of a port now, and what it dropped, by priority."""
+    result = {}
+    state = QueueState()
+    with engine.locked():
+        for priority in range(count):
+            engine.library.engine_queue_state(engine.handle, port, priority, ctypes.byref(state))
+            result[str(priority)] = {
+                "packets": state.packets, "bytes": state.bytes, "drops": state.drops
+            }  # fmt: skip
+    return result
+
+
+def drops(engine: Engine) -> dict[str, dict[str, int]]:
+    """Packets dropped: port -> reason -> count; NO_PORT: to numbers that no port can have."""
+    result = {}
+    counts = (ctypes.c_uint64 * len(DROP_REASONS))()
+    with engine.locked():
+        for port in range(NO_PORT + 1):
+            engine.library.engine_drops(engine.handle, port, counts)
+            result[str(port)] = dict(zip(DROP_REASONS, counts, strict=True))
+    return result
 
 
 def set_clock(engine: Engine, offset_us: int) -> None:

@@ -28,6 +28,28 @@ class LinkOptions:
     seed: int = 0
 
 
+def link_fault(link: LinkOptions) -> str | None:
+    """What contradicts itself in a link, or None."""
+    if link.jitter_us > link.delay_us:
+        return f"jitter_us {link.jitter_us:g} is above delay_us {link.delay_us:g}"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOptions:
+    """The queue of a priority of a port, or (None) all its queues; None elsewhere: as it was.
+
+    Depth in packets and in bytes (0: no limit), rates in packets and bits a second (0: none).
+    """
+
+    port: int
+    priority: int | None = None
+    depth: int | None = None
+    bytes: int | None = None
+    rate_pps: int | None = None
+    rate_bps: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class SwitchOptions:
     program: Path
@@ -42,12 +64,16 @@ class SwitchOptions:
     p4info: Path | None
     cpu_port: int | None
     links: list[LinkOptions]
+    queues: list[QueueOptions]
+    priority_queues: int
     seed: int
     clock_offset_us: int
     pcap: Path | None
     drop_log: Path | None
     counters: Path | None
     sanitize: bool
+    control: Path | None
+    trace: Path | None
 
     def check(self) -> None:
         """Raise Minip4Error for options that contradict each other."""

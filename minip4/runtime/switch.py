@@ -20,12 +20,15 @@ from minip4.engine.driver import Driver
 from minip4.engine.engine import Engine
 from minip4.errors import Minip4Error, ToolchainError
 from minip4.runtime import dataplane
+from minip4.runtime.control import ControlServer
 from minip4.runtime.device import Device
 from minip4.runtime.options import SwitchOptions
+from minip4.runtime.port_settings import PortSettings
 from minip4.runtime.server import Service, serve
 from minip4.runtime.status import StatusError
 from minip4.runtime.stream import Messages
 from minip4.runtime.tls import server_credentials
+from minip4.runtime.tracing import TraceWriter
 
 SERVER_GRACE_S = 0.2  # for calls under way when the switch is told to end
 
@@ -49,6 +52,9 @@ def run_switch(options: SwitchOptions) -> int:
 class _Switch:
     def __init__(self, options: SwitchOptions) -> None:
         self._options = options
+        ports = [interface.port for interface in options.interfaces]
+        self._settings = PortSettings(options, ports)
+        self._trace: TraceWriter | None = None
         self._engine: Engine
         self._driver: Driver
         self._retired: list[dict[str, Any]] = []  # counters of engines of earlier pipelines
@@ -60,6 +66,8 @@ class _Switch:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopping.set)
         self._engine = self._make_engine(program)
+        if options.trace is not None:
+            self._trace = TraceWriter(self._engine, options.trace)
         device = Device(options.device_id, self._make_engine, self._install)
         if p4info is not None:
             try:
@@ -73,7 +81,11 @@ class _Switch:
             capture_folder=options.pcap,
             loss_folder=options.drop_log,
         )
-        messages = Messages(device, self._driver, cpu_port=options.cpu_port is not None)
+        self._messages = Messages(device, self._driver, cpu_port=options.cpu_port is not None)
+        messages = self._messages
+        control = ControlServer(self, self._settings)
+        if options.control is not None:
+            await control.start(options.control)
         self._driver.start()  # before a controller can replace its engine
         messages.start(None if options.cpu_port is None else self._driver.cpu_fd)
         try:
@@ -82,23 +94,39 @@ class _Switch:
             )
         except OSError as error:
             self._driver.stop(0)
+            control.stop()
             raise Minip4Error(f"--grpc-server-addr {options.grpc_server_addr}: {error}") from error
+        if self._trace is not None:
+            self._trace.start()
         print(f"minip4 switch: ready ({self._description(port)})", flush=True)
         await stopping.wait()
+        control.stop()
         messages.stop()
         await server.stop(SERVER_GRACE_S)
         self._driver.stop()
-        self._write_counters(messages)
-        if self._driver.capture_error is not None:
-            print(f"minip4 switch: error: {self._driver.capture_error}", file=sys.stderr)
-            return 1
-        return 0
+        if self._trace is not None:
+            self._trace.stop()
+        self._write_counters()
+        errors = [self._driver.capture_error, self._trace.error if self._trace else None]
+        for text in filter(None, errors):
+            print(f"minip4 switch: error: {text}", file=sys.stderr)
+        return 1 if any(errors) else 0
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that runs now."""
+        return self._engine
+
+    def wake(self) -> None:
+        """Something changed that may be due earlier than it was."""
+        self._driver.wake()
 
     def _make_engine(self, program: dict[str, Any]) -> Engine:
         options = self._options
-        engine = Engine(program, seed=options.seed, sanitize=options.sanitize)
-        for link in options.links:
-            dataplane.set_link(engine, link)
+        engine = Engine(
+            program, seed=options.seed, sanitize=options.sanitize, trace=options.trace is not None
+        )
+        self._settings.apply(engine)
         if options.clock_offset_us:
             dataplane.set_clock(engine, options.clock_offset_us)
         return engine
@@ -107,6 +135,8 @@ class _Switch:
         old = self._engine
         self._driver.swap(engine)
         self._engine = engine
+        if self._trace is not None:
+            self._trace.swap(engine)
         self._retired.append(self._engine_part(old))
         old.close()
 
@@ -114,17 +144,25 @@ class _Switch:
         ports = [interface.port for interface in self._options.interfaces]
         return {
             "engine": dataplane.engine_counters(engine),
-            "ports": {str(port): dataplane.port_counters(engine, port) for port in ports},
+            "ports": {
+                str(port): {
+                    **dataplane.port_counters(engine, port),
+                    "queues": dataplane.queues(engine, port, self._settings.priority_queues),
+                }
+                for port in ports
+            },
+            "drops": dataplane.drops(engine),
         }
 
-    def _write_counters(self, messages: Messages) -> None:
-        text = json.dumps(self._counters(messages))
+    def _write_counters(self) -> None:
+        text = json.dumps(self.counters())
         if self._options.counters is None:
             print(text, flush=True)
         else:
             self._options.counters.write_text(text + "\n")
 
-    def _counters(self, messages: Messages) -> dict[str, Any]:
+    def counters(self) -> dict[str, Any]:
+        """Since the start, over all pipelines that the process ran."""
         part = self._engine_part(self._engine)
         for earlier in self._retired:
             part = dataplane.total(part, earlier)
@@ -134,9 +172,19 @@ class _Switch:
         for interface in self._options.interfaces:
             nic = dict(nics[interface.port])
             port = str(interface.port)
+            count = part["ports"][port]
+            drops = {
+                **part["drops"].pop(port),
+                "link": count["link"]["lost_packets"],
+                "too_long": nic["receive_too_long"],
+                "receive_memory": nic["receive_memory_drops"],
+                "kernel_receive": nic["receive_kernel_drops"],
+                "kernel_send": nic["transmit_kernel_drops"] + nic["transmit_errors"],
+            }
             ports[port] = {
                 "interface": nic.pop("interface"),
-                **part["ports"][port],
+                **count,
+                "drops": drops,
                 "kernel": {
                     "receive_drops": nic["receive_kernel_drops"],
                     "send_errors": nic["transmit_kernel_drops"] + nic["transmit_errors"],
@@ -147,9 +195,14 @@ class _Switch:
             "device_id": self._options.device_id,
             "engine": part["engine"],
             "ports": ports,
+            "other_ports": {  # where packets were sent that has no interface
+                port: {"drops": reasons}
+                for port, reasons in part["drops"].items()
+                if any(reasons.values())
+            },
             "driver": driver,
             "capture_error": self._driver.capture_error,  # None, or what the captures lack
-            "cpu": messages.counters(),
+            "cpu": self._messages.counters(),
         }
 
     def _description(self, port: int) -> str:

@@ -12,6 +12,7 @@ from minip4.runtime import dataplane
 from minip4.runtime.device import Device
 from minip4.runtime.local_channel import Clock
 from minip4.runtime.options import SwitchOptions
+from minip4.runtime.port_settings import PortSettings
 from minip4.runtime.server import Service
 from minip4.runtime.status import StatusError
 from minip4.runtime.stream import Messages
@@ -43,6 +44,7 @@ class VirtualSwitch:
         self._options = options
         self._clock = clock
         self._retired: list[dict[str, Any]] = []  # counters of engines of earlier pipelines
+        self._settings = PortSettings(options, virtual.ports(node))
         self._engine = self._make_engine(program.bmv2_json)
         self.device = Device(options.device_id, self._make_engine, self._install, in_thread=False)
         try:
@@ -104,8 +106,7 @@ class VirtualSwitch:
             engine = Engine(bmv2_json, seed=options.seed)
         engine.clock = self._clock.now_ns
         self._virtual.prepare(engine)
-        for link in options.links:
-            dataplane.set_link(engine, link)
+        self._settings.apply(engine)
         if options.clock_offset_us:
             dataplane.set_clock(engine, options.clock_offset_us)
         return engine

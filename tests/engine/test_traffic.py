@@ -6,6 +6,8 @@ import pytest
 from small_programs import engine
 
 from minip4.engine.engine import Engine
+from minip4.engine.native import QueueConfig
+from minip4.runtime import dataplane
 
 TYPES = """header h_t {
     bit<8> port; bit<8> priority; bit<32> enqueued; bit<32> waited; bit<24> depth_in;
@@ -50,6 +52,18 @@ class Bench:
         function = self.engine.library.engine_set_link
         function.argtypes = [ctypes.c_void_p, ctypes.c_uint16, ctypes.c_void_p]
         function(self.engine.handle, port, ctypes.byref(LinkConfig(**config)))
+
+    def queue(self, port: int, priority: int = 0, now_ns: int = 0, **config: int) -> None:
+        values = QueueConfig(**{"depth_packets": 64, **config})
+        self.call("engine_set_queue", port, priority, ctypes.byref(values), now_ns)
+
+    def drops(self, port: int) -> dict[str, int]:
+        """Those of a port, by reason; and they add up to the engine's own."""
+        reasons = dataplane.drops(self.engine)
+        total = sum(sum(of.values()) for of in reasons.values())
+        counters = dataplane.engine_counters(self.engine)
+        assert total == sum(v for k, v in counters.items() if k.endswith("drops"))
+        return {name: count for name, count in reasons[str(port)].items() if count}
 
     def send(self, time_ns: int, port: int = 2, priority: int = 0, size: int = FRAME) -> None:
         frame = (bytes([port, priority]) + bytes(size))[:size]
@@ -118,7 +132,7 @@ def test_rates_hold_however_late_the_driver_wakes(bench: Bench) -> None:
 
 def test_a_full_queue_drops_the_tail(bench: Bench) -> None:
     bench.link(2, rate_bps=MBIT)
-    bench.call("engine_set_queue_depth", 2, 3)
+    bench.queue(2, depth_packets=3)
     for _ in range(10):
         bench.send(0)
     bench.send(0, port=3)
@@ -143,7 +157,7 @@ def test_a_priority_that_the_switch_has_not_is_dropped(bench: Bench) -> None:
 
 
 def test_a_queue_may_be_held_to_packets_a_second(bench: Bench) -> None:
-    bench.call("engine_set_queue_rate", 2, 0, 1000)
+    bench.queue(2, rate_pps=1000)
     for _ in range(4):
         bench.send(0)
     bench.send(10_000_000)
@@ -171,3 +185,83 @@ def test_what_the_link_loses_is_no_drop_of_the_switch(bench: Bench) -> None:
     values = (ctypes.c_uint64 * 9)()
     bench.engine.library.engine_counters(bench.engine.handle, values)
     assert list(values[:2]) == [2, 2]
+
+
+def test_a_queue_may_be_held_to_bits_a_second(bench: Bench) -> None:
+    bench.queue(2, rate_bps=MBIT)  # 1 ms a frame of 1000 bits
+    for size in (125, 250, 125, 125):
+        bench.send(7_000_000, size=size)
+    seen = bench.seen()
+    assert [s["left"] for s in seen] == [7_000, 8_000, 10_000, 11_000]
+    assert [s["waited"] for s in seen] == [0, 1000, 3000, 4000]
+    assert [s["depth_in"] for s in seen] == [0, 0, 1, 2]
+    assert [s["depth_out"] for s in seen] == [0, 2, 1, 0]
+
+
+def test_a_rate_that_divides_no_second_is_kept_exactly(bench: Bench) -> None:
+    bench.queue(2, rate_pps=7_000_000, depth_packets=100)  # 142.857 ns
+    for _ in range(71):
+        bench.send(0)
+    assert [s["left"] for s in bench.seen()][-1] == 10, "70 packets later"
+
+
+@pytest.mark.parametrize("is_link", [False, True], ids=["queue", "link"])
+def test_a_paced_burst_through_a_slow_queue(bench: Bench, is_link: bool) -> None:
+    """Frame k of 1000 bits comes at 0.4 k ms and leaves at k ms: all the rest follows."""
+    if is_link:
+        bench.link(2, rate_bps=MBIT)
+    else:
+        bench.queue(2, rate_bps=MBIT)
+    for k in range(6):
+        bench.send(400_000 * k)
+    seen = bench.seen()
+    assert [s["left"] for s in seen] == [1000 * k for k in range(6)]
+    assert [(s["waited"], s["depth_in"], s["depth_out"]) for s in seen] == [
+        (0, 0, 0),
+        (600, 0, 1),  # frame 2 came at 0.8 ms
+        (1200, 1, 2),  # 1 waited; 3 and 4 have come when it leaves at 2 ms, 5 comes just then
+        (1800, 1, 2),
+        (2400, 2, 1),
+        (3000, 2, 0),
+    ]
+
+
+def test_a_queue_drops_what_its_bytes_do_not_hold(bench: Bench) -> None:
+    bench.queue(2, rate_pps=1000, depth_bytes=300)
+    for size in (125, 125, 100, 100, 75, 76):
+        bench.send(
+            0, size=size
+        )  # one leaves; 125 + 100 wait; 100 is too much, 75 fits, 76 does not
+    assert dataplane.queues(bench.engine, 2, 1) == {"0": {"packets": 3, "bytes": 300, "drops": 2}}
+    assert len(bench.seen()) == 4
+    assert bench.drops(2) == {"queue": 2}
+    assert dataplane.queues(bench.engine, 2, 1) == {"0": {"packets": 0, "bytes": 0, "drops": 2}}
+
+
+def test_each_priority_has_a_rate_and_a_depth_of_its_own(bench: Bench) -> None:
+    bench.call("engine_set_priorities", 2)
+    bench.queue(2, 0, rate_pps=500, depth_packets=2)
+    bench.queue(2, 1, rate_pps=1000)
+    for priority in (0, 0, 0, 0, 1, 1, 1):
+        bench.send(0, priority=priority)
+    left = [(s["priority"], s["left"]) for s in bench.seen()]
+    assert sorted(left) == [(0, 0), (0, 2000), (0, 4000), (1, 0), (1, 1000), (1, 2000)]
+    assert left[2:4] == [(1, 1000), (1, 2000)], "of two that may go the higher goes"
+    assert bench.drops(2) == {"queue": 1}
+
+
+def test_a_new_rate_holds_for_what_waits(bench: Bench) -> None:
+    bench.queue(2, rate_pps=1)
+    for _ in range(4):
+        bench.send(0)
+    bench.queue(2, now_ns=5_000_000, rate_pps=1000)
+    assert [s["left"] for s in bench.seen()] == [0, 5000, 6000, 7000]
+
+
+def test_every_drop_has_a_reason_and_a_port(bench: Bench) -> None:
+    bench.call("engine_set_port", 9, False)
+    for port, priority in ((9, 0), (9, 0), (2, 1)):
+        bench.send(0, port=port, priority=priority)
+    bench.seen()
+    assert bench.drops(9) == {"no_port": 2}
+    assert bench.drops(2) == {"no_queue": 1}

@@ -56,6 +56,10 @@ int64_t engine_replicas_get(struct engine *e, bool is_session, uint32_t number, 
                             uint32_t room, uint32_t *truncate_to);
 int engine_replicas_delete(struct engine *e, bool is_session, uint32_t number);
 
+/* Takes the trace's events out (see trace.h; 65,536 words are all there can be), and tells how many
+ * packets and how many events were left out since the beginning. In builds with MINIP4_TRACE. */
+uint32_t engine_trace_read(struct engine *e, uint64_t *words, uint32_t room, uint64_t left_out[2]);
+
 bool engine_digest_next(struct engine *e, struct digest_sample *out);
 void engine_crc_custom(struct engine *e, uint32_t which, const struct crc_custom *settings);
 

@@ -38,6 +38,10 @@ static bool create_state(struct engine *e)
         !e->pool)
         return false;
     memcpy(c->crc, crc_custom_default, sizeof crc_custom_default);
+#ifdef MINIP4_TRACE
+    if (!(c->trace = trace_create(program.phv_size)))
+        return false;
+#endif
     return true;
 }
 
@@ -56,7 +60,8 @@ struct engine *engine_create(const struct engine_driver *driver, uint64_t seed)
         e->due_ns[i] = e->port[i].link_due_ns = UINT64_MAX;
         e->port[i].engine = e;
         e->port[i].number = (uint16_t)i;
-        engine_set_queue_depth(e, (uint16_t)i, DEFAULT_QUEUE_DEPTH);
+        for (uint32_t priority = 0; priority < ENGINE_MAX_PRIORITIES; priority++)
+            e->port[i].queue[priority].config.depth_packets = DEFAULT_QUEUE_DEPTH;
     }
     random_seed(e->context.random, seed);
     if (create_tables(e) && create_state(e))
@@ -121,6 +126,9 @@ void engine_destroy(struct engine *e)
     free_replicas(e->sessions, MAX_SESSIONS);
     free(e->digests);
     free(e->scratch);
+#ifdef MINIP4_TRACE
+    trace_destroy(e->context.trace);
+#endif
     if (!e->is_pool_shared)
         packet_pool_destroy(e->pool);
     pthread_mutex_destroy(&e->turn);

@@ -60,12 +60,28 @@ void engine_unlock(struct engine *engine);
 
 /* A link behind a port: config NULL takes it away. Rates shape the queue before it. False: no memory. */
 bool engine_set_link(struct engine *engine, uint16_t port, const struct link_config *config);
-/* Each queue of a port: depth in packets (64 at first); tail drop. */
-void engine_set_queue_depth(struct engine *engine, uint16_t port, uint32_t packets);
 /* Queues of every port, 1 (at first) to ENGINE_MAX_PRIORITIES; of two, the higher is served first. */
 void engine_set_priorities(struct engine *engine, uint32_t count);
-/* At most so many packets a second from one queue of a port, as in simple_switch; 0: no limit. */
-void engine_set_queue_rate(struct engine *engine, uint16_t port, uint32_t priority, uint64_t pps);
+
+/* One queue of a port: tail drop beyond a depth in packets or in bytes (of frames as they wait: with
+ * the headers that ingress added or took away); and at most so many packets, and bits of the frames
+ * that leave, a second. What egress drops or recirculates costs no bits. */
+struct queue_config {
+    uint64_t depth_packets; /* 64 at first */
+    uint64_t depth_bytes;   /* 0: no limit; so with the rates */
+    uint64_t rate_pps, rate_bps;
+};
+/* Holds from now on, also for what waits already. */
+void engine_set_queue(struct engine *engine, uint16_t port, uint32_t priority,
+                      const struct queue_config *config, uint64_t now_ns);
+
+struct queue_state {
+    struct queue_config config;
+    uint64_t packets, bytes; /* waiting now */
+    uint64_t drops;          /* at its tail */
+};
+void engine_queue_state(struct engine *engine, uint16_t port, uint32_t priority,
+                        struct queue_state *out);
 
 struct engine_port_counters {
     uint64_t received_packets, received_bytes;
@@ -87,5 +103,22 @@ struct engine_counters {
     uint64_t in_queues;             /* waiting in queues now, or to be parsed again */
 };  /* received + replicas = transmitted + all drops + in_queues */
 void engine_counters(struct engine *engine, struct engine_counters *out);
+
+/* Why a packet was dropped, and of which port that counts. */
+enum drop_reason {
+    DROP_INGRESS,  /* the program, at the end of ingress; the port that it came in at */
+    DROP_NO_GROUP, /* multicast to a group that has no replicas; the port that it came in at */
+    DROP_EGRESS,   /* the program, at the end of egress; the port that it was to leave by */
+    DROP_NO_PORT,  /* the switch has no such port, or it is down; that port */
+    DROP_NO_QUEUE, /* its priority is above those that the port has; that port */
+    DROP_QUEUE,    /* tail drop, queue full; that port */
+    DROP_AGAIN,    /* too many wait to be parsed again; the port that it came in at */
+    DROP_MEMORY,   /* no buffer for a copy of it; the port that it came in at */
+    DROP_HEADERS,  /* no room for its headers in its buffer; the port that it was to leave by */
+    DROP_REASONS
+};
+/* By reason; of ENGINE_MAX_PORTS: those of ports that cannot be. The sum over all is that of the
+ * drops in engine_counters. */
+void engine_drops(struct engine *engine, uint32_t port, uint64_t out[DROP_REASONS]);
 
 #endif

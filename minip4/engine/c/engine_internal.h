@@ -21,11 +21,17 @@ struct fifo {
     uint32_t count;
 };
 
+struct shaper {
+    uint64_t rate;      /* units a second; 0: no limit */
+    uint64_t remainder; /* units x 1e9 modulo the rate, carried over: the rate is exact */
+    uint64_t ready_ns;  /* from when the next may go */
+};
+
 struct queue {
     struct fifo packets;
-    uint32_t depth;
-    uint64_t interval_ns; /* between two packets, for a limited rate; else 0 */
-    uint64_t ready_ns;    /* from when the next may go */
+    uint64_t bytes, drops;
+    struct queue_config config;
+    struct shaper pps, bps;
 };
 
 struct port {
@@ -55,6 +61,7 @@ struct engine {
     struct packet_pool *pool;
     bool is_pool_shared;
     struct engine_counters counters;
+    uint64_t drops[ENGINE_MAX_PORTS + 1][DROP_REASONS];
     struct fifo again;         /* resubmitted and recirculated: to be parsed next */
     uint64_t again_due_ns;     /* when work that was put off goes on; UINT64_MAX: none */
     uint64_t next_due_ns;
@@ -86,6 +93,9 @@ void traffic_enqueue(struct engine *e, uint16_t port, struct packet *packet);
 void traffic_forward(struct engine *e, uint16_t port, struct packet *packet);
 void traffic_transmit(struct engine *e, struct port *port, struct packet *packet);
 void traffic_set_due(struct engine *e, struct port *port);
+/* Counts the drop, and gives the packet back. */
+void traffic_drop(struct engine *e, struct packet *packet, enum drop_reason reason, uint32_t port);
+void traffic_count_drop(struct engine *e, enum drop_reason reason, uint32_t port);
 
 /* state.c */
 struct array *array_create(const struct array_spec *spec, uint32_t count, size_t cell);

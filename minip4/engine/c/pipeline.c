@@ -10,7 +10,7 @@ static struct packet *copy_frame(struct engine *e, const struct packet *packet)
     struct packet *copy = packet_take(e->pool);
     e->counters.replicas++;
     if (!copy) {
-        e->counters.memory_drops++;
+        traffic_count_drop(e, DROP_MEMORY, phv_start(e->context.packet)->ingress_port);
         return NULL;
     }
     copy->data = copy->buffer + (packet->data - packet->buffer);
@@ -27,8 +27,23 @@ static struct packet *copy_packet(struct engine *e, const struct packet *packet)
     return copy;
 }
 
-/* Sends one copy to each replica; the packet itself, already counted, becomes the last of them. */
-static void replicate(struct engine *e, const struct replicas *to, struct packet *packet)
+/* Tells the trace of a copy of packet `original` (its number there); it gets a number of its own. */
+static void trace_copy(struct engine *e, struct packet *copy, uint32_t original,
+                       enum instance_type type, const struct replica *to)
+{
+#ifdef MINIP4_TRACE
+    uint32_t number = original ? trace_new_packet(e->context.trace) : 0;
+    phv_start(copy)->trace = number;
+    TRACE(&e->context, number, TRACED_COPY, original, to->port, TRACE_WORDS(type, to->rid));
+#else
+    (void)e, (void)copy, (void)original, (void)type, (void)to;
+#endif
+}
+
+/* Sends one copy of packet `original` (its number in the trace) to each replica; the packet itself,
+ * already counted, becomes the last of them. */
+static void replicate(struct engine *e, const struct replicas *to, struct packet *packet,
+                      uint32_t original, enum instance_type type)
 {
     for (uint32_t i = 0; i < to->count; i++) {
         struct packet *copy = i + 1 < to->count ? copy_packet(e, packet) : packet;
@@ -38,6 +53,7 @@ static void replicate(struct engine *e, const struct replicas *to, struct packet
         phv_start(copy)->egress_port = to->item[i].port;
         if (to->truncate_to)
             phv_start(copy)->truncate_to = to->truncate_to;
+        trace_copy(e, copy, original, type, &to->item[i]);
         traffic_enqueue(e, to->item[i].port, copy);
     }
 }
@@ -59,11 +75,15 @@ static void clone_ingress(struct engine *e, const struct requests *request, uint
         return;
     e->context.packet = clone;
     program.start(&e->context, port);
+    phv_start(clone)->ingress_port = port;
     program.parse(&e->context);
     program.clear_metadata(clone->phv);
     program.copy_list(request->clone_list, clone->phv, original->phv);
     program.set_instance(clone->phv, INSTANCE_INGRESS_CLONE);
-    replicate(e, to, clone);
+    uint32_t traced = phv_start(original)->trace;
+    TRACE(&e->context, traced, TRACED_CLONE, request->clone_session & (MAX_SESSIONS - 1), 0,
+          TRACE_WORDS(to->count));
+    replicate(e, to, clone, traced, INSTANCE_INGRESS_CLONE);
     e->context.packet = original;
 }
 
@@ -79,12 +99,16 @@ static void clone_egress(struct engine *e, const struct requests *request)
     program.copy_list(request->clone_list, clone->phv, original->phv);
     program.set_instance(clone->phv, INSTANCE_EGRESS_CLONE);
     phv_start(clone)->truncate_to = UINT32_MAX;
-    replicate(e, to, clone);
+    uint32_t traced = phv_start(original)->trace;
+    TRACE(&e->context, traced, TRACED_CLONE, request->clone_session & (MAX_SESSIONS - 1), 0,
+          TRACE_WORDS(to->count));
+    replicate(e, to, clone, traced, INSTANCE_EGRESS_CLONE);
     e->context.packet = original;
 }
 
 static void learn(struct engine *e, uint32_t digest)
 {
+    TRACE(&e->context, phv_start(e->context.packet)->trace, TRACED_DIGEST, digest, 0, NULL, 0);
     if (!e->digests)
         e->digests = calloc(MAX_DIGESTS, sizeof *e->digests);
     if (!e->digests || e->digest_count == MAX_DIGESTS) {
@@ -103,13 +127,16 @@ static void learn(struct engine *e, uint32_t digest)
 static void put_again(struct engine *e, uint32_t list, enum instance_type type)
 {
     struct packet *packet = e->context.packet;
+    struct phv_start before = *phv_start(packet);
     if (e->again.count == MAX_AGAIN) {
-        e->counters.queue_drops++;
-        packet_give(e->pool, packet);
+        traffic_drop(e, packet, DROP_AGAIN, before.ingress_port);
         return;
     }
+    TRACE(&e->context, before.trace, TRACED_AGAIN, type, 0, NULL, 0);
     memcpy(e->scratch, packet->phv, program.phv_size);
     program.start(&e->context, 0);
+    phv_start(packet)->ingress_port = before.ingress_port;
+    phv_start(packet)->trace = before.trace;
     program.clear_metadata(packet->phv);
     program.copy_list(list, packet->phv, e->scratch);
     program.set_instance(packet->phv, type);
@@ -121,22 +148,19 @@ static void put_again(struct engine *e, uint32_t list, enum instance_type type)
         e->next_due_ns = e->again_due_ns;
 }
 
-static void drop_ingress(struct engine *e)
-{
-    e->counters.ingress_drops++;
-    packet_give(e->pool, e->context.packet);
-}
-
 static void multicast(struct engine *e, uint32_t group)
 {
     const struct replicas *to = e->groups ? e->groups[group & (MAX_GROUPS - 1)] : NULL;
     struct packet *packet = e->context.packet;
+    const struct phv_start *start = phv_start(packet);
     if (!to || !to->count) {
-        drop_ingress(e);
+        traffic_drop(e, packet, DROP_NO_GROUP, start->ingress_port);
         return;
     }
+    uint32_t traced = start->trace;
+    TRACE(&e->context, traced, TRACED_MULTICAST, group, 0, TRACE_WORDS(to->count));
     program.set_instance(packet->phv, INSTANCE_REPLICATION);
-    replicate(e, to, packet);
+    replicate(e, to, packet, traced, INSTANCE_REPLICATION);
 }
 
 static void after_ingress(struct engine *e, uint16_t port)
@@ -153,7 +177,7 @@ static void after_ingress(struct engine *e, uint16_t port)
     } else if (request.mcast_grp) {
         multicast(e, request.mcast_grp);
     } else if (request.egress_spec == ENGINE_DROP_PORT) {
-        drop_ingress(e);
+        traffic_drop(e, packet, DROP_INGRESS, phv_start(packet)->ingress_port);
     } else {
         program.set_instance(packet->phv, INSTANCE_NORMAL);
         phv_start(packet)->egress_port = (uint16_t)request.egress_spec;
@@ -170,6 +194,13 @@ void pipeline_ingress(struct engine *e, uint16_t port)
 {
     clear_requests(e);
     program.start(&e->context, port);
+    struct phv_start *start = phv_start(e->context.packet);
+    start->ingress_port = port;
+#ifdef MINIP4_TRACE
+    start->trace = trace_new_packet(e->context.trace);
+    TRACE(&e->context, start->trace, TRACED_IN, e->context.packet->length, port, NULL, 0);
+    trace_snapshot(&e->context);
+#endif
     program.parse(&e->context);
     program.ingress(&e->context);
     after_ingress(e, port);
@@ -180,6 +211,9 @@ void pipeline_again(struct engine *e, struct packet *packet)
     e->counters.in_queues--;
     e->context.packet = packet;
     clear_requests(e);
+#ifdef MINIP4_TRACE
+    trace_snapshot(&e->context);
+#endif
     program.parse(&e->context);
     program.ingress(&e->context);
     after_ingress(e, 0);
@@ -194,18 +228,18 @@ void pipeline_egress(struct engine *e, struct port *port, struct packet *packet,
     clear_requests(e);
     start->egress_port = port->number;
     start->priority = priority;
+    TRACE(&e->context, start->trace, TRACED_DEQUEUE, priority, port->number,
+          TRACE_WORDS(depth, e->context.now_us - start->enqueued_us));
     program.egress(&e->context);
     struct requests request = e->context.request;
     if (request.clone_session)
         clone_egress(e, &request);
     if (request.egress_spec == ENGINE_DROP_PORT) {
-        e->counters.egress_drops++;
-        packet_give(e->pool, packet);
+        traffic_drop(e, packet, DROP_EGRESS, port->number);
         return;
     }
     if (!program.deparse(&e->context)) {
-        e->counters.memory_drops++;
-        packet_give(e->pool, packet);
+        traffic_drop(e, packet, DROP_HEADERS, port->number);
         return;
     }
     if (packet->length > start->truncate_to)

@@ -44,7 +44,7 @@ struct ports {
     struct frame_queue *to_cpu, *from_cpu;
     struct capture_set *captures;
     uint64_t flushed_ns;
-    int stop_fd;
+    int wake_fd;
     atomic_bool stopping;
     bool started;
     pthread_t thread;
@@ -161,6 +161,9 @@ static void wait_until(struct ports *ports, uint64_t time_ns)
         .tv_nsec = (long)(left_ns % SECOND_NS),
     };
     ppoll(ports->polled, ports->count + 2, time_ns == UINT64_MAX ? NULL : &timeout, NULL);
+    eventfd_t events;
+    if (ports->polled[ports->count].revents)
+        eventfd_read(ports->wake_fd, &events);
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -180,7 +183,6 @@ static void *run(void *user)
             next_ns = earlier(next_ns, ports->flushed_ns + FLUSH_CAPTURES_NS);
         wait_until(ports, next_ns);
     }
-    ports->polled[ports->count].events = 0; /* stop_fd stays readable */
     uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + ports->drain_ns;
     while (clock_ns(CLOCK_MONOTONIC) < end_ns) {
         if (work(ports, &next_ns))
@@ -203,12 +205,12 @@ struct ports *ports_create(struct engine *engine, uint16_t cpu_port)
     ports->engine = engine;
     ports->pool = engine_pool(engine);
     ports->cpu_port = cpu_port;
-    ports->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    ports->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (cpu_port != PORTS_NO_CPU) {
         ports->to_cpu = frame_queue_create();
         ports->from_cpu = frame_queue_create();
     }
-    if (ports->stop_fd < 0 || (cpu_port != PORTS_NO_CPU && !(ports->to_cpu && ports->from_cpu))) {
+    if (ports->wake_fd < 0 || (cpu_port != PORTS_NO_CPU && !(ports->to_cpu && ports->from_cpu))) {
         int error = errno;
         ports_destroy(ports, NULL, 0);
         errno = error;
@@ -298,7 +300,7 @@ int ports_start(struct ports *ports)
     static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     attach(ports);
     int cpu_fd = ports->from_cpu ? frame_queue_fd(ports->from_cpu) : -1; /* ppoll() skips -1 */
-    ports->polled[ports->count] = (struct pollfd){.fd = ports->stop_fd, .events = POLLIN};
+    ports->polled[ports->count] = (struct pollfd){.fd = ports->wake_fd, .events = POLLIN};
     ports->polled[ports->count + 1] = (struct pollfd){.fd = cpu_fd, .events = POLLIN};
     ports->flushed_ns = clock_ns(CLOCK_MONOTONIC);
 
@@ -319,10 +321,15 @@ int ports_stop(struct ports *ports, uint64_t drain_ns)
 {
     ports->drain_ns = drain_ns;
     atomic_store(&ports->stopping, true);
-    eventfd_write(ports->stop_fd, 1);
+    eventfd_write(ports->wake_fd, 1);
     errno = pthread_join(ports->thread, NULL);
     ports->started = false;
     return errno ? -1 : 0;
+}
+
+void ports_wake(struct ports *ports)
+{
+    eventfd_write(ports->wake_fd, 1);
 }
 
 int ports_destroy(struct ports *ports, char *error, size_t error_size)
@@ -335,8 +342,8 @@ int ports_destroy(struct ports *ports, char *error, size_t error_size)
     }
     frame_queue_destroy(ports->to_cpu);
     frame_queue_destroy(ports->from_cpu);
-    if (ports->stop_fd >= 0)
-        close(ports->stop_fd);
+    if (ports->wake_fd >= 0)
+        close(ports->wake_fd);
     free(ports);
     return result;
 }

@@ -26,6 +26,8 @@ int ports_capture(struct ports *ports, const char *folder);
 /* Captures what the ports' links lose as folder/<interface>_lost.pcap. */
 int ports_capture_lost(struct ports *ports, const char *folder);
 int ports_start(struct ports *ports);
+/* Has the thread look again at what is due; between start and stop. */
+void ports_wake(struct ports *ports);
 /* Ends the thread: after what waits in rings, queues and links has left, but within drain_ns. */
 int ports_stop(struct ports *ports, uint64_t drain_ns);
 /* After ports_stop(), or without ports_start(); the engine stays, without driver. Returns 0, or -1

@@ -9,6 +9,7 @@
 #include "hash.h"
 #include "state.h"
 #include "table.h"
+#include "trace.h"
 
 /* v1model's PacketInstanceType values of simple_switch. */
 enum instance_type {
@@ -36,6 +37,8 @@ struct phv_start {
     uint16_t payload;        /* bytes that the parser took from the frame */
     uint16_t egress_port;
     uint8_t priority;        /* its queue */
+    uint16_t ingress_port;
+    uint32_t trace;          /* its number in the trace; 0: it is not traced */
 };
 
 struct cell {
@@ -76,6 +79,9 @@ struct context {
         uint16_t clone_list, digest, resubmit_list, recirculate_list;
     } request;
     uint32_t queue_depth;    /* packets left in the queue that this one came from */
+#ifdef MINIP4_TRACE
+    struct trace *trace;
+#endif
 };
 
 struct digest_sample {

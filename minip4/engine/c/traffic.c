@@ -1,5 +1,6 @@
 /* The traffic manager: queues of each port, their rates and depths, and the links behind them. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine_internal.h"
 
@@ -26,6 +27,23 @@ static uint64_t max(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* A packet leaves, and takes so many units of the rate. */
+static void shape(struct shaper *shaper, uint64_t units, uint64_t now_ns)
+{
+    if (!shaper->rate)
+        return;
+    if (now_ns > shaper->ready_ns)
+        shaper->remainder = 0; /* it was idle: nothing to carry over */
+    uint64_t time = units * 1000000000 + shaper->remainder;
+    shaper->remainder = time % shaper->rate;
+    shaper->ready_ns = max(now_ns, shaper->ready_ns) + time / shaper->rate;
+}
+
+static uint64_t ready_at(const struct queue *queue)
+{
+    return max(queue->pps.ready_ns, queue->bps.ready_ns);
+}
+
 /* When the port's next packet may go; UINT64_MAX: none waits. Of queues that may send at that time
  * `which` gets the highest. */
 static uint64_t next_send(const struct engine *e, const struct port *port, uint32_t *which)
@@ -34,7 +52,7 @@ static uint64_t next_send(const struct engine *e, const struct port *port, uint3
     for (uint32_t i = e->priorities; port->waiting && i-- > 0;) {
         if (!port->queue[i].packets.count)
             continue;
-        uint64_t at = max(free_ns, port->queue[i].ready_ns);
+        uint64_t at = max(free_ns, ready_at(&port->queue[i]));
         if (at < due) {
             due = at;
             *which = i;
@@ -58,32 +76,67 @@ void traffic_set_due(struct engine *e, struct port *port)
         e->next_due_ns = due;
 }
 
-static void sent_from(struct queue *queue, uint64_t now_ns)
+void traffic_count_drop(struct engine *e, enum drop_reason reason, uint32_t port)
 {
-    if (queue->interval_ns)
-        queue->ready_ns = max(now_ns, queue->ready_ns) + queue->interval_ns;
+    uint64_t *const totals[DROP_REASONS] = {
+        [DROP_INGRESS] = &e->counters.ingress_drops,  [DROP_NO_GROUP] = &e->counters.ingress_drops,
+        [DROP_EGRESS] = &e->counters.egress_drops,    [DROP_NO_PORT] = &e->counters.no_port_drops,
+        [DROP_NO_QUEUE] = &e->counters.queue_drops,   [DROP_QUEUE] = &e->counters.queue_drops,
+        [DROP_AGAIN] = &e->counters.queue_drops,      [DROP_MEMORY] = &e->counters.memory_drops,
+        [DROP_HEADERS] = &e->counters.memory_drops,
+    };
+    ++*totals[reason];
+    e->drops[port < ENGINE_MAX_PORTS ? port : ENGINE_MAX_PORTS][reason]++;
+}
+
+void traffic_drop(struct engine *e, struct packet *packet, enum drop_reason reason, uint32_t port)
+{
+    TRACE(&e->context, phv_start(packet)->trace, TRACED_DROP, reason, (uint16_t)port, NULL, 0);
+    traffic_count_drop(e, reason, port);
+    packet_give(e->pool, packet);
+}
+
+/* Bytes of a frame as it waits. The program can make its length meaningless (it may take a header
+ * off that it never put on): then it is that of the frame that came in. */
+static uint64_t waiting_bytes(struct packet *packet)
+{
+    uint32_t length = phv_start(packet)->packet_length;
+    return length <= PACKET_ROOM + PACKET_MAX_FRAME ? length : packet->length;
+}
+
+static bool has_room(const struct queue *queue, uint64_t bytes)
+{
+    return queue->packets.count < queue->config.depth_packets &&
+           (!queue->config.depth_bytes || queue->bytes + bytes <= queue->config.depth_bytes);
 }
 
 void traffic_enqueue(struct engine *e, uint16_t number, struct packet *packet)
 {
     struct phv_start *start = phv_start(packet);
     if (number >= ENGINE_MAX_PORTS || !e->port[number].is_up) {
-        e->counters.no_port_drops++;
-        packet_give(e->pool, packet);
+        traffic_drop(e, packet, DROP_NO_PORT, number);
         return;
     }
     struct port *port = &e->port[number];
-    if (start->priority >= e->priorities ||
-        port->queue[start->priority].packets.count >= port->queue[start->priority].depth) {
-        e->counters.queue_drops++;
+    if (start->priority >= e->priorities) {
         port->counters.queue_drops++;
-        packet_give(e->pool, packet);
+        traffic_drop(e, packet, DROP_NO_QUEUE, number);
         return;
     }
     struct queue *queue = &port->queue[start->priority];
+    uint64_t bytes = waiting_bytes(packet);
+    if (!has_room(queue, bytes)) {
+        queue->drops++;
+        port->counters.queue_drops++;
+        traffic_drop(e, packet, DROP_QUEUE, number);
+        return;
+    }
+    TRACE(&e->context, start->trace, TRACED_ENQUEUE, start->priority, number,
+          TRACE_WORDS(queue->packets.count, queue->bytes));
     start->enqueued_us = e->context.now_us;
     program.set_enqueued(packet->phv, e->context.now_us, queue->packets.count);
     fifo_push(&queue->packets, packet);
+    queue->bytes += bytes;
     port->waiting++;
     e->counters.in_queues++;
     traffic_set_due(e, port);
@@ -95,14 +148,14 @@ void traffic_forward(struct engine *e, uint16_t number, struct packet *packet)
     struct phv_start *start = phv_start(packet);
     uint64_t now_ns = e->context.now_ns;
     if (!port || !port->is_up || port->waiting || start->priority >= e->priorities ||
-        port->queue[start->priority].ready_ns > now_ns ||
+        ready_at(&port->queue[start->priority]) > now_ns ||
         (port->link && link_free_at(port->link) > now_ns)) {
         traffic_enqueue(e, number, packet);
         return;
     }
     start->enqueued_us = e->context.now_us;
     program.set_enqueued(packet->phv, e->context.now_us, 0);
-    sent_from(&port->queue[start->priority], now_ns);
+    shape(&port->queue[start->priority].pps, 1, now_ns);
     pipeline_egress(e, port, packet, 0, start->priority);
     if (port->link)
         traffic_set_due(e, port);
@@ -134,11 +187,20 @@ void traffic_transmit(struct engine *e, struct port *port, struct packet *packet
     port->counters.transmitted_bytes += packet->length;
     if (e->driver.tap)
         e->driver.tap(e->driver.user, TAP_OUT, port->number, packet, now_ns);
+    shape(&port->queue[phv_start(packet)->priority].bps, packet->length * UINT64_C(8), now_ns);
     if (!port->link) {
+        TRACE(&e->context, phv_start(packet)->trace, TRACED_OUT, packet->length, port->number,
+              TRACE_WORDS(0));
         link_delivers(port, packet, now_ns);
         return;
     }
+#ifdef MINIP4_TRACE
+    uint32_t traced = phv_start(packet)->trace, length = packet->length;
+    uint64_t lost = link_counters(port->link)->lost_packets;
+#endif
     link_send(port->link, packet, now_ns);
+    TRACE(&e->context, traced, TRACED_OUT, length, port->number,
+          TRACE_WORDS(link_counters(port->link)->lost_packets - lost));
     port->link_due_ns = link_advance(port->link, now_ns);
 }
 
@@ -152,9 +214,10 @@ static void serve(struct engine *e, struct port *port)
     if (next_send(e, port, &which) <= now_ns) {
         struct queue *queue = &port->queue[which];
         struct packet *packet = fifo_pop(&queue->packets);
+        queue->bytes -= waiting_bytes(packet);
         port->waiting--;
         e->counters.in_queues--;
-        sent_from(queue, now_ns);
+        shape(&queue->pps, 1, now_ns);
         pipeline_egress(e, port, packet, queue->packets.count, (uint8_t)which);
     }
     traffic_set_due(e, port);
@@ -264,23 +327,39 @@ void engine_set_port(struct engine *e, uint16_t number, bool is_up)
     e->port[number].is_up = is_up;
 }
 
-void engine_set_queue_depth(struct engine *e, uint16_t number, uint32_t packets)
-{
-    for (uint32_t i = 0; i < ENGINE_MAX_PRIORITIES; i++)
-        e->port[number].queue[i].depth = packets;
-}
-
 void engine_set_priorities(struct engine *e, uint32_t count)
 {
     e->priorities = count;
 }
 
-void engine_set_queue_rate(struct engine *e, uint16_t number, uint32_t priority, uint64_t pps)
+static void set_rate(struct shaper *shaper, uint64_t rate, uint64_t now_ns)
 {
-    struct queue *queue = &e->port[number].queue[priority];
-    queue->interval_ns = pps ? 1000000000 / pps : 0;
-    queue->ready_ns = 0;
-    traffic_set_due(e, &e->port[number]);
+    if (shaper->rate != rate)
+        *shaper = (struct shaper){.rate = rate, .ready_ns = now_ns};
+}
+
+void engine_set_queue(struct engine *e, uint16_t number, uint32_t priority,
+                      const struct queue_config *config, uint64_t now_ns)
+{
+    struct port *port = &e->port[number];
+    struct queue *queue = &port->queue[priority];
+    engine_advance(e, now_ns); /* what was due, by the old rates */
+    queue->config = *config;
+    set_rate(&queue->pps, config->rate_pps, now_ns);
+    set_rate(&queue->bps, config->rate_bps, now_ns);
+    traffic_set_due(e, port);
+}
+
+void engine_queue_state(struct engine *e, uint16_t number, uint32_t priority,
+                        struct queue_state *out)
+{
+    const struct queue *queue = &e->port[number].queue[priority];
+    *out = (struct queue_state){
+        .config = queue->config,
+        .packets = queue->packets.count,
+        .bytes = queue->bytes,
+        .drops = queue->drops,
+    };
 }
 
 void engine_set_clock(struct engine *e, int64_t offset_us, int64_t drift_ppb)
@@ -309,4 +388,9 @@ void engine_port_counters(struct engine *e, uint16_t number, struct engine_port_
 void engine_counters(struct engine *e, struct engine_counters *out)
 {
     *out = e->counters;
+}
+
+void engine_drops(struct engine *e, uint32_t port, uint64_t out[DROP_REASONS])
+{
+    memcpy(out, e->drops[port], sizeof e->drops[port]);
 }
