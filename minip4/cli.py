@@ -17,6 +17,7 @@ _COMMANDS = {
     "switch": ("minip4.runtime.cli", "run a program as a switch with a P4Runtime server"),
     "test": ("minip4.engine.cli", "run STF tests of a program"),
     "tables": ("minip4.runtime.tables_cli", "what a running switch holds: entries, counts"),
+    "control": ("minip4.runtime.control_cli", "change links and queues of a running switch"),
     "link": ("minip4.engine.link", "a link with rate, delay and loss between two interfaces"),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-D", dest="defines", action="append", default=[], metavar="NAME[=VALUE]",
         help="define a preprocessor macro")  # fmt: skip
 
+    add("--trace", action="store_true", help="tell what was done with packets that failed")
+
 
 def run(args: argparse.Namespace) -> int:
     document = _document(args)
     failed = 0
     for script in args.scripts:
-        engine = Engine(document)
+        engine = Engine(document, trace=args.trace)
         failures = run_stf(engine, script)
         engine.close()
         print(f"{'FAIL' if failures else 'PASS'} {script}")
         for failure in failures:
-            print(f"    {failure}")
+            print(textwrap.indent(failure, "    "))
         failed += bool(failures)
     print(f"{len(args.scripts) - failed} of {len(args.scripts)} passed")
     return 1 if failed else 0

@@ -25,6 +25,7 @@ from pathlib import Path
 from minip4.engine.engine import Engine
 from minip4.engine.errors import EngineError
 from minip4.engine.stf_names import Call, find, parse_call, parse_key
+from minip4.engine.trace import Trace
 from minip4.errors import Minip4Error
 
 PACKET_INTERVAL_NS = 1_000_000
@@ -35,8 +36,18 @@ class StfError(Minip4Error):
 
 
 @dataclass(frozen=True, slots=True)
+class Received:
+    """A frame that left, and the `packet` command (its number) that it came of."""
+
+    frame: bytes
+    packet: int
+
+
+@dataclass(frozen=True, slots=True)
 class Expected:
     line: int
+    packet: int
+    """The last `packet` command before it."""
     pattern: str | None
     """Nibbles and `*`; None: any packet."""
     is_whole: bool = False
@@ -55,18 +66,27 @@ class Expected:
 
 @dataclass(slots=True)
 class StfRun:
-    """One script, run on an engine that must be fresh; failures() says what differs."""
+    """One script, run on an engine that must be fresh; failures() says what differs.
+
+    Of a traced engine, each failure also has the trace of the packet that it is about.
+    """
 
     engine: Engine
     name: str
     _line: int = 0
     _time_ns: int = 0
-    _got: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    _packets: int = 0
+    _traces: dict[int, str] = field(default_factory=dict)
+    _trace: Trace | None = field(init=False)
+    _got: dict[int, list[Received]] = field(default_factory=lambda: defaultdict(list))
     _expected: dict[int, list[Expected]] = field(default_factory=lambda: defaultdict(list))
     _failures: list[str] = field(default_factory=list)
     _nodes: list[tuple[int, list[int]]] = field(default_factory=list)
     _groups: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     _group_sessions: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._trace = Trace(self.engine) if self.engine.generator.trace else None
 
     def run(self, lines: Iterable[str]) -> None:
         """Run the commands. Raises StfError for one that is malformed or refused."""
@@ -87,21 +107,24 @@ class StfRun:
         """What was expected and did not come, and what came unexpected, since the last call."""
         for port in sorted({*self._expected, *self._got}):
             got, expected = self._got.pop(port, []), self._expected.pop(port, [])
-            for frame, wanted in zip(got, expected, strict=False):
-                if not wanted.matches(frame):
-                    self._fail(f"port {port}: expected {wanted}, got {frame.hex()}", wanted.line)
+            for came, wanted in zip(got, expected, strict=False):
+                if not wanted.matches(came.frame):
+                    text = f"port {port}: expected {wanted}, got {came.frame.hex()}"
+                    self._fail(text, wanted.line, came.packet)
             for wanted in expected[len(got) :]:
-                self._fail(f"port {port}: expected {wanted}, got nothing", wanted.line)
-            for frame in got[len(expected) :]:
-                self._fail(f"port {port}: unexpected {frame.hex()}", self._line)
+                text = f"port {port}: expected {wanted}, got nothing"
+                self._fail(text, wanted.line, wanted.packet)
+            for came in got[len(expected) :]:
+                self._fail(f"port {port}: unexpected {came.frame.hex()}", self._line, came.packet)
         failures, self._failures = self._failures, []
         return failures
 
     def _error(self, text: str) -> StfError:
         return StfError(f"{self.name}:{self._line}: error: {text}")
 
-    def _fail(self, text: str, line: int) -> None:
-        self._failures.append(f"{self.name}:{line}: {text}")
+    def _fail(self, text: str, line: int, packet: int = 0) -> None:
+        told = self._traces.pop(packet, "")  # once, for the first failure
+        self._failures.append(f"{self.name}:{line}: {text}" + (f"\n{told}" if told else ""))
 
     # --- commands --------------------------------------------------------------------------
 
@@ -125,8 +148,11 @@ class StfRun:
     def packet(self, words: list[str]) -> None:
         frame = bytes.fromhex("".join(words[1:]))
         self._time_ns += PACKET_INTERVAL_NS
+        self._packets += 1
         for port, sent in self.engine.process(int(words[0]), frame, self._time_ns):
-            self._got[port].append(sent)
+            self._got[port].append(Received(sent, self._packets))
+        if self._trace is not None:
+            self._traces[self._packets] = "\n".join(self._trace.blocks())
 
     def expect(self, words: list[str]) -> None:
         pattern = "".join(words[1:]).lower()
@@ -134,7 +160,7 @@ class StfRun:
         pattern = pattern.rstrip("$")
         if re.fullmatch(r"[0-9a-f*]*", pattern) is None:
             raise ValueError(f"{pattern!r}: expected hexadecimal digits and *")
-        wanted = Expected(self._line, pattern or None, is_whole)
+        wanted = Expected(self._line, self._packets, pattern or None, is_whole)
         self._expected[int(words[0])].append(wanted)
 
     def no_packet(self, words: list[str]) -> None:

@@ -66,6 +66,7 @@ class _Switch:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopping.set)
         self._engine = self._make_engine(program)
+        self._settings.apply(self._engine)
         if options.trace is not None:
             self._trace = TraceWriter(self._engine, options.trace)
         device = Device(options.device_id, self._make_engine, self._install)
@@ -126,13 +127,13 @@ class _Switch:
         engine = Engine(
             program, seed=options.seed, sanitize=options.sanitize, trace=options.trace is not None
         )
-        self._settings.apply(engine)
         if options.clock_offset_us:
             dataplane.set_clock(engine, options.clock_offset_us)
         return engine
 
     def _install(self, engine: Engine) -> None:
         old = self._engine
+        self._settings.apply(engine)
         self._driver.swap(engine)
         self._engine = engine
         if self._trace is not None:

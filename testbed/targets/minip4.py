@@ -15,6 +15,7 @@ from mininet.node import Switch
 
 from minip4.compiler import CompiledProgram, compile_p4
 from minip4.engine.engine import Engine
+from minip4.runtime.control import call
 from testbed.errors import TestbedError
 from testbed.plant import LINK_PROPERTIES
 
@@ -71,6 +72,7 @@ class Minip4Switch(Switch):
         self.p4info_path = settings.program.p4info_path
         self.blob_path = settings.program.blob_path
         self.log_path = settings.folder / f"{name}.log"
+        self.control_path = settings.folder / f"{name}.sock"
         self.counters: dict[str, Any] = {}  # what `minip4 switch` counted; filled by finish()
 
     def start(self, _controllers: object) -> None:
@@ -109,6 +111,22 @@ class Minip4Switch(Switch):
             raise TestbedError(f"switch {self.name} ended with status {status}: {self._last_log()}")
         self.counters = json.loads(self._counters_path.read_text())
 
+    def set_link(self, port: int, **changes: float) -> None:
+        """Change the link behind a port while the switch runs: rate_bps, loss, delay_us, ...
+
+        What is not given stays. Raises Minip4Error, also for keys and values that cannot be.
+        """
+        call(self.control_path, "set_link", port=port, **changes)
+
+    def set_queue(self, port: int, **changes: int) -> None:
+        """Change depth (packets), bytes, rate_pps, rate_bps of a port's queues (or `priority`)."""
+        call(self.control_path, "set_queue", port=port, **changes)
+
+    def read_counters(self) -> dict[str, Any]:
+        """The counters now, as `minip4 switch --counters` writes them at the end."""
+        counters: dict[str, Any] = call(self.control_path, "counters")
+        return counters
+
     def stop(self, deleteIntfs: bool = True) -> None:
         """End the switch process whatever state it is in, and remove the interfaces."""
         if self._process is not None:
@@ -131,6 +149,7 @@ class Minip4Switch(Switch):
             sys.executable, "-m", "minip4.cli", "switch", str(self.blob_path),
             "--p4info", str(self.p4info_path), "--device-id", str(self.device_id),
             "--grpc-server-addr", self.grpc_address, "--counters", str(self._counters_path),
+            "--control", str(self.control_path),
             "--seed", str(derived_seed(settings.seed, self.name)),
         ]  # fmt: skip
         if settings.capture:

@@ -47,6 +47,8 @@ BAD = {
     "something came before": ("packet 1 00000000\nno_packet", "port 0: unexpected 00000000"),
 }
 
+TRACED = "packet 1 01000000\npacket 1 11000000\nexpect 0 01\nexpect 0 22"
+
 MALFORMED = {
     "no such command": ("teleport 1", "bad.stf:1: error: unknown command 'teleport'"),
     "no such table": ("add nope go()", "table 'nope'"),
@@ -100,3 +102,17 @@ def test_the_command_compiles_runs_and_reports(
     assert "FAIL" in capsys.readouterr().out
     assert main(["test", str(program), str(tmp_path / "missing.stf")]) == 2
     assert "missing.stf" in capsys.readouterr().err
+
+
+def test_a_failure_is_told_with_its_packets_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, script = tmp_path / "small.p4", tmp_path / "bad.stf"
+    program.write_text(TEMPLATE.format(**DEFAULTS))
+    script.write_text(TRACED)
+    assert main(["test", "--trace", str(program), str(script)]) == 1
+    told = capsys.readouterr().out
+    assert "    packet 2: in at port 1, 4 bytes" in told, "that which came out wrong"
+    assert "packet 1:" not in told, "that which came out right"
+    assert main(["test", str(program), str(script)]) == 1
+    assert "packet 2:" not in capsys.readouterr().out

@@ -17,6 +17,7 @@ import finsy as fy
 from harness import compiled
 
 from minip4.engine import build
+from minip4.runtime.control import call
 
 MINIP4 = (sys.executable, "-m", "minip4.cli")
 FRAME = bytes.fromhex("020000000002 020000000001 1234") + bytes(46)
@@ -193,6 +194,45 @@ async def start(folder: Path) -> None:
     switch.stop()
 
 
+async def control(folder: Path) -> None:
+    """Links and queues are changed while frames flow; the trace tells of each."""
+    sock, trace = folder / "s.sock", folder / "trace.txt"
+    switch = Switch(folder, "--control", str(sock), "--trace", str(trace),
+                    "--link", "2:rate_bps=1", "--queue", "2:depth=2", p4info=True)  # fmt: skip
+    left, right = Host("p1"), Host("p2")
+
+    def minip4(*words: str) -> str:
+        command = [*MINIP4, "control", str(sock), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    async with switch.controller() as sw:
+        match = fy.Match(destination="02:00:00:00:00:02")
+        forward = fy.Action("forward", port=2)
+        await sw.write([+fy.P4TableEntry("switching", match=match, action=forward)])
+        minip4("set-link", "2:rate_bps=0,loss=1")
+        left.send(FRAME)
+        while not call(sock, "counters")["ports"]["2"]["drops"]["link"]:
+            await asyncio.sleep(0.01)
+        minip4("set-link", "2:loss=0")
+        minip4("set-queue", "2:rate_pps=1")
+        for number in range(5):  # the first leaves, two wait
+            left.send(FRAME[:-1] + bytes([number]))
+        while call(sock, "counters")["ports"]["2"]["drops"]["queue"] < 2:
+            await asyncio.sleep(0.01)
+        assert "  queue 0: 2 packets, 120 bytes wait; 2 dropped\n" in minip4("counters")
+        minip4("set-queue", "2:rate_pps=0")  # what waits for a second leaves now
+        assert [right.receive()[-1] for _ in range(3)] == [0, 1, 2]
+    counters = switch.stop()
+    assert not sock.exists()
+    drops = {k: v for k, v in counters["ports"]["2"]["drops"].items() if v}
+    assert drops == {"link": 1, "queue": 2}
+    blocks = trace.read_text().strip().split("\n\n")
+    assert len(blocks) == 6
+    assert "and lost by the link" in blocks[0]
+    assert sum("dropped, queue: the queue was full" in block for block in blocks) == 2
+    assert all("table MyIngress.switching" in block for block in blocks)
+
+
 async def stress(folder: Path) -> None:
     """Table writes while frames come as fast as they go: no frame misses or sees half an entry."""
     blast = str(build.program([Path(__file__).with_name("blast.c")]))
@@ -242,7 +282,7 @@ def other(value: int) -> fy.P4TableEntry:
     )
 
 
-SCENES = {scene.__name__: scene for scene in (finsy, killed, start, stress)}
+SCENES = {scene.__name__: scene for scene in (control, finsy, killed, start, stress)}
 
 if __name__ == "__main__":
     if sys.argv[1] == "forward_and_hang":

@@ -14,7 +14,7 @@ NAMESPACES = ("unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-chi
 LIVE = Path(__file__).parent / "live.py"
 
 
-@pytest.mark.parametrize("scene", ["finsy", "killed", "start", "stress"])
+@pytest.mark.parametrize("scene", ["control", "finsy", "killed", "start", "stress"])
 def test_scene(scene: str, tmp_path: Path) -> None:
     run = subprocess.run(
         [*NAMESPACES, sys.executable, str(LIVE), scene, str(tmp_path)],
@@ -40,6 +40,17 @@ BAD = {
     "jitter": (["--link", "1:delay_us=1,jitter_us=2"], "jitter_us 2 is above delay_us 1"),
     "link's key": (["--link", "1:lost=1"], "expected PORT:KEY=VALUE"),
     "link without interface": (["--link", "1:loss=0.5"], "port 1 has no interface"),
+    "queue's key": (["--queue", "1:size=1"], "expected PORT:KEY=VALUE"),
+    "queue's depth": (["--queue", "1:depth=0"], "depth: 0: expected 1 to 1e+06"),
+    "queue without port": (["--queue", "1:depth=5"], "the switch has no port 1 (it has none)"),
+    "queue above": (
+        ["-i", "1@lo", "--priority-queues", "2", "--queue", "1:priority=2,depth=5"],
+        "priority 2, but the switch has 2 priority queues",
+    ),
+    "queues": (["--priority-queues", "9"], "9: expected 1 to 8"),
+    "trace": (["--trace", "/nosuch/trace"], "--trace /nosuch/trace: No such file"),
+    "control": (["--control", "/nosuch/s"], "--control /nosuch/s: No such file"),
+    "control in use": (["--control", "/dev/null"], "there is a file of this name"),
     "CPU port in use": (["-i", "1@lo", "--cpu-port", "1"], "cannot be the CPU port"),
     "address": (["--grpc-server-addr", "localhost"], "expected HOST:PORT"),
     "no P4Info": (["--p4info", "nosuch.txtpb"], "nosuch.txtpb: No such file"),
