@@ -66,11 +66,12 @@ class _EngineCounters(ctypes.Structure):  # struct engine_counters
 # struct drop_reason, in its order; what each means stands in engine.h and docs/minip4.md
 DROP_REASONS = ("ingress", "no_group", "egress", "no_port", "no_queue", "queue", "again", "memory",
                 "headers")  # fmt: skip
+PRIORITIES = 8  # ENGINE_MAX_PRIORITIES
 NO_PORT = 512  # ENGINE_MAX_PORTS: drops of packets to port numbers that cannot be
 
 
 def set_link(engine: Engine, link: LinkOptions) -> None:
-    """Put a link behind a port of the engine."""
+    """Put a link behind a port of the engine; its `queue` is the depth of all the port's queues."""
     config = _LinkConfig(
         rate_bps=link.rate_bps,
         delay_ns=round(link.delay_us * 1000),
@@ -84,6 +85,11 @@ def set_link(engine: Engine, link: LinkOptions) -> None:
     with engine.locked():
         engine.library.engine_advance(engine.handle, engine.clock())  # what was due before
         engine.library.engine_set_link(engine.handle, port, ctypes.byref(config))
+        state = QueueState()
+        for priority in range(PRIORITIES if link.queue is not None else 0):
+            engine.library.engine_queue_state(engine.handle, port, priority, ctypes.byref(state))
+            state.config.depth_packets = link.queue
+            set_queue(engine, link.port, priority, state.config)
 
 
 def set_queue(engine: Engine, port: int, priority: int, config: QueueConfig) -> None:

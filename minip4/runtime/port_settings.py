@@ -22,7 +22,8 @@ class PortSettings:
         self._ports = set(ports)
         if options.cpu_port is not None:
             self._ports.add(options.cpu_port)
-        self._links = {link.port: link for link in options.links}
+        # Depths are kept with the queues.
+        self._links = {link.port: replace(link, queue=None) for link in options.links}
         self._queues: dict[tuple[int, int], QueueOptions] = {}
         for link in options.links:
             if link.queue is not None:
@@ -41,14 +42,15 @@ class PortSettings:
     def set_link(self, engine: Engine, port: int, changes: Mapping[str, Any]) -> None:
         """Change what is given of a port's link; a port without one gets it. Raises Minip4Error."""
         self._check_port(port)
-        link = replace(self._links.get(port, LinkOptions(port)), **changes)
+        properties = {key: value for key, value in changes.items() if key != "queue"}
+        link = replace(self._links.get(port, LinkOptions(port)), **properties)
         fault = link_fault(link)
         if fault:
             raise Minip4Error(f"link of port {port}: {fault}")
         self._links[port] = link
         dataplane.set_link(engine, link)
         if "queue" in changes:
-            self.set_queue(engine, QueueOptions(port, depth=link.queue))
+            self.set_queue(engine, QueueOptions(port, depth=changes["queue"]))
 
     def set_queue(self, engine: Engine, changes: QueueOptions) -> None:
         """Change what is given (not None) of one or of all queues of a port. Raises Minip4Error."""

@@ -4,7 +4,6 @@ import pytest
 from harness import compiled
 
 from minip4.engine.engine import Engine
-from minip4.engine.native import QueueConfig
 from minip4.runtime import dataplane
 from minip4.runtime.options import LinkOptions
 
@@ -30,8 +29,7 @@ def test_a_link_loses_and_counts(engine: Engine) -> None:
 
 
 def test_a_queue_before_a_slow_link_drops(engine: Engine) -> None:
-    dataplane.set_link(engine, LinkOptions(OUT, rate_bps=8))
-    dataplane.set_queue(engine, OUT, 0, QueueConfig(depth_packets=1))
+    dataplane.set_link(engine, LinkOptions(OUT, rate_bps=8, queue=1))
     engine.process(1, b"", 0)  # brings the ports up
     data = FRAME
     with engine.locked():
