@@ -1,0 +1,122 @@
+"""Reads a switch's registers by readout packets; the P4 side is p4src/include/readout.p4."""
+
+import asyncio
+import itertools
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import IntEnum
+from types import TracebackType
+
+import finsy as fy
+
+from controllers.ampm.schedule import CLOCK_BITS
+from controllers.ampm.watch import Clock
+from testbed.errors import TestbedError
+
+ATTEMPTS = 5
+TIMEOUT_S = 0.2
+AT_ONCE = 32
+"""Requests under way at most: finsy drops packets that nobody takes, from its 50th on."""
+
+
+class Record(IntEnum):
+    """Which registers: see the control of that name in p4src/ampm/."""
+
+    CLOCK = 0  # none: the answer's `switch_us` is what is wanted
+    BLOCK = 1
+    PULSE = 2
+    SAMPLE = 3
+
+
+@dataclass(frozen=True)
+class Readout:
+    """A switch's clock when it was asked, and the registers at its two points."""
+
+    switch_us: int
+    arrival: tuple[int, int, int, int]
+    departure: tuple[int, int, int, int]
+
+
+class NoReadoutError(TestbedError):
+    """A switch did not answer."""
+
+
+class Readouts:
+    """Readout packets to one connected switch; an async context manager.
+
+    A packet may be lost, then it is asked for again. Raises NoReadoutError from `read`.
+    """
+
+    def __init__(self, switch: fy.Switch) -> None:
+        self.name: str = switch.name
+        self._switch = switch
+        self._numbers = itertools.count()
+        self._waiting: dict[bytes, asyncio.Future[fy.P4PacketIn]] = {}
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._sending = asyncio.Lock()
+        self._receiver: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Readouts":
+        self._receiver = asyncio.create_task(self._receive())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._receiver is not None:
+            self._receiver.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._receiver
+
+    async def read(self, record: Record, index: int = 0) -> Readout:
+        """The registers of `record` at `index`, each point's as one snapshot."""
+        async with self._room:
+            for _ in range(ATTEMPTS):
+                with suppress(asyncio.TimeoutError):
+                    return _decode(await self._ask(record, index))
+        raise NoReadoutError(
+            f"switch {self.name} left {ATTEMPTS} readout packets unanswered: does it run "
+            "with --cpu-port 255 and a program that includes readout.p4?"
+        )
+
+    async def clock_offset(self, clock: Clock, rounds: int = 20) -> tuple[float, float]:
+        """What to add to the switch's clock to get `clock`, and by how much it may be wrong, in us.
+
+        The answer of the quickest of several round trips: the switch stamped it in between.
+        """
+        trips = []
+        for _ in range(rounds):
+            before_ns = clock.now_ns()
+            answer = await self.read(Record.CLOCK)
+            after_ns = clock.now_ns()
+            trips.append((after_ns - before_ns, before_ns, answer.switch_us))
+        trip_ns, before_ns, switch_us = min(trips)
+        error_us = trip_ns / 2000
+        return (before_ns / 1000 + error_us - switch_us) % (1 << CLOCK_BITS), error_us
+
+    async def _ask(self, record: Record, index: int) -> fy.P4PacketIn:
+        number = next(self._numbers).to_bytes(8, "big")
+        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            async with self._sending:  # gRPC's streams take one message at a time
+                await self._switch.write([fy.P4PacketOut(number, record=int(record), index=index)])
+            return await asyncio.wait_for(answer, TIMEOUT_S)
+        finally:
+            del self._waiting[number]
+
+    async def _receive(self) -> None:
+        async for packet in self._switch.read_packets():
+            answer = self._waiting.get(packet.payload)
+            if answer is not None and not answer.done():  # else it came after its time-out
+                answer.set_result(packet)
+
+
+def _decode(packet: fy.P4PacketIn) -> Readout:
+    first, second = (
+        tuple(int(packet[f"{point}_{number}"]) for number in range(4))
+        for point in ("arrival", "departure")
+    )
+    return Readout(int(packet["switch_us"]), first, second)  # type: ignore[arg-type]  # four each

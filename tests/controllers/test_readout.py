@@ -1,0 +1,167 @@
+"""Readouts of live switches over P4Runtime, and what follows from two switches' records."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import finsy as fy
+import pytest
+from ampm_path import L, frame
+from harness import Bench, asynchronous, bench, compiled
+
+from controllers.ampm import records
+from controllers.ampm.readout import NoReadoutError, Readouts, Record
+from controllers.ampm.records import PointRecord, read_block
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Hop, Method, WatchedFlow, set_schedule, watch_flow
+
+PROGRAM = str(Path(__file__).parents[2] / "p4src" / "ampm" / "ampm")
+SCHEDULE = Schedule(L)
+FLOW = 3
+UDP = 17
+
+
+class LivePath:
+    """Two live switches, and a readout connection to each."""
+
+    def __init__(self, benches: list[Bench], hops: list[Hop], readouts: list[Readouts]) -> None:
+        self.benches = benches
+        self.hops = hops
+        self.readouts = readouts
+
+    def send(self, sent_us: int, delay_us: int | None, number: int = 0) -> None:
+        """One packet, which reaches the second switch after `delay_us`; None: it is lost."""
+        data = frame(number=number)
+        for switch, time_us in zip(self.benches, (sent_us, sent_us + (delay_us or 0)), strict=True):
+            ((_, data),) = switch.driver.engine.process(1, data, 1000 * time_us)
+            if delay_us is None:
+                return
+
+    async def read(self, block: int) -> list[tuple[PointRecord, PointRecord]]:
+        return [await read_block(r, SCHEDULE, FLOW, block) for r in self.readouts]
+
+
+@asynccontextmanager
+async def path(methods: Method, folder: Path) -> AsyncIterator[LivePath]:
+    p4info = folder / "ampm.p4info.txtpb"
+    p4info.write_text(str(compiled(PROGRAM).p4info))
+    async with AsyncExitStack() as stack:
+        benches = [await stack.enter_async_context(bench(PROGRAM, primary=False)) for _ in "12"]
+        hops = []
+        for number, running in enumerate(benches):
+            options = fy.SwitchOptions(p4info=p4info)
+            switch = fy.Switch(f"s{number + 1}", running.address, options)
+            hops.append(Hop(await stack.enter_async_context(switch)))
+            await switch.write(
+                [
+                    ~fy.P4TableEntry(
+                        "forwarding", action=fy.Action("forward", port=2), is_default_action=True
+                    )
+                ]
+            )
+            await set_schedule(hops[-1], SCHEDULE, sampling_shift=0)
+        flow = WatchedFlow(FLOW, "10.0.0.1", "10.0.0.2", UDP, dst_port=5000, methods=methods)
+        await watch_flow(hops, flow)
+        readouts = [await stack.enter_async_context(Readouts(hop.switch)) for hop in hops]
+        yield LivePath(benches, hops, readouts)
+
+
+METHODS = [Method.PULSE, Method.DOUBLE, Method.MULTIPLEXED, Method.STEP | Method.HASHED]
+
+
+@pytest.mark.parametrize("methods", METHODS)
+@asynchronous
+async def test_delays_and_loss_of_live_switches(methods: Method, tmp_path: Path) -> None:
+    async with path(methods, tmp_path) as running:
+        for block in (6, 7):
+            for number, at in enumerate((5, L // 2, L // 2 + 9, L - 200)):
+                running.send(block * L + at, None if number == 2 else 100 + number, number)
+        (_, first), (second, _) = await running.read(7)
+        earlier = [points[i] for points, i in zip(await running.read(6), (1, 0), strict=True)]
+    start_us = 7 * L
+    if methods is not Method.PULSE:  # by colour or slot
+        assert (first.packets, second.packets) == (4, 3)
+        mean_us = records.mean_delay(first, second)
+        assert mean_us.delay_us is not None
+        assert mean_us.problem == "4 packets at the first point, 3 at the second"
+        assert second.first_us - first.first_us == 100
+    if methods & (Method.PULSE | Method.MULTIPLEXED):
+        assert first.pulse_us == start_us + L // 2
+        assert records.pulse_delay(first, second) == records.Delay(7, 101)
+        assert records.pulse_loss((earlier[0], earlier[1]), (first, second)) == 1
+    if methods & Method.HASHED:
+        delays, unpaired = records.sample_delays(first, second)
+        assert set(delays) <= {100, 101, 103}
+        assert delays
+        assert unpaired == len(first.samples) - len(delays)
+
+
+@asynchronous
+async def test_many_records_are_read_at_once_each_with_its_own_answer(tmp_path: Path) -> None:
+    async with path(Method.DOUBLE, tmp_path) as running:
+        running.send(4 * L + L // 2, 7)
+        asked = [(record, cell) for record in (Record.BLOCK, Record.PULSE) for cell in range(100)]
+        answers = await asyncio.gather(*(running.readouts[1].read(*a) for a in asked))
+        found = {a: r for a, r in zip(asked, answers, strict=True) if any(r.arrival)}
+        at_us = L // 2 + 7
+        assert {a: r.arrival for a, r in found.items()} == {
+            (Record.BLOCK, 2 * FLOW): (4 * L, 1, at_us, 4 * L + at_us),
+            (Record.PULSE, 2 * FLOW): (4 * L, 1, 4 * L + at_us, 1),
+        }
+
+
+class Forgetful:
+    """Loses the first packets to the controller."""
+
+    def __init__(self, running: Bench, losses: int) -> None:
+        self._receive = running.driver.cpu_receive
+        self.losses = losses
+
+    def __call__(self) -> list[bytes]:
+        frames = self._receive()
+        lost = min(self.losses, len(frames))
+        self.losses -= lost
+        return frames[lost:]
+
+
+@asynchronous
+async def test_a_lost_readout_is_asked_for_again(tmp_path: Path) -> None:
+    async with path(Method.STEP, tmp_path) as running:
+        first = running.benches[0]
+        first.driver.cpu_receive = Forgetful(first, losses=3)  # type: ignore[method-assign]
+        assert (await running.readouts[0].read(Record.BLOCK)).arrival == (0, 0, 0, 0)
+
+
+@asynchronous
+async def test_a_switch_that_never_answers_is_named(tmp_path: Path) -> None:
+    async with path(Method.STEP, tmp_path) as running:
+        second = running.benches[1]
+        second.driver.cpu_receive = Forgetful(second, losses=99)  # type: ignore[method-assign]
+        with pytest.raises(NoReadoutError, match="switch s2 left 5 readout packets unanswered"):
+            await running.readouts[1].read(Record.BLOCK)
+
+
+class ClockAhead:
+    """A clock that is `ahead_us` ahead of a switch's, each look at it taking 40 us."""
+
+    def __init__(self, running: Bench, ahead_us: int) -> None:
+        self._driver = running.driver
+        self._ahead_ns = 1000 * ahead_us
+
+    def now_ns(self) -> int:
+        self._ahead_ns += 40_000
+        return self._driver._time_ns + self._ahead_ns
+
+    async def sleep_until(self, time_ns: int) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("ahead_us", [0, 123_456_789, -5_000])
+@asynchronous
+async def test_a_clock_s_offset_is_found_within_the_bound(ahead_us: int, tmp_path: Path) -> None:
+    async with path(Method.STEP, tmp_path) as running:
+        clock = ClockAhead(running.benches[0], ahead_us)
+        offset_us, error_us = await running.readouts[0].clock_offset(clock, rounds=3)
+        assert 0 < error_us < 2000
+        assert abs((offset_us - ahead_us + L) % (1 << 48) - L) <= error_us + 40 * 2 * 3
