@@ -8,6 +8,7 @@ from finsy.proto import U128, p4r
 from minip4.runtime.status import Code, StatusError, denied, invalid, not_found, unimplemented
 
 MAX_QUEUED = 4096  # packets and digests that wait for a slow controller; more are dropped
+MAX_ANSWERS = 256  # answers that wait besides; a controller that takes none is not listened to
 
 
 @dataclass(eq=False)
@@ -17,6 +18,19 @@ class Client:
     queue: asyncio.Queue[p4r.StreamMessageResponse | None] = field(default_factory=asyncio.Queue)
     role: str | None = None  # None: has not sent its arbitration message
     election_id: int = 0
+    _taken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def take(self) -> p4r.StreamMessageResponse | None:
+        """The next message to send; None at the end."""
+        response = await self.queue.get()
+        self._taken.set()
+        return response
+
+    async def room(self) -> None:
+        """Wait until another answer may be queued."""
+        while self.queue.qsize() >= MAX_QUEUED + MAX_ANSWERS:
+            self._taken.clear()
+            await self._taken.wait()
 
     def send(self, response: p4r.StreamMessageResponse) -> None:
         self.queue.put_nowait(response)

@@ -106,7 +106,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         client = Client()
         reader = asyncio.create_task(self._take_all(client, requests))
         try:
-            while (response := await client.queue.get()) is not None:
+            while (response := await client.take()) is not None:
                 yield response
             await reader
         except StatusError as error:
@@ -122,6 +122,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         try:
             async for request in requests:
                 self._handle(client, request)
+                await client.room()
         finally:
             client.queue.put_nowait(None)
 

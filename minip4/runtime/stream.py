@@ -123,6 +123,11 @@ class Messages:
     async def _poll(self) -> None:
         for turn in itertools.count():
             await asyncio.sleep(POLL_S)
-            self.collect()
-            if turn % IDLE_TURNS == 0:
-                self.collect_idle()
+            try:
+                self.collect()
+                if turn % IDLE_TURNS == 0:
+                    self.collect_idle()
+            except Exception as error:  # it is told, and the next poll comes: as with any callback
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "digests or idle entries could not be told", "exception": error}
+                )

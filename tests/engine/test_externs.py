@@ -96,6 +96,17 @@ def test_a_meter_colours_by_peak_and_committed_rate(switch: Engine) -> None:
         switch.meter_set_rates("I.speed", 0, (2, 1, 1, 1))
 
 
+@pytest.mark.parametrize("start_us", [10**6, 10**14], ids=["after a second", "after 3 years"])
+@pytest.mark.parametrize("rate", [10**9, 10**15, 2**63 - 1])
+def test_a_meter_of_any_rate_fills_up_again(switch: Engine, rate: int, start_us: int) -> None:
+    frame, times = bytes(1000), [start_us, start_us, start_us + 1, start_us + 2]
+    switch.process(1, frame, start_us * 1000)
+    switch.meter_set_rates("I.speed", 0, (rate, 1000, rate, 1000))
+    assert switch.meter_get_rates("I.speed", 0) == (rate, 1000, rate, 1000)
+    sent = [switch.process(1, frame, time_us * 1000)[0][1] for time_us in times]
+    assert [out[3] for out in sent] == [0, 2, 0, 0], "green; red at the same time; green again"
+
+
 def crc(
     data: bytes, width: int, polynomial: int, *, start: int = 0, reflect: bool, final: int = 0
 ) -> int:

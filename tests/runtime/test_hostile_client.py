@@ -1,5 +1,6 @@
 """Requests made of random fields: each is answered with a status, none with a Python error."""
 
+import asyncio
 import random
 from collections.abc import Awaitable
 from typing import Any
@@ -9,6 +10,8 @@ import pytest
 from finsy.proto import p4r
 from google.protobuf.descriptor import FieldDescriptor as Fd
 from harness import asynchronous, bench, info
+
+from minip4.runtime import arbitration
 
 ROUNDS = 300
 NUMBERS = (0, 0, 1, 1, 2, 3, 9, 255, 511, 512, 65536, 2**31 - 1, -1, -(2**31))
@@ -91,3 +94,42 @@ async def answer(call: Awaitable[Any]) -> grpc.StatusCode:
             raise
         return error.code()
     return grpc.StatusCode.OK
+
+
+@asynchronous
+async def test_a_client_that_reads_nothing_costs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arbitration, "MAX_QUEUED", 30)
+    monkeypatch.setattr(arbitration, "MAX_ANSWERS", 10)
+    count, bad = 1000, p4r.StreamMessageRequest()
+    bad.packet.payload = b"refused and sent back, for there is no metadata".ljust(50_000)
+    async with bench(primary=False) as running:
+        stream = await running.arbitrate(1)
+        await stream.read()
+        (client,) = running.device.arbitration.primaries()
+
+        async def flood() -> None:
+            for _ in range(count):
+                await stream.write(bad)
+
+        flooding = asyncio.create_task(flood())
+        while client.queue.qsize() < 40:
+            await asyncio.sleep(0)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+            assert client.queue.qsize() <= 40
+        for _ in range(count):  # once it reads, it gets all its answers
+            assert (await stream.read()).HasField("error")
+        await flooding
+
+
+@asynchronous
+async def test_digests_go_on_after_an_unexpected_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+    async with bench("extras") as running:
+        pipeline = running.device.running
+        assert pipeline is not None
+        monkeypatch.setattr(pipeline.idle_timeouts, "collect", lambda: 1 // 0)
+        while len(told) < 2:
+            await asyncio.sleep(0.01)
+        assert isinstance(told[0]["exception"], ZeroDivisionError)

@@ -90,9 +90,8 @@ static struct meter *meter_of(struct engine *e, bool direct, uint32_t number, in
 
 static struct bucket bucket(uint64_t rate, uint64_t burst, uint64_t now_us)
 {
-    struct bucket b = {.rate_per_us = (double)rate / 1e6, .burst = burst, .tokens = burst};
-    b.filled = (uint64_t)((double)now_us * b.rate_per_us);
-    return b;
+    return (struct bucket){.rate = rate, .rate_per_us = (double)rate / 1e6, .burst = burst,
+                           .tokens = burst, .filled_us = now_us};
 }
 
 int engine_meter_set(struct engine *e, bool direct, uint32_t number, int64_t index,
@@ -117,9 +116,9 @@ int engine_meter_get(struct engine *e, bool direct, uint32_t number, int64_t ind
     const struct meter *meter = meter_of(e, direct, number, index);
     if (!meter)
         return TABLE_NOT_FOUND;
-    rates->committed_rate = (uint64_t)(meter->committed.rate_per_us * 1e6 + 0.5);
+    rates->committed_rate = meter->committed.rate;
     rates->committed_burst = meter->committed.burst;
-    rates->peak_rate = (uint64_t)(meter->peak.rate_per_us * 1e6 + 0.5);
+    rates->peak_rate = meter->peak.rate;
     rates->peak_burst = meter->peak.burst;
     return meter->is_configured;
 }

@@ -49,7 +49,9 @@ struct meter {
     bool is_configured;
     struct bucket {
         double rate_per_us;
-        uint64_t burst, tokens, filled; /* filled: what the rate has given since the beginning */
+        uint64_t rate; /* a second */
+        uint64_t burst, tokens, filled_us; /* filled_us: until when the rate has been given */
+        double fraction;                   /* of a token, given since */
     } peak, committed;
 };
 

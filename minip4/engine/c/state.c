@@ -32,12 +32,21 @@ void array_destroy(struct array *array, uint32_t count)
 
 /* --- meters ---------------------------------------------------------------------------------- */
 
+/* Counts from the last time on, not from zero: at a high rate that would be more than a word holds.
+ * After the clock was set back, or came round to zero, it begins anew. */
 static void fill(struct bucket *b, uint64_t now_us)
 {
-    uint64_t filled = (uint64_t)((double)now_us * b->rate_per_us);
-    uint64_t tokens = b->tokens + (filled > b->filled ? filled - b->filled : 0);
-    b->tokens = tokens < b->burst ? tokens : b->burst;
-    b->filled = filled;
+    double gained = b->fraction;
+    if (now_us > b->filled_us)
+        gained += (double)(now_us - b->filled_us) * b->rate_per_us;
+    b->filled_us = now_us;
+    if (gained >= (double)(b->burst - b->tokens)) {
+        b->tokens = b->burst;
+        b->fraction = 0;
+        return;
+    }
+    b->tokens += (uint64_t)gained;
+    b->fraction = gained - (double)(uint64_t)gained;
 }
 
 /* As simple_switch does: the higher rate first, and only a packet that it allows is charged. */
