@@ -3,6 +3,7 @@
 Any combination of methods that share no bit of the packet: see Method.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntFlag
@@ -11,6 +12,7 @@ from typing import Protocol
 import finsy as fy
 
 from controllers.ampm.schedule import CLOCK_BITS, ClockRange, Schedule
+from testbed.errors import TestbedError
 
 
 class Clock(Protocol):
@@ -18,6 +20,10 @@ class Clock(Protocol):
 
     def now_ns(self) -> int: ...
     async def sleep_until(self, time_ns: int) -> None: ...
+
+
+class LimitError(TestbedError):
+    """Clocks and delays of a path are beyond what a method's blocks can bear."""
 
 
 class Method(IntFlag):
@@ -28,6 +34,36 @@ class Method(IntFlag):
     DOUBLE = STEP | PULSE
     MULTIPLEXED = 4
     HASHED = 8
+
+
+def check_limits(
+    methods: Method, schedule: Schedule, clock_error_us: float, delay_us: float
+) -> None:
+    """Raise LimitError unless every block will be exact (docs/ampm.md).
+
+    `clock_error_us` is the greatest difference between two clocks, `delay_us` the greatest delay
+    of the path.
+    """
+    if Method.MULTIPLEXED in methods:
+        law, limit_us = "L/4 - L/32", schedule.block_us * 7 / 32
+    elif Method.STEP in methods:
+        law, limit_us = "L/2", schedule.block_us / 2
+    else:
+        law, limit_us = "L/4", schedule.block_us / 4
+    total_us = clock_error_us + delay_us
+    if total_us >= limit_us:
+        factor = limit_us / schedule.block_us
+        needed_us = 1 << math.floor(math.log2(total_us / factor) + 1)
+        raise LimitError(
+            f"{_name(methods)} is exact only while A + D < {law}: here clock error + delay are "
+            f"{total_us:.0f} us, and {law} is {limit_us:.0f} us for blocks of L = "
+            f"{schedule.block_us} us; take blocks of {needed_us} us or more"
+        )
+
+
+def _name(methods: Method) -> str:
+    names = {Method.DOUBLE: "double", Method.STEP: "step", Method.PULSE: "pulse"}
+    return names.get(methods & Method.DOUBLE, "multiplexed") + " marking"
 
 
 @dataclass(frozen=True)

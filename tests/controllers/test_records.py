@@ -5,7 +5,6 @@ import pytest
 from controllers.ampm import records
 from controllers.ampm.records import Delay, OverwrittenError, PointRecord, point_record
 from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Method, WatchedFlow
 
 SCHEDULE = Schedule(1 << 20)
 L = 1 << 20
@@ -103,18 +102,3 @@ def test_loss_between_pulses_is_the_difference_of_the_counts_growth() -> None:
     assert records.pulse_loss(earlier, later) == 5
     assert records.pulse_loss(earlier, (pulsed(0, count=300), pulsed(0, 0))) is None
     assert records.pulse_loss((pulsed(0, 2, 100), earlier[1]), later) is None
-
-
-@pytest.mark.parametrize(
-    ("methods", "words"),
-    [
-        (Method(0), "no method"),
-        (Method.MULTIPLEXED | Method.STEP, "one bit"),
-        (Method.MULTIPLEXED | Method.PULSE, "one bit"),
-        (Method.HASHED, "add step or multiplexed"),
-        (Method.PULSE | Method.HASHED, "add step or multiplexed"),
-    ],
-)
-def test_methods_that_cannot_share_a_packet_are_refused(methods: Method, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        WatchedFlow(1, "10.0.0.1", "10.0.0.2", 17, methods=methods)

@@ -1,0 +1,69 @@
+"""What clocks and delays a method can bear, and which methods can share a packet."""
+
+import pytest
+
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import LimitError, Method, WatchedFlow, check_limits
+
+L = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("methods", "limit_us"),
+    [
+        (Method.STEP, L // 2),
+        (Method.DOUBLE, L // 2),
+        (Method.STEP | Method.HASHED, L // 2),
+        (Method.PULSE, L // 4),
+        (Method.MULTIPLEXED, L // 4 - L // 32),
+        (Method.MULTIPLEXED | Method.HASHED, L // 4 - L // 32),
+    ],
+)
+def test_clock_error_and_delay_together_must_stay_under_the_limit(
+    methods: Method, limit_us: int
+) -> None:
+    for error_us in (0, 1000, limit_us - 1):
+        check_limits(methods, Schedule(L), error_us, limit_us - 1 - error_us)
+        with pytest.raises(LimitError, match="is exact only while A"):
+            check_limits(methods, Schedule(L), error_us, limit_us - error_us)
+
+
+@pytest.mark.parametrize(
+    ("methods", "words"),
+    [
+        (Method.DOUBLE, "double marking is exact only while A . D < L/2"),
+        (Method.PULSE, "pulse marking is exact only while A . D < L/4"),
+        (Method.MULTIPLEXED | Method.HASHED, "multiplexed marking .* A . D < L/4 - L/32"),
+    ],
+)
+def test_a_refusal_names_the_law(methods: Method, words: str) -> None:
+    with pytest.raises(LimitError, match=words):
+        check_limits(methods, Schedule(L), L, L)
+
+
+@pytest.mark.parametrize("methods", [Method.STEP, Method.PULSE, Method.MULTIPLEXED])
+@pytest.mark.parametrize("delay_us", [1 << 20, 1 << 24, 700_000, 1_835_008])
+def test_the_blocks_that_a_refusal_asks_for_are_the_shortest_that_do(
+    methods: Method, delay_us: int
+) -> None:
+    with pytest.raises(LimitError) as refused:
+        check_limits(methods, Schedule(L), 0, delay_us)
+    needed_us = int(str(refused.value).split()[-4])
+    check_limits(methods, Schedule(needed_us), 0, delay_us)
+    with pytest.raises(LimitError):
+        check_limits(methods, Schedule(needed_us // 2), 0, delay_us)
+
+
+@pytest.mark.parametrize(
+    ("methods", "words"),
+    [
+        (Method(0), "no method"),
+        (Method.MULTIPLEXED | Method.STEP, "one bit"),
+        (Method.MULTIPLEXED | Method.PULSE, "one bit"),
+        (Method.HASHED, "add step or multiplexed"),
+        (Method.PULSE | Method.HASHED, "add step or multiplexed"),
+    ],
+)
+def test_methods_that_cannot_share_a_packet_are_refused(methods: Method, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        WatchedFlow(1, "10.0.0.1", "10.0.0.2", 17, methods=methods)
