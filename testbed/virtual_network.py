@@ -28,6 +28,9 @@ NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, as Mininet's
 SOURCE_PORT = 49152  # of all flows: the first of those that nobody is assigned (RFC 6335)
 DRAIN_NS = 1_000_000_000  # as long as a switch process takes at most to empty queues and links
 DRAIN_EVENTS = 100_000
+# Of the options of `minip4 switch`, by the names of SwitchOptions' fields.
+VIRTUAL_OPTIONS = {"device_id", "cpu_port", "links", "queues", "priority_queues", "seed",
+                   "clock_offset_us"}  # fmt: skip
 POLL_NS = round(POLL_S * 1e9)
 
 
@@ -328,6 +331,11 @@ def _parse(name: str, options: Sequence[str]) -> SwitchOptions:
     parser = _Parser(prog=name, add_help=False)
     cli.add_arguments(parser)
     given = parser.parse_args(["program.json", *options])
+    default = vars(parser.parse_args(["program.json"]))
+    for key, value in vars(given).items():
+        if key not in VIRTUAL_OPTIONS and value != default[key]:
+            option = key.replace("_", "-")
+            raise TestbedError(f"switch {name}: --{option} has no meaning in virtual time")
     fields = SwitchOptions.__dataclass_fields__
     return SwitchOptions(**{key: value for key, value in vars(given).items() if key in fields})
 

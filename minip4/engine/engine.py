@@ -37,16 +37,19 @@ class Engine(TableControl, StateControl):
         with only_good_json():
             generator = Generator(program, trace=trace)
         library = native.load(generator.text, sanitize=sanitize, trace=trace)
-        self._create(generator, library, seed)
+        self._create(generator, library, seed, sanitize)
 
     def another(self, seed: int = 0) -> Engine:
         """A second engine of the same program, with tables and state of its own."""
         made = Engine.__new__(Engine)
-        made._create(self.generator, self.library, seed)
+        made._create(self.generator, self.library, seed, self.sanitize)
         return made
 
-    def _create(self, generator: Generator, library: ctypes.CDLL, seed: int) -> None:
+    def _create(
+        self, generator: Generator, library: ctypes.CDLL, seed: int, sanitize: bool
+    ) -> None:
         super().__init__()
+        self.sanitize = sanitize
         self.program = generator.program
         self.generator = generator
         self.library = library

@@ -124,7 +124,7 @@ class Virtual:
     """
 
     def __init__(self, largest: Engine, now_ns: int) -> None:
-        self._library = _loaded()
+        self._library = _loaded(sanitize=largest.sanitize)
         size = largest.phv_size
         created = self._library.virtual_create(-(-size // PHV_STEP) * PHV_STEP, now_ns)
         if not created:
@@ -312,12 +312,13 @@ def _records(start: int | None, count: int, dtype: np.dtype[np.void]) -> NDArray
     return np.frombuffer(ctypes.string_at(start, count * dtype.itemsize), dtype)
 
 
-def _loaded() -> ctypes.CDLL:
+def _loaded(*, sanitize: bool) -> ctypes.CDLL:
     """Build (once) and load the event queue; it calls engines through their own shared objects."""
     folder = build.C_FOLDER / "virtual"
     sources = [*sorted(folder.glob("*.c")), build.C_FOLDER / "packet.c",
                build.C_FOLDER / "capture.c"]  # fmt: skip
-    library = ctypes.CDLL(str(build.shared_object(sources)), ctypes.RTLD_LOCAL, use_errno=True)
+    built = build.shared_object(sources, sanitize=sanitize)
+    library = ctypes.CDLL(str(built), ctypes.RTLD_LOCAL, use_errno=True)
     for name, (result, *arguments) in _SIGNATURES.items():
         function = getattr(library, f"virtual_{name}")
         function.restype, function.argtypes = result, arguments

@@ -1,6 +1,7 @@
 """The virtual network: exact to the nanosecond, the same each time, and true to queueing theory."""
 
 import hashlib
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -27,7 +28,8 @@ ADDRESS = ("10.0.0.1", "10.0.0.2")
 
 @cache
 def wire() -> Engine:
-    return Engine(compile_p4(WIRE).bmv2_json)
+    """With SANITIZE in the environment its C carries sanitizers: see test_sanitized.py."""
+    return Engine(compile_p4(WIRE).bmv2_json, sanitize="SANITIZE" in os.environ)
 
 
 class Line:

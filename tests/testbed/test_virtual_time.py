@@ -118,6 +118,7 @@ def test_what_cannot_be_virtual_is_refused(tmp_path: Path) -> None:
         ({"los": 0.1}, {}, "link s1-s2: no property los"),
         ({"loss": 2}, {}, "loss"),
         ({}, {"s2": ["--colour"]}, "switch s2: unrecognized arguments: --colour"),
+        ({}, {"s1": ["--pcap", "/tmp"]}, "switch s1: --pcap has no meaning in virtual time"),
         ({}, {"s9": []}, "switches that are not there"),
     ],
 )
