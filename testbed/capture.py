@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scapy.error import Scapy_Exception
+from scapy.utils import RawPcapReader
 
 from testbed.errors import TestbedError
 from testbed.traffic import PAYLOAD, Flow
@@ -35,6 +37,25 @@ class FlowFrames:
     time_ns: NDArray[np.uint64]
     sequence: NDArray[np.int64]
     dscp: NDArray[np.uint8]
+
+
+def read_frames(path: Path) -> tuple[list[int], list[bytes]]:
+    """Times (ns since the first frame) and frames of any pcap file, to be sent again.
+
+    Raises TestbedError when it is no such file, or when frames were cut.
+    """
+    times_ns: list[int] = []
+    frames: list[bytes] = []
+    try:
+        with RawPcapReader(str(path)) as reader:
+            for frame, meta in reader:
+                if len(frame) < meta.wirelen:
+                    raise TestbedError(f"{path}: frame {len(frames) + 1} was cut when captured")
+                times_ns.append(meta.sec * 10**9 + meta.usec * (1 if reader.nano else 1000))
+                frames.append(bytes(frame))
+    except Scapy_Exception as error:
+        raise TestbedError(f"{path}: {error}") from None
+    return [time_ns - times_ns[0] for time_ns in times_ns], frames
 
 
 def read(path: Path, width: int = 128) -> Frames:

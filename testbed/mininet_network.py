@@ -71,6 +71,10 @@ class MininetPlant:
         hosts = {host.name: host for host in self.hosts}
         return ProcessCarrier(hosts, self._settings.folder, flows, schedules)
 
+    def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
+        """Not in real time."""
+        raise TestbedError("frames as they are can be sent in virtual time only: --time virtual")
+
     def command_line(self) -> None:
         """Mininet's."""
         setLogLevel("output")

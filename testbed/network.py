@@ -93,6 +93,15 @@ class Network:
         """What a node is linked to, in the order of its links."""
         return list(self._ends.get(node, {}))
 
+    def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
+        """Have a host send frames as they are, each at its time (ascending); virtual time only.
+
+        For single packets, `bytes(Ether() / IP() / ...)` of scapy; for captures see
+        testbed.capture.read_frames().
+        """
+        self.host(host)  # which raises where there is none
+        self.plant.send_frames(host, times_ns, frames)
+
     def interface(self, node: str, neighbour: str) -> str:
         """The name of a node's interface towards a neighbour, as in `s1-eth2`."""
         return self._end(node, neighbour).interface

@@ -72,6 +72,9 @@ class Plant(Protocol):
     def carrier(self, flows: "Sequence[Flow]", schedules: "Mapping[int, Schedule]") -> "Carrier":
         """What sends and receives flows, each (by its id) at its times."""
 
+    def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
+        """Send frames as they are, each at its time; times ascend."""
+
     def command_line(self) -> None:
         """Let the user type commands until `exit`."""
 

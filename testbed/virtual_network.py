@@ -141,6 +141,11 @@ class VirtualPlant:
         hosts = {host.name: host.node for host in self.hosts}
         return VirtualCarrier(self._virtual, self._clock, hosts, flows, schedules)
 
+    def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
+        """Frames that lie in the past are sent now."""
+        nodes = {host.name: host.node for host in self.hosts}
+        self._virtual.send_frames(nodes[host], times_ns, frames)
+
     def command_line(self) -> None:
         raise TestbedError("--interactive needs --time real: virtual time stands still meanwhile")
 

@@ -9,6 +9,8 @@ import finsy as fy
 import numpy as np
 import pytest
 from mininet.topo import Topo
+from scapy.layers.inet import ICMP, IP
+from scapy.layers.l2 import Ether
 
 from controllers.connection import connection
 from testbed import capture
@@ -224,3 +226,32 @@ def test_messages_to_and_from_a_controller_may_take_time(tmp_path: Path) -> None
                 assert run.clock.now_ns() - before_ns == 4 * 250_500
 
     virtually(tmp_path, main)
+
+
+def test_frames_of_a_capture_are_sent_again_at_their_times(tmp_path: Path) -> None:
+    """A ping and what is captured of it, replayed: h2 answers both."""
+
+    async def main(run: Run) -> None:
+        ping = Ether(dst="00:00:00:00:00:02", src="00:00:00:00:00:01")
+        ping = ping / IP(src="10.0.0.1", dst="10.0.0.2") / ICMP()
+        with Network(Pair(delay_us=10), run, program=WIRE, name="first") as net:
+            start_ns = run.clock.now_ns()
+            net.send_frames("h1", [start_ns, start_ns + 1234], [bytes(ping)] * 2)
+            await asyncio.sleep(0.1)
+        times_ns, frames = capture.read_frames(net.capture("s1", "h1", "in"))
+        assert (times_ns, frames) == ([0, 1234], [bytes(ping)] * 2)
+        with Network(Pair(delay_us=10), run, program=WIRE, name="second") as net:
+            start_ns = run.clock.now_ns()
+            net.send_frames("h1", [start_ns + time_ns for time_ns in times_ns], frames)
+            await asyncio.sleep(0.1)
+        answers = capture.read(net.capture("s1", "h1", "out"))
+        assert list(answers.time_ns) == [start_ns + 20_000, start_ns + 21_234]
+
+    virtually(tmp_path, main)
+
+
+def test_what_is_no_capture_cannot_be_sent_again(tmp_path: Path) -> None:
+    path = tmp_path / "no-capture"
+    path.write_text("this is text, and long enough for a header")
+    with pytest.raises(TestbedError, match="no-capture"):
+        capture.read_frames(path)
