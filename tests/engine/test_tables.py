@@ -1,11 +1,14 @@
 """Tables against a reference that tries every entry: random keys, additions, deletions."""
 
 import random
+import subprocess
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from small_programs import engine
 
+from minip4.engine import build
 from minip4.engine.engine import Engine
 from minip4.engine.errors import AlreadyExists, InvalidArgument, NotFound, TableFull
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
@@ -209,3 +212,11 @@ def test_the_default_action_can_be_set_and_reset() -> None:
     assert e.table_default("I.t") == ("I.miss", ())
     assert lookup(e, [0], [32]) == 0
     e.close()
+
+
+def test_a_slot_may_be_used_for_years() -> None:
+    names = ("table.c", "table_lpm.c", "table_ternary.c")
+    sources = [build.C_FOLDER / name for name in names]
+    path = build.program([*sources, Path(__file__).parent / "generations.c"])
+    run = subprocess.run([path], capture_output=True, text=True, check=True)
+    assert run.stdout == "1111"

@@ -138,6 +138,12 @@ int64_t table_find(struct table *t, const uint64_t *key, const uint64_t *mask, u
     return TABLE_NOT_FOUND;
 }
 
+/* Odd: in use. Handles are positive numbers of 63 bits, so generations come round after 31. */
+static void next_generation(struct slot_info *info)
+{
+    info->generation = (info->generation + 1) & INT32_MAX;
+}
+
 static void set_head_and_data(const struct table *t, uint64_t *slot, const uint64_t *head_and_data)
 {
     slot[0] = (slot[0] >> 48 << 48) | (head_and_data[0] & UINT64_C(0xffffffffffff));
@@ -166,7 +172,7 @@ int64_t table_add(struct table *t, const uint64_t *key, const uint64_t *mask, ui
         slot[t->stride - 1] = now_ns;
     if (t->meters)
         memset(&t->meters[number], 0, sizeof t->meters[number]);
-    t->info[number].generation++;
+    next_generation(&t->info[number]);
     t->info[number].priority = priority;
     t->info[number].sequence = t->sequence++;
     t->used++;
@@ -206,7 +212,7 @@ int table_delete(struct table *t, int64_t handle)
         return TABLE_NOT_FOUND;
     uint32_t number = (uint32_t)handle;
     index_take(t, number);
-    t->info[number].generation++;
+    next_generation(&t->info[number]);
     t->used--;
     t->free_slots[t->free_count++] = number;
     if (t->spec->kind == TABLE_LPM)
