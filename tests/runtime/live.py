@@ -248,9 +248,9 @@ async def stress(folder: Path) -> None:
         writes, start = 0, time.monotonic()
         while sender.returncode is None:
             await sw.write([+other(writes + i) for i in range(50)])
-            await sw.write([~stamped(writes + i) for i in range(50)])
+            await sw.write([~stamped(writes + i) for i in range(400)])
             await sw.write([-other(writes + i) for i in range(50)])
-            writes += 150
+            writes += 500
         elapsed_s = time.monotonic() - start
     sent = json.loads((await sender.communicate())[0])["sent"]
     seen = json.loads((await checker.communicate())[0])
@@ -266,11 +266,12 @@ async def stress(folder: Path) -> None:
 
 
 def stamped(value: int) -> fy.P4TableEntry:
-    """Frames of the blast get `value` as both addresses."""
+    """Frames of the blast get one number, made of `value`, as both addresses."""
+    twice = value * 0x0101_0101
     return fy.P4TableEntry(
         "switching",
         match=fy.Match(destination="02:00:00:00:00:02"),
-        action=fy.Action("stamp", port=2, first=value * 0x0101_0101, second=value * 0x0101_0101),
+        action=fy.Action("stamp", port=2, first=twice, between=value, second=twice),
     )
 
 
