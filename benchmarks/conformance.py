@@ -50,7 +50,7 @@ QUESTIONS = (
         "P4Info equals p4c's",
         lambda r: r.p4info is not None,
         lambda r: r.p4info == "",
-        needed=95,
+        needed=94,
         why=lambda r: r.reason or str(r.p4info),
     ),
     Question(

@@ -93,13 +93,13 @@ def mutilated(generator: random.Random, text: str) -> str:
 
 def to_c(path: Path) -> str | None:
     """C for the program at `path`, or None where it is refused."""
-    start = time.monotonic()
+    start = time.process_time()
     try:
         return Generator(read_program(compile_p4(path).bmv2_json)).text
     except (P4Error, NotSupported):
         return None
     finally:
-        assert time.monotonic() - start < LONGEST_S
+        assert time.process_time() - start < LONGEST_S
 
 
 def test_the_program_itself_is_sound(tmp_path: Path) -> None:
