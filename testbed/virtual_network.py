@@ -30,7 +30,7 @@ DRAIN_NS = 1_000_000_000  # as long as a switch process takes at most to empty q
 DRAIN_EVENTS = 100_000
 # Of the options of `minip4 switch`, by the names of SwitchOptions' fields.
 VIRTUAL_OPTIONS = {"device_id", "cpu_port", "links", "queues", "priority_queues", "seed",
-                   "clock_offset_us"}  # fmt: skip
+                   "clock_offset_us", "clock_drift_ppb"}  # fmt: skip
 POLL_NS = round(POLL_S * 1e9)
 
 

@@ -38,8 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--priority-queues", type=_priorities, default=1, metavar="N",
         help="queues of each port, 1 to 8; of two, the higher is served first (1)")  # fmt: skip
     add("--seed", type=_natural, default=0, metavar="N", help="of random() in the program (0)")
-    add("--clock-offset-us", type=int, default=0, metavar="N",
+    add("--clock-offset-us", type=_clock_offset, default=0, metavar="N",
         help="added to the program's timestamps (0)")  # fmt: skip
+    add("--clock-drift-ppb", type=_clock_drift, default=0, metavar="N",
+        help="how much faster the program's clock runs, in parts of 10^9 (0)")  # fmt: skip
     add("--pcap", type=Path, metavar="DIR", help="capture each port's frames there")
     add("--drop-log", type=Path, metavar="DIR", help="capture the frames that links lose there")
     add("--counters", type=Path, metavar="FILE",
@@ -66,6 +68,14 @@ _FIELDS = frozenset(SwitchOptions.__dataclass_fields__)
 
 def _natural(text: str) -> int:
     return int(number(text, int, 0, 2**63 - 1))
+
+
+def _clock_offset(text: str) -> int:
+    return int(number(text, int, -(2**47), 2**47))
+
+
+def _clock_drift(text: str) -> int:
+    return int(number(text, int, -(10**8), 10**8))
 
 
 def _priorities(text: str) -> int:

@@ -68,6 +68,7 @@ class SwitchOptions:
     priority_queues: int
     seed: int
     clock_offset_us: int
+    clock_drift_ppb: int
     pcap: Path | None
     drop_log: Path | None
     counters: Path | None

@@ -127,8 +127,7 @@ class _Switch:
         engine = Engine(
             program, seed=options.seed, sanitize=options.sanitize, trace=options.trace is not None
         )
-        if options.clock_offset_us:
-            dataplane.set_clock(engine, options.clock_offset_us)
+        dataplane.set_clock(engine, options.clock_offset_us, options.clock_drift_ppb)
         return engine
 
     def _install(self, engine: Engine) -> None:

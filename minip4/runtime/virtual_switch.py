@@ -107,8 +107,7 @@ class VirtualSwitch:
         engine.clock = self._clock.now_ns
         self._virtual.prepare(engine)
         self._settings.apply(engine)
-        if options.clock_offset_us:
-            dataplane.set_clock(engine, options.clock_offset_us)
+        dataplane.set_clock(engine, options.clock_offset_us, options.clock_drift_ppb)
         return engine
 
     def _install(self, engine: Engine) -> None:

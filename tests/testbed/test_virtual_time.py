@@ -255,3 +255,24 @@ def test_what_is_no_capture_cannot_be_sent_again(tmp_path: Path) -> None:
     path.write_text("this is text, and long enough for a header")
     with pytest.raises(TestbedError, match="no-capture"):
         capture.read_frames(path)
+
+
+def test_each_switch_may_have_a_clock_of_its_own(tmp_path: Path) -> None:
+    async def main(run: Run) -> None:
+        options = {"s2": ["--clock-offset-us", "-70", "--clock-drift-ppb", "50000"]}
+        with Network(Pair(), run, program=CONTROL, switch_options=options) as net:
+            stamps = []
+            async with connection(net, "s1") as s1, connection(net, "s2") as s2:
+                await s1.write([+fy.P4TableEntry("route", match=fy.Match(), action=TO_H2)])
+                flow = Flow(1, "h1", "h2", rate_pps=1, count=5)
+                async with Traffic(net, [flow], run.clock.now_ns()) as traffic:
+                    await traffic.finish()
+                for switch in (s1, s2):
+                    (seen,) = [
+                        r async for r in switch.read(fy.P4RegisterEntry("last_seen", index=0))
+                    ]
+                    stamps.append(seen.data)
+        # The last datagram came 4 s after the first, 5 s after the clock's beginning.
+        assert stamps == [5_000_000, 5_000_000 - 70 + 250]
+
+    virtually(tmp_path, main)
