@@ -7,8 +7,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 TESTS = ("test_parser.py", "test_packet_path.py", "test_externs.py", "test_tables.py",
-         "test_traffic.py", "test_expressions.py",
-         "test_virtual.py")  # fmt: skip
+         "test_traffic.py", "test_expressions.py", "test_trace.py", "test_virtual.py")  # fmt: skip
 
 
 def test_no_test_of_the_engine_reads_or_writes_what_it_must_not() -> None:

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import random
 import re
 
 import pytest
@@ -135,6 +136,36 @@ def test_a_flood_is_counted_not_kept() -> None:
     assert len(blocks) > 1000
     engine.process(1, bytes(4), 1)
     assert len(list(trace.blocks())) == 1, "and then it goes on"
+
+
+def test_no_frame_upsets_the_trace() -> None:
+    engine = traced(
+        types="header h_t { bit<8> a; bit<8> b; bit<16> c; } header s_t { bit<8> v; }"
+        "header l_t { bit<8> n; varbit<2040> rest; } header w_t { bit<200> wide; }",
+        headers="h_t h; s_t[2] s; l_t l; w_t w;",
+        parser="""state start { packet.extract(hdr.h); transition select(hdr.h.a) {
+            1: more; 2: long; 3: wide; default: accept; } }
+            state more { packet.extract(hdr.s.next); transition select(hdr.s.last.v) {
+                7: long; default: more; } }
+            state long { packet.extract(hdr.l, (bit<32>)hdr.h.c); transition accept; }
+            state wide { packet.extract(hdr.w); transition accept; }""",
+        ingress="hdr.w.wide = hdr.w.wide + 1; hdr.s.push_front(1);"
+        "if (hdr.h.b > 50) { clone(CloneType.I2E, 6); }",
+    )
+    engine.mirror_set(6, [(4, 0), (511, 1)])
+    dice, count = random.Random(1), 0
+    trace = Trace(engine)
+    engine.process(1, bytes(4), 0)
+    for _ in range(300):
+        size = dice.choice((0, 1, 3, 4, 5, 30, 300))
+        head = bytes([dice.randrange(5), dice.randrange(60), 0, 8 * dice.randrange(32)])
+        frame = (head + dice.randbytes(size))[:size]
+        engine.library.engine_inject(
+            engine.handle, 1, (ctypes.c_uint8 * max(1, size)).from_buffer_copy(frame or b"0"),
+            size, 1,
+        )  # fmt: skip
+        count += sum("in at port 1" in block for block in trace.blocks())
+    assert count == 301
 
 
 def test_a_packet_that_waits_is_told_as_unfinished() -> None:

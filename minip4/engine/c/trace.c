@@ -92,7 +92,8 @@ void trace_table(struct context *c, uint32_t number, const uint64_t *key, uint32
     uint64_t words[2 + key_words + slot_words];
     words[0] = slot != NULL;
     words[1] = key_words;
-    memcpy(words + 2, key, key_words * sizeof *key);
+    if (key_words)
+        memcpy(words + 2, key, key_words * sizeof *key);
     if (slot)
         memcpy(words + 2 + key_words, slot, slot_words * sizeof *slot);
     trace_event(c, TRACED_TABLE, number, words, 2 + key_words + (slot ? slot_words : 0));
