@@ -11,6 +11,7 @@ from minip4.engine import model as m
 from minip4.engine.engine import Engine
 from minip4.engine.errors import AlreadyExists, EngineError, TableFull
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
+from minip4.engine.native import QueueConfig
 from minip4.runtime import dataplane
 from minip4.runtime.options import LinkOptions
 
@@ -119,9 +120,10 @@ def _fill_state(engine: Engine, values: Values) -> None:
         engine.multicast_set(number, replicas)
         engine.mirror_set(number, replicas, dice.choice([0, 1, 60]))
     engine.library.engine_set_priorities(engine.handle, 3)
+    engine.clock = lambda: 0  # the fuzzer's time begins there
     for port in (1, 2):
         dataplane.set_link(engine, LinkOptions(
             port, rate_bps=10**7 * port, delay_us=50, jitter_us=20, loss=0.1, reorder=0.1,
             reorder_us=100, queue=4,
         ))  # fmt: skip
-    engine.library.engine_set_queue_rate(engine.handle, 3, 0, 1000)
+    dataplane.set_queue(engine, 3, 0, QueueConfig(depth_packets=64, rate_pps=1000))

@@ -6,8 +6,9 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-SILENT = ("engine_lock", "engine_unlock", "engine_create", "engine_destroy")
-"""Calls that a lone thread with an engine of its own does not make."""
+SILENT = ("engine_lock", "engine_unlock", "engine_create", "engine_destroy",
+          "engine_queue_state")  # fmt: skip
+"""Calls that a lone thread with an engine of its own does not make, or that only ask."""
 
 
 class Recorder:
@@ -58,4 +59,5 @@ _C_TYPES = {
     ctypes.c_uint32: "uint32_t",
     ctypes.c_uint16: "uint16_t",
 }
-_STRUCTURES = {"MeterRates": "meter_rates", "LinkConfig": "link_config"}
+_STRUCTURES = {"MeterRates": "meter_rates", "LinkConfig": "link_config",
+               "QueueConfig": "queue_config"}  # fmt: skip
