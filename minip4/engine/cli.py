@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _document(args: argparse.Namespace) -> dict[str, Any]:
     if args.program.suffix != ".json":
-        return compile_p4(args.program, args.include_dirs, args.defines).bmv2_json
+        compiled = compile_p4(args.program, args.include_dirs, args.defines)
+        for warning in compiled.warnings:
+            print(warning, file=sys.stderr)
+        return compiled.bmv2_json
     try:
         document: dict[str, Any] = json.loads(args.program.read_text())
     except (OSError, ValueError) as error:

@@ -53,11 +53,11 @@ MONSTERS = {
 @pytest.mark.parametrize("name", MONSTERS)
 def test_monsters_are_refused_quickly(name: str) -> None:
     text, message = MONSTERS[name]
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(P4Error) as caught:
         check(text)
     assert message in str(caught.value)
-    assert time.monotonic() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_a_binary_file_is_refused(tmp_path: Path) -> None:
