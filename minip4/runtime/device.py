@@ -103,7 +103,7 @@ class Device:
     async def _build(self, config: p4r.ForwardingPipelineConfig) -> Pipeline:
         try:
             program = json.loads(config.p4_device_config)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise invalid(f"p4_device_config: expected BMv2 JSON: {error}") from error
         if not isinstance(program, dict):
             raise invalid("p4_device_config: expected BMv2 JSON: its root is no object")

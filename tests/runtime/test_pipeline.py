@@ -114,7 +114,10 @@ def _bad(blob: bytes) -> p4r.ForwardingPipelineConfig:
     return message
 
 
-@pytest.mark.parametrize("blob", [b"", b"{", b"[]", b"\xff\xfe", b'{"headers": 1}'])
+@pytest.mark.parametrize(
+    "blob",
+    [b"", b"{", b"[]", pytest.param(b"[" * 10**5, id="nested"), b"\xff\xfe", b'{"headers": 1}'],
+)
 @asynchronous
 async def test_a_bad_device_config_leaves_the_running_pipeline(blob: bytes) -> None:
     async with bench() as running:
