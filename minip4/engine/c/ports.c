@@ -27,6 +27,13 @@ enum { BATCH = 64, PATH_SIZE = 512 };
 #define SECOND_NS UINT64_C(1000000000)
 #define FLUSH_CAPTURES_NS (SECOND_NS / 2)
 
+/* A thread that sleeps is woken by its next frame, which costs that frame's sender some microseconds:
+ * more than the switch needs for a frame, so a sender faster than that would be held back to the rate
+ * of waking. Therefore, when frames come fast, the thread looks at its rings a little longer. */
+#define FAST_NS UINT64_C(5000)   /* the mean time between two frames, over ... */
+#define WINDOW_NS UINT64_C(1000000)
+#define LINGER_NS UINT64_C(10000)
+
 struct port {
     struct nic *nic;
     struct capture *captures[2]; /* by engine_tap; NULL: not captured */
@@ -48,6 +55,9 @@ struct ports {
     atomic_bool stopping;
     bool started;
     pthread_t thread;
+    bool fast;               /* frames came fast in the last window */
+    unsigned in_window;      /* frames since the window's start */
+    uint64_t window_ns, last_frame_ns;
     uint64_t drain_ns;
     uint64_t cpu_ns;         /* of the thread, once it has ended */
     uint64_t earlier_cpu_ns; /* of the threads of those whose ports were adopted */
@@ -96,7 +106,7 @@ static void link_drop(void *user, uint16_t number, uint64_t now_ns, const uint8_
 
 /* The thread */
 
-static bool receive_port(struct ports *ports, unsigned index)
+static unsigned receive_port(struct ports *ports, unsigned index)
 {
     uint16_t number = ports->numbers[index];
     struct nic *nic = ports->port[number]->nic;
@@ -112,7 +122,7 @@ static bool receive_port(struct ports *ports, unsigned index)
     return received;
 }
 
-static bool receive_cpu(struct ports *ports)
+static unsigned receive_cpu(struct ports *ports)
 {
     if (ports->polled[ports->count + 1].revents)
         frame_queue_acknowledge(ports->from_cpu);
@@ -120,7 +130,7 @@ static bool receive_cpu(struct ports *ports)
     for (unsigned received = 0; received < BATCH; received++) {
         struct packet *packet = packet_take(ports->pool);
         if (!packet)
-            return true; /* the frame stays in its queue until there is memory */
+            return BATCH; /* the frame stays in its queue until there is memory: come back */
         packet->length = frame_queue_take(ports->from_cpu, packet->data);
         if (!packet->length) {
             packet_give(ports->pool, packet);
@@ -128,18 +138,33 @@ static bool receive_cpu(struct ports *ports)
         }
         engine_receive(ports->engine, ports->cpu_port, packet, clock_ns(CLOCK_MONOTONIC));
     }
-    return true;
+    return BATCH;
 }
 
-/* One round; returns whether there was anything to receive, and when to come back at the latest. */
+/* Whether to look for frames again without sleeping, after a round that took in so many. */
+static bool lingers(struct ports *ports, unsigned received, uint64_t now_ns)
+{
+    uint64_t window_ns = now_ns - ports->window_ns;
+    ports->in_window += received;
+    if (window_ns >= WINDOW_NS) {
+        ports->fast = ports->in_window * FAST_NS > window_ns;
+        ports->in_window = 0;
+        ports->window_ns = now_ns;
+    }
+    if (received)
+        ports->last_frame_ns = now_ns;
+    return received || (ports->fast && now_ns - ports->last_frame_ns < LINGER_NS);
+}
+
+/* One round; returns whether to do another at once, or else when at the latest. */
 static bool work(struct ports *ports, uint64_t *next_ns)
 {
-    bool received = false;
+    unsigned received = 0;
     engine_lock_dataplane(ports->engine);
     for (unsigned i = 0; i < ports->count; i++)
-        received |= receive_port(ports, i);
+        received += receive_port(ports, i);
     if (ports->from_cpu)
-        received |= receive_cpu(ports);
+        received += receive_cpu(ports);
     uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
     *next_ns = engine_advance(ports->engine, now_ns);
     for (unsigned i = 0; i < ports->count; i++)
@@ -149,7 +174,7 @@ static bool work(struct ports *ports, uint64_t *next_ns)
         ports->flushed_ns = now_ns;
     }
     engine_unlock(ports->engine);
-    return received;
+    return lingers(ports, received, now_ns);
 }
 
 static void wait_until(struct ports *ports, uint64_t time_ns)

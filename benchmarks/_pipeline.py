@@ -1,0 +1,93 @@
+"""What the pipeline alone costs: Engine.repeat() with random keys, in CPU time of this thread."""
+
+import random
+import struct
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from minip4.compiler import compile_p4
+from minip4.engine.engine import Engine
+from minip4.engine.keys import Exact, Lpm, MatchKey, Ternary
+
+PROGRAMS = Path(__file__).parent / "p4"
+FRAMES = 4096
+FRAME_BYTES = 64
+TABLE, ACTION = "LpmIngress.routes", "LpmIngress.forward"
+BITS = 32
+
+
+def frame(address: int, source_port: int = 1000, payload: bytes = b"") -> bytes:
+    """An IPv4/UDP frame of 64 bytes to `address`, with its checksum."""
+    udp_port = 5000 if payload else 2000
+    udp = struct.pack("!4H", source_port, udp_port, FRAME_BYTES - 34, 0) + payload
+    head = struct.pack("!BBHHHBBHII", 0x45, 0, FRAME_BYTES - 14, 0, 0, 64, 17, 0,
+                       0xC0A80101, address)  # fmt: skip
+    total = sum(struct.unpack("!10H", head))
+    total = (total & 0xFFFF) + (total >> 16)
+    checksum = ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF
+    ethernet = bytes.fromhex("020000000002 020000000001 0800")
+    return (ethernet + head[:10] + checksum.to_bytes(2, "big") + head[12:] + udp).ljust(
+        FRAME_BYTES, b"\0"
+    )
+
+
+def keys(kind: str, count: int, dice: random.Random) -> list[tuple[MatchKey, int]]:
+    """Different random keys, each with an address that it matches."""
+    found: dict[MatchKey, int] = {}
+    while len(found) < count:
+        address = dice.getrandbits(BITS)
+        if kind == "exact":
+            found[Exact(address)] = address
+        elif kind == "lpm":
+            length = dice.randint(16, BITS)
+            found[Lpm(address >> (BITS - length) << (BITS - length), length)] = address
+        else:
+            mask = dice.getrandbits(BITS) | dice.getrandbits(BITS)  # three of four bits count
+            found[Ternary(address & mask, mask)] = address
+    return list(found.items())
+
+
+def cost_ns(engine: Engine, frames: Sequence[bytes], rounds: int) -> float:
+    """CPU time a packet."""
+    engine.repeat(1, frames, 1, 0)  # warm
+    start_ns = time.thread_time_ns()
+    engine.repeat(1, frames, rounds, 0)
+    return (time.thread_time_ns() - start_ns) / (rounds * len(frames))
+
+
+class Pipelines:
+    """The engines that are measured, by name."""
+
+    def __init__(self, seed: int) -> None:
+        self._engines: dict[str, tuple[Engine, list[bytes]]] = {}
+        for kind, counts in (("lpm", (10, 10_000)), ("exact", (10, 10_000)),
+                             ("ternary", (10, 1_000))):  # fmt: skip
+            for count in counts:
+                self._add(kind, count, random.Random(seed))
+        self._add_telemetry(random.Random(seed))
+
+    def measure(self, rounds: int) -> dict[str, float]:
+        """ns a packet of each."""
+        return {name: cost_ns(*each, rounds) for name, each in self._engines.items()}
+
+    def _add(self, kind: str, count: int, dice: random.Random) -> None:
+        program = compile_p4(PROGRAMS / "ipv4_lpm.p4", defines=(f"MATCH={kind}",))
+        engine = Engine(program.bmv2_json)
+        entries = keys(kind, count, dice)
+        for priority, (key, _) in enumerate(entries, 1):
+            engine.table_add(TABLE, [key], ACTION, [2, 2], priority if kind == "ternary" else 0)
+        frames = [frame(dice.choice(entries)[1]) for _ in range(FRAMES)]
+        assert all(engine.process(1, each, 0) for each in frames[:100])  # they are forwarded
+        self._engines[f"{kind} {count}"] = engine, frames
+
+    def _add_telemetry(self, dice: random.Random) -> None:
+        engine = Engine(compile_p4(PROGRAMS / "telemetry.p4").bmv2_json)
+        shim = bytes.fromhex("01000000 2000 08 08 fc 000000")
+        frames = [
+            frame(0x0A000000 | dice.getrandbits(20), dice.getrandbits(16), shim)
+            for _ in range(FRAMES)
+        ]
+        grown = [len(out[0][1]) for each in frames[:100] if (out := engine.process(1, each, 0))]
+        assert grown == [FRAME_BYTES + 4 * 9] * 100  # all instructions were followed
+        self._engines["telemetry"] = engine, frames

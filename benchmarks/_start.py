@@ -1,0 +1,58 @@
+"""From P4 source to the first packet: compile, start a switch, send until one comes through."""
+
+import os
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from _pipeline import PROGRAMS, frame
+from _wires import Processes, run
+
+ETH_P_ALL = 3
+
+
+def first_packet_s(processes: Processes, cache: Path) -> float:
+    """Seconds, with the given folder for compiled code."""
+    run("ip link add name g type veth peer name a")
+    run("ip link add name b type veth peer name t")
+    for name in ("g", "a", "b", "t"):
+        run(f"ip link set dev {name} up")
+    try:
+        return _measure(processes, {**os.environ, "XDG_CACHE_HOME": str(cache)})
+    finally:
+        run("ip link del dev g")
+        run("ip link del dev b")
+
+
+def _measure(processes: Processes, environment: dict[str, str]) -> float:
+    minip4 = [sys.executable, "-m", "minip4.cli"]
+    with (
+        tempfile.TemporaryDirectory(dir=processes.folder) as folder,
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as sender,
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as receiver,
+    ):
+        sender.bind(("g", 0))
+        receiver.bind(("t", ETH_P_ALL))
+        receiver.settimeout(0.002)
+        output = f"{folder}/ipv4_lpm.json"
+        source = str(PROGRAMS / "ipv4_lpm.p4")
+        start_s = time.monotonic()
+        compiler = processes.start([*minip4, "compile", "-DENTRIES", source, "-o", output],
+                                   env=environment)  # fmt: skip
+        processes.finish(compiler)
+        switch = processes.start(
+            [*minip4, "switch", output, "-i", "1@a", "-i", "2@b", "--grpc-server-addr",
+             "127.0.0.1:0", "--counters", "/dev/null"], env=environment,
+        )  # fmt: skip
+        while True:
+            sender.send(frame(0x0A000001))
+            try:
+                receiver.recv(2048)
+            except TimeoutError:
+                continue
+            took_s = time.monotonic() - start_s
+            switch.kill()
+            switch.wait()
+            return took_s

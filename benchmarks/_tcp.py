@@ -1,0 +1,32 @@
+"""One TCP stream between two namespaces, through a row of switches."""
+
+from pathlib import Path
+
+from _wires import Row, await_true, run, tool
+
+HOSTS = (("g", "192.168.1.1", "02:00:00:00:00:01"), ("t", "10.0.0.2", "02:00:00:00:00:02"))
+
+
+def gbps(row: Row, seconds: float) -> float:
+    """What one stream carries, MTU 1500, offloads off."""
+    processes = row.processes
+    pids = []
+    for (interface, address, mac), (_, peer, peer_mac) in zip(HOSTS, HOSTS[::-1], strict=True):
+        holder = processes.start(["unshare", "--net", "sleep", "600"])
+        await_true(lambda pid=holder.pid: _is_apart(pid), "a namespace")  # type: ignore[misc]
+        pids.append(holder.pid)
+        run(f"ip link set dev {interface} netns {holder.pid}")
+        inside = f"nsenter --net=/proc/{holder.pid}/ns/net "
+        run(f"{inside}ip link set dev {interface} address {mac} up")
+        run(f"{inside}ip addr add {address}/32 dev {interface}")
+        run(f"{inside}ip route add {peer}/32 dev {interface}")
+        run(f"{inside}ip neigh add {peer} lladdr {peer_mac} dev {interface}")
+    client, server = ([f"--net=/proc/{pid}/ns/net", tool("tcp")] for pid in pids)
+    receiver = processes.start_ready(["nsenter", *server])
+    processes.finish(processes.start(["nsenter", *client, HOSTS[1][1], str(seconds)]))
+    received_bytes, took_ns = processes.finish(receiver)
+    return received_bytes * 8 / took_ns
+
+
+def _is_apart(pid: int) -> bool:
+    return Path(f"/proc/{pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink()

@@ -1,0 +1,269 @@
+"""How fast is minip4? The same packets through it, a plain forwarder, bmv2, and no switch at all.
+
+One IPv4 program, compiled once, runs on minip4 and on bmv2's simple_switch and simple_switch_grpc
+where they are installed. Samples are taken in rounds, each switch once a round, and medians are
+compared. Only ratios within the run are checked for what depends on the machine.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from _pipeline import Pipelines
+from _start import first_packet_s
+from _tcp import gbps
+from _wires import (
+    ANY_CORE,
+    BMV2,
+    FORWARDER,
+    FRAME_BYTES,
+    GENERATOR_CORE,
+    MINIP4,
+    NO_SWITCH,
+    SWITCH_CORE,
+    Processes,
+    Row,
+    compile_router,
+    find_bmv2,
+    tool,
+)
+
+from testbed import cli, plots
+from testbed.errors import TestbedError
+from testbed.isolation import Run
+from testbed.results import Check, Report, table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ANY_PACE = 0
+# An unpaced sender starves bmv2: of several paces, the best counts. The others take what comes.
+PACES = {BMV2[0]: (60_000, 80_000, 100_000, 130_000), BMV2[1]: (60_000, 80_000, 100_000, 130_000)}
+CHAIN_PACES = {BMV2[0]: (25_000, 35_000, 50_000, 70_000), BMV2[1]: (25_000, 35_000, 50_000),
+               MINIP4: (ANY_PACE, 250_000, 350_000, 450_000, 550_000)}  # fmt: skip
+LATENCY_PACE = 80_000
+ROUNDS, QUICK_ROUNDS = 5, 1
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--simple-switch", metavar="PATH",
+        help="bmv2's simple_switch (default: the one on PATH, if any)",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sample:
+    measure: str
+    unit: str
+    switch: str
+    value: float
+    round: int
+
+
+class AtLeast(Check):
+    """A claim that was held against what was measured."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is reached."""
+        return self.measured >= self.expected
+
+
+class AtMost(Check):
+    """A claim that was held against what was measured."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is kept."""
+        return self.measured <= self.expected
+
+
+class Benchmark:
+    """Takes the samples."""
+
+    def __init__(self, options: argparse.Namespace, run: Run) -> None:
+        self.run = run
+        self.samples: list[Sample] = []
+        self.bmv2 = find_bmv2(options.simple_switch)
+        self._seed = options.seed
+        self._rounds = QUICK_ROUNDS if options.quick else ROUNDS
+        self._seconds = 0.2 if options.quick else 1.0
+
+    def take(self) -> None:
+        """Measure everything."""
+        compile_router(self.run.folder)
+        for name in ("generate", "forward", "latency", "tcp"):
+            tool(name)  # compiled now, not within a measurement
+        with self.row(MINIP4, 1):
+            pass  # the same
+        pipelines = Pipelines(self._seed)
+        for number in range(self._rounds):
+            self._round(number, pipelines)
+
+    def _round(self, number: int, pipelines: Pipelines) -> None:
+        def add(measure: str, unit: str, switch: str, value: float) -> None:
+            self.samples.append(Sample(measure, unit, switch, value, number))
+
+        def tell(what: str) -> None:
+            self.run.progress.update(f"round {number + 1} of {self._rounds}: {what}")
+
+        tell("pipelines alone")
+        for name, cost_ns in pipelines.measure(20 if self._rounds == 1 else 100).items():
+            add(f"pipeline, {name}", "ns", MINIP4, cost_ns)
+        for kind in (NO_SWITCH, FORWARDER, MINIP4, *self.bmv2):
+            tell(f"64 B through {kind}")
+            with self.row(kind, 0 if kind == NO_SWITCH else 1) as row:
+                add("64 B, saturated", "kpps", kind, self._best(row, PACES))
+                if kind == MINIP4:
+                    add("memory", "MB", kind, row.resident_mb())
+                add_latency = latency_us(row, self._seconds)
+                for name, value in zip(("p50", "p99", "largest"), add_latency, strict=True):
+                    add(f"latency at 80 kpps, {name}", "us", kind, value)
+        for kind in (MINIP4, *self.bmv2):
+            tell(f"64 B through three of {kind}")
+            with self.row(kind, 3, ANY_CORE) as row:
+                add("64 B, chain of three", "kpps", kind, self._best(row, CHAIN_PACES))
+        for kind in (NO_SWITCH, MINIP4, *self.bmv2):
+            tell(f"TCP through {kind}")
+            with self.row(kind, 0 if kind == NO_SWITCH else 1, ANY_CORE) as row:
+                add("TCP, one stream", "Gbit/s", kind, gbps(row, self._seconds * 2))
+        self._starts(tell, add)
+
+    def _starts(self, tell: Callable[[str], None],
+                add: Callable[[str, str, str, float], None]) -> None:  # fmt: skip
+        with tempfile.TemporaryDirectory(dir=self.run.folder) as cache:
+            for how in ("cold", "warm"):
+                tell(f"from P4 source to the first packet, {how}")
+                with Processes(self.run.folder) as processes:
+                    took_s = first_packet_s(processes, Path(cache))
+                add(f"source to first packet, {how}", "s", MINIP4, took_s)
+
+    def _best(self, row: Row, paces: Mapping[str, tuple[int, ...]]) -> float:
+        """kpps delivered at the pace that is best for this switch."""
+        return max(
+            row.delivered_pps(pace, self._seconds) / 1e3
+            for pace in paces.get(row.kind, (ANY_PACE,))
+        )
+
+    @contextmanager
+    def row(self, kind: str, count: int, core: int = SWITCH_CORE) -> Iterator[Row]:
+        with Processes(self.run.folder) as processes:
+            row = Row(kind, count, core, processes, self.bmv2)
+            try:
+                yield row
+            finally:
+                row.remove()
+
+
+def latency_us(row: Row, seconds: float) -> tuple[float, float, float]:
+    """One-way delays: median, 99th percentile, largest."""
+    row.run_at_once()
+    command = [tool("latency"), "g", "t", LATENCY_PACE, seconds, FRAME_BYTES, GENERATOR_CORE]
+    probe = row.processes.start([str(word) for word in command])
+    _sent, _received, p50, p99, largest = row.processes.finish(probe)
+    return p50 / 1e3, p99 / 1e3, largest / 1e3
+
+
+def experiment(options: argparse.Namespace, run: Run) -> Report:
+    if options.target != "minip4" or options.time != "real":
+        raise TestbedError("this benchmark is of minip4, in real time")
+    benchmark = Benchmark(options, run)
+    benchmark.take()
+    return report(benchmark.samples, tuple(benchmark.bmv2))
+
+
+Medians = dict[tuple[str, str], float]
+
+
+def report(samples: list[Sample], bmv2: tuple[str, ...]) -> Report:
+    """Compare medians."""
+    grouped: dict[tuple[str, str, str], list[float]] = {}
+    for sample in samples:
+        grouped.setdefault((sample.measure, sample.switch, sample.unit), []).append(sample.value)
+    medians = {key[:2]: statistics.median(values) for key, values in grouped.items()}
+    rows = [
+        (measure, switch, medians[measure, switch], min(values), max(values), unit,
+         ratio_to_minip4(medians, measure, switch))
+        for (measure, switch, unit), values in grouped.items()
+    ]  # fmt: skip
+    columns = ("measure", "switch", "median", "least", "most", "unit", "minip4 to it")
+    return Report(
+        samples=[asdict(sample) for sample in samples],
+        checks=checks(medians, bmv2),
+        metrics={f"{measure}: {switch}": value for (measure, switch), value in medians.items()},
+        figure=figure(grouped),
+        tables=[table("64 B with Ethernet header; bmv2's queues: 64 packets; minip4: as short"
+                      " (none builds up without a rate)", columns, rows)],
+    )  # fmt: skip
+
+
+def ratio_to_minip4(medians: Medians, measure: str, switch: str) -> str:
+    if switch == MINIP4:
+        return ""
+    return f"{medians[measure, MINIP4] / medians[measure, switch]:.2f}"
+
+
+def checks(medians: Medians, bmv2: tuple[str, ...]) -> list[Check]:
+    """The claims; those against bmv2 where it took part."""
+
+    def ratio(measure: str, switch: str) -> float:
+        return medians[measure, MINIP4] / medians[measure, switch]
+
+    def grows(kind: str, many: str) -> float:
+        return medians[f"pipeline, {kind} {many}", MINIP4] / medians[f"pipeline, {kind} 10", MINIP4]
+
+    def measured(measure: str) -> float:
+        return medians[measure, MINIP4]
+
+    claims: list[Check] = [
+        AtLeast("64 B, saturated: times the plain forwarder, at least",
+                ratio("64 B, saturated", FORWARDER), 0.6),
+        AtMost("latency at 80 kpps: p99 in us, at most",
+               measured("latency at 80 kpps, p99"), 1000),
+        AtLeast("TCP: times no switch, at least", ratio("TCP, one stream", NO_SWITCH), 0.5),
+        AtMost("pipeline, IPv4 LPM: ns a packet, at most", measured("pipeline, lpm 10"), 60),
+        AtMost("pipeline, telemetry: ns a packet, at most", measured("pipeline, telemetry"), 250),
+        AtMost("10,000 LPM entries: times ten entries, at most", grows("lpm", "10000"), 1.5),
+        AtMost("10,000 exact entries: times ten entries, at most", grows("exact", "10000"), 1.5),
+        AtMost("1,000 ternary entries: times ten entries, at most", grows("ternary", "1000"), 3),
+        AtMost("source to first packet, cold: s, at most",
+               measured("source to first packet, cold"), 3),
+        AtMost("source to first packet, warm: s, at most",
+               measured("source to first packet, warm"), 0.5),
+        AtMost("memory of a switch: MB, at most", measured("memory"), 80),
+    ]  # fmt: skip
+    for peer in bmv2:
+        for measure, least in (("64 B, saturated", 10), ("64 B, chain of three", 8),
+                               ("TCP, one stream", 4)):  # fmt: skip
+            claims.append(AtLeast(f"{measure}: times {peer}, at least",
+                                  ratio(measure, peer), least))  # fmt: skip
+    return claims
+
+
+def figure(grouped: dict[tuple[str, str, str], list[float]]) -> "Figure":
+    """Each measure that has rivals: bars of medians, with least and most."""
+    measures = ("64 B, saturated", "64 B, chain of three", "TCP, one stream")
+    drawn, axes = plots.figure("minip4 and others, the same packets, one run", len(measures))
+    for measure, axis in zip(measures, axes, strict=True):
+        taken = [(k[1], k[2], values) for k, values in grouped.items() if k[0] == measure]
+        for place, (switch, _, values) in enumerate(taken):
+            middle = statistics.median(values)
+            spread = [[middle - min(values)], [max(values) - middle]]
+            colour = plots.COLOURS[0] if switch == MINIP4 else plots.COLOURS[5]
+            axis.bar(place, middle, yerr=spread, color=colour)
+        axis.set_xticks(range(len(taken)), [switch.replace(" ", "\n") for switch, _, _ in taken])
+        axis.set_title(measure)
+        axis.set_ylabel(taken[0][1])
+    return drawn
+
+
+if __name__ == "__main__":
+    cli.main(f"benchmark_{Path(__file__).name}", __doc__, experiment, add_options)
