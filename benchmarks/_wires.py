@@ -164,10 +164,10 @@ class Row:
         return (count - before) * 1e9 / duration_ns
 
     def run_at_once(self) -> None:
-        """Let the switch, woken, preempt what else runs: delays shall be its own, not a wait for
-        a core that others use. Not for one that never sleeps."""
-        if self.kind == FORWARDER:
-            return
+        """Let the switch, woken, preempt what else runs on its core: delays are then its own.
+
+        Only for one that sleeps, and is pinned away from the probe's core.
+        """
         for switch in self.switches:
             for task in Path(f"/proc/{switch.pid}/task").iterdir():
                 os.sched_setscheduler(int(task.name), os.SCHED_RR, os.sched_param(1))

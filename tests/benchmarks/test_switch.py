@@ -61,7 +61,8 @@ def test_bounds(switch: ModuleType, kind: str, measured: float, passed: bool) ->
 @pytest.mark.parametrize(("bmv2_kpps", "passed"), [(50.0, True), (70.0, False)])
 def test_ratios_are_of_medians(switch: ModuleType, bmv2_kpps: float, passed: bool) -> None:
     measures = ("64 B, saturated", "64 B, chain of three", "TCP, one stream")
-    names = ("latency at 80 kpps, p99", "pipeline, lpm 10", "pipeline, lpm 10000",
+    names = ("latency at 80 kpps, real-time priority, p99", "pipeline, lpm 10",
+             "pipeline, lpm 10000",
              "pipeline, exact 10", "pipeline, exact 10000", "pipeline, ternary 10",
              "pipeline, ternary 1000", "pipeline, telemetry", "source to first packet, cold",
              "source to first packet, warm", "memory")  # fmt: skip
