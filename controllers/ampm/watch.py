@@ -70,17 +70,20 @@ def _name(methods: Method) -> str:
 class WatchedFlow:
     """A flow on the watch list: its number (0..1023), what its packets look like, its methods.
 
-    Ports that are None are left open. Fragments have no ports: only such an entry sees them all.
-    Raises ValueError for methods that cannot share a packet.
+    Of IPv4, what is None is left open. Fragments have no ports: only an entry without sees them
+    all. Of IPv6, packets have the AltMark option (RFC 9343), which their host puts in, with
+    `flow_mon_id`; they are known by it and their addresses alone. Raises ValueError for methods
+    that cannot share a packet.
     """
 
     number: int
     src_addr: str
     dst_addr: str
-    protocol: int
+    protocol: int | None = None
     src_port: int | None = None
     dst_port: int | None = None
     methods: Method = Method.STEP
+    flow_mon_id: int | None = None
 
     def __post_init__(self) -> None:
         if not self.methods:
@@ -94,6 +97,12 @@ class WatchedFlow:
             raise ValueError(
                 f"flow {self.number}: hashed samples are told apart by a colour; "
                 "add step or multiplexed marking"
+            )
+        transport = (self.protocol, self.src_port, self.dst_port)
+        if self.flow_mon_id is not None and transport != (None, None, None):
+            raise ValueError(
+                f"flow {self.number}: an IPv6 flow is known by its FlowMonID and its addresses; "
+                "leave protocol and ports open"
             )
 
 
@@ -156,6 +165,16 @@ async def watch_flow(hops: Sequence[Hop], flow: WatchedFlow) -> None:
     The last switch is told first. So no packet is marked before all who must count and clear its
     mark are ready.
     """
+    entry = _ipv4_entry if flow.flow_mon_id is None else _ipv6_entry
+    for hop in reversed(hops):
+        role = "mark" if hop is hops[0] else "observe"
+        if hop is hops[-1]:
+            role = "observe_and_clear"
+        action = fy.Action(role, flow=flow.number, methods=int(flow.methods))
+        await hop.switch.write([+entry(flow, action)])
+
+
+def _ipv4_entry(flow: WatchedFlow, action: fy.P4TableAction) -> fy.P4TableEntry:
     match = {
         "hdr.ipv4.src_addr": flow.src_addr,
         "hdr.ipv4.dst_addr": flow.dst_addr,
@@ -163,17 +182,14 @@ async def watch_flow(hops: Sequence[Hop], flow: WatchedFlow) -> None:
         "hdr.ports.src_port": flow.src_port,
         "hdr.ports.dst_port": flow.dst_port,
     }
-    for hop in reversed(hops):
-        role = "mark" if hop is hops[0] else "observe"
-        if hop is hops[-1]:
-            role = "observe_and_clear"
-        await hop.switch.write(
-            [
-                +fy.P4TableEntry(
-                    "watch_list",
-                    match=fy.Match({k: v for k, v in match.items() if v is not None}),
-                    priority=1,
-                    action=fy.Action(role, flow=flow.number, methods=int(flow.methods)),
-                )
-            ]
-        )
+    given = fy.Match({k: v for k, v in match.items() if v is not None})
+    return fy.P4TableEntry("watch_list", match=given, priority=1, action=action)
+
+
+def _ipv6_entry(flow: WatchedFlow, action: fy.P4TableAction) -> fy.P4TableEntry:
+    match = {
+        "hdr.altmark.flow_mon_id": flow.flow_mon_id,
+        "hdr.ipv6.src_addr": flow.src_addr,
+        "hdr.ipv6.dst_addr": flow.dst_addr,
+    }
+    return fy.P4TableEntry("watch_list_ipv6", match=fy.Match(match), action=action)

@@ -22,10 +22,10 @@ struct metadata_t {
 parser AmpmParser(
     packet_in packet, out headers_t hdr, inout metadata_t meta,
     inout standard_metadata_t standard_metadata) {
-    Ipv4Parser() ipv4_parser;
+    HeadersParser() headers_parser;
 
     state start {
-        ipv4_parser.apply(packet, hdr, standard_metadata);
+        headers_parser.apply(packet, hdr, standard_metadata);
         transition accept;
     }
 }
@@ -132,10 +132,10 @@ control AmpmComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
 }
 
 control AmpmDeparser(packet_out packet, in headers_t hdr) {
-    Ipv4Deparser() ipv4_deparser;
+    HeadersDeparser() headers_deparser;
 
     apply {
-        ipv4_deparser.apply(packet, hdr);
+        headers_deparser.apply(packet, hdr);
     }
 }
 

@@ -39,13 +39,24 @@ control HashedChoice(in headers_t hdr, in watch_t watch, inout sample_t sample) 
         if (hdr.ports.isValid()) {
             transport = hdr.ports.src_port ++ hdr.ports.dst_port ++ hdr.ports.word;
         }
-        hash(
-            sample.hash, HashAlgorithm.crc32, 32w0,
-            {
-                hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol, hdr.ipv4.total_length,
-                hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, transport
-            },
-            64w0x100000000);
+        if (hdr.ipv4.isValid()) {
+            hash(
+                sample.hash, HashAlgorithm.crc32, 32w0,
+                {
+                    hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol,
+                    hdr.ipv4.total_length, hdr.ipv4.identification, hdr.ipv4.flags,
+                    hdr.ipv4.fragment_offset, transport
+                },
+                64w0x100000000);
+        } else {
+            hash(
+                sample.hash, HashAlgorithm.crc32, 32w0,
+                {
+                    hdr.ipv6.src_addr, hdr.ipv6.dst_addr, hdr.altmark.next_header,
+                    hdr.ipv6.payload_length, hdr.ipv6.flow_label, 4w0, transport
+                },
+                64w0x100000000);
+        }
         sampling.apply();
         if (unwanted == 0) {
             sample.chosen = 1;

@@ -35,13 +35,13 @@ control MultiplexedBit(inout watch_t watch) {
 
     apply {
         if (watch.first == 1) {
-            AMPM_COLOUR(watch.dscp) = watch.colour ^ watch.pulse;
+            watch.colour_bit = watch.colour ^ watch.pulse;
         } else {
             slots.apply();
             if (in_pulse_slot == 1) {
-                watch.pulse = AMPM_COLOUR(watch.dscp) ^ watch.colour;
+                watch.pulse = watch.colour_bit ^ watch.colour;
             } else {
-                nearest_block.apply(watch, AMPM_COLOUR(watch.dscp));
+                nearest_block.apply(watch, watch.colour_bit);
             }
         }
     }

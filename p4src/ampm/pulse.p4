@@ -51,9 +51,9 @@ control PulseChoice(inout watch_t watch) {
 control PulseBit(inout watch_t watch) {
     apply {
         if (watch.first == 1) {
-            AMPM_PULSE(watch.dscp) = watch.pulse;
+            watch.pulse_bit = watch.pulse;
         } else {
-            watch.pulse = AMPM_PULSE(watch.dscp);
+            watch.pulse = watch.pulse_bit;
         }
     }
 }

@@ -27,9 +27,9 @@ control StepColour(inout watch_t watch) {
 
     apply {
         if (watch.first == 1) {
-            AMPM_COLOUR(watch.dscp) = watch.colour;
+            watch.colour_bit = watch.colour;
         } else {
-            nearest_block.apply(watch, AMPM_COLOUR(watch.dscp));
+            nearest_block.apply(watch, watch.colour_bit);
         }
     }
 }

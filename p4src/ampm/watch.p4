@@ -32,7 +32,8 @@ struct watch_t {
     bit<1> colour;     // of that block: its number modulo 2
     bit<1> pulse;      // the packet is its block's pulse
     bit<32> cell;      // 2 * flow + colour: where records of the block are kept
-    bit<6> dscp;       // with the marks, as the packet leaves
+    bit<1> colour_bit;  // the marks on the wire: as they came, or as the first switch made them
+    bit<1> pulse_bit;
 }
 
 control Watch(
@@ -61,24 +62,23 @@ control Watch(
         watch.methods = methods;
     }
 
-    // At the flow's first switch.
+    // At the flow's first switch: marks are made here, and nowhere else.
     action mark(bit<16> flow, bit<8> methods) {
         watched(flow, methods);
         watch.first = 1;
-        watch.dscp = AMPM_UNMARKED(hdr.ipv4.dscp);  // marks are made here, and nowhere else
+        watch.colour_bit = 0;
+        watch.pulse_bit = 0;
     }
 
     // At every switch after it.
     action observe(bit<16> flow, bit<8> methods) {
         watched(flow, methods);
-        watch.dscp = hdr.ipv4.dscp;
     }
 
     // At the last one.
     action observe_and_clear(bit<16> flow, bit<8> methods) {
         watched(flow, methods);
         watch.last = 1;
-        watch.dscp = hdr.ipv4.dscp;
     }
 
     /* What a flow is: addresses and ports, each of which may be left open by its mask. Ports of a
@@ -97,6 +97,18 @@ control Watch(
         size = AMPM_FLOWS;
     }
 
+    // Where the host puts the AltMark option in: RFC 9343 section 5.3 for the key.
+    table watch_list_ipv6 {
+        key = {
+            hdr.altmark.flow_mon_id: exact;
+            hdr.ipv6.src_addr: exact;
+            hdr.ipv6.dst_addr: exact;
+        }
+        actions = { mark; observe; observe_and_clear; NoAction; }
+        default_action = NoAction();
+        size = AMPM_FLOWS;
+    }
+
     apply {
         clock.apply();
         if (hdr.ports.isValid()) {
@@ -104,7 +116,13 @@ control Watch(
             dst_port = hdr.ports.dst_port;
         }
         if (hdr.ipv4.isValid() && hdr.ipv4.ihl >= 5) {  // less is no IPv4
+            watch.colour_bit = AMPM_COLOUR(hdr.ipv4.dscp);
+            watch.pulse_bit = AMPM_PULSE(hdr.ipv4.dscp);
             watch_list.apply();
+        } else if (hdr.altmark.isValid()) {
+            watch.colour_bit = hdr.altmark.colour;
+            watch.pulse_bit = hdr.altmark.pulse;
+            watch_list_ipv6.apply();
         }
     }
 }
@@ -133,10 +151,19 @@ control LeaveDomain(inout headers_t hdr, inout watch_t watch) {
 
     apply {
         if (watch.last == 1) {
-            watch.dscp = AMPM_UNMARKED(watch.dscp);
+            watch.colour_bit = 0;
+            watch.pulse_bit = 0;
         }
-        if (watch.dscp != hdr.ipv4.dscp) {
-            set_dscp.apply(hdr.ipv4, watch.dscp);
+        if (hdr.altmark.isValid()) {
+            hdr.altmark.colour = watch.colour_bit;
+            hdr.altmark.pulse = watch.pulse_bit;
+        } else {
+            bit<6> dscp = hdr.ipv4.dscp;
+            AMPM_COLOUR(dscp) = watch.colour_bit;
+            AMPM_PULSE(dscp) = watch.pulse_bit;
+            if (dscp != hdr.ipv4.dscp) {
+                set_dscp.apply(hdr.ipv4, dscp);
+            }
         }
     }
 }

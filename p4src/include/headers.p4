@@ -1,4 +1,5 @@
-/* Headers and parser shared by all programs: Ethernet, IPv4, and what UDP and TCP begin with. */
+/* Headers and parser shared by all programs: Ethernet, IPv4, IPv6 with a mark,
+ * and what UDP and TCP begin with. */
 #ifndef TELEMARK_HEADERS_P4
 #define TELEMARK_HEADERS_P4
 
@@ -8,6 +9,8 @@
 #include "readout.p4"
 
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
+const bit<16> ETHERTYPE_IPV6 = 0x86DD;
+const bit<8> PROTOCOL_HOP_BY_HOP = 0;
 const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
 
@@ -37,6 +40,31 @@ header ipv4_options_t {
     varbit<320> options;
 }
 
+header ipv6_t {  // RFC 8200
+    bit<4> version;
+    bit<8> traffic_class;
+    bit<20> flow_label;
+    bit<16> payload_length;
+    bit<8> next_header;
+    bit<8> hop_limit;
+    bit<128> src_addr;
+    bit<128> dst_addr;
+}
+
+header altmark_t {  // a hop-by-hop header with the AltMark option and nothing else: RFC 9343
+    bit<8> next_header;
+    bit<8> length;  // 0: eight bytes
+    bit<8> option_type;
+    bit<8> option_length;
+    bit<20> flow_mon_id;
+    bit<1> colour;  // the L flag
+    bit<1> pulse;   // the D flag
+    bit<10> reserved;
+}
+
+// A hop-by-hop header's second to fourth byte: eight bytes long, AltMark (0x12) of four bytes.
+const bit<24> ALTMARK_ALONE = 0x001204;
+
 header ports_t {  // the first eight bytes of both UDP and TCP
     bit<16> src_port;
     bit<16> dst_port;
@@ -49,11 +77,15 @@ struct headers_t {
     ethernet_t ethernet;
     ipv4_t ipv4;
     ipv4_options_t ipv4_options;
+    ipv6_t ipv6;
+    altmark_t altmark;
     ports_t ports;
 }
 
-/* A fragment but the first has no `ports`: what follows its IPv4 header is no transport header. */
-parser Ipv4Parser(
+/* A fragment but the first has no `ports`: what follows its IPv4 header is no transport header.
+ * Of IPv6 packets only those are parsed further that carry the AltMark option, alone in the first
+ * extension header. */
+parser HeadersParser(
     packet_in packet, out headers_t hdr, in standard_metadata_t standard_metadata) {
     state start {
         transition select(standard_metadata.ingress_port) {
@@ -71,6 +103,7 @@ parser Ipv4Parser(
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
             ETHERTYPE_IPV4: parse_ipv4;
+            ETHERTYPE_IPV6: parse_ipv6;
             default: accept;
         }
     }
@@ -97,18 +130,44 @@ parser Ipv4Parser(
         }
     }
 
+    state parse_ipv6 {
+        packet.extract(hdr.ipv6);
+        transition select(hdr.ipv6.next_header) {
+            PROTOCOL_HOP_BY_HOP: parse_hop_by_hop;
+            default: accept;
+        }
+    }
+
+    state parse_hop_by_hop {
+        transition select(packet.lookahead<bit<32>>()[23:0]) {
+            ALTMARK_ALONE: parse_altmark;
+            default: accept;
+        }
+    }
+
+    state parse_altmark {
+        packet.extract(hdr.altmark);
+        transition select(hdr.altmark.next_header) {
+            PROTOCOL_UDP: parse_ports;
+            PROTOCOL_TCP: parse_ports;
+            default: accept;
+        }
+    }
+
     state parse_ports {
         packet.extract(hdr.ports);
         transition accept;
     }
 }
 
-control Ipv4Deparser(packet_out packet, in headers_t hdr) {
+control HeadersDeparser(packet_out packet, in headers_t hdr) {
     apply {
         packet.emit(hdr.readout);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.ipv4);
         packet.emit(hdr.ipv4_options);
+        packet.emit(hdr.ipv6);
+        packet.emit(hdr.altmark);
         packet.emit(hdr.ports);
     }
 }

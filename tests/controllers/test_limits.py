@@ -67,3 +67,9 @@ def test_the_blocks_that_a_refusal_asks_for_are_the_shortest_that_do(
 def test_methods_that_cannot_share_a_packet_are_refused(methods: Method, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         WatchedFlow(1, "10.0.0.1", "10.0.0.2", 17, methods=methods)
+
+
+def test_an_ipv6_flow_has_no_ports() -> None:
+    WatchedFlow(1, "fd00::1", "fd00::2", flow_mon_id=0)
+    with pytest.raises(ValueError, match="leave protocol and ports open"):
+        WatchedFlow(1, "fd00::1", "fd00::2", dst_port=80, flow_mon_id=0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import finsy as fy
 import pytest
-from ampm_path import L, frame
+from ampm_path import L, frame, frame_ipv6
 from harness import Bench, asynchronous, bench, compiled
 
 from controllers.ampm import records
@@ -165,3 +165,18 @@ async def test_a_clock_s_offset_is_found_within_the_bound(ahead_us: int, tmp_pat
         offset_us, error_us = await running.readouts[0].clock_offset(clock, rounds=3)
         assert 0 < error_us < 2000
         assert abs((offset_us - ahead_us + L) % (1 << 48) - L) <= error_us + 40 * 2 * 3
+
+
+@asynchronous
+async def test_an_ipv6_flow_is_watched_by_its_flow_mon_id(tmp_path: Path) -> None:
+    async with path(Method.STEP, tmp_path) as running:
+        flow = WatchedFlow(9, "fd00::1", "fd00::2", methods=Method.DOUBLE, flow_mon_id=0xABCDE)
+        await watch_flow(running.hops, flow)
+        data = frame_ipv6(bytes.fromhex("1204ABCDE000"))
+        for switch in running.benches:
+            ((_, data),) = switch.driver.engine.process(1, data, 1000 * (5 * L + L // 2))
+        assert data == frame_ipv6(bytes.fromhex("1204ABCDE000"))
+        for readouts in running.readouts:
+            arrival, departure = await read_block(readouts, SCHEDULE, 9, 5)
+            assert arrival == departure
+            assert (arrival.packets, arrival.sum_us, arrival.pulses) == (1, L // 2, 1)

@@ -2,10 +2,12 @@
 
 import functools
 import struct
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import NamedTuple
 
 from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
@@ -19,6 +21,7 @@ PROGRAM = Path(__file__).parents[2] / "p4src" / "ampm" / "ampm.p4"
 L = 1 << 20
 SCHEDULE = Schedule(L)
 CPU_PORT = 255
+IPV6_ADDRESSES = ("fd00::1", "fd00::2")
 HOSTS_MAC = "02:00:00:00:00:02"
 FIRST, MIDDLE, LAST = "mark", "observe", "observe_and_clear"
 BLOCK, PULSE, SAMPLE = 1, 2, 3  # records of p4src/include/readout.p4
@@ -56,6 +59,14 @@ class Switch:
                 f"AmpmIngress.watch.{role}", [flow, int(methods)], 1)  # fmt: skip
         self.set_sampling(0)
         self._set_schedule()
+
+    def watch_ipv6(self, role: str, methods: Method, *, flow_mon_id: int, flow: int = 0) -> None:
+        """Watch the packets of frame_ipv6() with this FlowMonID."""
+        addresses = (int(IPv6Address(a)) for a in IPV6_ADDRESSES)
+        self.engine.table_add(
+            "AmpmIngress.watch.watch_list_ipv6", [Exact(flow_mon_id), *map(Exact, addresses)],
+            f"AmpmIngress.watch.{role}", [flow, int(methods)],
+        )  # fmt: skip
 
     def watch_all(self, role: str, methods: Method) -> None:
         """Watch everything that is IPv4 as flow 0, fragments too."""
@@ -127,6 +138,15 @@ def frame(flow: int = 0, number: int = 0, **ip: object) -> bytes:
         / UDP(sport=4000, dport=5000 + flow)
         / Raw(struct.pack(">IQ", number, number))
     )
+
+
+def frame_ipv6(option: bytes, number: int = 0, *, dst: str = "", hop_limit: int = 64) -> bytes:
+    """A frame whose hop-by-hop header has this option, of six bytes."""
+    src, usual_dst = IPV6_ADDRESSES
+    segment = bytes(UDP(sport=4000, dport=5000, chksum=number) / Raw(bytes(20)))
+    header = IPv6(src=src, dst=dst or usual_dst, nh=0, hlim=hop_limit)
+    ether = Ether(dst=HOSTS_MAC, src="02:00:00:00:00:01")
+    return bytes(ether / header / Raw(bytes((17, 0)) + option + segment))
 
 
 def marks(data: bytes) -> tuple[int, int]:
