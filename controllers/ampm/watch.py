@@ -7,7 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntFlag
-from typing import Protocol
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import NamedTuple, Protocol
 
 import finsy as fy
 
@@ -66,14 +67,28 @@ def _name(methods: Method) -> str:
     return names.get(methods & Method.DOUBLE, "multiplexed") + " marking"
 
 
+class Tunnel(NamedTuple):
+    """From where to where the outer IPv6 packets go: the first and the last switch, so to say."""
+
+    src_addr: str
+    dst_addr: str
+
+
 @dataclass(frozen=True)
 class WatchedFlow:
     """A flow on the watch list: its number (0..1023), what its packets look like, its methods.
 
-    Of IPv4, what is None is left open. Fragments have no ports: only an entry without sees them
-    all. Of IPv6, packets have the AltMark option (RFC 9343), which their host puts in, with
-    `flow_mon_id`; they are known by it and their addresses alone. Raises ValueError for methods
-    that cannot share a packet.
+    Addresses may be prefixes (`10.1.0.0/16`), and what is None is left open; of several entries
+    that match a packet the one that leaves least open counts. Fragments have no ports: only an
+    entry without ports sees them all. `dscp` is what the packets have outside: of the bits that
+    the marks take, the last switch gives them those.
+
+    IPv6 packets have the AltMark option (RFC 9343) with `flow_mon_id`. Where their host puts it in,
+    they are known by it and their addresses alone. Where it does not, give a `tunnel`: the first
+    switch puts them into outer packets that have it, the last one takes these off; between the two
+    frames are 48 bytes longer.
+
+    Raises ValueError for what cannot be.
     """
 
     number: int
@@ -83,27 +98,69 @@ class WatchedFlow:
     src_port: int | None = None
     dst_port: int | None = None
     methods: Method = Method.STEP
+    dscp: int = 0
     flow_mon_id: int | None = None
+    tunnel: Tunnel | None = None
 
     def __post_init__(self) -> None:
-        if not self.methods:
-            raise ValueError(f"flow {self.number} has no method")
-        if Method.MULTIPLEXED in self.methods and self.methods & Method.DOUBLE:
-            raise ValueError(
-                f"flow {self.number}: multiplexed marking has step and pulse on its one bit; "
-                "take it without them"
-            )
-        if Method.HASHED in self.methods and not self.methods & (Method.STEP | Method.MULTIPLEXED):
-            raise ValueError(
-                f"flow {self.number}: hashed samples are told apart by a colour; "
-                "add step or multiplexed marking"
-            )
-        transport = (self.protocol, self.src_port, self.dst_port)
-        if self.flow_mon_id is not None and transport != (None, None, None):
-            raise ValueError(
-                f"flow {self.number}: an IPv6 flow is known by its FlowMonID and its addresses; "
-                "leave protocol and ports open"
-            )
+        problem = _method_problem(self.methods) or self._address_problem() or self._key_problem()
+        if problem:
+            raise ValueError(f"flow {self.number}: {problem}")
+
+    @property
+    def networks(self) -> tuple[IPv4Network | IPv6Network, IPv4Network | IPv6Network]:
+        """Where its packets come from, and where they go."""
+        return ip_network(self.src_addr), ip_network(self.dst_addr)
+
+    @property
+    def known_bits(self) -> int:
+        """How many bits of the key in watch.p4 are not left open."""
+        ports = (self.src_port, self.dst_port)
+        return (
+            sum(network.prefixlen for network in self.networks)
+            + 8 * (self.protocol is not None)
+            + 16 * sum(port is not None for port in ports)
+        )
+
+    def _address_problem(self) -> str:
+        versions = {network.version for network in self.networks}
+        if len(versions) > 1:
+            return f"{self.src_addr} and {self.dst_addr} are of different versions of IP"
+        if versions == {4} and self.flow_mon_id is not None:
+            return "IPv4 has no AltMark option; leave flow_mon_id open"
+        if versions == {6} and (self.flow_mon_id is None or not 0 <= self.flow_mon_id < 1 << 20):
+            return "an IPv6 flow needs a flow_mon_id of 20 bits (RFC 9343)"
+        if self.tunnel is not None and self.flow_mon_id is None:
+            return "only IPv6 packets go through a tunnel"
+        return ""
+
+    def _key_problem(self) -> str:
+        if not 0 <= self.dscp < 64:
+            return f"no DSCP is {self.dscp}: it has six bits"
+        if self.flow_mon_id is None:
+            return ""
+        if self.dscp:
+            return "an IPv6 flow keeps its DSCP; leave it open"
+        if self.tunnel is None:
+            if (self.protocol, self.src_port, self.dst_port) != (None, None, None):
+                return (
+                    "an IPv6 flow is known by its FlowMonID and its addresses; leave protocol and "
+                    "ports open, or give a tunnel"
+                )
+            if any(network.num_addresses > 1 for network in self.networks):
+                return "an IPv6 flow without a tunnel goes from one address to one address"
+        return ""
+
+
+def _method_problem(methods: Method) -> str:
+    """Why these methods cannot share a packet."""
+    if not methods:
+        return "it has no method"
+    if Method.MULTIPLEXED in methods and methods & Method.DOUBLE:
+        return "multiplexed marking has step and pulse on its one bit; take it without them"
+    if Method.HASHED in methods and not methods & (Method.STEP | Method.MULTIPLEXED):
+        return "hashed samples are told apart by a colour; add step or multiplexed marking"
+    return ""
 
 
 @dataclass(frozen=True)
@@ -163,33 +220,56 @@ async def watch_flow(hops: Sequence[Hop], flow: WatchedFlow) -> None:
     """Put a flow on the watch list of every switch of its path (first switch first).
 
     The last switch is told first. So no packet is marked before all who must count and clear its
-    mark are ready.
+    mark are ready. Raises TestbedError for a path or a number that no switch has room for.
     """
-    entry = _ipv4_entry if flow.flow_mon_id is None else _ipv6_entry
+    if len(hops) < 2:
+        raise TestbedError(f"flow {flow.number}: a path has a first and a last switch, two or more")
     for hop in reversed(hops):
-        role = "mark" if hop is hops[0] else "observe"
-        if hop is hops[-1]:
-            role = "observe_and_clear"
-        action = fy.Action(role, flow=flow.number, methods=int(flow.methods))
-        await hop.switch.write([+entry(flow, action)])
+        room = hop.switch.p4info.counters["arrivals"].size // 2
+        if not 0 <= flow.number < room:
+            raise TestbedError(
+                f"flow {flow.number}: switch {hop.name} has room for flows 0 to {room - 1} "
+                "(AMPM_FLOWS in p4src/ampm/watch.p4)"
+            )
+        await hop.switch.write([+watch_entry(flow, first=hop is hops[0], last=hop is hops[-1])])
 
 
-def _ipv4_entry(flow: WatchedFlow, action: fy.P4TableAction) -> fy.P4TableEntry:
+def watch_entry(flow: WatchedFlow, *, first: bool, last: bool) -> fy.P4TableEntry:
+    """The entry of one switch of the flow's path, at this place in it."""
+    watched = {"flow": flow.number, "methods": int(flow.methods)}
+    if flow.tunnel is not None and first:
+        outer = flow.tunnel._asdict()
+        action = fy.Action("encapsulate", **watched, flow_mon_id=flow.flow_mon_id, **outer)
+        return _entry("encapsulation_list", flow, ("ipv6", "next_header"), action)
+    if flow.tunnel is not None and last:
+        action = fy.Action("observe_and_decapsulate", **watched)
+    elif last:
+        action = fy.Action("observe_and_clear", **watched, dscp=flow.dscp)
+    else:
+        action = fy.Action("mark" if first else "observe", **watched)
+    if flow.flow_mon_id is None:
+        return _entry("watch_list", flow, ("ipv4", "protocol"), action)
+    src_addr, dst_addr = flow.tunnel or (flow.src_addr, flow.dst_addr)
     match = {
-        "hdr.ipv4.src_addr": flow.src_addr,
-        "hdr.ipv4.dst_addr": flow.dst_addr,
-        "hdr.ipv4.protocol": flow.protocol,
+        "hdr.altmark.flow_mon_id": flow.flow_mon_id,
+        "hdr.ipv6.src_addr": src_addr,
+        "hdr.ipv6.dst_addr": dst_addr,
+    }
+    return fy.P4TableEntry("watch_list_ipv6", match=fy.Match(match), action=action)
+
+
+def _entry(
+    table: str, flow: WatchedFlow, names: tuple[str, str], action: fy.P4TableAction
+) -> fy.P4TableEntry:
+    """An entry by addresses, protocol and ports; `names` are those of header and protocol."""
+    header, protocol = names
+    src, dst = flow.networks
+    match = {
+        f"hdr.{header}.src_addr": src if src.prefixlen else None,
+        f"hdr.{header}.dst_addr": dst if dst.prefixlen else None,
+        f"hdr.{header}.{protocol}": flow.protocol,
         "hdr.ports.src_port": flow.src_port,
         "hdr.ports.dst_port": flow.dst_port,
     }
     given = fy.Match({k: v for k, v in match.items() if v is not None})
-    return fy.P4TableEntry("watch_list", match=given, priority=1, action=action)
-
-
-def _ipv6_entry(flow: WatchedFlow, action: fy.P4TableAction) -> fy.P4TableEntry:
-    match = {
-        "hdr.altmark.flow_mon_id": flow.flow_mon_id,
-        "hdr.ipv6.src_addr": flow.src_addr,
-        "hdr.ipv6.dst_addr": flow.dst_addr,
-    }
-    return fy.P4TableEntry("watch_list_ipv6", match=fy.Match(match), action=action)
+    return fy.P4TableEntry(table, match=given, priority=flow.known_bits + 1, action=action)

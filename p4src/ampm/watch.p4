@@ -13,6 +13,9 @@
 #define AMPM_FLOWS 1024
 #define AMPM_CELLS 2 * AMPM_FLOWS
 
+// An IPv6 header and a hop-by-hop header with the AltMark option.
+const bit<16> ENCAPSULATION_BYTES = 48;
+
 // The methods of a flow, to be added up.
 const bit<8> METHOD_STEP = 1;
 const bit<8> METHOD_PULSE = 2;  // with METHOD_STEP: double marking
@@ -23,6 +26,8 @@ struct watch_t {
     bit<1> watched;  // the packet belongs to a flow on the watch list
     bit<1> first;    // this switch is the first of the domain: it marks
     bit<1> last;     // this switch is the last of the domain: it takes the marks off
+    bit<1> tunnel_end;  // and the outer IPv6 packet
+    bit<6> dscp;        // what the flow's packets have outside, in the bits that are taken inside
     bit<8> methods;
     bit<32> flow;     // the flow's number, as the controller gave it
     bit<48> now_us;   // the common clock when the packet arrived
@@ -37,7 +42,7 @@ struct watch_t {
 }
 
 control Watch(
-    in headers_t hdr, inout watch_t watch, in standard_metadata_t standard_metadata) {
+    inout headers_t hdr, inout watch_t watch, in standard_metadata_t standard_metadata) {
     bit<16> src_port = 0;
     bit<16> dst_port = 0;
 
@@ -76,9 +81,37 @@ control Watch(
     }
 
     // At the last one.
-    action observe_and_clear(bit<16> flow, bit<8> methods) {
+    action observe_and_clear(bit<16> flow, bit<8> methods, bit<6> dscp) {
         watched(flow, methods);
         watch.last = 1;
+        watch.dscp = dscp;
+    }
+
+    // At the last one, of a flow that the first one encapsulates.
+    action observe_and_decapsulate(bit<16> flow, bit<8> methods) {
+        observe_and_clear(flow, methods, 0);
+        watch.tunnel_end = 1;
+    }
+
+    /* At the first one, where the host puts no option in: only a packet's source may do so (RFC 9343),
+     * so the switch becomes the source of an outer packet, by RFC 2473. Traffic class and flow label
+     * are the inner ones. */
+    action encapsulate(
+        bit<16> flow, bit<8> methods, bit<20> flow_mon_id, bit<128> src_addr, bit<128> dst_addr) {
+        mark(flow, methods);
+        hdr.inner_ipv6 = hdr.ipv6;
+        hdr.ipv6.payload_length = hdr.ipv6.payload_length + ENCAPSULATION_BYTES;
+        hdr.ipv6.next_header = PROTOCOL_HOP_BY_HOP;
+        hdr.ipv6.hop_limit = 64;
+        hdr.ipv6.src_addr = src_addr;
+        hdr.ipv6.dst_addr = dst_addr;
+        hdr.altmark.setValid();
+        hdr.altmark.next_header = PROTOCOL_IPV6;
+        hdr.altmark.length = ALTMARK_ALONE[23:16];
+        hdr.altmark.option_type = ALTMARK_ALONE[15:8];
+        hdr.altmark.option_length = ALTMARK_ALONE[7:0];
+        hdr.altmark.flow_mon_id = flow_mon_id;
+        hdr.altmark.reserved = 0;
     }
 
     /* What a flow is: addresses and ports, each of which may be left open by its mask. Ports of a
@@ -97,14 +130,28 @@ control Watch(
         size = AMPM_FLOWS;
     }
 
-    // Where the host puts the AltMark option in: RFC 9343 section 5.3 for the key.
+    // Packets that have the AltMark option: RFC 9343 section 5.3 for the key.
     table watch_list_ipv6 {
         key = {
             hdr.altmark.flow_mon_id: exact;
             hdr.ipv6.src_addr: exact;
             hdr.ipv6.dst_addr: exact;
         }
-        actions = { mark; observe; observe_and_clear; NoAction; }
+        actions = { mark; observe; observe_and_clear; observe_and_decapsulate; NoAction; }
+        default_action = NoAction();
+        size = AMPM_FLOWS;
+    }
+
+    // Those that have none; as for IPv4.
+    table encapsulation_list {
+        key = {
+            hdr.ipv6.src_addr: ternary;
+            hdr.ipv6.dst_addr: ternary;
+            hdr.ipv6.next_header: ternary;
+            src_port: ternary @name("hdr.ports.src_port");
+            dst_port: ternary @name("hdr.ports.dst_port");
+        }
+        actions = { encapsulate; NoAction; }
         default_action = NoAction();
         size = AMPM_FLOWS;
     }
@@ -119,10 +166,14 @@ control Watch(
             watch.colour_bit = AMPM_COLOUR(hdr.ipv4.dscp);
             watch.pulse_bit = AMPM_PULSE(hdr.ipv4.dscp);
             watch_list.apply();
-        } else if (hdr.altmark.isValid()) {
-            watch.colour_bit = hdr.altmark.colour;
-            watch.pulse_bit = hdr.altmark.pulse;
-            watch_list_ipv6.apply();
+        } else if (hdr.ipv6.isValid() && hdr.ipv6.version == 6) {
+            if (hdr.altmark.isValid()) {
+                watch.colour_bit = hdr.altmark.colour;
+                watch.pulse_bit = hdr.altmark.pulse;
+                watch_list_ipv6.apply();
+            } else {
+                encapsulation_list.apply();
+            }
         }
     }
 }
@@ -145,22 +196,42 @@ control NearestBlock(inout watch_t watch, in bit<1> colour) {
     }
 }
 
+/* Takes the outer IPv6 packet off; that it saw congestion goes on with the inner one (RFC 6040). */
+control Decapsulate(inout headers_t hdr) {
+    apply {
+        bit<2> outer_ecn = hdr.ipv6.traffic_class[1:0];
+        hdr.ipv6 = hdr.inner_ipv6;
+        if (outer_ecn == 3 && hdr.ipv6.traffic_class[1:0] != 0) {
+            hdr.ipv6.traffic_class[1:0] = 3;
+        }
+        hdr.altmark.setInvalid();
+        hdr.inner_ipv6.setInvalid();
+    }
+}
+
 /* The marks of a packet that leaves: as they are inside the domain, none behind it. */
 control LeaveDomain(inout headers_t hdr, inout watch_t watch) {
     Ipv4SetDscp() set_dscp;
+    Decapsulate() decapsulate;
 
     apply {
         if (watch.last == 1) {
-            watch.colour_bit = 0;
-            watch.pulse_bit = 0;
+            watch.colour_bit = AMPM_COLOUR(watch.dscp);
+            watch.pulse_bit = AMPM_PULSE(watch.dscp);
         }
-        if (hdr.altmark.isValid()) {
+        if (watch.tunnel_end == 1 && hdr.inner_ipv6.isValid()) {
+            decapsulate.apply(hdr);
+        } else if (hdr.altmark.isValid()) {
             hdr.altmark.colour = watch.colour_bit;
             hdr.altmark.pulse = watch.pulse_bit;
         } else {
             bit<6> dscp = hdr.ipv4.dscp;
-            AMPM_COLOUR(dscp) = watch.colour_bit;
-            AMPM_PULSE(dscp) = watch.pulse_bit;
+            if ((watch.methods & (METHOD_STEP | METHOD_MULTIPLEXED)) != 0) {
+                AMPM_COLOUR(dscp) = watch.colour_bit;
+            }
+            if ((watch.methods & METHOD_PULSE) != 0) {
+                AMPM_PULSE(dscp) = watch.pulse_bit;
+            }
             if (dscp != hdr.ipv4.dscp) {
                 set_dscp.apply(hdr.ipv4, dscp);
             }

@@ -4,9 +4,10 @@
  *   0x01              AM-PM      colour of the block, the L flag of RFC 9341
  *   0x02              AM-PM      pulse, the D flag of RFC 9341
  *
- * A domain's hosts leave these bits 0 (RFC 9341 section 7: a controlled domain); the domain's last
- * switch sets them back to 0. All other DSCP bits pass untouched. IPv6 has an option for both flags
- * (RFC 9343), which the sending host puts in. */
+ * Only inside the domain, only of watched flows, and only those bits that a flow's methods take: the
+ * last switch sets them to what they are outside, which the controller tells it for each flow. All
+ * other DSCP bits pass untouched. Of the standard DSCPs, LE has bit 0x01, and EF, AFx1 and AFx3 have
+ * bit 0x02. IPv6 has an option for both flags (RFC 9343). */
 #ifndef TELEMARK_ALLOCATION_P4
 #define TELEMARK_ALLOCATION_P4
 

@@ -1,5 +1,5 @@
-/* Headers and parser shared by all programs: Ethernet, IPv4, IPv6 with a mark,
- * and what UDP and TCP begin with. */
+/* Headers and parser shared by all programs: Ethernet, IPv4, IPv6 with a mark and with another IPv6
+ * packet inside, and what UDP and TCP begin with. */
 #ifndef TELEMARK_HEADERS_P4
 #define TELEMARK_HEADERS_P4
 
@@ -13,6 +13,7 @@ const bit<16> ETHERTYPE_IPV6 = 0x86DD;
 const bit<8> PROTOCOL_HOP_BY_HOP = 0;
 const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
+const bit<8> PROTOCOL_IPV6 = 41;  // an IPv6 packet inside another one: RFC 2473
 
 header ethernet_t {
     bit<48> dst_addr;
@@ -79,12 +80,13 @@ struct headers_t {
     ipv4_options_t ipv4_options;
     ipv6_t ipv6;
     altmark_t altmark;
+    ipv6_t inner_ipv6;
     ports_t ports;
 }
 
 /* A fragment but the first has no `ports`: what follows its IPv4 header is no transport header.
- * Of IPv6 packets only those are parsed further that carry the AltMark option, alone in the first
- * extension header. */
+ * Of IPv6's extension headers only the first one is known, where it has the AltMark option and
+ * nothing else. Inside it may be another IPv6 packet: then `ports` are that one's. */
 parser HeadersParser(
     packet_in packet, out headers_t hdr, in standard_metadata_t standard_metadata) {
     state start {
@@ -134,6 +136,8 @@ parser HeadersParser(
         packet.extract(hdr.ipv6);
         transition select(hdr.ipv6.next_header) {
             PROTOCOL_HOP_BY_HOP: parse_hop_by_hop;
+            PROTOCOL_UDP: parse_ports;
+            PROTOCOL_TCP: parse_ports;
             default: accept;
         }
     }
@@ -148,6 +152,16 @@ parser HeadersParser(
     state parse_altmark {
         packet.extract(hdr.altmark);
         transition select(hdr.altmark.next_header) {
+            PROTOCOL_UDP: parse_ports;
+            PROTOCOL_TCP: parse_ports;
+            PROTOCOL_IPV6: parse_inner_ipv6;
+            default: accept;
+        }
+    }
+
+    state parse_inner_ipv6 {
+        packet.extract(hdr.inner_ipv6);
+        transition select(hdr.inner_ipv6.next_header) {
             PROTOCOL_UDP: parse_ports;
             PROTOCOL_TCP: parse_ports;
             default: accept;
@@ -168,6 +182,7 @@ control HeadersDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.ipv4_options);
         packet.emit(hdr.ipv6);
         packet.emit(hdr.altmark);
+        packet.emit(hdr.inner_ipv6);
         packet.emit(hdr.ports);
     }
 }

@@ -1,9 +1,11 @@
 """What clocks and delays a method can bear, and which methods can share a packet."""
 
+from typing import Any
+
 import pytest
 
 from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import LimitError, Method, WatchedFlow, check_limits
+from controllers.ampm.watch import LimitError, Method, Tunnel, WatchedFlow, check_limits
 
 L = 1 << 20
 
@@ -69,7 +71,33 @@ def test_methods_that_cannot_share_a_packet_are_refused(methods: Method, words: 
         WatchedFlow(1, "10.0.0.1", "10.0.0.2", 17, methods=methods)
 
 
-def test_an_ipv6_flow_has_no_ports() -> None:
+def test_an_ipv6_flow_has_no_ports_but_in_a_tunnel() -> None:
+    tunnel = Tunnel("fd00:ed9e::1", "fd00:ed9e::2")
     WatchedFlow(1, "fd00::1", "fd00::2", flow_mon_id=0)
-    with pytest.raises(ValueError, match="leave protocol and ports open"):
+    WatchedFlow(1, "::/0", "fd00::/64", 6, dst_port=80, flow_mon_id=0xFFFFF, tunnel=tunnel)
+    with pytest.raises(ValueError, match=r"flow 1: .*leave protocol and ports open"):
         WatchedFlow(1, "fd00::1", "fd00::2", dst_port=80, flow_mon_id=0)
+    with pytest.raises(ValueError, match="from one address to one address"):
+        WatchedFlow(1, "fd00::1", "fd00::/64", flow_mon_id=0)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "fields", "words"),
+    [
+        (("10.0.0.1", "fd00::2"), {}, "different versions"),
+        (("10.0.0.1", "10.0.0.2"), {"flow_mon_id": 1}, "IPv4 has no AltMark option"),
+        (("10.0.0.1", "10.0.0.2"), {"tunnel": Tunnel("fd00::8", "fd00::9")}, "only IPv6"),
+        (("10.0.0.1", "10.0.0.2"), {"dscp": 64}, "six bits"),
+        (("10.0.0.1", "10.0.0.2"), {"dscp": -1}, "six bits"),
+        (("10.0.0.1", "10.0.0"), {}, "does not appear to be"),
+        (("10.0.0.1", "10.0.0.2/24"), {}, "has host bits set"),
+        (("fd00::1", "fd00::2"), {}, "needs a flow_mon_id"),
+        (("fd00::1", "fd00::2"), {"flow_mon_id": 1 << 20}, "20 bits"),
+        (("fd00::1", "fd00::2"), {"flow_mon_id": 1, "dscp": 46}, "keeps its DSCP"),
+    ],
+)
+def test_flows_that_cannot_be_are_refused(
+    addresses: tuple[str, str], fields: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        WatchedFlow(1, *addresses, **fields)

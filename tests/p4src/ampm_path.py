@@ -2,6 +2,7 @@
 
 import functools
 import struct
+from collections.abc import Sequence
 from ipaddress import IPv6Address
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from controllers.ampm.schedule import CLOCK_BITS, Schedule
 from controllers.ampm.watch import Method
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
-from minip4.engine.keys import Exact, Ternary
+from minip4.engine.keys import Exact, MatchKey, Ternary
 
 PROGRAM = Path(__file__).parents[2] / "p4src" / "ampm" / "ampm.p4"
 L = 1 << 20
@@ -23,7 +24,9 @@ SCHEDULE = Schedule(L)
 CPU_PORT = 255
 IPV6_ADDRESSES = ("fd00::1", "fd00::2")
 HOSTS_MAC = "02:00:00:00:00:02"
+TUNNEL = ("fd00:ed9e::1", "fd00:ed9e::2")
 FIRST, MIDDLE, LAST = "mark", "observe", "observe_and_clear"
+DECAPSULATE = "observe_and_decapsulate"
 BLOCK, PULSE, SAMPLE = 1, 2, 3  # records of p4src/include/readout.p4
 READING_US = (1 << 49) - L  # later than all packets of the tests
 ANSWER = struct.Struct(">HI6s8Q")
@@ -54,26 +57,46 @@ class Switch:
         add("AmpmIngress.forwarding.forwarding", [Exact(0x020000000002)],
             "AmpmIngress.forwarding.forward", [2])  # fmt: skip
         for flow in range(flows):
-            key = [Ternary(0, 0), Ternary(0, 0), Ternary(17, 255), Ternary(0, 0)]
-            add("AmpmIngress.watch.watch_list", [*key, Ternary(5000 + flow, 0xFFFF)],
-                f"AmpmIngress.watch.{role}", [flow, int(methods)], 1)  # fmt: skip
+            self.watch(role, methods, dst_port=5000 + flow, flow=flow)
         self.set_sampling(0)
         self._set_schedule()
 
-    def watch_ipv6(self, role: str, methods: Method, *, flow_mon_id: int, flow: int = 0) -> None:
-        """Watch the packets of frame_ipv6() with this FlowMonID."""
-        addresses = (int(IPv6Address(a)) for a in IPV6_ADDRESSES)
-        self.engine.table_add(
-            "AmpmIngress.watch.watch_list_ipv6", [Exact(flow_mon_id), *map(Exact, addresses)],
-            f"AmpmIngress.watch.{role}", [flow, int(methods)],
-        )  # fmt: skip
+    def watch(
+        self, role: str, methods: Method, *, dst_port: int, flow: int = 0, dscp: int = 0
+    ) -> None:
+        """Watch the packets of frame() to this port; `dscp` is theirs outside the domain."""
+        key = [Ternary(0, 0), Ternary(0, 0), Ternary(17, 255), Ternary(0, 0)]
+        self._watch(
+            "watch_list",
+            [*key, Ternary(dst_port, 0xFFFF)],
+            role,
+            _params(role, flow, methods, dscp),
+        )
 
     def watch_all(self, role: str, methods: Method) -> None:
         """Watch everything that is IPv4 as flow 0, fragments too."""
-        self.engine.table_add(
-            "AmpmIngress.watch.watch_list", [Ternary(0, 0)] * 5, f"AmpmIngress.watch.{role}",
-            [0, int(methods)], 1,
-        )  # fmt: skip
+        self._watch("watch_list", [Ternary(0, 0)] * 5, role, _params(role, 0, methods))
+
+    def watch_ipv6(
+        self, role: str, methods: Method, *, flow_mon_id: int, flow: int = 0,
+        addresses: tuple[str, str] = IPV6_ADDRESSES,
+    ) -> None:  # fmt: skip
+        """Watch the packets that have the AltMark option with this FlowMonID and addresses."""
+        key = [Exact(flow_mon_id), *(Exact(int(IPv6Address(a))) for a in addresses)]
+        params = [flow, int(methods)] if role == DECAPSULATE else _params(role, flow, methods)
+        self._watch("watch_list_ipv6", key, role, params, 0)
+
+    def encapsulate(self, methods: Method, *, flow_mon_id: int, flow: int = 0) -> None:
+        """Wrap everything that is IPv6 and has no AltMark option."""
+        params = [flow, int(methods), flow_mon_id, *(int(IPv6Address(a)) for a in TUNNEL)]
+        self._watch("encapsulation_list", [Ternary(0, 0)] * 5, "encapsulate", params)
+
+    def _watch(
+        self, table: str, key: Sequence[MatchKey], action: str, params: Sequence[int],
+        priority: int = 1,
+    ) -> None:  # fmt: skip
+        watch = "AmpmIngress.watch"
+        self.engine.table_add(f"{watch}.{table}", key, f"{watch}.{action}", params, priority)
 
     def set_sampling(self, mask: int) -> None:
         hashed = "AmpmIngress.methods.hashed_choice"
@@ -127,6 +150,10 @@ class Switch:
         counters = ("AmpmIngress.arrivals", "AmpmEgress.departures")
         first, second = (self.engine.counter_read(c, 2 * flow + colour)[0] for c in counters)
         return first, second
+
+
+def _params(role: str, flow: int, methods: Method, dscp: int = 0) -> list[int]:
+    return [flow, int(methods), *([dscp] if role == LAST else [])]
 
 
 def frame(flow: int = 0, number: int = 0, **ip: object) -> bytes:

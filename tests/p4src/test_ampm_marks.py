@@ -126,12 +126,41 @@ def test_packets_of_no_watched_flow_pass_untouched_and_uncounted(
         assert switch.packets(0, 1) == (0, 0)
 
 
+TAKEN = {  # the DSCP bits that a method takes
+    method: bool(method & (Method.STEP | Method.MULTIPLEXED)) * 1 | bool(method & Method.PULSE) * 2
+    for method in ALL_METHODS
+}
+
+
 def test_a_host_cannot_send_marks_of_its_own() -> None:
-    """The first switch makes the marks: bits that a host set mean nothing."""
+    """The first switch makes the marks: what a host had put into their bits means nothing."""
     for method in ALL_METHODS:
         switch = Switch(FIRST, method)
-        assert marks(switch.pass_on(frame(tos=0x0C), 4 * L)) == (0, 0)
+        left = 3 & ~TAKEN[method]
+        assert marks(switch.pass_on(frame(tos=0x0C), 4 * L)) == (left & 1, left >> 1)
         assert switch.packets(0, 0) == (1, 1)
+
+
+@pytest.mark.parametrize("method", ALL_METHODS)
+@pytest.mark.parametrize("dscp", range(64))
+def test_each_dscp_is_what_it_was_behind_the_domain(method: Method, dscp: int) -> None:
+    """The last switch is told what the taken bits are outside; all others are not touched."""
+    data = frame(tos=dscp << 2 | 3)
+    near, middle, far = Switch(FIRST, method), Switch(MIDDLE, method), Switch(LAST, method, flows=0)
+    far.watch(LAST, method, dst_port=5000, dscp=dscp)
+    for time_us in (4 * L, 4 * L + L // 2, 5 * L, 5 * L + L // 2):
+        inside = near.pass_on(data, time_us)
+        assert (inside[15] ^ data[15]) & ~(TAKEN[method] << 2) == 0
+        assert far.pass_on(middle.pass_on(inside, time_us), time_us) == data
+
+
+def test_what_a_flow_has_in_the_taken_bits_outside_is_given_to_all_its_packets() -> None:
+    """As a flow's entry says (EF here), whatever a packet had."""
+    near, far = Switch(FIRST, Method.DOUBLE), Switch(LAST, Method.DOUBLE, flows=0)
+    far.watch(LAST, Method.DOUBLE, dst_port=5000, dscp=46)
+    for dscp in (44, 45, 46, 47):
+        out = far.pass_on(near.pass_on(frame(tos=dscp << 2), 5 * L), 5 * L)
+        assert out == frame(tos=46 << 2)
 
 
 def test_packets_of_no_known_destination_are_dropped_after_their_arrival_was_counted() -> None:

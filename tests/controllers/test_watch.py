@@ -1,0 +1,187 @@
+"""Flows on the watch lists of three switches, and frames of theirs on the wire in virtual time."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import finsy as fy
+import pytest
+from ampm_path import PROGRAM, L, frame, frame_ipv6
+from scapy.layers.inet import UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import (
+    Hop,
+    Method,
+    Tunnel,
+    WatchedFlow,
+    set_schedule,
+    watch_flow,
+)
+from controllers.connection import connection
+from testbed import capture
+from testbed.errors import TestbedError
+from testbed.isolation import Run
+from testbed.network import Network
+from testbed.virtual_clock import VirtualClock
+from topologies.line import Line
+
+PATH = ("s1", "s2", "s3")
+H2 = "02:00:00:00:00:02"
+UDP_PROTOCOL = 17
+
+
+@dataclass
+class Wire:
+    """The line h1 - s1 - s2 - s3 - h2, all frames going from h1 to h2."""
+
+    net: Network
+    hops: list[Hop]
+    clock: VirtualClock
+
+    async def send(self, frames: Sequence[bytes]) -> None:
+        """Send frames a millisecond apart, from the middle of an odd block on."""
+        now_us = self.clock.now_ns() // 1000
+        start_ns = 1000 * ((now_us // (2 * L) + 1) * 2 * L + L + L // 2)
+        times_ns = [start_ns + 1_000_000 * number for number in range(len(frames))]
+        self.net.send_frames("h1", times_ns, frames)
+        await self.clock.sleep_until(times_ns[-1] + 1_000_000_000)
+
+    async def packets(self, flow: int, colour: int = 1) -> list[int]:
+        """Of a flow, counted at each switch's arrivals and departures."""
+        return [
+            entry.packet_count
+            for hop in self.hops
+            for name in ("arrivals", "departures")
+            async for entry in hop.switch.read(  # type: ignore[attr-defined]
+                [fy.P4CounterEntry(name, index=2 * flow + colour)]
+            )
+        ]
+
+    def seen(self, near: str, far: str) -> list[bytes]:
+        """Frames that left a switch towards its neighbour, whole; once the network is down."""
+        return capture.read_frames(self.net.capture(near, far, "out"))[1]
+
+
+def over_the_wire(folder: Path, use: Callable[[Wire], Awaitable[None]]) -> Wire:
+    """Build the line, and let `use` watch flows and send."""
+
+    async def main(run: Run) -> Wire:
+        with Network(Line(), run, program=PROGRAM) as net:
+            async with AsyncExitStack() as stack:
+                hops = [Hop(await stack.enter_async_context(connection(net, n))) for n in PATH]
+                for hop in hops:
+                    action = fy.Action("forward", port=2)
+                    entry = fy.P4TableEntry("forwarding", action=action, is_default_action=True)
+                    await hop.switch.write([~entry])
+                    await set_schedule(hop, Schedule(L))
+                assert isinstance(run.clock, VirtualClock)
+                wire = Wire(net, hops, run.clock)
+                await use(wire)
+        return wire
+
+    clock = VirtualClock()
+    wire: Any = clock.run(main(Run("test", folder, 1, clock=clock)))  # type: ignore[arg-type]
+    assert isinstance(wire, Wire)
+    return wire
+
+
+def test_of_flows_that_overlap_the_closest_described_one_has_the_packet(tmp_path: Path) -> None:
+    flows = [  # in an order that has nothing to do with what they leave open
+        WatchedFlow(0, "10.0.0.0/8", "0.0.0.0/0"),
+        WatchedFlow(1, "10.0.0.1", "10.0.0.2", UDP_PROTOCOL, 4000, 5000),
+        WatchedFlow(2, "10.0.0.1", "10.0.0.2", UDP_PROTOCOL),
+        WatchedFlow(3, "10.0.0.0/24", "10.0.0.0/24"),
+        WatchedFlow(4, "0.0.0.0/0", "0.0.0.0/0", UDP_PROTOCOL),
+        WatchedFlow(5, "10.0.0.1", "10.0.0.2", UDP_PROTOCOL, dst_port=5000),
+    ]
+    frames = {
+        0: [frame(src="10.9.9.9")] * 1,
+        1: [frame()] * 2,
+        2: [frame(flow=7)] * 3,
+        3: [frame(src="10.0.0.9", dst="10.0.0.9")] * 4,
+        4: [frame(src="11.0.0.1")] * 5,
+        5: [],
+    }
+
+    async def use(wire: Wire) -> None:
+        for flow in flows:
+            await watch_flow(wire.hops, flow)
+        await wire.send([data for each in frames.values() for data in each])
+        for flow in flows:
+            assert await wire.packets(flow.number) == [len(frames[flow.number])] * 6
+
+    wire = over_the_wire(tmp_path, use)
+    assert wire.seen("s3", "h2") == [data for each in frames.values() for data in each]
+
+
+def test_a_flow_keeps_its_dscp(tmp_path: Path) -> None:
+    data = [frame(tos=46 << 2), frame(flow=1, tos=1 << 2)]
+
+    async def use(wire: Wire) -> None:
+        for number, dscp in enumerate((46, 1)):
+            port = 5000 + number
+            await watch_flow(
+                wire.hops,
+                WatchedFlow(
+                    number, "10.0.0.1", "10.0.0.2", UDP_PROTOCOL, dst_port=port,
+                    methods=Method.DOUBLE, dscp=dscp,
+                ),
+            )  # fmt: skip
+        await wire.send(data)
+
+    wire = over_the_wire(tmp_path, use)
+    assert [f[15] >> 2 for f in wire.seen("s1", "s2")] == [47, 3]
+    assert wire.seen("s3", "h2") == data
+
+
+def ipv6(dst_port: int, src: str = "fd00::1") -> bytes:
+    packet = IPv6(src=src, dst="fd00::2") / UDP(sport=4000, dport=dst_port) / b"some data"
+    return bytes(Ether(dst=H2, src="02:00:00:00:00:01") / packet)
+
+
+def test_ipv6_flows_with_and_without_the_option(tmp_path: Path) -> None:
+    tunnel = Tunnel("fd00:ed9e::1", "fd00:ed9e::2")
+    host_s = frame_ipv6(bytes.fromhex("1204ABCDE000"))
+
+    async def use(wire: Wire) -> None:
+        for flow in (
+            WatchedFlow(0, "fd00::1", "fd00::2", flow_mon_id=0xABCDE),
+            WatchedFlow(
+                1, "fd00::/64", "fd00::2", UDP_PROTOCOL, dst_port=80, flow_mon_id=0xABCDE,
+                tunnel=tunnel, methods=Method.DOUBLE,
+            ),
+            WatchedFlow(
+                2, "fd00::/64", "fd00::2", flow_mon_id=2, tunnel=tunnel, methods=Method.PULSE
+            ),
+        ):  # fmt: skip
+            await watch_flow(wire.hops, flow)
+        await wire.send([host_s, ipv6(80), ipv6(80), ipv6(81), ipv6(80, "fd01::1")])
+        assert [await wire.packets(n) for n in range(3)] == [[1] * 6, [2] * 6, [1] * 6]
+
+    wire = over_the_wire(tmp_path, use)
+    inside = wire.seen("s1", "s2")
+    assert inside == wire.seen("s2", "s3")
+    assert [data[54:62].hex() for data in inside[:4]] == [
+        "11001204abcde800", "29001204abcdec00", "29001204abcde800", "2900120400002400",
+    ]  # fmt: skip
+    assert [data[62:] for data in inside[1:4]] == [ipv6(80)[14:], ipv6(80)[14:], ipv6(81)[14:]]
+    assert inside[4] == ipv6(80, "fd01::1")
+    assert wire.seen("s3", "h2") == [host_s, ipv6(80), ipv6(80), ipv6(81), ipv6(80, "fd01::1")]
+
+
+@pytest.mark.parametrize("number", [1024, 65536, -1])
+def test_a_flow_that_has_no_room_is_refused(number: int, tmp_path: Path) -> None:
+    async def use(wire: Wire) -> None:
+        with pytest.raises(TestbedError, match="s3 has room for flows 0 to 1023"):
+            await watch_flow(wire.hops, WatchedFlow(number, "10.0.0.1", "10.0.0.2"))
+        with pytest.raises(TestbedError, match="two or more"):
+            await watch_flow(wire.hops[:1], WatchedFlow(1, "10.0.0.1", "10.0.0.2"))
+        await wire.send([frame()])
+        assert await wire.packets(0) == [0] * 6
+
+    over_the_wire(tmp_path, use)

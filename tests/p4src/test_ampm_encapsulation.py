@@ -1,0 +1,210 @@
+"""IPv6 packets without the AltMark option: the first switch puts them into outer ones that have it.
+
+RFC 9343 leaves the option to a packet's source; RFC 2473 is how one IPv6 packet goes into another.
+"""
+
+import pytest
+from ampm_path import (
+    BLOCK,
+    DECAPSULATE,
+    FIRST,
+    IPV6_ADDRESSES,
+    LAST,
+    MIDDLE,
+    PULSE,
+    SAMPLE,
+    TUNNEL,
+    L,
+    Record,
+    Switch,
+)
+from scapy.layers.inet import TCP, UDP
+from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrFragment
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+from controllers.ampm.watch import Method
+
+FLOW_MON_ID = 0xABCDE
+ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
+METHODS = [
+    Method.STEP,
+    Method.PULSE,
+    Method.DOUBLE,
+    Method.MULTIPLEXED,
+    Method.DOUBLE | Method.HASHED,
+]
+
+
+def plain(number: int = 0, **ipv6: int) -> bytes:
+    """A UDP packet as its host sends it."""
+    src, dst = IPV6_ADDRESSES
+    segment = UDP(sport=4000, dport=5000, chksum=number) / Raw(bytes(20))
+    return bytes(ETHER / IPv6(src=src, dst=dst, **ipv6) / segment)
+
+
+def edge(role: str, method: Method) -> Switch:
+    """A switch at this place of an encapsulated flow's path."""
+    switch = Switch(role, method, flows=0)
+    if role == FIRST:
+        switch.encapsulate(method, flow_mon_id=FLOW_MON_ID)
+    else:
+        switch.watch_ipv6(role, method, flow_mon_id=FLOW_MON_ID, addresses=TUNNEL)
+    return switch
+
+
+def test_the_outer_packet_byte_by_byte() -> None:
+    data = plain(tc=0xB9, fl=0x12345, hlim=7)
+    expected = bytes.fromhex(
+        "020000000002 020000000001 86dd"
+        "6b912345 004c 00 40"  # traffic class and flow label as inside; 28 + 40 + 8 bytes follow
+        "fd00ed9e000000000000000000000001 fd00ed9e000000000000000000000002"
+        "29 00 1204 abcde800"  # hop-by-hop, then IPv6; FlowMonID 0xABCDE, L = 1, D = 0
+        "6b912345 001c 11 07"
+        "fd000000000000000000000000000001 fd000000000000000000000000000002"
+    )
+    assert data[14:54] == expected[62:]
+    out = edge(FIRST, Method.DOUBLE).pass_on(data, 5 * L)
+    assert out == expected + data[54:]
+    assert out[56:62] == bytes.fromhex("12 04 AB CD E8 00")
+
+
+@pytest.mark.parametrize(
+    ("method", "time_us", "flags"),
+    [
+        (Method.STEP, 4 * L, 0x00),
+        (Method.STEP, 5 * L - 1, 0x00),
+        (Method.STEP, 5 * L, 0x08),
+        (Method.PULSE, 4 * L + L // 2, 0x04),
+        (Method.DOUBLE, 5 * L + L // 2, 0x0C),
+        (Method.MULTIPLEXED, 4 * L + L // 2, 0x08),
+        (Method.MULTIPLEXED, 5 * L + L // 2, 0x00),
+    ],
+)
+def test_the_marks_are_in_the_outer_packet(method: Method, time_us: int, flags: int) -> None:
+    out = edge(FIRST, method).pass_on(plain(), time_us)
+    assert out[54:62] == bytes.fromhex("2900 1204 ABCD") + bytes((0xE0 | flags, 0))
+
+
+INSIDE = {
+    "UDP": plain(),
+    "TCP": bytes(ETHER / IPv6(src="fd00::1", dst="fd00::2") / TCP(dport=80) / b"data"),
+    "ICMPv6": bytes(ETHER / IPv6(src="fd00::1", dst="fd00::2") / ICMPv6EchoRequest()),
+    "a fragment": bytes(
+        ETHER / IPv6(src="fd00::1", dst="fd00::2") / IPv6ExtHdrFragment(offset=3) / Raw(bytes(24))
+    ),
+    "destination options": bytes(
+        ETHER / IPv6(src="fd00::1", dst="fd00::2") / IPv6ExtHdrDestOpt() / UDP() / b"data"
+    ),
+    "another option first": plain()[:20]
+    + b"\0"
+    + plain()[21:54]
+    + bytes.fromhex("1100050200000100"),
+    "a header and no more": bytes(ETHER / IPv6(src="fd00::1", dst="fd00::2", nh=59)),
+    "cut in the ports": plain()[:58],
+    "longer than it says": plain() + bytes(9),
+    "traffic class and flow label": plain(tc=0xB9, fl=0xFEDCB, hlim=1),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("data", INSIDE.values(), ids=INSIDE.keys())
+def test_a_packet_leaves_the_domain_as_it_came(method: Method, data: bytes) -> None:
+    switches = [edge(role, method) for role in (FIRST, MIDDLE, DECAPSULATE)]
+    for time_us in (3 * L, 3 * L + L // 2, 4 * L, 4 * L + L // 2):
+        inside = switches[0].pass_on(data, time_us)
+        assert inside[:12] == data[:12]
+        assert inside[62:] == data[14:]
+        outer = Ether(inside)[IPv6]
+        assert (outer.src, outer.dst, outer.nh, outer.hlim) == (*TUNNEL, 0, 64)
+        assert outer.plen == Ether(data)[IPv6].plen + 48
+        assert switches[1].pass_on(inside, time_us) == inside
+        assert switches[2].pass_on(inside, time_us) == data
+    counts = [switch.packets(0, colour) for switch in switches for colour in (0, 1)]
+    assert counts == [(2, 2)] * 6
+
+
+def test_all_points_record_an_encapsulated_flow_alike() -> None:
+    method = Method.DOUBLE | Method.HASHED
+    points = [edge(role, method) for role in (FIRST, MIDDLE, DECAPSULATE)]
+    start_us = 4 * L
+    for number in range(40):
+        at_us = start_us + number * L // 40
+        data = plain(number + 1)
+        for point in points:
+            data = point.pass_on(data, at_us)
+    found = [
+        [point.read(BLOCK, 0), point.read(PULSE, 0), *(point.read(SAMPLE, i) for i in range(8))]
+        for point in points
+    ]
+    sum_us = sum(number * L // 40 for number in range(40))
+    assert found[0] == found[1] == found[2]
+    assert found[0][0] == (Record(start_us, (40, sum_us, start_us)),) * 2
+    assert found[0][1] == (Record(start_us, (1, start_us + L // 4, 11)),) * 2
+    assert len({arrival.values[2] for arrival, _ in found[0][2:]}) > 4
+
+
+def with_ecn(data: bytes, at: int, ecn: int) -> bytes:
+    """The frame, with these ECN bits in the IPv6 header at this offset."""
+    return data[: at + 1] + bytes((data[at + 1] & 0xCF | ecn << 4,)) + data[at + 2 :]
+
+
+@pytest.mark.parametrize("sent", [0, 1, 2, 3])
+@pytest.mark.parametrize("met", [False, True], ids=["no congestion", "congestion inside"])
+def test_congestion_seen_inside_is_told_outside(sent: int, met: bool) -> None:
+    """RFC 6040: a router that marks the outer packet CE means the inner one, if that is capable."""
+    data = with_ecn(plain(), 14, sent)
+    inside = edge(FIRST, Method.STEP).pass_on(data, L)
+    assert inside == with_ecn(inside, 14, sent)
+    if met:
+        inside = with_ecn(inside, 14, 3)
+    expected = with_ecn(data, 14, 3) if met and sent else data
+    assert edge(DECAPSULATE, Method.STEP).pass_on(inside, L) == expected
+
+
+INSIDE_PACKET = edge(FIRST, Method.STEP).pass_on(plain(), 5 * L)
+OTHERS = {
+    "another FlowMonID": INSIDE_PACKET[:58] + b"\0" + INSIDE_PACKET[59:],
+    "another tunnel": INSIDE_PACKET[:37] + b"\x99" + INSIDE_PACKET[38:],
+    "another version": INSIDE_PACKET[:14] + b"\x45" + INSIDE_PACKET[15:],
+    "cut in the option": INSIDE_PACKET[:60],
+}
+
+
+@pytest.mark.parametrize("role", [FIRST, MIDDLE, DECAPSULATE])
+@pytest.mark.parametrize("data", OTHERS.values(), ids=OTHERS.keys())
+def test_other_packets_with_the_option_pass_untouched_and_uncounted(role: str, data: bytes) -> None:
+    switch = Switch(role, Method.STEP, flows=0)
+    switch.watch_ipv6(role, Method.STEP, flow_mon_id=FLOW_MON_ID, addresses=TUNNEL)
+    assert switch.pass_on(data, 5 * L) == data
+    assert switch.packets(0, 1) == (0, 0)
+
+
+def test_an_inner_packet_that_is_cut_goes_on_without_marks() -> None:
+    last = edge(DECAPSULATE, Method.STEP)
+    assert (
+        last.pass_on(INSIDE_PACKET[:80], 5 * L)
+        == INSIDE_PACKET[:60] + b"\xe0\0" + INSIDE_PACKET[62:80]
+    )
+    assert last.packets(0, 1) == (1, 1)
+
+
+def test_a_tunnel_of_the_hosts_own_is_not_taken_apart() -> None:
+    """A host's IPv6-in-IPv6 packet with the option of its own: marked in place, and no more."""
+    near, far = (Switch(role, Method.STEP, flows=0) for role in (FIRST, LAST))
+    for switch, role in ((near, FIRST), (far, LAST)):
+        switch.watch_ipv6(role, Method.STEP, flow_mon_id=FLOW_MON_ID, addresses=TUNNEL)
+    sent = edge(FIRST, Method.STEP).pass_on(plain(), 4 * L)  # colour 0
+    marked = near.pass_on(sent, 5 * L)
+    assert marked[60] == 0xE8
+    assert far.pass_on(marked, 5 * L) == sent
+
+
+IPV4 = bytes(ETHER)[:12] + bytes.fromhex("080045") + bytes(40)
+
+
+@pytest.mark.parametrize("data", [INSIDE_PACKET, IPV4, OTHERS["another version"]])
+def test_only_ipv6_without_the_option_is_encapsulated(data: bytes) -> None:
+    first = edge(FIRST, Method.STEP)
+    assert first.pass_on(data, 5 * L) == data
+    assert first.packets(0, 1) == (0, 0)
