@@ -15,6 +15,7 @@ from testbed.errors import TestbedError
 
 ATTEMPTS = 5
 TIMEOUT_S = 0.2
+RESOLUTION_US = 1  # of the switches' clocks
 AT_ONCE = 32
 """Requests under way at most: finsy drops packets that nobody takes, from its 50th on."""
 
@@ -85,7 +86,9 @@ class Readouts:
     async def clock_offset(self, clock: Clock, rounds: int = 20) -> tuple[float, float]:
         """What to add to the switch's clock to get `clock`, and by how much it may be wrong, in us.
 
-        The answer of the quickest of several round trips: the switch stamped it in between.
+        From the quickest of several round trips: the switch stamped the answer in between, and
+        left out the part of a microsecond. It holds for that moment; a clock that runs at another
+        speed drifts away from it.
         """
         trips = []
         for _ in range(rounds):
@@ -94,8 +97,9 @@ class Readouts:
             after_ns = clock.now_ns()
             trips.append((after_ns - before_ns, before_ns, answer.switch_us))
         trip_ns, before_ns, switch_us = min(trips)
-        error_us = trip_ns / 2000
-        return (before_ns / 1000 + error_us - switch_us) % (1 << CLOCK_BITS), error_us
+        doubled_ns = 2 * (before_ns - 1000 * switch_us) + trip_ns - 1000 * RESOLUTION_US
+        error_us = trip_ns / 2000 + RESOLUTION_US / 2
+        return doubled_ns % (2000 << CLOCK_BITS) / 2000, error_us
 
     async def _ask(self, record: Record, index: int) -> fy.P4PacketIn:
         number = next(self._numbers).to_bytes(8, "big")

@@ -1,0 +1,133 @@
+"""The offset of a switch's clock, found by readout packets: within the bound that is told."""
+
+import random
+import subprocess
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from ampm_path import PROGRAM
+
+from controllers.ampm.readout import Readout, Readouts, Record
+from controllers.connection import connection
+from testbed.isolation import Run
+from testbed.network import Network
+from testbed.virtual_clock import VirtualClock
+from topologies.line import Line
+
+WRAP = 1 << 48
+ROUNDING_US = 2**-5  # of a float below 2^48
+CPU = ["--cpu-port", "255"]
+
+
+def switch_us(now_ns: int, offset_us: int, drift_ppb: int) -> float:
+    """What a switch's clock would show if it had no resolution: as docs/minip4.md has it."""
+    return now_ns / 1000 + offset_us + now_ns * drift_ppb / 1e12
+
+
+def distance_us(first_us: float, second_us: float) -> float:
+    """How far apart two times modulo 2^48 are."""
+    return abs((first_us - second_us + WRAP / 2) % WRAP - WRAP / 2)
+
+
+class Trips(Readouts):
+    """Readouts of a switch behind a channel with delays of its own, in both directions."""
+
+    def __init__(self, rng: random.Random, offset_us: int) -> None:
+        self._rng = rng
+        self._offset_us = offset_us
+        self._now_ns = rng.randrange(2**50)
+
+    def now_ns(self) -> int:
+        return self._now_ns
+
+    async def sleep_until(self, time_ns: int) -> None:
+        self._now_ns = time_ns
+
+    async def read(self, record: Record, index: int = 0) -> Readout:
+        assert record is Record.CLOCK
+        self._now_ns += self._rng.choice([0, self._rng.randrange(2_000_000)])
+        stamp = (self._now_ns // 1000 + self._offset_us) % WRAP
+        self._now_ns += self._rng.choice([0, self._rng.randrange(2_000_000)])
+        return Readout(stamp, (0, 0, 0, 0), (0, 0, 0, 0))
+
+
+@pytest.mark.parametrize("rounds", [1, 5])
+def test_however_long_each_way_takes(rounds: int) -> None:
+    bounds_us = []
+    for seed in range(300):
+        rng = random.Random(seed)
+        offset_us = rng.randrange(-(10**12), 10**12)
+        clock = VirtualClock()
+        trips = Trips(rng, offset_us)
+        found_us, bound_us = clock.run(trips.clock_offset(trips, rounds))
+        assert distance_us(found_us, -offset_us) <= bound_us + ROUNDING_US
+        bounds_us.append(bound_us)
+    assert min(bounds_us) == 0.5
+    assert max(bounds_us) > (1500 if rounds == 1 else 500)
+
+
+@pytest.mark.parametrize("control_delay_us", [0.0, 250.5])
+@pytest.mark.parametrize(("offset_us", "drift_ppb"), [(0, 0), (-70_000, 50_000), (10**9, -90_000)])
+def test_of_switches_in_virtual_time(
+    offset_us: int, drift_ppb: int, control_delay_us: float, tmp_path: Path
+) -> None:
+    clock = VirtualClock()
+
+    async def main() -> None:
+        run = Run("test", tmp_path, 1, clock=clock)
+        options = ["--clock-offset-us", str(offset_us), "--clock-drift-ppb", str(drift_ppb)]
+        settings = {"s1": CPU, "s2": [*CPU, *options], "s3": CPU}
+        net = Network(
+            Line(), run, program=PROGRAM, switch_options=settings,
+            control_delay_us=control_delay_us,
+        )  # fmt: skip
+        async with AsyncExitStack() as stack:
+            stack.enter_context(net)
+            for name, offset, drift in (("s1", 0, 0), ("s2", offset_us, drift_ppb)):
+                switch = await stack.enter_async_context(connection(net, name))
+                readouts = await stack.enter_async_context(Readouts(switch))
+                for time_s in (10, 100, 5000):
+                    await clock.sleep_until(time_s * 10**9 + 123_456)
+                    start_ns = clock.now_ns()
+                    found_us, bound_us = await readouts.clock_offset(clock)
+                    now_ns = clock.now_ns()
+                    drifted_us = abs(now_ns - start_ns) * abs(drift) / 1e12
+                    true_us = now_ns / 1000 - switch_us(now_ns, offset, drift)
+                    assert bound_us == control_delay_us + 0.5
+                    assert distance_us(found_us, true_us) <= bound_us + drifted_us
+
+    clock.run(main())
+
+
+REAL = f"""
+options = {{"s2": ["--cpu-port", "255", "--clock-offset-us", "-123456789",
+                   "--clock-drift-ppb", "80000"]}}
+checks = []
+with Network(Line(), run, program={str(PROGRAM)!r}, switch_options=options) as net:
+    async with connection(net, "s2") as switch, Readouts(switch) as readouts:
+        for number in range(3):
+            start_ns = run.clock.now_ns()
+            found_us, bound_us = await readouts.clock_offset(run.clock)
+            now_ns = run.clock.now_ns()
+            drifted_us = (now_ns - start_ns) * 80_000 / 1e12
+            true_us = 123_456_789 - now_ns * 80_000 / 1e12
+            error_us = (found_us - true_us + 2**47) % 2**48 - 2**47
+            allowed_us = bound_us + drifted_us + 1  # the drift is in whole microseconds
+            checks.append(Check(f"error of {{found_us}}", error_us, 0, allowed_us))
+            checks.append(Check("bound", bound_us, 0, 20_000))
+return Report([], checks)
+"""
+
+
+def test_of_a_switch_in_real_time(start_experiment: Callable[..., subprocess.Popen[str]]) -> None:
+    head = """
+from controllers.ampm.readout import Readouts
+from controllers.connection import connection
+from testbed.network import Network
+from topologies.line import Line
+"""
+    process = start_experiment(REAL, head=head)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, output + errors
