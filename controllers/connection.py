@@ -3,6 +3,7 @@
 import logging
 
 import finsy as fy
+from mininet.topo import Topo
 
 from testbed.network import Network
 
@@ -20,3 +21,8 @@ def connection(net: Network, name: str) -> fy.Switch:
             p4info=switch.p4info_path, p4blob=switch.blob_path, device_id=switch.device_id
         ),
     )
+
+
+def cpu_ports(topo: Topo) -> dict[str, list[str]]:
+    """Options that give every switch its CPU port (p4src/include/allocation.p4), for readouts."""
+    return {name: ["--cpu-port", "255"] for name in topo.switches()}

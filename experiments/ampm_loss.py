@@ -15,10 +15,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from controllers.ampm.collector import Collector
+from controllers.ampm.records import Point, PointRecord
 from controllers.ampm.schedule import Schedule, guard_us
-from controllers.ampm.step import BlockCounts, Point, StepController
-from controllers.ampm.watch import Hop, WatchedFlow
-from controllers.connection import connection
+from controllers.ampm.watch import Bounds, Hop, LimitError, Method, WatchedFlow, check_limits
+from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
 from testbed import capture, cli, plots
 from testbed.books import Books
@@ -40,8 +41,8 @@ SEGMENTS = {
     "end to end": (Point("s1", "departures"), Point("s3", "departures")),
 }
 
-# Guard time d that the reading relies on: two links, and 20 ms for what a busy machine may add.
-GUARD_US = 2 * LINK_DELAY_US + 20_000
+# What clocks and delays keep to: one clock for all, two links, and 20 ms for a busy machine.
+BOUNDS = Bounds(delay_us=2 * LINK_DELAY_US + 20_000)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -68,11 +69,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True)
+class BlockRecords:
+    """What all points know of one block of the flow."""
+
+    block: int
+    points: dict[Point, PointRecord]
+
+
+@dataclass(frozen=True)
 class Measurement:
     """One run over the line at one loss: what was counted, and what is true."""
 
     loss_percent: float
-    counts: list[BlockCounts]  # complete blocks, and one partial block at either end
+    counts: list[BlockRecords]  # complete blocks, and one partial block at either end
     true_losses: dict[str, NDArray[np.int64]]  # segment -> packets lost, block by block
     record: FlowRecord
     marks_delivered: int  # packets that reached h2 with their mark
@@ -81,22 +90,21 @@ class Measurement:
     def measured_losses(self, segment: str) -> NDArray[np.int64]:
         """Packets lost on a segment as the switches counted them, block by block."""
         first, second = SEGMENTS[segment]
-        return np.array([c.packets[first] - c.packets[second] for c in self.counts])
+        return np.array([c.points[first].packets - c.points[second].packets for c in self.counts])
 
     def packets(self, segment: str) -> NDArray[np.int64]:
         """Packets that entered a segment as the switches counted them, block by block."""
-        return np.array([c.packets[SEGMENTS[segment][0]] for c in self.counts])
+        return np.array([c.points[SEGMENTS[segment][0]].packets for c in self.counts])
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.loss = options.loss or ([0, 5] if options.quick else [0, 0.1, 1, 5, 10])
     options.block_us = options.block_us or (2**18 if options.quick else 2**20)
-    if options.block_us <= 2 * GUARD_US:
-        raise TestbedError(
-            f"--block-us {options.block_us}: half a block must exceed the guard time of "
-            f"{GUARD_US} us (RFC 9341: d < L/2); take 65536 or more"
-        )
-    schedule = Schedule(options.block_us)
+    try:
+        schedule = Schedule(options.block_us)
+        check_limits(Method.STEP, schedule, BOUNDS)
+    except (ValueError, LimitError) as error:
+        raise TestbedError(f"--block-us {options.block_us}: {error}") from None
     measurements = [await measure(loss, schedule, options, run) for loss in options.loss]
     checks = [check for m in measurements for check in checks_of(m, schedule)]
     return Report(
@@ -113,17 +121,17 @@ async def measure(
 ) -> Measurement:
     """Send the flow over links that lose `loss_percent`, and read the counters block by block."""
     topo = Line(switches=len(PATH), loss=loss_percent / 100, delay_us=LINK_DELAY_US)
-    with Network(topo, run, program=options.program, name=f"loss-{loss_percent:g}") as net:
+    with Network(
+        topo, run, program=options.program, name=f"loss-{loss_percent:g}",
+        switch_options=cpu_ports(topo),
+    ) as net:  # fmt: skip
         flow = flow_of(options, schedule)
-        switches = [connection(net, name) for name in PATH]
+        hops = [Hop(connection(net, name), forwarding_entries(net, name)) for name in PATH]
         watched = WatchedFlow(
             flow.id, net.host("h1").IP(), net.host("h2").IP(), UDP, dst_port=flow.port
         )
-        hops = [Hop(switch) for switch in switches]
-        async with StepController(hops, watched, schedule, run.clock) as controller:
-            for switch in switches:
-                await switch.write([+entry for entry in forwarding_entries(net, switch.name)])
-            await controller.watch()
+        async with Collector({watched: hops}, schedule, run.clock, bounds=BOUNDS) as collector:
+            await collector.watch()
             # The flow begins and ends in the middle of a block. So it fills the blocks between
             # these two: they are the complete ones, whatever comes out.
             first = schedule.block_at(run.clock.now_ns() // 1000 + 500_000) + 1
@@ -131,8 +139,11 @@ async def measure(
             start_us = schedule.start_us(first) + schedule.block_us // 2
             async with Traffic(net, [flow], start_ns=1000 * start_us) as traffic:
                 counts = []
-                async for block in controller.blocks(first, last, GUARD_US):
-                    counts.append(block)
+                async for report in collector.blocks(first, last):
+                    known = {p: r for p, r in report.records[flow.id].items() if r is not None}
+                    if not report.complete:
+                        raise TestbedError(report.problems[0])
+                    counts.append(BlockRecords(report.block, known))
                     run.progress.update(
                         f"loss {loss_percent:g} %: block {len(counts)} of {options.blocks + 2}"
                     )

@@ -3,10 +3,11 @@
 A delay comes only from two records of the same block. Where there is none, `problem` says why.
 """
 
-import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from controllers.ampm.readout import Readouts, Record
+from controllers.ampm.readout import Readout, Record
 from controllers.ampm.schedule import CLOCK_BITS, Schedule, colour_of
 from testbed.errors import TestbedError
 
@@ -15,6 +16,16 @@ SAMPLES = 8
 
 Values = tuple[int, int, int, int]
 """A record's registers: the block's beginning, a count (0: never written), and two more."""
+
+Place = tuple[Record, int]
+"""A record, and an index into its registers."""
+
+
+class Point(NamedTuple):
+    """Where a switch counts and stamps: at the `arrivals` or the `departures` of packets."""
+
+    switch: str
+    name: str
 
 
 class OverwrittenError(TestbedError):
@@ -36,6 +47,7 @@ class PointRecord:
     pulse_us: int = 0  # of the first pulse
     pulse_count: int = 0  # packets of the flow that had passed by then, of all blocks
     samples: dict[int, int] = field(default_factory=dict)  # hash -> time
+    bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,46 +59,59 @@ class Delay:
     problem: str = ""
 
 
-async def read_block(
-    readouts: Readouts, schedule: Schedule, flow: int, block: int
+def cell_of(flow: int, block: int) -> int:
+    """Where a switch keeps the counters and registers of a flow's block."""
+    return 2 * flow + colour_of(block)
+
+
+def places_of(record: Record, flow: int, block: int) -> list[Place]:
+    """Where a switch keeps a record of a flow's block: one cell, or one for each sample."""
+    cell = cell_of(flow, block)
+    if record is Record.SAMPLE:
+        return [(record, place) for place in range(SAMPLES * cell, SAMPLES * (cell + 1))]
+    return [(record, cell)]
+
+
+def point_records(
+    schedule: Schedule, flow: int, block: int, registers: Mapping[Place, Readout]
 ) -> tuple[PointRecord, PointRecord]:
     """A switch's records of a flow's block, at the points of arrival and of departure.
 
-    To be read between half a block and one block after the block's end. Raises OverwrittenError
-    when it was later, NoReadoutError when the switch does not answer.
+    `registers` as they were between half a block and one block after the block's end, with all or
+    some of the records. Raises OverwrittenError when they were read later.
     """
-    cell = 2 * flow + colour_of(block)
-    places = range(SAMPLES * cell, SAMPLES * (cell + 1))
-    wanted = [(Record.BLOCK, cell), (Record.PULSE, cell), *((Record.SAMPLE, p) for p in places)]
-    answers = await asyncio.gather(*(readouts.read(*w) for w in wanted))
-    try:
-        return (
-            point_record(schedule, block, [a.arrival for a in answers]),
-            point_record(schedule, block, [a.departure for a in answers]),
-        )
-    except OverwrittenError as error:
-        raise OverwrittenError(f"switch {readouts.name}, flow {flow}: {error}") from error
-
-
-def point_record(schedule: Schedule, block: int, answers: list[Values]) -> PointRecord:
-    """One point's record from its registers: of the block, of its pulse, and of its samples."""
-    packets, pulse, *samples = (_of_block(schedule, block, values) for values in answers)
-    return PointRecord(
-        block,
-        *(packets[1], _signed(packets[2], 64), packets[3]) if packets else (0, 0, 0),
-        *pulse[1:] if pulse else (0, 0, 0),
-        {values[3]: values[2] for values in samples if values},
+    found = {
+        record: [r for place in places_of(record, flow, block) if (r := registers.get(place))]
+        for record in (Record.BLOCK, Record.PULSE, Record.SAMPLE)
+    }
+    return (
+        _point_record(schedule, block, {k: [r.arrival for r in v] for k, v in found.items()}),
+        _point_record(schedule, block, {k: [r.departure for r in v] for k, v in found.items()}),
     )
 
 
-def _of_block(schedule: Schedule, block: int, values: Values) -> Values | None:
+def _point_record(
+    schedule: Schedule, block: int, values: Mapping[Record, list[Values]]
+) -> PointRecord:
+    current = {
+        record: [v for v in found if _is_of_block(schedule, block, v)]
+        for record, found in values.items()
+    }
+    fields: dict[str, int] = {}
+    for _, packets, sum_us, first_us in current[Record.BLOCK]:
+        fields |= {"packets": packets, "sum_us": _signed(sum_us, 64), "first_us": first_us}
+    for _, pulses, pulse_us, pulse_count in current[Record.PULSE]:
+        fields |= {"pulses": pulses, "pulse_us": pulse_us, "pulse_count": pulse_count}
+    samples = {digest: time_us for _, _, time_us, digest in current[Record.SAMPLE]}
+    return PointRecord(block, samples=samples, **fields)
+
+
+def _is_of_block(schedule: Schedule, block: int, values: Values) -> bool:
     start_us, count, *_ = values
     found = schedule.block_of_start(start_us, block)
-    if not count or found < block:
-        return None
-    if found > block:
+    if count and found > block:
         raise OverwrittenError(f"block {block} was read when block {found} had begun")
-    return values
+    return count > 0 and found == block
 
 
 def pulse_delay(first: PointRecord, second: PointRecord) -> Delay:
@@ -95,7 +120,7 @@ def pulse_delay(first: PointRecord, second: PointRecord) -> Delay:
         if point.pulses != 1:
             what = f"{point.pulses} pulses" if point.pulses else "no pulse"
             return Delay(first.block, None, f"{what} at the {place} point")
-    return Delay(first.block, _difference_us(first.pulse_us, second.pulse_us))
+    return Delay(first.block, difference_us(first.pulse_us, second.pulse_us))
 
 
 def first_packet_delay(first: PointRecord, second: PointRecord) -> Delay:
@@ -105,7 +130,7 @@ def first_packet_delay(first: PointRecord, second: PointRecord) -> Delay:
     """
     if first.packets != second.packets or not first.packets:
         return Delay(first.block, None, _counts(first, second))
-    return Delay(first.block, _difference_us(first.first_us, second.first_us))
+    return Delay(first.block, difference_us(first.first_us, second.first_us))
 
 
 def mean_delay(first: PointRecord, second: PointRecord) -> Delay:
@@ -124,7 +149,7 @@ def mean_delay(first: PointRecord, second: PointRecord) -> Delay:
 def sample_delays(first: PointRecord, second: PointRecord) -> tuple[list[int], int]:
     """Delays of the samples that both points have, in microseconds; how many only one has."""
     common = first.samples.keys() & second.samples.keys()
-    delays = [_difference_us(first.samples[h], second.samples[h]) for h in sorted(common)]
+    delays = [difference_us(first.samples[h], second.samples[h]) for h in sorted(common)]
     return delays, len(first.samples.keys() ^ second.samples.keys())
 
 
@@ -145,7 +170,8 @@ def _counts(first: PointRecord, second: PointRecord) -> str:
     return f"{first.packets} packets at the first point, {second.packets} at the second"
 
 
-def _difference_us(earlier_us: int, later_us: int) -> int:
+def difference_us(earlier_us: int, later_us: int) -> int:
+    """Time passed between two times of the switches' clock, which wraps; below 0: none yet."""
     return _signed(later_us - earlier_us, CLOCK_BITS)
 
 

@@ -27,6 +27,20 @@ class LimitError(TestbedError):
     """Clocks and delays of a path are beyond what a method's blocks can bear."""
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """What a domain promises: the greatest difference between two clocks (A of RFC 9341 section 5),
+    and the greatest delay of a path (D), in microseconds."""
+
+    clock_error_us: float = 0
+    delay_us: float = 0
+
+    @property
+    def guard_us(self) -> float:
+        """How long after a block's end its last packet may come, or before it that of the next."""
+        return self.clock_error_us + self.delay_us
+
+
 class Method(IntFlag):
     """Methods of alternate marking, as in p4src/ampm/watch.p4; `|` combines them."""
 
@@ -37,21 +51,15 @@ class Method(IntFlag):
     HASHED = 8
 
 
-def check_limits(
-    methods: Method, schedule: Schedule, clock_error_us: float, delay_us: float
-) -> None:
-    """Raise LimitError unless every block will be exact (docs/ampm.md).
-
-    `clock_error_us` is the greatest difference between two clocks, `delay_us` the greatest delay
-    of the path.
-    """
+def check_limits(methods: Method, schedule: Schedule, bounds: Bounds) -> None:
+    """Raise LimitError unless every block will be exact (docs/ampm.md)."""
     if Method.MULTIPLEXED in methods:
         law, limit_us = "L/4 - L/32", schedule.block_us * 7 / 32
     elif Method.STEP in methods:
         law, limit_us = "L/2", schedule.block_us / 2
     else:
         law, limit_us = "L/4", schedule.block_us / 4
-    total_us = clock_error_us + delay_us
+    total_us = bounds.clock_error_us + bounds.delay_us
     if total_us >= limit_us:
         factor = limit_us / schedule.block_us
         needed_us = 1 << math.floor(math.log2(total_us / factor) + 1)
@@ -165,13 +173,15 @@ def _method_problem(methods: Method) -> str:
 
 @dataclass(frozen=True)
 class Hop:
-    """One switch of the path, as the controller reaches it.
+    """One switch of a path, as the controller reaches it.
 
-    `clock_offset_us` is what must be added to the switch's clock to get the common clock.
+    `entries`: what its tables need beside the watch, such as forwarding. `clock_offset_us` is what
+    must be added to the switch's clock to get the common clock; None: to be found by readouts.
     """
 
     switch: fy.Switch
-    clock_offset_us: int = 0
+    entries: Sequence[fy.P4TableEntry] = ()
+    clock_offset_us: int | None = 0
 
     @property
     def name(self) -> str:
@@ -179,27 +189,24 @@ class Hop:
         return self.switch.name
 
 
-async def set_schedule(hop: Hop, schedule: Schedule, sampling_shift: int = 6) -> None:
-    """Give a switch its clock's offset, the blocks and their parts; before any flow is watched.
+def schedule_entries(
+    schedule: Schedule, clock_offset_us: int, sampling_shift: int = 6
+) -> list[fy.P4TableEntry]:
+    """Entries that tell a switch the common clock, the blocks, and their parts.
 
     Hashed marking samples one packet in 2^`sampling_shift` (0..29).
     """
-    offset_us = hop.clock_offset_us % (1 << CLOCK_BITS)
+    offset_us = clock_offset_us % (1 << CLOCK_BITS)
     defaults = [
         ("clock", fy.Action("set_clock", offset_us=offset_us, block_shift=schedule.block_shift)),
         ("sampling", fy.Action("set_sampling", mask=(1 << sampling_shift) - 1)),
     ]
-    windows = [
+    return [
+        *(fy.P4TableEntry(t, action=a, is_default_action=True) for t, a in defaults),
         *(_pulse_window(Method.PULSE, times) for times in schedule.middle_half()),
         _pulse_window(Method.MULTIPLEXED, schedule.multiplexed_window()),
         *(_pulse_slot(times) for times in schedule.middle_half()),
     ]
-    await hop.switch.write(
-        [
-            *(~fy.P4TableEntry(t, action=a, is_default_action=True) for t, a in defaults),
-            *(+window for window in windows),
-        ]
-    )
 
 
 def _pulse_window(method: Method, times: ClockRange) -> fy.P4TableEntry:
@@ -216,25 +223,25 @@ def _pulse_slot(times: ClockRange) -> fy.P4TableEntry:
     )
 
 
-async def watch_flow(hops: Sequence[Hop], flow: WatchedFlow) -> None:
-    """Put a flow on the watch list of every switch of its path (first switch first).
+def watch_entries(path: Sequence[Hop], flow: WatchedFlow) -> list[fy.P4TableEntry]:
+    """The entry of each switch of a path (first switch first) that watches a flow there.
 
-    The last switch is told first. So no packet is marked before all who must count and clear its
-    mark are ready. Raises TestbedError for a path or a number that no switch has room for.
+    The first one is to be written last: so nothing is marked before all who must count and clear
+    the marks are ready. Raises TestbedError for a path or a number that no switch has room for.
     """
-    if len(hops) < 2:
+    if len(path) < 2:
         raise TestbedError(f"flow {flow.number}: a path has a first and a last switch, two or more")
-    for hop in reversed(hops):
+    for hop in path:
         room = hop.switch.p4info.counters["arrivals"].size // 2
         if not 0 <= flow.number < room:
             raise TestbedError(
                 f"flow {flow.number}: switch {hop.name} has room for flows 0 to {room - 1} "
                 "(AMPM_FLOWS in p4src/ampm/watch.p4)"
             )
-        await hop.switch.write([+watch_entry(flow, first=hop is hops[0], last=hop is hops[-1])])
+    return [_watch_entry(flow, first=hop is path[0], last=hop is path[-1]) for hop in path]
 
 
-def watch_entry(flow: WatchedFlow, *, first: bool, last: bool) -> fy.P4TableEntry:
+def _watch_entry(flow: WatchedFlow, *, first: bool, last: bool) -> fy.P4TableEntry:
     """The entry of one switch of the flow's path, at this place in it."""
     watched = {"flow": flow.number, "methods": int(flow.methods)}
     if flow.tunnel is not None and first:

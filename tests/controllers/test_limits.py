@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import LimitError, Method, Tunnel, WatchedFlow, check_limits
+from controllers.ampm.watch import Bounds, LimitError, Method, Tunnel, WatchedFlow, check_limits
 
 L = 1 << 20
 
@@ -25,9 +25,9 @@ def test_clock_error_and_delay_together_must_stay_under_the_limit(
     methods: Method, limit_us: int
 ) -> None:
     for error_us in (0, 1000, limit_us - 1):
-        check_limits(methods, Schedule(L), error_us, limit_us - 1 - error_us)
+        check_limits(methods, Schedule(L), Bounds(error_us, limit_us - 1 - error_us))
         with pytest.raises(LimitError, match="is exact only while A"):
-            check_limits(methods, Schedule(L), error_us, limit_us - error_us)
+            check_limits(methods, Schedule(L), Bounds(error_us, limit_us - error_us))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_clock_error_and_delay_together_must_stay_under_the_limit(
 )
 def test_a_refusal_names_the_law(methods: Method, words: str) -> None:
     with pytest.raises(LimitError, match=words):
-        check_limits(methods, Schedule(L), L, L)
+        check_limits(methods, Schedule(L), Bounds(L, L))
 
 
 @pytest.mark.parametrize("methods", [Method.STEP, Method.PULSE, Method.MULTIPLEXED])
@@ -49,11 +49,11 @@ def test_the_blocks_that_a_refusal_asks_for_are_the_shortest_that_do(
     methods: Method, delay_us: int
 ) -> None:
     with pytest.raises(LimitError) as refused:
-        check_limits(methods, Schedule(L), 0, delay_us)
+        check_limits(methods, Schedule(L), Bounds(0, delay_us))
     needed_us = int(str(refused.value).split()[-4])
-    check_limits(methods, Schedule(needed_us), 0, delay_us)
+    check_limits(methods, Schedule(needed_us), Bounds(0, delay_us))
     with pytest.raises(LimitError):
-        check_limits(methods, Schedule(needed_us // 2), 0, delay_us)
+        check_limits(methods, Schedule(needed_us // 2), Bounds(0, delay_us))
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ from harness import Bench, asynchronous, bench, compiled
 
 from controllers.ampm import records
 from controllers.ampm.readout import NoReadoutError, Readouts, Record
-from controllers.ampm.records import PointRecord, read_block
+from controllers.ampm.records import PointRecord, places_of, point_records
 from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Hop, Method, WatchedFlow, set_schedule, watch_flow
+from controllers.ampm.watch import Hop, Method, WatchedFlow, schedule_entries, watch_entries
+from controllers.tables import reconcile
 
 PROGRAM = str(Path(__file__).parents[2] / "p4src" / "ampm" / "ampm")
 SCHEDULE = Schedule(L)
@@ -39,7 +40,23 @@ class LivePath:
                 return
 
     async def read(self, block: int) -> list[tuple[PointRecord, PointRecord]]:
-        return [await read_block(r, SCHEDULE, FLOW, block) for r in self.readouts]
+        return [await read_block(r, FLOW, block) for r in self.readouts]
+
+
+async def read_block(readouts: Readouts, flow: int, block: int) -> tuple[PointRecord, PointRecord]:
+    """All that a switch knows of a block, by readout packets."""
+    wanted = [
+        place
+        for record in (Record.BLOCK, Record.PULSE, Record.SAMPLE)
+        for place in places_of(record, flow, block)
+    ]
+    answers = await asyncio.gather(*(readouts.read(*place) for place in wanted))
+    return point_records(SCHEDULE, flow, block, dict(zip(wanted, answers, strict=True)))
+
+
+async def watch(hops: list[Hop], flow: WatchedFlow) -> None:
+    for hop, entry in zip(hops, watch_entries(hops, flow), strict=True):
+        await hop.switch.insert([entry])
 
 
 @asynccontextmanager
@@ -60,9 +77,9 @@ async def path(methods: Method, folder: Path) -> AsyncIterator[LivePath]:
                     )
                 ]
             )
-            await set_schedule(hops[-1], SCHEDULE, sampling_shift=0)
+            await reconcile(switch, schedule_entries(SCHEDULE, 0, sampling_shift=0))
         flow = WatchedFlow(FLOW, "10.0.0.1", "10.0.0.2", UDP, dst_port=5000, methods=methods)
-        await watch_flow(hops, flow)
+        await watch(hops, flow)
         readouts = [await stack.enter_async_context(Readouts(hop.switch)) for hop in hops]
         yield LivePath(benches, hops, readouts)
 
@@ -171,12 +188,12 @@ async def test_a_clock_s_offset_is_found_within_the_bound(ahead_us: int, tmp_pat
 async def test_an_ipv6_flow_is_watched_by_its_flow_mon_id(tmp_path: Path) -> None:
     async with path(Method.STEP, tmp_path) as running:
         flow = WatchedFlow(9, "fd00::1", "fd00::2", methods=Method.DOUBLE, flow_mon_id=0xABCDE)
-        await watch_flow(running.hops, flow)
+        await watch(running.hops, flow)
         data = frame_ipv6(bytes.fromhex("1204ABCDE000"))
         for switch in running.benches:
             ((_, data),) = switch.driver.engine.process(1, data, 1000 * (5 * L + L // 2))
         assert data == frame_ipv6(bytes.fromhex("1204ABCDE000"))
         for readouts in running.readouts:
-            arrival, departure = await read_block(readouts, SCHEDULE, 9, 5)
+            arrival, departure = await read_block(readouts, 9, 5)
             assert arrival == departure
             assert (arrival.packets, arrival.sum_us, arrival.pulses) == (1, L // 2, 1)

@@ -3,7 +3,15 @@
 import pytest
 
 from controllers.ampm import records
-from controllers.ampm.records import Delay, OverwrittenError, PointRecord, point_record
+from controllers.ampm.readout import Readout, Record
+from controllers.ampm.records import (
+    Delay,
+    OverwrittenError,
+    PointRecord,
+    Values,
+    places_of,
+    point_records,
+)
 from controllers.ampm.schedule import Schedule
 
 SCHEDULE = Schedule(1 << 20)
@@ -12,25 +20,35 @@ WRAP = 1 << 48
 NOTHING = (0, 0, 0, 0)
 
 
+def recorded(block: int, *answers: Values) -> PointRecord:
+    """Flow 3's record at the point of departure, from registers of block, pulse and samples."""
+    places = [place for record in (Record.BLOCK, Record.PULSE, Record.SAMPLE)
+              for place in places_of(record, 3, block)]  # fmt: skip
+    registers = {
+        place: Readout(0, NOTHING, values) for place, values in zip(places, answers, strict=False)
+    }
+    return point_records(SCHEDULE, 3, block, registers)[1]
+
+
 def test_a_record_has_what_is_of_its_block_and_nothing_else() -> None:
     answers = [(8 * L, 5, 2**64 - 9, 8 * L + 1), (6 * L, 1, 6 * L, 3), NOTHING]
     answers += [(8 * L, 2, 8 * L + 7, 0xABC), (4 * L, 1, 4 * L, 0xDEF)]
-    assert point_record(SCHEDULE, 8, answers) == PointRecord(
+    assert recorded(8, *answers) == PointRecord(
         8, packets=5, sum_us=-9, first_us=8 * L + 1, samples={0xABC: 8 * L + 7}
     )
 
 
 @pytest.mark.parametrize("block", [0, 2, (1 << 28), (1 << 28) + 2, 5 << 28])
 def test_registers_never_written_are_of_no_block(block: int) -> None:
-    assert point_record(SCHEDULE, block, [NOTHING, NOTHING]) == PointRecord(block)
+    assert recorded(block, NOTHING, NOTHING) == PointRecord(block)
 
 
 def test_blocks_are_known_over_the_wrap_of_the_switches_clock() -> None:
     block = (3 << 28) + 2
     answers = [(2 * L, 1, 5, 2 * L + 5), (0, 1, 0, 1)]  # the pulse is of two blocks before
-    assert point_record(SCHEDULE, block, answers) == PointRecord(block, 1, 5, 2 * L + 5)
+    assert recorded(block, *answers) == PointRecord(block, 1, 5, 2 * L + 5)
     with pytest.raises(OverwrittenError, match=f"block {block - 2} was read when block {block}"):
-        point_record(SCHEDULE, block - 2, answers)
+        recorded(block - 2, *answers)
 
 
 def pulsed(time_us: int, pulses: int = 1, count: int = 0) -> PointRecord:

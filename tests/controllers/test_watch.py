@@ -19,10 +19,11 @@ from controllers.ampm.watch import (
     Method,
     Tunnel,
     WatchedFlow,
-    set_schedule,
-    watch_flow,
+    schedule_entries,
+    watch_entries,
 )
 from controllers.connection import connection
+from controllers.tables import reconcile
 from testbed import capture
 from testbed.errors import TestbedError
 from testbed.isolation import Run
@@ -62,6 +63,10 @@ class Wire:
             )
         ]
 
+    async def watch(self, flow: WatchedFlow) -> None:
+        for hop, entry in zip(self.hops, watch_entries(self.hops, flow), strict=True):
+            await hop.switch.insert([entry])
+
     def seen(self, near: str, far: str) -> list[bytes]:
         """Frames that left a switch towards its neighbour, whole; once the network is down."""
         return capture.read_frames(self.net.capture(near, far, "out"))[1]
@@ -78,7 +83,7 @@ def over_the_wire(folder: Path, use: Callable[[Wire], Awaitable[None]]) -> Wire:
                     action = fy.Action("forward", port=2)
                     entry = fy.P4TableEntry("forwarding", action=action, is_default_action=True)
                     await hop.switch.write([~entry])
-                    await set_schedule(hop, Schedule(L))
+                    await reconcile(hop.switch, schedule_entries(Schedule(L), 0))
                 assert isinstance(run.clock, VirtualClock)
                 wire = Wire(net, hops, run.clock)
                 await use(wire)
@@ -110,7 +115,7 @@ def test_of_flows_that_overlap_the_closest_described_one_has_the_packet(tmp_path
 
     async def use(wire: Wire) -> None:
         for flow in flows:
-            await watch_flow(wire.hops, flow)
+            await wire.watch(flow)
         await wire.send([data for each in frames.values() for data in each])
         for flow in flows:
             assert await wire.packets(flow.number) == [len(frames[flow.number])] * 6
@@ -125,8 +130,7 @@ def test_a_flow_keeps_its_dscp(tmp_path: Path) -> None:
     async def use(wire: Wire) -> None:
         for number, dscp in enumerate((46, 1)):
             port = 5000 + number
-            await watch_flow(
-                wire.hops,
+            await wire.watch(
                 WatchedFlow(
                     number, "10.0.0.1", "10.0.0.2", UDP_PROTOCOL, dst_port=port,
                     methods=Method.DOUBLE, dscp=dscp,
@@ -159,7 +163,7 @@ def test_ipv6_flows_with_and_without_the_option(tmp_path: Path) -> None:
                 2, "fd00::/64", "fd00::2", flow_mon_id=2, tunnel=tunnel, methods=Method.PULSE
             ),
         ):  # fmt: skip
-            await watch_flow(wire.hops, flow)
+            await wire.watch(flow)
         await wire.send([host_s, ipv6(80), ipv6(80), ipv6(81), ipv6(80, "fd01::1")])
         assert [await wire.packets(n) for n in range(3)] == [[1] * 6, [2] * 6, [1] * 6]
 
@@ -177,10 +181,10 @@ def test_ipv6_flows_with_and_without_the_option(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [1024, 65536, -1])
 def test_a_flow_that_has_no_room_is_refused(number: int, tmp_path: Path) -> None:
     async def use(wire: Wire) -> None:
-        with pytest.raises(TestbedError, match="s3 has room for flows 0 to 1023"):
-            await watch_flow(wire.hops, WatchedFlow(number, "10.0.0.1", "10.0.0.2"))
+        with pytest.raises(TestbedError, match="s1 has room for flows 0 to 1023"):
+            await wire.watch(WatchedFlow(number, "10.0.0.1", "10.0.0.2"))
         with pytest.raises(TestbedError, match="two or more"):
-            await watch_flow(wire.hops[:1], WatchedFlow(1, "10.0.0.1", "10.0.0.2"))
+            watch_entries(wire.hops[:1], WatchedFlow(1, "10.0.0.1", "10.0.0.2"))
         await wire.send([frame()])
         assert await wire.packets(0) == [0] * 6
 

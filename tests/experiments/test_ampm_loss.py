@@ -99,7 +99,7 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
         (("--loss", "150"), "--loss"),
         (("--colour", "red"), "--colour"),
         (("--block-us", "1000"), "power of two"),
-        (("--block-us", "32768"), "guard time"),
+        (("--block-us", "32768"), "A + D < L/2"),
         (("--rate", "0"), "--rate"),
         (("--program", "no/such.p4"), "no/such.p4"),
     ],

@@ -1,0 +1,290 @@
+"""Collects what switches know of flows, block by block, and says which blocks are incomplete.
+
+Each block is read half a block after its end, when its colour is idle: nothing of it is under way
+any more, and nothing of the next block of its colour has come (RFC 9341 section 3.1). A late or
+lost reading, a restart or a wrong clock makes a switch's part of a block unknown, never wrong.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import TypeVar
+
+import finsy as fy
+
+from controllers.ampm.readout import Record
+from controllers.ampm.records import (
+    OverwrittenError,
+    Point,
+    PointRecord,
+    cell_of,
+    places_of,
+    point_records,
+)
+from controllers.ampm.schedule import Schedule, colour_of
+from controllers.ampm.session import (
+    COUNTERS,
+    AwayError,
+    Cells,
+    ClockError,
+    Counts,
+    Reading,
+    Session,
+)
+from controllers.ampm.watch import (
+    Bounds,
+    Clock,
+    Hop,
+    Method,
+    WatchedFlow,
+    check_limits,
+    watch_entries,
+)
+
+T = TypeVar("T")
+
+RETRIES = 8  # of a reading that failed, in the time that there is for it
+
+
+@dataclass(frozen=True)
+class BlockReport:
+    """What is known of one block: flow number -> point -> record, None where it is unknown.
+
+    `problems` says why; without any the block is complete.
+    """
+
+    block: int
+    records: dict[int, dict[Point, PointRecord | None]]
+    problems: list[str]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every point of every flow is known."""
+        return not self.problems
+
+
+@dataclass
+class _Totals:
+    """A switch's counters of one colour when they last stood still, or why they are not known."""
+
+    counts: Counts | None = None
+    problem: str = "there is no reading from before it"
+
+
+@dataclass
+class _Part:
+    """What one switch says of a block: flow number -> records of arrival and departure."""
+
+    records: dict[int, tuple[PointRecord, PointRecord]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+class _UnknownError(Exception):
+    """A switch's part of a block is unknown; the message says why."""
+
+
+class Collector:
+    """Has `flows` marked and measured, each along its path (first switch first).
+
+    An async context manager, which connects to the switches. `bounds` is what clocks and delays
+    keep to: LimitError says when a flow's methods could not bear that with blocks of `schedule`.
+    None: nobody promises anything, and nothing is checked. `records`: the registers to be read
+    beside the counters; None: all that the methods need. `async with` and watch() raise AwayError
+    and ClockError; once blocks are collected, these become problems of a block.
+    """
+
+    def __init__(
+        self, flows: Mapping[WatchedFlow, Sequence[Hop]], schedule: Schedule, clock: Clock, *,
+        bounds: Bounds | None, records: Collection[Record] | None = None,
+    ) -> None:  # fmt: skip
+        if bounds is not None:
+            for methods in {flow.methods for flow in flows}:
+                check_limits(methods, schedule, bounds)
+        self.schedule = schedule
+        self._flows = flows
+        self._clock = clock
+        self._bounds = bounds
+        self._guard_us = schedule.block_us / 4 if bounds is None else bounds.guard_us
+        self._wanted = set(Record) if records is None else set(records)
+        hops = {hop.name: hop for path in flows.values() for hop in path}
+        self._seen = {
+            name: [flow for flow, path in flows.items() if any(hop.name == name for hop in path)]
+            for name in hops
+        }
+        self._sessions = {name: self._session(hop) for name, hop in hops.items()}
+        self._totals = {name: [_Totals(), _Totals()] for name in hops}  # by colour
+        self._open = AsyncExitStack()
+
+    async def __aenter__(self) -> "Collector":
+        async with AsyncExitStack() as opening:
+            for session in self._sessions.values():
+                opening.push_async_callback(session.close)
+            await _together(session.open() for session in self._sessions.values())
+            self._open = opening.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        await self._open.aclose()
+
+    async def watch(self) -> None:
+        """Fill the switches' tables, as far as a controller before has not done so.
+
+        Marks come last: nothing is marked before all who must count and clear it are ready.
+        """
+        sessions = self._sessions.values()
+        if self._bounds is not None:
+            await _together(s.set_clock(self._clock, self._bounds) for s in sessions)
+        for marking in (False, True):
+            await _together(session.fill(marking=marking) for session in sessions)
+
+    async def blocks(self, first: int, last: int) -> AsyncIterator[BlockReport]:
+        """Yield what is known of the blocks `first` to `last`, each when half the next has passed.
+
+        Counters of `first` start from a reading after block `first` - 2: so it is to be called
+        before `first` begins, or that block is incomplete.
+        """
+        for block in range(first - 2, last + 1):
+            await self._clock.sleep_until(1000 * self.schedule.reading_us(block))
+            parts = await _together(self._part(s, block) for s in self._sessions.values())
+            if block >= first:
+                yield self._report(block, dict(zip(self._sessions, parts, strict=True)))
+
+    def _session(self, hop: Hop) -> Session:
+        marking: list[fy.P4TableEntry] = []
+        observing: list[fy.P4TableEntry] = []
+        for flow in self._seen[hop.name]:
+            path = self._flows[flow]
+            place = next(number for number, other in enumerate(path) if other.name == hop.name)
+            (observing if place else marking).append(watch_entries(path, flow)[place])
+        cells = self._cells(hop.name, 0), self._cells(hop.name, 1)
+        return Session(hop, self.schedule, observing=observing, marking=marking, cells=cells)
+
+    def _cells(self, switch: str, colour: int) -> Cells:
+        flows = self._seen[switch]
+        return Cells(
+            tuple(cell_of(flow.number, colour) for flow in flows),
+            tuple(
+                place
+                for flow in flows
+                for record in sorted(_records_of(flow.methods) & self._wanted)
+                for place in places_of(record, flow.number, colour)
+            ),
+        )
+
+    def _report(self, block: int, parts: Mapping[str, _Part]) -> BlockReport:
+        records: dict[int, dict[Point, PointRecord | None]] = {}
+        for flow, path in self._flows.items():
+            of_flow = records[flow.number] = {}
+            for hop in path:
+                found = parts[hop.name].records.get(flow.number, (None, None))
+                for name, record in zip(COUNTERS, found, strict=True):
+                    of_flow[Point(hop.name, name)] = record
+        return BlockReport(block, records, [p for part in parts.values() for p in part.problems])
+
+    async def _part(self, session: Session, block: int) -> _Part:
+        """A switch's part of a block."""
+        totals, colour = self._totals[session.name], colour_of(block)
+        before, totals[colour] = totals[colour], _Totals(problem=f"block {block} was not read")
+        part = _Part()
+        try:
+            reading = await self._read(session, block)
+            totals[colour] = _Totals(reading.counts)
+            if self._bounds is not None:
+                await session.check_clock(self._clock, self._bounds)
+            if before.counts is None:
+                raise _UnknownError(
+                    f"switch {session.name}: no count to start from: {before.problem}"
+                )
+        except (AwayError, ClockError, _UnknownError) as error:
+            part.problems.append(f"block {block}: {error}")
+            return part
+        for flow in self._seen[session.name]:
+            try:
+                part.records[flow.number] = self._records(flow, block, before.counts, reading)
+            except (OverwrittenError, _UnknownError) as error:
+                where = f"block {block}: switch {session.name}, flow {flow.number}"
+                part.problems.append(f"{where}: {error}")
+        return part
+
+    async def _read(self, session: Session, block: int) -> Reading:
+        """Read a block, once more where that fails, as long as its counters stand still."""
+        deadline_us = self.schedule.start_us(block + 2) - self._guard_us
+        pause_us = (deadline_us - self.schedule.reading_us(block)) / RETRIES
+        problem = ""
+        while (left_us := deadline_us - self._now_us()) > 0:
+            try:
+                reading = await asyncio.wait_for(self._try_to_read(session, block), left_us / 1e6)
+            except AwayError as error:
+                problem = str(error)
+            except asyncio.TimeoutError:
+                problem = f"switch {session.name} does not answer"
+            else:
+                problem = ""
+                if self._now_us() <= deadline_us:
+                    return reading
+            again_us = min(self._now_us() + pause_us, deadline_us)
+            await self._clock.sleep_until(round(1000 * again_us))
+        raise _UnknownError(
+            problem
+            or f"switch {session.name} was read {-left_us:.0f} us too late for its counters to "
+            f"stand still: this machine is too slow for blocks of {self.schedule.block_us} us"
+        )
+
+    async def _try_to_read(self, session: Session, block: int) -> Reading:
+        reading = await session.read(colour_of(block))
+        if reading is not None:
+            return reading
+        totals = self._totals[session.name]
+        totals[:] = [_Totals(problem="it had restarted"), _Totals(problem="it had restarted")]
+        if self._bounds is not None:
+            await session.set_clock(self._clock, self._bounds)
+        await session.fill(marking=True)
+        reading = await session.read(colour_of(block))
+        if reading is not None:  # nothing of the next block of this colour has come yet
+            totals[colour_of(block)] = _Totals(reading.counts)
+        raise _UnknownError(f"switch {session.name} restarted: its tables and counts were lost")
+
+    def _records(
+        self, flow: WatchedFlow, block: int, before: Counts, reading: Reading
+    ) -> tuple[PointRecord, PointRecord]:
+        """A switch's records of a flow: its registers', with what its counters counted."""
+        cell = cell_of(flow.number, block)
+        records = []
+        for name, record in zip(
+            COUNTERS,
+            point_records(self.schedule, flow.number, block, reading.registers),
+            strict=True,
+        ):
+            now, earlier = reading.counts[name, cell], before[name, cell]
+            packets, size = now[0] - earlier[0], now[1] - earlier[1]
+            if packets < 0:
+                raise _UnknownError(f"its counter of {name} went back")
+            records.append(replace(record, packets=packets, bytes=size))
+        return records[0], records[1]
+
+    def _now_us(self) -> int:
+        return self._clock.now_ns() // 1000
+
+
+async def _together(coroutines: Iterable[Coroutine[None, None, T]]) -> list[T]:
+    """Their results, when all have ended; raises what the first of those that failed raised."""
+    results = await asyncio.gather(*coroutines, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results  # type: ignore[return-value]  # no exception is among them
+
+
+def _records_of(methods: Method) -> set[Record]:
+    """The registers that a flow's methods fill."""
+    records = {Record.BLOCK}
+    if methods & (Method.PULSE | Method.MULTIPLEXED):
+        records.add(Record.PULSE)
+    if Method.HASHED in methods:
+        records.add(Record.SAMPLE)
+    return records

@@ -1,0 +1,221 @@
+"""One switch as a collector uses it: connected, filled, and read; all over again if it restarts."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+
+import finsy as fy
+import grpc
+from finsy.proto import p4r
+
+from controllers.ampm.readout import RESOLUTION_US, NoReadoutError, Readout, Readouts, Record
+from controllers.ampm.records import Place, difference_us
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Bounds, Clock, Hop, schedule_entries
+from controllers.tables import reconcile
+from testbed.errors import TestbedError
+
+COUNTERS = ("arrivals", "departures")
+REGISTERS = {
+    Record.BLOCK: ("block", ("block_us", "packets", "sum_us", "first_us")),
+    Record.PULSE: ("pulse", ("block_us", "pulses", "pulse_us", "packets")),
+    Record.SAMPLE: ("sample", ("block_us", "samples", "sample_us", "hashes")),
+}
+"""Which registers a record is made of, in the order of readout packets: those of the control
+`<name>_arrivals` of ingress, and of `<name>_departures` of egress."""
+
+CLOCK_ROUNDS = 20  # round trips to find a clock's offset
+
+
+Counts = dict[tuple[str, int], tuple[int, int]]
+"""Packets and bytes, by the counter's name and index."""
+
+
+class AwayError(TestbedError):
+    """A switch does not answer, or not as it should."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What is to be read of a switch: indices of its counters, and places of its registers."""
+
+    counters: tuple[int, ...] = ()
+    places: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a switch held."""
+
+    counts: Counts
+    registers: dict[Place, Readout]
+
+
+class ClockError(TestbedError):
+    """A switch's clock is further off than was promised."""
+
+
+class Session:
+    """A switch, the entries that it needs, and what is to be read of it for each colour.
+
+    `observing` are its entries for flows that were marked before; `marking` for those that it
+    marks. All methods raise AwayError.
+    """
+
+    def __init__(
+        self, hop: Hop, schedule: Schedule, *, observing: Sequence[fy.P4TableEntry],
+        marking: Sequence[fy.P4TableEntry], cells: tuple[Cells, Cells],
+    ) -> None:  # fmt: skip
+        self.name = hop.name
+        self._hop = hop
+        self._switch = hop.switch
+        self._schedule = schedule
+        self._observing = observing
+        self._marking = marking
+        self._cells = cells
+        self._offset_us = hop.clock_offset_us
+        self._readouts = Readouts(hop.switch)
+        self._client = fy.P4Client(hop.switch.address, wait_for_ready=False)  # for bulk reads
+        self._open = AsyncExitStack()
+        schema = hop.switch.p4info
+        self._slots_id = schema.tables["slots"].id
+        self._counter_ids = {schema.counters[name].id: name for name in COUNTERS}
+        self._register_ids = {
+            schema.registers[f"{control}_{point}.{register}"].id: (record, point, number)
+            for record, (control, registers) in REGISTERS.items()
+            for point in COUNTERS
+            for number, register in enumerate(registers)
+        }
+        self._ready = False
+        self._by_packets = False  # how registers are read; found out by open()
+
+    async def open(self) -> None:
+        """Connect, also after the connection was lost."""
+        await self.close()
+        with self._reaching():
+            await self._open.enter_async_context(self._switch)
+            await self._open.enter_async_context(self._readouts)
+            await self._open.enter_async_context(self._client)
+            self._by_packets = not await self._reads_registers()
+        self._ready = True
+
+    async def close(self) -> None:
+        """Disconnect; the switch goes on as it is."""
+        self._ready = False
+        await self._open.aclose()
+
+    async def fill(self, *, marking: bool) -> None:
+        """Write the switch's entries, as far as they are not there; `marking`: all of them."""
+        entries = [*self._hop.entries, *schedule_entries(self._schedule, self._offset_us or 0),
+                   *self._observing]  # fmt: skip
+        with self._reaching():
+            if marking:
+                await reconcile(self._switch, [*entries, *self._marking])
+            else:
+                await reconcile(self._switch, entries, may_stay=self._marking)
+
+    async def set_clock(self, clock: Clock, bounds: Bounds) -> None:
+        """Find the clock's offset where nobody gave it. Raises ClockError."""
+        if self._hop.clock_offset_us is None:
+            with self._reaching():
+                offset_us, error_us = await self._readouts.clock_offset(clock, CLOCK_ROUNDS)
+            if error_us > bounds.clock_error_us:
+                raise ClockError(
+                    f"switch {self.name}: its clock's offset was found to {error_us:.0f} us only, "
+                    f"and {bounds.clock_error_us:.0f} us are allowed"
+                )
+            self._offset_us = round(offset_us)
+        await self.check_clock(clock, bounds, CLOCK_ROUNDS)
+
+    async def check_clock(self, clock: Clock, bounds: Bounds, rounds: int = 3) -> None:
+        """Raise ClockError when the switch's clock is provably further off than it may be."""
+        with self._reaching():
+            offset_us, error_us = await self._readouts.clock_offset(clock, rounds)
+        found_us = abs(difference_us(self._offset_us or 0, round(offset_us))) - error_us
+        if found_us > bounds.clock_error_us + RESOLUTION_US:
+            raise ClockError(
+                f"switch {self.name}: its clock is off by {found_us:.0f} us or more, "
+                f"and {bounds.clock_error_us:.0f} us are allowed"
+            )
+
+    async def read(self, colour: int) -> Reading | None:
+        """What the switch holds of one colour; None: its tables are empty, so it has restarted."""
+        if not (self._ready and self._switch.is_up):
+            await self.open()
+        cells = self._cells[colour]
+        with self._reaching():
+            reading = await self._read(cells)
+            if reading is not None and self._by_packets:
+                answers = await asyncio.gather(*(self._readouts.read(*p) for p in cells.places))
+                reading.registers.update(zip(cells.places, answers, strict=True))
+        return reading
+
+    async def _read(self, cells: Cells) -> Reading | None:
+        """One request for everything, however many flows there are."""
+        registers: dict[Place, dict[str, list[int]]] = {}
+        reading = Reading({}, {})
+        has_entries = False
+        async for entity in self._entities(cells):
+            if entity.HasField("counter_entry"):
+                counter = entity.counter_entry
+                key = self._counter_ids[counter.counter_id], counter.index.index
+                reading.counts[key] = counter.data.packet_count, counter.data.byte_count
+            elif entity.HasField("register_entry"):
+                register = entity.register_entry
+                record, point, number = self._register_ids[register.register_id]
+                place = record, register.index.index
+                values = registers.setdefault(place, {name: [0] * 4 for name in COUNTERS})
+                values[point][number] = int.from_bytes(register.data.bitstring, "big")
+            else:
+                has_entries = True
+        if not has_entries:
+            return None
+        for place, values in registers.items():
+            # The clock of the readout is not asked for here.
+            arrival, departure = (_four(values[point]) for point in COUNTERS)
+            reading.registers[place] = Readout(0, arrival, departure)
+        return reading
+
+    async def _entities(self, cells: Cells) -> AsyncIterator[p4r.Entity]:
+        """Ask for the entries that every watching switch has, and for all cells, in one request."""
+        entities = [p4r.Entity(table_entry=p4r.TableEntry(table_id=self._slots_id))]
+        entities += [
+            p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=number, index=p4r.Index(index=i)))
+            for number in self._counter_ids
+            for i in cells.counters
+        ]
+        if not self._by_packets:
+            entities += [
+                p4r.Entity(register_entry=p4r.RegisterEntry(
+                    register_id=number, index=p4r.Index(index=i)))
+                for number, (record, _, _) in self._register_ids.items()
+                for wanted, i in cells.places if wanted is record
+            ]  # fmt: skip
+        request = p4r.ReadRequest(device_id=self._switch.device_id, entities=entities)
+        async for reply in self._client.request_iter(request):
+            for entity in reply.entities:
+                yield entity
+
+    async def _reads_registers(self) -> bool:
+        """Whether P4Runtime gives registers here; servers made with PI do not."""
+        try:
+            await self._read(Cells(places=((Record.BLOCK, 0),)))
+        except fy.P4ClientError as error:
+            if error.code is fy.GRPCStatusCode.UNIMPLEMENTED:
+                return False
+            raise
+        return True
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except (fy.P4ClientError, NoReadoutError, grpc.aio.UsageError) as error:
+            reason = error.message if isinstance(error, fy.P4ClientError) else error
+            raise AwayError(f"switch {self.name} does not answer: {reason}") from error
+
+
+def _four(values: list[int]) -> tuple[int, int, int, int]:
+    first, second, third, fourth = values
+    return first, second, third, fourth

@@ -1,0 +1,47 @@
+"""Makes a switch's tables what a controller wants, whatever an earlier controller left in them."""
+
+from collections.abc import Sequence
+
+import finsy as fy
+from finsy.proto import p4r
+
+_Key = tuple[int, int, frozenset[bytes]]
+
+
+async def reconcile(
+    switch: fy.Switch, wanted: Sequence[fy.P4TableEntry], may_stay: Sequence[fy.P4TableEntry] = ()
+) -> None:
+    """Insert, modify and delete entries until the switch's tables hold just these.
+
+    What is there already is left alone, so that traffic notices nothing; and so is what `may_stay`,
+    if it is there. Default actions are set. Raises finsy's P4ClientError.
+    """
+    encoded = [entry.encode(switch.p4info) for entry in wanted]
+    defaults = [entity for entity in encoded if entity.table_entry.is_default_action]
+    new = {_key(entity): entity for entity in encoded if not entity.table_entry.is_default_action}
+    old = {_key(entity): entity for entity in await _present(switch)}
+    staying = new.keys() | {_key(entry.encode(switch.p4info)) for entry in may_stay}
+    await switch.delete([entity for key, entity in old.items() if key not in staying])
+    await switch.insert([entity for key, entity in new.items() if key not in old])
+    await switch.modify(
+        [
+            *defaults,
+            *(entity for key, entity in new.items()
+              if key in old and entity.table_entry.action != old[key].table_entry.action),
+        ]
+    )  # fmt: skip
+
+
+async def _present(switch: fy.Switch) -> list[p4r.Entity]:
+    """The entries of all tables, other than default ones and those that the program itself has."""
+    constant = {table.id for table in switch.p4info.tables if table.is_const}
+    # finsy's overloads of read() name a coroutine; it is an async generator.
+    found = switch.read([fy.P4TableEntry()])
+    entities = [entry.encode(switch.p4info) async for entry in found]  # type: ignore[attr-defined]
+    return [entity for entity in entities if entity.table_entry.table_id not in constant]
+
+
+def _key(entity: p4r.Entity) -> _Key:
+    entry = entity.table_entry
+    match = frozenset(field.SerializeToString(deterministic=True) for field in entry.match)
+    return entry.table_id, entry.priority, match
