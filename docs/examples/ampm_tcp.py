@@ -1,0 +1,97 @@
+"""Data over TCP: is the loss of each block, in both directions, what the links dropped?
+
+A connection is two flows over the same switches, one with the path turned round. Retransmissions
+and acknowledgements are packets like all others. Real sockets, so real time only.
+"""
+
+import asyncio
+import sys
+from itertools import pairwise
+
+import numpy as np
+
+from controllers.ampm.collector import Collector
+from controllers.ampm.records import Point
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Bounds, Hop, WatchedFlow
+from controllers.connection import connection, cpu_ports
+from controllers.forwarding import forwarding_entries
+from testbed import capture, cli
+from testbed.errors import TestbedError
+from testbed.network import Network
+from testbed.results import Check, Report
+from topologies.line import Line
+
+PATH = ("s1", "s2", "s3")
+TCP, PORT, PIECES, SIZE = 6, 5001, 200, 20_000
+SERVER = f"""import socket
+server = socket.create_server(("", {PORT}))
+print("ready", flush=True)
+connection = server.accept()[0]
+print(sum(iter(lambda: len(connection.recv(65536)), 0)))"""
+CLIENT = f"""import socket, sys, time
+connection = socket.create_connection((sys.argv[1], {PORT}))
+for _ in range({PIECES}):
+    connection.sendall(bytes({SIZE}))
+    time.sleep(0.01)"""
+
+
+def python(host, *arguments):
+    return asyncio.create_subprocess_exec(
+        *host.enter(), sys.executable, "-c", *arguments, stdout=asyncio.subprocess.PIPE
+    )
+
+
+async def transfer(h1, h2):
+    server = await python(h2, SERVER)
+    await server.stdout.readline()
+    client = await python(h1, CLIENT, h2.IP())
+    await client.communicate()
+    return int((await server.communicate())[0])
+
+
+async def experiment(options, run):
+    if options.time == "virtual":
+        raise TestbedError("real sockets are processes of the kernel: take --time real")
+    schedule, topo = Schedule(2**18), Line(loss=0.02, delay_us=1000)
+    with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(topo)) as net:
+        hops = [Hop(connection(net, name), forwarding_entries(net, name)) for name in PATH]
+        h1, h2 = net.host("h1"), net.host("h2")
+        there = WatchedFlow(1, h1.IP(), h2.IP(), TCP, dst_port=PORT)
+        back = WatchedFlow(2, h2.IP(), h1.IP(), TCP, src_port=PORT)
+        flows = {there: hops, back: hops[::-1]}
+        async with Collector(flows, schedule, run.clock, bounds=Bounds(0, 22_000)) as collector:
+            await collector.watch()
+            sending = asyncio.create_task(transfer(h1, h2))
+            first = schedule.block_at(run.clock.now_ns() // 1000) + 2
+            reports = []
+            async for report in collector.blocks(first, first + 200):
+                reports.append(report)
+                if sending.done():
+                    break
+            received = await sending
+    problems = [problem for report in reports for problem in report.problems]
+    if problems:
+        raise TestbedError("; ".join(problems))
+    samples, checks = [], [Check("bytes received", received, PIECES * SIZE)]
+    for flow, path in ((1, PATH), (2, PATH[::-1])):
+        for near, far in pairwise(path):
+            frames = capture.read(net.capture(near, far, "lost"))
+            colour = frames.bytes[:, 15] >> 2 & 1  # the lowest bit of the DSCP
+            blocks = schedule.attribute(frames.time_ns.astype(np.int64) // 1000, colour)
+            for report in reports:
+                points = report.records[flow]
+                sent = points[Point(near, "departures")].packets
+                lost = sent - points[Point(far, "arrivals")].packets
+                true = int((blocks == report.block).sum())
+                samples.append({"from": near, "to": far, "block": report.block, "sent": sent,
+                                "lost": lost, "true": true})  # fmt: skip
+            errors = [s["lost"] - s["true"] for s in samples if (s["from"], s["to"]) == (near, far)]
+            checks.append(
+                Check(f"{near}-{far}: largest error of a block", max(map(abs, errors)), 0)
+            )
+    return Report(samples, checks)
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment)

@@ -1,0 +1,35 @@
+"""docs/examples: each runs as it is, and shows what it says."""
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+
+
+def run(example: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(EXAMPLES / example), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+
+
+def test_both_directions_of_a_tcp_connection_are_exact_in_every_block(tmp_path: Path) -> None:
+    """Real sockets in real time, against what the links say that they dropped."""
+    done = run("ampm_tcp.py", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    with (tmp_path / "samples.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert all(row["lost"] == row["true"] for row in rows)
+    for near, far in (("s1", "s2"), ("s2", "s3"), ("s3", "s2"), ("s2", "s1")):
+        link = [row for row in rows if (row["from"], row["to"]) == (near, far)]
+        assert len(link) >= 5  # of two seconds, without those before the first block
+        assert sum(int(row["sent"]) for row in link) > 500
+        assert sum(int(row["lost"]) for row in link) > 3
+
+
+def test_real_sockets_are_refused_in_virtual_time(tmp_path: Path) -> None:
+    done = run("ampm_tcp.py", "--time", "virtual", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr == (
+        "ampm_tcp: error: real sockets are processes of the kernel: take --time real\n"
+    )
