@@ -137,13 +137,13 @@ class TableControl(Core):
 
     def direct_counter_read(self, table: str, handle: int) -> tuple[int, int]:
         """Packets and bytes that hit the entry."""
-        slot, at = self._stats(table, handle)
         with self.locked():
+            slot, at = self._stats(table, handle)
             return slot[at], slot[at + 1]
 
     def direct_counter_write(self, table: str, handle: int, packets: int, size: int) -> None:
-        slot, at = self._stats(table, handle)
         with self.locked():
+            slot, at = self._stats(table, handle)
             slot[at], slot[at + 1] = packets, size
 
     def _stats(self, table: str, handle: int) -> tuple[ctypes.Array[ctypes.c_uint64], int]:

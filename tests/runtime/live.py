@@ -9,19 +9,24 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import finsy as fy
-from harness import compiled
+import grpc
+from finsy.proto import p4r_grpc
+from harness import arbitration, compiled
 
 from minip4.engine import build
 from minip4.runtime.control import call
 
 MINIP4 = (sys.executable, "-m", "minip4.cli")
 FRAME = bytes.fromhex("020000000002 020000000001 1234") + bytes(46)
+FORWARDED = b"\x02\0\0\0\0\x03" + FRAME[6:]
 CPU_PORT = 255
+SO_RCVBUFFORCE = 33
 DEADLINE_S = 10
 STRESS_S = 2
 
@@ -45,6 +50,7 @@ class Host:
 
     def __init__(self, interface: str) -> None:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
         self._socket.bind((interface, 0))
         self._socket.settimeout(DEADLINE_S)
 
@@ -131,9 +137,8 @@ async def finsy(folder: Path) -> None:
         assert 0 <= time.monotonic_ns() // 1000 - seen < 60_000_000
         (wide,) = [r.data async for r in sw.read(fy.P4RegisterEntry("wide", index=0))]
         assert wide == int.from_bytes(FRAME[6:12] + FRAME[:6] + bytes((0, 0, 0, 1)), "big")
-    forwarded = b"\x02\0\0\0\0\x03" + FRAME[6:]
-    left.send(forwarded)  # nobody controls the switch now
-    assert right.receive() == forwarded
+    left.send(FORWARDED)  # nobody controls the switch now
+    assert right.receive() == FORWARDED
     counters = switch.stop()
     cpu = counters["cpu"]
     assert (cpu["packet_in"], cpu["packet_in_dropped"], cpu["packet_out"]) == (1, 0, 1)
@@ -145,25 +150,68 @@ async def finsy(folder: Path) -> None:
     assert engine["received"] + engine["replicas"] == engine["transmitted"] + drops
 
 
+class Flow:
+    """Numbered frames from one host to the other, until it is stopped."""
+
+    def __init__(self, left: Host, right: Host) -> None:
+        self.sent = 0
+        self.received = 0
+        self._hosts = left, right
+        self._stopping = threading.Event()
+        self._sender = threading.Thread(target=self._send, daemon=True)
+        self._receiver = threading.Thread(target=self._receive, daemon=True)
+        self._sender.start()
+        self._receiver.start()
+
+    async def more(self, frames: int) -> None:
+        """Wait until so many more were sent."""
+        end = self.sent + frames
+        while self.sent < end:
+            await asyncio.sleep(0.01)
+
+    def stop(self) -> None:
+        """Return when each frame that was sent came through, in order; else fail."""
+        self._stopping.set()
+        self._sender.join()
+        self._hosts[0].send(FORWARDED)  # the only one without a number: the last
+        self._receiver.join()
+        assert self.received == self.sent
+
+    def _send(self) -> None:
+        while not self._stopping.wait(0.0002):
+            self._hosts[0].send(FORWARDED + self.sent.to_bytes(4, "big"))
+            self.sent += 1
+
+    def _receive(self) -> None:
+        while self._hosts[1].receive() == FORWARDED + self.received.to_bytes(4, "big"):
+            self.received += 1
+
+
 async def killed(folder: Path) -> None:
-    """A controller is killed: the switch forwards on, and obeys the next one."""
+    """A controller is killed: the switch forwards each frame all the time, and obeys the next."""
     switch = Switch(folder, p4info=True)
     left, right = Host("p1"), Host("p2")
-    forwarded = b"\x02\0\0\0\0\x03" + FRAME[6:]
     controller = subprocess.Popen(
         [sys.executable, __file__, "forward_and_hang", str(folder), switch.address],
         stdout=subprocess.PIPE,
     )
     assert controller.stdout is not None
     assert controller.stdout.readline() == b"written\n"
-    controller.kill()
-    controller.wait()
-    for _ in range(100):
-        left.send(forwarded)
-        assert right.receive() == forwarded
+    flow = Flow(left, right)
+    async with grpc.aio.insecure_channel(switch.address) as channel:
+        backup = p4r_grpc.P4RuntimeStub(channel).StreamChannel()
+        await backup.write(arbitration(0))
+        assert (await backup.read()).arbitration.election_id.low  # there is a primary
+        await flow.more(200)
+        controller.kill()
+        controller.wait()
+        status = (await asyncio.wait_for(backup.read(), DEADLINE_S)).arbitration.status
+        assert status.code == grpc.StatusCode.NOT_FOUND.value[0]  # the switch knows that it is gone
+        await flow.more(200)
+    flow.stop()
     async with switch.controller() as sw:
         await sw.delete_all()
-        left.send(forwarded)  # missed by all tables, so it is dropped or leaves by port 0
+        left.send(FORWARDED)  # missed by all tables, so it is dropped or leaves by port 0
         await sw.write(fy.P4PacketOut(FRAME, egress_port=2, padding=0))
         assert right.receive() == FRAME
     switch.stop()

@@ -1,0 +1,228 @@
+"""Whatever a controller writes or reads, each time between two frames, under ThreadSanitizer.
+
+python races.py [FUNCTION]: test_races.py runs it with libtsan preloaded, in namespaces of its own.
+The process ends with RACE when the data plane's thread and the controller's both touch a word and
+no lock orders them. A frame follows each call before the controller takes any lock again, so that
+a race shows every time, not by chance. Cells that Python reads and writes itself are out of the
+sanitizer's sight: for those, whoever asks the engine where they are must hold its lock.
+FUNCTION: of the engine's, to be run without its lock; then the process must end with RACE.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from finsy.proto import p4r
+from harness import compiled, config, delete, entry, exact, insert, lpm, modify, ternary
+from live import FRAME, Host, make_links
+from test_extras import digest, group, known_source, member, meter, one_shot, to, value_set
+from test_state import clone, counter, multicast, register
+
+from minip4.engine import build
+from minip4.engine.core import Core
+from minip4.engine.driver import Driver
+from minip4.engine.engine import Engine
+from minip4.engine.native import QueueConfig
+from minip4.engine.trace import Trace
+from minip4.runtime import dataplane
+from minip4.runtime.options import LinkOptions
+from minip4.runtime.pipeline import Pipeline
+
+RACE = 66
+DESTINATION = exact(FRAME[:6])
+ATOMIC = p4r.WriteRequest.DATAPLANE_ATOMIC
+
+
+class Guarded:
+    """An engine's library that ends the process when it is called without the engine's lock."""
+
+    FREE = {"engine_lock", "engine_unlock", "engine_destroy"}
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._library = engine.library
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("engine_") and name not in self.FREE and not self._engine._depth:
+            os.write(2, f"data race: {name} is called without the lock\n".encode())
+            os._exit(RACE)
+        return getattr(self._library, name)
+
+
+class Scene:
+    """A program at work between v1 and v2, with one pair of hosts."""
+
+    def __init__(self, program: str) -> None:
+        self.engine = Engine(compiled(program).bmv2_json, trace=True)
+        self.trace = Trace(self.engine)
+        self.pipeline = Pipeline(config(program), self.engine)
+        self.driver = Driver(self.engine, {1: "v1", 2: "v2"})
+        self.hosts = Host("p1"), Host("p2")
+        self.driver.start()
+        self.engine.library = Guarded(self.engine)  # type: ignore[assignment]
+
+    def pass_frame(self, frame: bytes = FRAME) -> None:
+        """The frame comes through, whatever was written before: no entry is ever lost."""
+        left, right = self.hosts
+        left.send(frame)
+        assert right.receive()[14:] == frame[14:]
+
+    def write(self, *updates: p4r.Update, atomicity: int = 0) -> None:
+        errors = self.pipeline.write(updates, atomicity)
+        assert not any(errors), errors
+
+    def read(self, *entities: p4r.Entity) -> None:
+        for entity in entities:
+            for _ in self.pipeline.read(entity):
+                pass
+
+    def stop(self) -> None:
+        self.driver.stop()
+        self.engine.close()
+
+
+def control_calls(scene: Scene) -> Iterator[Callable[[], object]]:
+    """Tables of each kind, counters, registers, groups; links, queues, counters of the switch."""
+    engine = scene.engine
+    stamp = {"port": b"\2", "first": b"\1", "between": b"\1", "second": b"\1"}
+    switching = {"hdr.ethernet.destination": DESTINATION}
+    forward = entry("switching", switching, ("forward", {"port": b"\2"}))
+    scene.write(insert(forward))
+    ip = (
+        FRAME[:12]
+        + bytes.fromhex("0800 4500 001c 0000 0000 4011 0000 0a000001 0a000002")
+        + bytes(8)
+    )
+    route = entry("route", {"hdr.ipv4.destination": lpm(b"\x0a\0\0\0", 8)},
+                  ("forward", {"port": b"\2"}))  # fmt: skip
+    wanted = {"hdr.ipv4.source": ternary(b"\x0a\0\0\1", b"\xff\xff\xff\xff"),
+              "standard_metadata.ingress_port": exact(b"\1")}  # fmt: skip
+    acl = entry("acl", wanted, ("NoAction", {}), priority=5)
+    default = entry("switching", {}, ("forward", {"port": b"\2"}), is_default_action=True)
+    default_none = entry("switching", {}, None, is_default_action=True)
+
+    def passed(
+        *updates: p4r.Update, frame: bytes = FRAME, atomicity: int = 0
+    ) -> Callable[[], object]:
+        def write_and_pass() -> None:
+            scene.write(*updates, atomicity=atomicity)
+            scene.pass_frame(frame)
+
+        return write_and_pass
+
+    yield passed(modify(entry("switching", switching, ("stamp", stamp))))
+    yield passed(*(insert(other(i)) for i in range(300)))  # the index grows meanwhile
+    yield passed(*(delete(other(i)) for i in range(300)), atomicity=ATOMIC)
+    yield passed(modify(default))
+    yield passed(delete(forward))
+    yield passed(insert(forward), modify(default_none))
+    yield passed(insert(route), frame=ip)
+    yield passed(modify(route), frame=ip)
+    place = p4r.TableEntry(table_id=route.table_entry.table_id, match=route.table_entry.match)
+    count = p4r.DirectCounterEntry(table_entry=place, data=p4r.CounterData(packet_count=7))
+    yield passed(modify(p4r.Entity(direct_counter_entry=count)), frame=ip)
+    yield passed(insert(acl), frame=ip)
+    yield passed(delete(acl), frame=ip)
+    data = p4r.CounterData(packet_count=1)
+    yield passed(modify(counter("port_counter", 1, data)))
+    yield passed(modify(register("last_seen", 0, b"\1")))
+    yield passed(modify(register("wide", None, b"\1")))
+    yield passed(insert(multicast(3, (2, 1))))
+    yield passed(modify(entry("switching", switching, ("multicast", {"group": b"\3"}))))
+    yield passed(modify(multicast(3, (2, 7))))
+    yield passed(modify(forward), delete(multicast(3)))
+    table = entry("route", {}, None, counter_data=p4r.CounterData())
+    for asked in (table, counter("port_counter", None), register("wide", None),
+                  p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry())):  # fmt: skip
+        yield lambda asked=asked: scene.read(asked)
+        scene.pass_frame(ip)
+    yield lambda: dataplane.set_link(engine, LinkOptions(2, rate_bps=10**9, queue=99))
+    yield lambda: dataplane.set_queue(engine, 2, 0, QueueConfig(depth_packets=50))
+    yield lambda: dataplane.queues(engine, 2, 1)
+    yield lambda: dataplane.drops(engine)
+    yield lambda: dataplane.engine_counters(engine)
+    yield lambda: dataplane.port_counters(engine, 1)
+    yield lambda: list(scene.trace.blocks())
+    yield scene.driver.counters
+    yield scene.driver.wake
+
+
+def other(number: int) -> p4r.Entity:
+    key = {"hdr.ethernet.destination": exact(b"\6" + number.to_bytes(4, "big"))}
+    return entry("switching", key, ("drop", {}))
+
+
+def extras_calls(scene: Scene) -> Iterator[Callable[[], object]]:
+    """Profiles, meters, digests, value sets, idle timeouts, clone sessions."""
+    alone = "direct.implementation"
+    target = to("direct", action_profile_member_id=1)
+    balanced = to("balanced", action_profile_group_id=7)
+    scene.write(insert(member(1, 2, alone)), insert(target))
+    scene.write(insert(digest(max_list_size=1)))
+
+    def written(*updates: p4r.Update) -> Callable[[], object]:
+        return lambda: scene.write(*updates)
+
+    yield written(modify(member(1, 2, alone)))
+    yield written(insert(member(2, 2, alone)))
+    yield written(insert(member(1, 2)), insert(member(2, 2)), insert(group(7, (1, 1))))
+    yield written(insert(balanced), delete(target))
+    yield written(modify(group(7, (1, 1), (2, 3))))
+    yield written(modify(to("balanced", action_profile_action_set=one_shot(2, 2))))
+    yield written(delete(group(7)), delete(member(2, 2)))
+    rates = p4r.MeterConfig(cir=10**6, cburst=1000, pir=10**6, pburst=1000)
+    yield written(modify(meter(1, rates)))
+    yield lambda: scene.read(meter(None))
+    source = known_source(idle_timeout_ns=10**9)
+    yield written(insert(source))
+    place = p4r.TableEntry(table_id=source.table_entry.table_id, match=source.table_entry.match)
+    limit = p4r.DirectMeterEntry(table_entry=place, config=rates)
+    yield written(modify(p4r.Entity(direct_meter_entry=limit)))
+    yield lambda: scene.read(p4r.Entity(direct_meter_entry=limit))
+    yield lambda: list(scene.pipeline.tables.idle())
+    yield written(delete(source))
+    yield scene.engine.digests
+    yield written(modify(value_set(0x4321, 0x1235)))
+    yield written(insert(clone(5, (1, 1))))
+    copied = entry("copied", {"hdr.ethernet.type": exact(FRAME[12:14])}, ("copy", {}),
+                   program_name="extras")  # fmt: skip
+    yield written(insert(copied))
+    yield written(modify(clone(5, (1, 2))))
+    yield written(delete(copied), delete(clone(5)))
+
+
+def run(program: str, calls: Callable[[Scene], Iterator[Callable[[], object]]]) -> None:
+    scene = Scene(program)
+    for touch in calls(scene):
+        scene.pass_frame()
+        touch()
+        scene.pass_frame()
+    scene.stop()
+
+
+def without_lock(name: str) -> Any:
+    """Core.locked(), but a function of this name does not get the lock."""
+    locked = Core.locked
+
+    @contextmanager
+    def mutant(self: Core) -> Iterator[None]:
+        caller = sys._getframe(2).f_code.co_name
+        with nullcontext() if caller == name else locked(self):
+            yield
+
+    return mutant
+
+
+def main() -> None:
+    build._mode = lambda sanitize: (*build.WARNINGS, "-O1", "-g", "-fsanitize=thread")
+    if len(sys.argv) > 1:
+        Core.locked = without_lock(sys.argv[1])  # type: ignore[method-assign]
+    make_links()
+    run("control", control_calls)
+    run("extras", extras_calls)
+
+
+if __name__ == "__main__":
+    main()

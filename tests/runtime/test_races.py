@@ -1,0 +1,36 @@
+"""Table writes beside packets never lose or tear an entry; and a lost lock is found."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RACE = 66  # exit status of a process in which ThreadSanitizer found a race
+HERE = Path(__file__).parent
+# ThreadSanitizer of older compilers needs addresses that are not randomised.
+COMMAND = ("setarch", "-R", "unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child")
+
+
+def races(*arguments: str) -> subprocess.CompletedProcess[str]:
+    tsan = subprocess.run(["cc", "-print-file-name=libtsan.so"], capture_output=True, text=True,
+                          check=True).stdout.strip()  # fmt: skip
+    environment = {"TSAN_OPTIONS": f"halt_on_error=1 exitcode={RACE}", "LD_PRELOAD": tsan}
+    command = [*COMMAND, "env", *(f"{k}={v}" for k, v in environment.items()), sys.executable,
+               str(HERE / "races.py"), *arguments]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=120,
+                          check=False)  # fmt: skip
+
+
+def test_no_write_races_with_packets() -> None:
+    run = races()
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
+
+
+# One of each kind of state: a table's entry, what hangs on it, and what has a lock of its own.
+@pytest.mark.parametrize("function", ["_modify", "counter_write", "set_queue"])
+def test_a_lost_lock_is_found(function: str) -> None:
+    run = races(function)
+    assert run.returncode == RACE, run.stdout[-4000:] + run.stderr[-4000:]
+    assert "data race" in run.stderr
