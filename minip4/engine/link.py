@@ -10,8 +10,10 @@ from typing import NoReturn
 from minip4.engine.build import C_FOLDER, program
 from minip4.errors import Minip4Error
 
-SOURCES = ("packet.c", "link.c", "capture.c", "ports.c", "ports_queue.c", "ports_socket.c",
-           "programs/link.c")  # fmt: skip
+SOURCES = (
+    *(C_FOLDER / name for name in ("packet.c", "link.c", "capture.c", "programs/link.c")),
+    *sorted(C_FOLDER.glob("ports*.c")),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> NoReturn:
     """Become the link: counters are printed as JSON on SIGTERM or SIGINT. Raises Minip4Error."""
     _check(args)
-    executable = program([C_FOLDER / name for name in SOURCES])
+    executable = program(SOURCES)
     values = (
         *args.interfaces, args.rate_bps, round(args.delay_us * 1000),
         round(args.jitter_us * 1000), repr(args.loss), repr(args.reorder),

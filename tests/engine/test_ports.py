@@ -16,8 +16,10 @@ from wire import TIMEOUT_S, await_true, frame, pcap_records, run
 from minip4.engine.build import C_FOLDER, shared_object
 from minip4.engine.driver import Driver, DriverError
 
-SOURCES = [C_FOLDER / name for name in ("packet.c", "link.c", "capture.c", "ports.c",
-                                        "ports_queue.c", "ports_socket.c")]  # fmt: skip
+SOURCES = [
+    *(C_FOLDER / name for name in ("packet.c", "link.c", "capture.c")),
+    *sorted(C_FOLDER.glob("ports*.c")),
+]
 CPU_PORT = 320
 MTU = 20_000
 

@@ -1,0 +1,180 @@
+/* The driver as its owner sees it: ports and captures before it runs, counters and the controller's
+ * frames while it does. */
+#define _GNU_SOURCE
+#include "ports_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { PATH_SIZE = 512 };
+
+struct ports *ports_create(struct engine *engine, uint16_t cpu_port)
+{
+    struct ports *ports = calloc(1, sizeof *ports);
+    if (!ports)
+        return NULL;
+    ports->engine = engine;
+    ports->pool = engine_pool(engine);
+    ports->cpu_port = cpu_port;
+    ports->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (cpu_port != PORTS_NO_CPU) {
+        ports->to_cpu = frame_queue_create();
+        ports->from_cpu = frame_queue_create();
+    }
+    if (ports->wake_fd < 0 || (cpu_port != PORTS_NO_CPU && !(ports->to_cpu && ports->from_cpu))) {
+        int error = errno;
+        ports_destroy(ports, NULL, 0);
+        errno = error;
+        return NULL;
+    }
+    return ports;
+}
+
+int ports_add(struct ports *ports, uint16_t number, const char *interface)
+{
+    if (number >= ENGINE_DROP_PORT || ports->port[number]) {
+        errno = EINVAL;
+        return -1;
+    }
+    struct port *port = calloc(1, sizeof *port);
+    if (!port)
+        return -1;
+    port->nic = nic_open(interface);
+    if (!port->nic) {
+        int error = errno;
+        free(port);
+        errno = error;
+        return -1;
+    }
+    ports->port[number] = port;
+    ports->polled[ports->count] = (struct pollfd){.fd = nic_fd(port->nic), .events = POLLIN};
+    ports->numbers[ports->count++] = number;
+    return 0;
+}
+
+/* Opens folder/<interface>_<what>.pcap; NULL with errno set. */
+static struct capture *open_capture(struct ports *ports, struct port *port, const char *folder,
+                                    const char *what)
+{
+    char path[PATH_SIZE];
+    int length = snprintf(path, sizeof path, "%s/%s_%s.pcap", folder, nic_name(port->nic), what);
+    if (length >= (int)sizeof path) {
+        errno = ENAMETOOLONG;
+        return NULL;
+    }
+    if (!ports->captures && !(ports->captures = capture_set_create()))
+        return NULL;
+    return capture_open(ports->captures, path);
+}
+
+int ports_capture(struct ports *ports, const char *folder)
+{
+    for (unsigned i = 0; i < ports->count; i++) {
+        struct port *port = ports->port[ports->numbers[i]];
+        port->captures[TAP_IN] = open_capture(ports, port, folder, "in");
+        if (!port->captures[TAP_IN])
+            return -1;
+        port->captures[TAP_OUT] = open_capture(ports, port, folder, "out");
+        if (!port->captures[TAP_OUT])
+            return -1;
+    }
+    return 0;
+}
+
+int ports_capture_lost(struct ports *ports, const char *folder)
+{
+    for (unsigned i = 0; i < ports->count; i++) {
+        struct port *port = ports->port[ports->numbers[i]];
+        port->lost = open_capture(ports, port, folder, "lost");
+        if (!port->lost)
+            return -1;
+    }
+    return 0;
+}
+
+int ports_destroy(struct ports *ports, char *error, size_t error_size)
+{
+    engine_set_driver(ports->engine, &(struct engine_driver){0});
+    int result = ports->captures ? capture_set_close(ports->captures, error, error_size) : 0;
+    for (unsigned i = 0; i < ports->count; i++) {
+        nic_close(ports->port[ports->numbers[i]]->nic);
+        free(ports->port[ports->numbers[i]]);
+    }
+    frame_queue_destroy(ports->to_cpu);
+    frame_queue_destroy(ports->from_cpu);
+    if (ports->wake_fd >= 0)
+        close(ports->wake_fd);
+    free(ports);
+    return result;
+}
+
+void ports_adopt(struct ports *ports, struct ports *old)
+{
+    memcpy(ports->port, old->port, sizeof ports->port);
+    memcpy(ports->numbers, old->numbers, sizeof ports->numbers);
+    memcpy(ports->polled, old->polled, sizeof ports->polled);
+    ports->count = old->count;
+    frame_queue_destroy(ports->to_cpu);
+    frame_queue_destroy(ports->from_cpu);
+    ports->to_cpu = old->to_cpu;
+    ports->from_cpu = old->from_cpu;
+    ports->captures = old->captures;
+    ports->earlier_cpu_ns = old->earlier_cpu_ns + old->cpu_ns;
+    old->count = 0;
+    old->to_cpu = old->from_cpu = NULL;
+    old->captures = NULL;
+}
+
+/* What others ask */
+
+void ports_counters(struct ports *ports, struct ports_counters *out)
+{
+    clockid_t clock;
+    *out = (struct ports_counters){.cpu_ns = ports->earlier_cpu_ns + ports->cpu_ns};
+    if (ports->started && !pthread_getcpuclockid(ports->thread, &clock))
+        out->cpu_ns += clock_ns(clock);
+    if (!ports->started)
+        for (unsigned i = 0; i < ports->count; i++)
+            out->unread += nic_unread(ports->port[ports->numbers[i]]->nic);
+    if (ports->to_cpu) {
+        out->to_cpu_drops = frame_queue_drops(ports->to_cpu);
+        out->from_cpu_drops = frame_queue_drops(ports->from_cpu);
+    }
+}
+
+int ports_port_counters(struct ports *ports, uint16_t number, struct nic_counters *out)
+{
+    struct port *port = number < ENGINE_MAX_PORTS ? ports->port[number] : NULL;
+    if (!port)
+        return -1;
+    engine_lock(ports->engine);
+    *out = *nic_counters(port->nic);
+    engine_unlock(ports->engine);
+    return 0;
+}
+
+int ports_cpu_fd(struct ports *ports)
+{
+    return frame_queue_fd(ports->to_cpu);
+}
+
+void ports_cpu_acknowledge(struct ports *ports)
+{
+    frame_queue_acknowledge(ports->to_cpu);
+}
+
+uint32_t ports_cpu_read(struct ports *ports, uint8_t *room)
+{
+    return frame_queue_take(ports->to_cpu, room);
+}
+
+int ports_cpu_write(struct ports *ports, const uint8_t *frame, uint32_t length)
+{
+    if (length > PACKET_MAX_FRAME)
+        return -1;
+    return frame_queue_put(ports->from_cpu, frame, length) ? 0 : -1;
+}
