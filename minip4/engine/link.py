@@ -11,7 +11,10 @@ from minip4.engine.build import C_FOLDER, program
 from minip4.errors import Minip4Error
 
 SOURCES = (
-    *(C_FOLDER / name for name in ("packet.c", "link.c", "capture.c", "programs/link.c")),
+    *(
+        C_FOLDER / name
+        for name in ("memory.c", "packet.c", "link.c", "capture.c", "programs/link.c")
+    ),
     *sorted(C_FOLDER.glob("ports*.c")),
 )
 

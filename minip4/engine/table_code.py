@@ -135,7 +135,7 @@ class TableCode:
             ]
         return [
             comment(table.name),
-            f"struct table *t = c->tables[{table.index}];",
+            f"struct table *t = &c->tables[{table.index}];",
             *self._lookup(table),
             self._trace(table),
             *self._hit(table),

@@ -67,7 +67,7 @@ class FlowResult:
     dscp_changed: int
 
 
-_CALLS = ("receive", "advance", "set_driver", "set_port")
+_CALLS = ("prefetch", "receive", "advance", "set_driver", "set_port")
 
 
 class _Calls(ctypes.Structure):
@@ -226,6 +226,15 @@ class Virtual:
         """To be called after a switch's links or queues were changed."""
         self._library.virtual_refresh(self._handle, switch)
 
+    def flying(self, switch: int, port: int) -> tuple[int, int]:
+        """Packets and bytes that a port sent and that did not come out of its link yet.
+
+        The engine's counters have them as delivered.
+        """
+        packets, size = u64(), u64()
+        self._library.virtual_flying(self._handle, switch, port, byref(packets), byref(size))
+        return packets.value, size.value
+
     # --- the control plane -----------------------------------------------------------------
 
     def control_waiting(self) -> Iterator[int]:
@@ -315,8 +324,8 @@ def _records(start: int | None, count: int, dtype: np.dtype[np.void]) -> NDArray
 def _loaded(*, sanitize: bool) -> ctypes.CDLL:
     """Build (once) and load the event queue; it calls engines through their own shared objects."""
     folder = build.C_FOLDER / "virtual"
-    sources = [*sorted(folder.glob("*.c")), build.C_FOLDER / "packet.c",
-               build.C_FOLDER / "capture.c"]  # fmt: skip
+    shared = [build.C_FOLDER / f"{name}.c" for name in ("memory", "packet", "capture")]
+    sources = [*sorted(folder.glob("*.c")), *shared]
     built = build.shared_object(sources, sanitize=sanitize)
     library = ctypes.CDLL(str(built), ctypes.RTLD_LOCAL, use_errno=True)
     for name, (result, *arguments) in _SIGNATURES.items():
@@ -339,6 +348,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "set_engine": (None, handle, c_uint32, handle, POINTER(_Calls)),
     "capture": (c_int, handle, c_uint32, c_uint16, c_int, text),
     "refresh": (None, handle, c_uint32),
+    "flying": (None, handle, c_uint32, c_uint16, POINTER(u64), POINTER(u64)),
     "control_next": (c_uint32, handle),
     "cpu_read": (c_uint32, handle, c_uint32, text),
     "cpu_write": (c_int, handle, c_uint32, text, c_uint32),

@@ -71,6 +71,10 @@ class VirtualSwitch:
         part = self._engine_part(self._engine)
         for earlier in self._retired:
             part = dataplane.total(part, earlier)
+        for port, counted in part["ports"].items():
+            packets, size = self._virtual.flying(self._node, int(port))
+            counted["link"]["delivered_packets"] -= packets
+            counted["link"]["delivered_bytes"] -= size
         ports = {
             str(port): {
                 "interface": name,

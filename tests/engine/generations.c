@@ -10,9 +10,9 @@ static const struct table_spec spec = {
 
 int main(void)
 {
-    struct table *t = table_create(&spec);
+    struct table table = {0}, *t = &table;
     const uint64_t key = 7, action[] = {1, 2};
-    if (!t)
+    if (!table_create(t, &spec))
         return 2;
     t->info[0].generation = INT32_MAX - 3;
     for (int round = 0; round < 4; round++) {

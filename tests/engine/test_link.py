@@ -50,7 +50,8 @@ DROP = ctypes.CFUNCTYPE(
 
 
 def load() -> ctypes.CDLL:
-    library = ctypes.CDLL(str(shared_object([C_FOLDER / "packet.c", C_FOLDER / "link.c"])))
+    sources = [C_FOLDER / f"{name}.c" for name in ("memory", "packet", "link")]
+    library = ctypes.CDLL(str(shared_object(sources)))
     library.packet_pool_create.restype = ctypes.c_void_p
     library.packet_pool_destroy.argtypes = [ctypes.c_void_p]
     library.packet_take.argtypes = [ctypes.c_void_p]

@@ -17,7 +17,7 @@ from minip4.engine.build import C_FOLDER, shared_object
 from minip4.engine.driver import Driver, DriverError
 
 SOURCES = [
-    *(C_FOLDER / name for name in ("packet.c", "link.c", "capture.c")),
+    *(C_FOLDER / name for name in ("memory.c", "packet.c", "link.c", "capture.c")),
     *sorted(C_FOLDER.glob("ports*.c")),
 ]
 CPU_PORT = 320

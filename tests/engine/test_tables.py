@@ -215,7 +215,7 @@ def test_the_default_action_can_be_set_and_reset() -> None:
 
 
 def test_a_slot_may_be_used_for_years() -> None:
-    names = ("table.c", "table_lpm.c", "table_ternary.c")
+    names = ("memory.c", "table.c", "table_lpm.c", "table_ternary.c")
     sources = [build.C_FOLDER / name for name in names]
     path = build.program([*sources, Path(__file__).parent / "generations.c"])
     run = subprocess.run([path], capture_output=True, text=True, check=True)

@@ -1,5 +1,6 @@
 """The virtual network: exact to the nanosecond, the same each time, and true to queueing theory."""
 
+import ctypes
 import hashlib
 import os
 from collections.abc import Callable
@@ -144,11 +145,35 @@ def test_another_engine_may_take_over() -> None:
     line = Line({"delay_us": 100})
     flow = line.flow(1000, rate_pps=1e6)
     line.run(0.0005)
-    line.virtual.install(line.switches[0], line.engine({}))  # what is in flight is gone
+    line.virtual.install(line.switches[0], line.engine({}))  # what is in flight arrives
     line.run()
     result = line.virtual.flow_result(flow)
-    assert len(result.received) == 900
-    assert list(np.unique(delays(result)[401:])) == [0]
+    assert len(result.received) == 1000
+    by_sequence = delays(result)[np.argsort(result.received["sequence"])]
+    assert list(by_sequence) == [100_000] * 501 + [0] * 499
+    line.virtual.close()
+
+
+def test_frames_in_a_link_are_known() -> None:
+    """Also when the link's settings change under them, or it is taken away."""
+    line = Line({"delay_us": 100})
+    flow = line.flow(10, rate_pps=1e6)
+    line.run(2.5e-6)
+    engine = line.virtual._engines[line.switches[0]]
+    assert line.virtual.flying(line.switches[0], 2) == (3, 3 * 64)
+    assert line.virtual.flying(line.switches[0], 1) == (0, 0)
+    dataplane.set_link(engine, LinkOptions(2, delay_us=50))
+    line.run(6.5e-6)
+    with engine.locked():
+        engine.library.engine_set_link(engine.handle, ctypes.c_uint16(2), None)
+    line.run(100e-6)
+    assert line.virtual.flying(line.switches[0], 2) == (6, 6 * 64)
+    line.run()
+    assert line.virtual.flying(line.switches[0], 2) == (0, 0)
+    result = line.virtual.flow_result(flow)
+    by_sequence = delays(result)[np.argsort(result.received["sequence"])]
+    in_order = [102_000 - 1000 * number for number in range(3, 7)]  # not before the third
+    assert list(by_sequence) == [100_000] * 3 + in_order + [0] * 3
     line.virtual.close()
 
 

@@ -7,7 +7,7 @@
 
 static struct table *table_of(struct engine *e, uint32_t table)
 {
-    return e->context.tables[table];
+    return &e->context.tables[table];
 }
 
 int64_t engine_table_add(struct engine *e, uint32_t table, const uint64_t *key,

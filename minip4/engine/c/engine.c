@@ -3,16 +3,27 @@
 
 #include "engine_internal.h"
 
+/* Tables lie behind the engine, so that their addresses need not be looked up. */
+static struct table *tables_of(const struct engine *e)
+{
+    return (struct table *)(void *)(e + 1);
+}
+
+static size_t engine_size(void)
+{
+    return sizeof(struct engine) + program.tables * sizeof(struct table);
+}
+
 static bool create_tables(struct engine *e)
 {
     struct context *c = &e->context;
-    c->tables = calloc(program.tables + 1, sizeof(struct table *));
+    c->tables = tables_of(e);
     c->profiles = calloc(program.profiles + 1, sizeof(struct profile *));
     c->value_sets = calloc(program.value_sets + 1, sizeof(struct value_set *));
-    if (!c->tables || !c->profiles || !c->value_sets)
+    if (!c->profiles || !c->value_sets)
         return false;
     for (uint32_t i = 0; i < program.tables; i++)
-        if (!(c->tables[i] = table_create(&program.table[i])))
+        if (!table_create(&c->tables[i], &program.table[i]))
             return false;
     for (uint32_t i = 0; i < program.profiles; i++)
         if (!(c->profiles[i] = profile_create(&program.profile[i])))
@@ -47,7 +58,7 @@ static bool create_state(struct engine *e)
 
 struct engine *engine_create(const struct engine_driver *driver, uint64_t seed)
 {
-    struct engine *e = calloc(1, sizeof *e);
+    struct engine *e = memory_take(engine_size());
     if (!e)
         return NULL;
     pthread_mutex_init(&e->turn, NULL);
@@ -56,15 +67,11 @@ struct engine *engine_create(const struct engine_driver *driver, uint64_t seed)
         e->driver = *driver;
     e->priorities = 1;
     e->next_due_ns = e->again_due_ns = UINT64_MAX;
-    for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++) {
-        e->due_ns[i] = e->port[i].link_due_ns = UINT64_MAX;
-        e->port[i].engine = e;
+    for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++)
         e->port[i].number = (uint16_t)i;
-        for (uint32_t priority = 0; priority < ENGINE_MAX_PRIORITIES; priority++)
-            e->port[i].queue[priority].config.depth_packets = DEFAULT_QUEUE_DEPTH;
-    }
     random_seed(e->context.random, seed);
-    if (create_tables(e) && create_state(e))
+    e->backlog = calloc(ENGINE_MAX_PORTS + 1, sizeof *e->backlog);
+    if (e->backlog && create_tables(e) && create_state(e))
         return e;
     engine_destroy(e);
     return NULL;
@@ -73,7 +80,7 @@ struct engine *engine_create(const struct engine_driver *driver, uint64_t seed)
 static void destroy_tables(struct context *c)
 {
     for (uint32_t i = 0; c->tables && i < program.tables; i++)
-        table_destroy(c->tables[i]);
+        table_destroy(&c->tables[i]);
     for (uint32_t i = 0; c->profiles && i < program.profiles; i++)
         profile_destroy(c->profiles[i]);
     for (uint32_t i = 0; c->value_sets && i < program.value_sets; i++)
@@ -81,7 +88,6 @@ static void destroy_tables(struct context *c)
             free(c->value_sets[i]->values);
             free(c->value_sets[i]);
         }
-    free(c->tables);
     free(c->profiles);
     free(c->value_sets);
 }
@@ -96,8 +102,9 @@ static void give_all(struct engine *e, struct fifo *fifo)
 static void release_packets(struct engine *e)
 {
     for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++) {
-        for (uint32_t priority = 0; priority < ENGINE_MAX_PRIORITIES; priority++)
-            give_all(e, &e->port[i].queue[priority].packets);
+        for (uint32_t priority = 0; e->port[i].waiting && priority < ENGINE_MAX_PRIORITIES;
+             priority++)
+            give_all(e, &e->backlog[i].queue[priority].packets);
         link_destroy(e->port[i].link);
     }
     give_all(e, &e->again);
@@ -133,7 +140,17 @@ void engine_destroy(struct engine *e)
         packet_pool_destroy(e->pool);
     pthread_mutex_destroy(&e->turn);
     pthread_mutex_destroy(&e->data);
-    free(e);
+    free(e->backlog);
+    memory_give(e, engine_size());
+}
+
+void engine_prefetch(const struct engine *e, uint16_t port)
+{
+    for (size_t at = 0; at < offsetof(struct engine, port); at += CACHE_LINE)
+        __builtin_prefetch((const char *)e + at, 1);
+    __builtin_prefetch(&e->port[port & (ENGINE_MAX_PORTS - 1)], 1);
+    for (uint32_t i = 0; i < program.tables; i++)
+        __builtin_prefetch(tables_of(e) + i);
 }
 
 struct packet_pool *engine_pool(struct engine *e)

@@ -15,6 +15,9 @@ enum engine_tap { TAP_IN, TAP_OUT };
 
 struct engine_driver {
     void *user;
+    /* Links hand frames over as soon as they are sent: `now_ns` is when they will come out, and the
+     * driver keeps them until then. Counters have them as delivered at once. */
+    bool keeps_flying;
     /* A frame leaves by a port (behind its link, where it has one); owns the packet. */
     void (*transmit)(void *user, uint16_t port, struct packet *packet, uint64_t now_ns);
     /* Sees each frame that enters, and each that leaves before its link; or NULL. */
@@ -49,6 +52,8 @@ void engine_set_clock(struct engine *engine, int64_t offset_us, int64_t drift_pp
 
 /* Takes a frame in at a port; owns the packet. Time never goes back between calls. */
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet, uint64_t now_ns);
+/* Brings what a frame from this port will need into the cache. */
+void engine_prefetch(const struct engine *engine, uint16_t port);
 /* Does what is due by now_ns (queues, links); returns when to call again, or UINT64_MAX. */
 uint64_t engine_advance(struct engine *engine, uint64_t now_ns);
 

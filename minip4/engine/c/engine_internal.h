@@ -3,7 +3,9 @@
 #define MINIP4_ENGINE_INTERNAL_H
 
 #include <pthread.h>
+#include <stddef.h>
 
+#include "memory.h"
 #include "program.h"
 
 enum {
@@ -30,20 +32,30 @@ struct shaper {
 struct queue {
     struct fifo packets;
     uint64_t bytes, drops;
+    bool is_set; /* else its depth is DEFAULT_QUEUE_DEPTH, and nothing else limits it */
     struct queue_config config;
     struct shaper pps, bps;
 };
 
+/* What each packet needs of a port that keeps nothing back: one cache line. */
 struct port {
-    struct engine *engine;
+    uint64_t received_packets, received_bytes, transmitted_packets, transmitted_bytes;
+    struct link *link;
+    uint64_t link_free_ns; /* link_free_at() */
+    uint64_t due_ns;       /* of its queues and its link, while it stands in engine.pending */
+    uint32_t waiting;      /* packets in all its queues */
     uint16_t number;
     bool is_up;
-    uint32_t waiting; /* packets in all its queues */
+    bool is_shaped;        /* one of its queues has a rate */
+};
+
+/* The rest of a port. Zero at first, and touched by few: so that it costs memory with few. */
+struct backlog {
     struct queue queue[ENGINE_MAX_PRIORITIES];
-    struct link *link;
-    uint64_t link_due_ns;
+    uint64_t queue_drops;
+    uint64_t drops[DROP_REASONS];
+    uint64_t link_due_ns;            /* when a frame comes out of its link; UINT64_MAX: none is in it */
     struct link_counters past_links; /* counters of links taken away or replaced */
-    struct engine_port_counters counters;
 };
 
 struct replica {
@@ -56,20 +68,20 @@ struct replicas {
 };
 
 struct engine {
+    /* What each packet needs. */
     struct context context;
     struct engine_driver driver;
     struct packet_pool *pool;
-    bool is_pool_shared;
-    struct engine_counters counters;
-    uint64_t drops[ENGINE_MAX_PORTS + 1][DROP_REASONS];
-    struct fifo again;         /* resubmitted and recirculated: to be parsed next */
     uint64_t again_due_ns;     /* when work that was put off goes on; UINT64_MAX: none */
     uint64_t next_due_ns;
-    uint64_t due_ns[ENGINE_MAX_PORTS];
-    uint64_t pending[ENGINE_MAX_PORTS / 64]; /* bit set of ports whose due_ns is not UINT64_MAX */
-    struct port port[ENGINE_MAX_PORTS];
-    uint32_t priorities;
+    struct backlog *backlog;   /* of each port; the last: drops of ports that cannot be */
+    struct engine_counters counters;
     int64_t clock_offset_us, clock_drift_ppb;
+    uint32_t priorities;
+    bool is_pool_shared;
+    uint64_t pending[ENGINE_MAX_PORTS / 64]; /* bit set of ports that are due */
+    _Alignas(CACHE_LINE) struct port port[ENGINE_MAX_PORTS];
+    struct fifo again;         /* resubmitted and recirculated: to be parsed next */
     uint8_t *scratch;          /* one parsed packet */
     struct replicas **groups, **sessions; /* NULL until the first is set */
     struct digest_sample *digests;        /* NULL until the first is to be told */
@@ -78,6 +90,17 @@ struct engine {
     struct fifo collected;     /* frames that left, for tests */
     pthread_mutex_t turn, data; /* who holds the turn is next to get the data */
 };
+
+static inline struct engine *engine_of(struct port *port)
+{
+    struct port *first = port - port->number;
+    return (struct engine *)(void *)((char *)first - offsetof(struct engine, port));
+}
+
+static inline struct backlog *backlog_of(const struct engine *e, const struct port *port)
+{
+    return &e->backlog[port->number];
+}
 
 /* pipeline.c */
 void pipeline_ingress(struct engine *e, uint16_t port);
@@ -92,6 +115,8 @@ void traffic_enqueue(struct engine *e, uint16_t port, struct packet *packet);
 /* Enqueues, or sends at once where nothing would keep the packet; the caller has done with it. */
 void traffic_forward(struct engine *e, uint16_t port, struct packet *packet);
 void traffic_transmit(struct engine *e, struct port *port, struct packet *packet);
+/* NULL when memory is short. */
+struct link *traffic_make_link(struct port *port, const struct link_config *config);
 void traffic_set_due(struct engine *e, struct port *port);
 /* Counts the drop, and gives the packet back. */
 void traffic_drop(struct engine *e, struct packet *packet, enum drop_reason reason, uint32_t port);

@@ -1,8 +1,7 @@
 /* The link: a transmitter of one rate, dice, and two delay lines. */
 #include "link.h"
 
-#include <stdbool.h>
-#include <stdlib.h>
+#include "memory.h"
 
 /* xoshiro256** 1.0 (Blackman and Vigna, "Scrambled linear pseudorandom number generators", 2021):
  * 256 bits of state, passes the known statistical tests, and costs about a nanosecond. */
@@ -47,22 +46,26 @@ static bool happens(struct dice *dice, double probability)
 /* Frames in flight, ordered by time_ns. */
 struct delay_line {
     struct packet *first, *last;
-    uint64_t last_due_ns;
 };
 
 struct link {
-    struct link_config config;
-    struct link_counters counters;
+    /* What each frame needs comes first, in one cache line. */
+    uint64_t rate_bps, free_at_ns;
+    uint64_t wire_remainder; /* bits x 1e9 modulo the rate, carried over: the rate is exact */
+    uint64_t delay_ns;
+    uint64_t last_due_ns[2]; /* of the frames that keep their order, and of those held back */
+    uint64_t sent_packets, sent_bytes;
+    bool has_dice; /* else all frames go the same way */
     struct packet_pool *pool;
     link_deliver_fn deliver;
     link_drop_fn drop;
     void *user;
-    struct dice loss, jitter, reorder; /* apart, so that jitter does not change which are lost */
-    uint64_t free_at_ns;
-    uint64_t wire_remainder; /* bits x 1e9 modulo the rate, carried over: the rate is exact */
     /* Held-back frames have a line of their own: all are held back for the same time, so each line
      * stays in order by itself, and no line needs sorting. */
     struct delay_line straight, held_back;
+    struct dice loss, jitter, reorder; /* apart, so that jitter does not change which are lost */
+    struct link_config config;
+    struct link_counters counters; /* sent_...: only as link_counters() last saw them */
 };
 
 static void seed_dice(struct link *link)
@@ -74,13 +77,22 @@ static void seed_dice(struct link *link)
             dice[i]->state[word] = split_mix(&state);
 }
 
+static void set_config(struct link *link, const struct link_config *config)
+{
+    link->config = *config;
+    link->rate_bps = config->rate_bps;
+    link->delay_ns = config->delay_ns;
+    link->wire_remainder = 0; /* it is in units of the rate */
+    link->has_dice = config->loss > 0 || config->jitter_ns || config->reorder > 0;
+}
+
 struct link *link_create(const struct link_config *config, struct packet_pool *pool,
                          link_deliver_fn deliver, link_drop_fn drop, void *user)
 {
-    struct link *link = calloc(1, sizeof *link);
+    struct link *link = memory_take(sizeof *link);
     if (!link)
         return NULL;
-    link->config = *config;
+    set_config(link, config);
     link->pool = pool;
     link->deliver = deliver;
     link->drop = drop;
@@ -104,14 +116,13 @@ void link_destroy(struct link *link)
         return;
     empty(&link->straight, link->pool);
     empty(&link->held_back, link->pool);
-    free(link);
+    memory_give(link, sizeof *link);
 }
 
 void link_configure(struct link *link, const struct link_config *config)
 {
     bool reseed = config->seed != link->config.seed;
-    link->config = *config;
-    link->wire_remainder = 0; /* it was in units of the old rate */
+    set_config(link, config);
     if (reseed)
         seed_dice(link);
 }
@@ -121,15 +132,19 @@ uint64_t link_free_at(const struct link *link)
     return link->free_at_ns;
 }
 
-const struct link_counters *link_counters(const struct link *link)
+const struct link_counters *link_counters(struct link *link)
 {
+    link->counters.sent_packets = link->sent_packets;
+    link->counters.sent_bytes = link->sent_bytes;
     return &link->counters;
 }
 
 /* Puts the frame on the wire; returns when its last bit has left. */
 static uint64_t transmit(struct link *link, uint32_t length, uint64_t now_ns)
 {
-    uint64_t rate_bps = link->config.rate_bps;
+    uint64_t rate_bps = link->rate_bps;
+    link->sent_packets++;
+    link->sent_bytes += length;
     if (!rate_bps)
         return link->free_at_ns = now_ns;
     if (now_ns > link->free_at_ns)
@@ -143,46 +158,64 @@ static uint64_t propagation_ns(struct link *link)
 {
     uint64_t jitter_ns = link->config.jitter_ns;
     if (!jitter_ns)
-        return link->config.delay_ns;
-    uint64_t delay_ns = link->config.delay_ns + roll(&link->jitter) % (2 * jitter_ns + 1);
+        return link->delay_ns;
+    uint64_t delay_ns = link->delay_ns + roll(&link->jitter) % (2 * jitter_ns + 1);
     return delay_ns > jitter_ns ? delay_ns - jitter_ns : 0;
 }
 
-static void append(struct delay_line *line, struct packet *packet, uint64_t due_ns)
+static void lose(struct link *link, struct packet *packet, uint64_t now_ns)
 {
-    packet->time_ns = line->last_due_ns = due_ns;
+    link->counters.lost_packets++;
+    link->counters.lost_bytes += packet->length;
+    if (link->drop)
+        link->drop(link->user, now_ns, packet->data, packet->length);
+    packet_give(link->pool, packet);
+}
+
+/* Sends a frame: true, with its due time in packet->time_ns, and whether it was held back; false
+ * when it was lost, and is gone. */
+static bool pass(struct link *link, struct packet *packet, uint64_t now_ns, bool *is_held_back)
+{
+    uint64_t due_ns = transmit(link, packet->length, now_ns) + link->delay_ns;
+    *is_held_back = false;
+    if (link->has_dice) {
+        if (happens(&link->loss, link->config.loss)) {
+            lose(link, packet, now_ns);
+            return false;
+        }
+        due_ns = due_ns - link->delay_ns + propagation_ns(link);
+        *is_held_back = happens(&link->reorder, link->config.reorder);
+        if (*is_held_back)
+            due_ns += link->config.reorder_ns;
+    }
+    uint64_t *last_ns = &link->last_due_ns[*is_held_back];
+    packet->time_ns = *last_ns = due_ns > *last_ns ? due_ns : *last_ns;
+    return true;
+}
+
+bool link_pass(struct link *link, struct packet *packet, uint64_t now_ns)
+{
+    bool is_held_back;
+    uint32_t length = packet->length;
+    if (!pass(link, packet, now_ns, &is_held_back))
+        return false;
+    link->counters.delivered_packets++;
+    link->counters.delivered_bytes += length;
+    return true;
+}
+
+void link_send(struct link *link, struct packet *packet, uint64_t now_ns)
+{
+    bool is_held_back;
+    if (!pass(link, packet, now_ns, &is_held_back))
+        return;
+    struct delay_line *line = is_held_back ? &link->held_back : &link->straight;
     packet->next = NULL;
     if (line->first)
         line->last->next = packet;
     else
         line->first = packet;
     line->last = packet;
-}
-
-static uint64_t max(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-void link_send(struct link *link, struct packet *packet, uint64_t now_ns)
-{
-    link->counters.sent_packets++;
-    link->counters.sent_bytes += packet->length;
-    uint64_t sent_ns = transmit(link, packet->length, now_ns);
-    if (happens(&link->loss, link->config.loss)) {
-        link->counters.lost_packets++;
-        link->counters.lost_bytes += packet->length;
-        if (link->drop)
-            link->drop(link->user, now_ns, packet->data, packet->length);
-        packet_give(link->pool, packet);
-        return;
-    }
-    uint64_t due_ns = sent_ns + propagation_ns(link);
-    if (happens(&link->reorder, link->config.reorder))
-        append(&link->held_back, packet,
-               max(due_ns + link->config.reorder_ns, link->held_back.last_due_ns));
-    else
-        append(&link->straight, packet, max(due_ns, link->straight.last_due_ns));
 }
 
 /* The line whose first frame is due first; NULL: nothing is in flight. */

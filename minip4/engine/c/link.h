@@ -3,6 +3,8 @@
 #ifndef MINIP4_LINK_H
 #define MINIP4_LINK_H
 
+#include <stdbool.h>
+
 #include "packet.h"
 
 struct link_config {
@@ -46,9 +48,12 @@ uint64_t link_free_at(const struct link *link);
 /* Hands a frame over. May be called only when now_ns >= link_free_at(). A lost frame takes its time
  * on the wire too. */
 void link_send(struct link *link, struct packet *packet, uint64_t now_ns);
+/* The same for a caller that keeps the frames in flight itself: true, and the frame comes out at
+ * packet->time_ns; false: it was lost. It counts as delivered at once. */
+bool link_pass(struct link *link, struct packet *packet, uint64_t now_ns);
 /* Delivers what is due by now_ns in the order of its due times; returns when to call again
  * (UINT64_MAX: nothing in flight). */
 uint64_t link_advance(struct link *link, uint64_t now_ns);
-const struct link_counters *link_counters(const struct link *link);
+const struct link_counters *link_counters(struct link *link);
 
 #endif

@@ -68,12 +68,7 @@ struct context {
     struct packet *packet;
     uint64_t now_ns; /* of the driver */
     uint64_t now_us; /* P4 time: microseconds, 48 bits */
-    struct table **tables;
-    struct array *registers, *counters, *meters;
-    struct profile **profiles;
-    struct value_set **value_sets;
-    uint64_t random[4];
-    struct crc_custom *crc;  /* settings of crc16_custom and crc32_custom */
+    struct table *tables;
     /* What the program asks for; the core clears it before each pipeline. */
     struct requests {
         uint32_t egress_spec, mcast_grp, priority;
@@ -81,6 +76,11 @@ struct context {
         uint16_t clone_list, digest, resubmit_list, recirculate_list;
     } request;
     uint32_t queue_depth;    /* packets left in the queue that this one came from */
+    struct array *registers, *counters, *meters;
+    struct profile **profiles;
+    struct value_set **value_sets;
+    uint64_t random[4];
+    struct crc_custom *crc;  /* settings of crc16_custom and crc32_custom */
 #ifdef MINIP4_TRACE
     struct trace *trace;
 #endif

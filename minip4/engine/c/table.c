@@ -3,9 +3,10 @@
 
 #include <stdlib.h>
 
+#include "memory.h"
 #include "program.h"
 
-enum { FIRST_CAPACITY = 16 };
+enum { FIRST_CAPACITY = 4, CELLS = 2 /* of the index, for each slot */ };
 
 static const uint64_t *slot_key(const struct table *t, const uint64_t *slot)
 {
@@ -54,10 +55,16 @@ static void index_take(struct table *t, uint32_t number)
     t->index[hole] = 0;
 }
 
+static size_t index_size(uint32_t capacity)
+{
+    return (size_t)capacity * CELLS * sizeof(uint64_t);
+}
+
 static bool grow(struct table *t)
 {
     uint32_t capacity = t->capacity ? 2 * t->capacity : FIRST_CAPACITY;
-    uint64_t *slots = realloc(t->slots, (size_t)capacity * t->stride * sizeof *slots);
+    size_t slot_size = t->stride * sizeof *t->slots;
+    uint64_t *slots = memory_resize(t->slots, t->capacity * slot_size, capacity * slot_size);
     if (slots)
         t->slots = slots;
     struct slot_info *info = realloc(t->info, capacity * sizeof *info);
@@ -69,15 +76,17 @@ static bool grow(struct table *t)
     struct meter *meters = NULL;
     if (t->spec->has_meter && (meters = realloc(t->meters, capacity * sizeof *meters)))
         t->meters = meters;
-    uint64_t *index = calloc((size_t)capacity * 4, sizeof *index);
+    uint64_t *index = slots ? memory_take(index_size(capacity)) : NULL;
     if (!slots || !info || !free_slots || !index || (t->spec->has_meter && !meters)) {
-        free(index);
+        memory_give(index, index_size(capacity));
+        if (slots) /* as large as the capacity says */
+            t->slots = memory_resize(slots, capacity * slot_size, t->capacity * slot_size);
         return false;
     }
     memset(info + t->capacity, 0, (capacity - t->capacity) * sizeof *info);
-    free(t->index);
+    memory_give(t->index, index_size(t->capacity));
     t->index = index;
-    t->index_mask = capacity * 4 - 1;
+    t->index_mask = capacity * CELLS - 1;
     t->capacity = capacity;
     for (uint32_t i = 0; i < t->fresh; i++)
         if (t->info[i].generation & 1)
@@ -85,37 +94,32 @@ static bool grow(struct table *t)
     return true;
 }
 
-struct table *table_create(const struct table_spec *spec)
+bool table_create(struct table *t, const struct table_spec *spec)
 {
-    struct table *t = calloc(1, sizeof *t);
-    if (!t)
-        return NULL;
     t->spec = spec;
     t->stride = stats_offset(spec) + (spec->has_counters ? 2 : 0) + (spec->has_timeout ? 1 : 0);
-    t->default_slot = calloc(t->stride, sizeof *t->default_slot);
-    t->filter_bits = 1;
-    t->filter = calloc(2, sizeof *t->filter);
-    if (!t->default_slot || !t->filter || !grow(t)) {
+    t->default_slot = memory_take(t->stride * sizeof *t->default_slot);
+    if (!t->default_slot || !grow(t)) {
         table_destroy(t);
-        return NULL;
+        return false;
     }
     table_reset_default(t);
-    return t;
+    return true;
 }
 
 void table_destroy(struct table *t)
 {
-    if (!t)
+    if (!t->spec)
         return;
     lpm_destroy(t);
     ternary_destroy(t);
-    free(t->slots);
+    memory_give(t->slots, (size_t)t->capacity * t->stride * sizeof *t->slots);
     free(t->info);
     free(t->free_slots);
     free(t->meters);
-    free(t->index);
-    free(t->default_slot);
-    free(t);
+    memory_give(t->index, index_size(t->capacity));
+    memory_give(t->default_slot, t->stride * sizeof *t->default_slot);
+    *t = (struct table){0};
 }
 
 int64_t table_find(struct table *t, const uint64_t *key, const uint64_t *mask, uint32_t prefix,

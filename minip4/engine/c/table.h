@@ -35,26 +35,30 @@ struct slot_info {
     uint64_t sequence;   /* order of insertion: the older of equal priorities wins */
 };
 
+/* A prefix length that entries have; the mask, of key_words words, follows. */
 struct length {
     uint32_t prefix, entries;
+    uint64_t mask[];
 };
 
 struct table {
-    const struct table_spec *spec;
+    /* What lookups need comes first, in one cache line. */
     uint64_t *slots, *default_slot;
-    struct slot_info *info;
-    struct meter *meters; /* of the slots, for a direct meter */
-    uint32_t stride, capacity, used, fresh, free_count;
-    uint32_t *free_slots;
-    uint64_t sequence;
     /* Open addressing: hash's upper half << 32 | slot + 1. */
     uint64_t *index;
-    uint32_t index_mask;
-    /* lpm: distinct prefix lengths, longest first, the masks of each, and for each value of the
-     * field's first bits the set of lengths that may match there. */
-    struct length *lengths;
-    uint64_t *length_masks, *filter;
-    uint32_t length_count, filter_bits, skip_bits, filter_entries, stale;
+    uint32_t index_mask, stride;
+    /* lpm: distinct prefix lengths, longest first, and for each value of the field's first bits the
+     * set of lengths that may match there. */
+    uint64_t *lengths, *filter;
+    uint32_t length_count;
+    uint16_t filter_bits, skip_bits;
+    uint32_t filter_entries, stale, length_room;
+    const struct table_spec *spec;
+    struct slot_info *info;
+    struct meter *meters; /* of the slots, for a direct meter */
+    uint32_t capacity, used, fresh, free_count;
+    uint32_t *free_slots;
+    uint64_t sequence;
     /* ternary: for each key byte that some entry cares for and each of its values, the set of slots
      * that it does not rule out. */
     uint64_t *care, *rows, *in_use;
@@ -62,7 +66,7 @@ struct table {
         uint8_t word, shift;
     } *active;
     uint32_t active_count, blocks; /* blocks of 256 slots */
-};
+} __attribute__((aligned(64)));
 
 ALWAYS_INLINE uint64_t key_hash(const uint64_t *key, unsigned words, uint64_t seed)
 {
@@ -111,19 +115,30 @@ ALWAYS_INLINE uint64_t *table_find_exact(const struct table *t, const uint64_t *
     return index_find(t, key, words, data_words, 0);
 }
 
+/* So few prefix lengths are tried without asking the filter. */
+enum { LENGTHS_UNFILTERED = 2 };
+
+ALWAYS_INLINE struct length *table_length(const struct table *t, uint32_t number, unsigned words)
+{
+    return (struct length *)(t->lengths + number * (1 + words));
+}
+
 /* `top`: the lpm field's first 64 bits, left-aligned. */
 ALWAYS_INLINE uint64_t *table_find_lpm(const struct table *t, const uint64_t *key, unsigned words,
                                        unsigned data_words, uint64_t top)
 {
-    uint64_t candidates = t->filter[top << t->skip_bits >> (64 - t->filter_bits)];
+    uint64_t candidates = t->length_count <= LENGTHS_UNFILTERED
+                              ? (UINT64_C(1) << t->length_count) - 1
+                              : t->filter[top << t->skip_bits >> (64 - t->filter_bits)];
     while (candidates) {
         uint32_t i = (uint32_t)__builtin_ctzll(candidates);
         uint32_t end = i == 63 ? t->length_count : i + 1; /* the last bit means all that follow */
         for (; i < end; i++) {
+            const struct length *length = table_length(t, i, words);
             uint64_t masked[words];
             for (unsigned w = 0; w < words; w++)
-                masked[w] = key[w] & t->length_masks[i * words + w];
-            uint64_t *slot = index_find(t, masked, words, data_words, t->lengths[i].prefix);
+                masked[w] = key[w] & length->mask[w];
+            uint64_t *slot = index_find(t, masked, words, data_words, length->prefix);
             if (slot)
                 return slot;
         }
@@ -150,7 +165,8 @@ enum table_error {
     TABLE_INVALID = -5
 };
 
-struct table *table_create(const struct table_spec *spec);
+/* In place, of zeros; false: no memory, and it is empty as before. */
+bool table_create(struct table *t, const struct table_spec *spec);
 void table_destroy(struct table *t);
 
 /* A handle: generation << 32 | slot. Of an lpm entry `prefix` counts; of a ternary one `mask` (or

@@ -3,6 +3,7 @@
  * usually one or two are tried, however many entries there are. */
 #include <stdlib.h>
 
+#include "memory.h"
 #include "table.h"
 
 enum { MAX_FILTER_BITS = 16, SKIP_LIMIT = 48 };
@@ -28,6 +29,21 @@ static void make_mask(const struct table_spec *spec, uint32_t prefix, uint64_t *
     }
 }
 
+static struct length *length_at(const struct table *t, uint32_t number)
+{
+    return table_length(t, number, t->spec->key_words);
+}
+
+static size_t length_size(const struct table *t)
+{
+    return (1 + t->spec->key_words) * sizeof *t->lengths;
+}
+
+static size_t filter_size(uint32_t bits)
+{
+    return sizeof(uint64_t) << bits;
+}
+
 static void filter_add(struct table *t, uint64_t top, uint32_t prefix, uint32_t position)
 {
     uint64_t bit = UINT64_C(1) << (position < 63 ? position : 63);
@@ -41,7 +57,7 @@ static void filter_add(struct table *t, uint64_t top, uint32_t prefix, uint32_t 
 static uint32_t position_of(const struct table *t, uint32_t prefix)
 {
     uint32_t i = 0;
-    while (i < t->length_count && t->lengths[i].prefix != prefix)
+    while (i < t->length_count && length_at(t, i)->prefix != prefix)
         i++;
     return i;
 }
@@ -72,13 +88,13 @@ static bool rebuild_filter(struct table *t)
     uint32_t bits = 4;
     while (bits < MAX_FILTER_BITS && (1u << bits) < 2 * t->used)
         bits++;
-    uint64_t *filter = calloc((size_t)1 << bits, sizeof *filter);
+    uint64_t *filter = memory_take(filter_size(bits));
     if (!filter)
         return false;
-    free(t->filter);
+    memory_give(t->filter, filter_size(t->filter_bits));
     t->filter = filter;
-    t->filter_bits = bits;
-    t->skip_bits = shared_bits(t);
+    t->filter_bits = (uint16_t)bits;
+    t->skip_bits = (uint16_t)shared_bits(t);
     t->filter_entries = t->used;
     t->stale = 0;
     for (uint32_t i = 0; i < t->fresh; i++) {
@@ -90,30 +106,25 @@ static bool rebuild_filter(struct table *t)
     return true;
 }
 
-static void rebuild_masks(struct table *t)
-{
-    for (uint32_t i = 0; i < t->length_count; i++)
-        make_mask(t->spec, t->lengths[i].prefix, t->length_masks + i * t->spec->key_words);
-}
-
 /* Makes room for a prefix length that was not used before. */
 static bool add_length(struct table *t, uint32_t prefix)
 {
-    uint32_t count = t->length_count + 1;
-    struct length *lengths = realloc(t->lengths, count * sizeof *lengths);
-    if (lengths)
+    uint32_t count = t->length_count;
+    size_t size = length_size(t);
+    if (count == t->length_room) {
+        uint64_t *lengths = memory_resize(t->lengths, count * size, (2 * count + 2) * size);
+        if (!lengths)
+            return false;
         t->lengths = lengths;
-    uint64_t *masks =
-        realloc(t->length_masks, (size_t)count * t->spec->key_words * sizeof *masks);
-    if (masks)
-        t->length_masks = masks;
-    if (!lengths || !masks)
-        return false;
-    uint32_t i = t->length_count++;
-    for (; i > 0 && lengths[i - 1].prefix < prefix; i--)
-        lengths[i] = lengths[i - 1];
-    lengths[i] = (struct length){.prefix = prefix};
-    rebuild_masks(t);
+        t->length_room = 2 * count + 2;
+    }
+    uint32_t i = 0;
+    while (i < count && length_at(t, i)->prefix > prefix)
+        i++;
+    memmove(length_at(t, i + 1), length_at(t, i), (count - i) * size);
+    *length_at(t, i) = (struct length){.prefix = prefix};
+    make_mask(t->spec, prefix, length_at(t, i)->mask);
+    t->length_count++;
     return true;
 }
 
@@ -124,7 +135,7 @@ bool lpm_insert(struct table *t, const uint64_t *slot)
     if (is_new && !add_length(t, prefix))
         return false;
     position = position_of(t, prefix);
-    t->lengths[position].entries++;
+    length_at(t, position)->entries++;
     if (is_new || t->used > 2 * t->filter_entries + 8)
         return rebuild_filter(t);
     filter_add(t, top_bits(t->spec, slot + 1 + t->spec->data_words), prefix, position);
@@ -136,12 +147,11 @@ void lpm_remove(struct table *t, const uint64_t *slot)
     uint32_t position = position_of(t, slot_prefix(slot));
     if (position == t->length_count)
         return; /* an insertion that found no memory */
-    bool is_last = --t->lengths[position].entries == 0;
+    bool is_last = --length_at(t, position)->entries == 0;
     if (is_last) {
-        memmove(t->lengths + position, t->lengths + position + 1,
-                (t->length_count - position - 1) * sizeof *t->lengths);
-        t->length_count--;
-        rebuild_masks(t);
+        size_t size = length_size(t);
+        uint32_t count = t->length_count--;
+        memmove(length_at(t, position), length_at(t, position + 1), (count - 1 - position) * size);
     }
     /* Bits of deleted entries only cost time; but positions must be right. */
     if ((is_last || ++t->stale > t->used / 2 + 8) && !rebuild_filter(t))
@@ -150,7 +160,6 @@ void lpm_remove(struct table *t, const uint64_t *slot)
 
 void lpm_destroy(struct table *t)
 {
-    free(t->lengths);
-    free(t->length_masks);
-    free(t->filter);
+    memory_give(t->lengths, t->length_room * length_size(t));
+    memory_give(t->filter, filter_size(t->filter_bits));
 }

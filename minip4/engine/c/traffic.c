@@ -1,7 +1,4 @@
 /* The traffic manager: queues of each port, their rates and depths, and the links behind them. */
-#include <stdlib.h>
-#include <string.h>
-
 #include "engine_internal.h"
 
 void fifo_push(struct fifo *fifo, struct packet *packet)
@@ -48,11 +45,12 @@ static uint64_t ready_at(const struct queue *queue)
  * `which` gets the highest. */
 static uint64_t next_send(const struct engine *e, const struct port *port, uint32_t *which)
 {
-    uint64_t free_ns = port->link ? link_free_at(port->link) : 0, due = UINT64_MAX;
+    const struct queue *queue = backlog_of(e, port)->queue;
+    uint64_t due = UINT64_MAX;
     for (uint32_t i = e->priorities; port->waiting && i-- > 0;) {
-        if (!port->queue[i].packets.count)
+        if (!queue[i].packets.count)
             continue;
-        uint64_t at = max(free_ns, ready_at(&port->queue[i]));
+        uint64_t at = max(port->link_free_ns, ready_at(&queue[i]));
         if (at < due) {
             due = at;
             *which = i;
@@ -65,9 +63,10 @@ void traffic_set_due(struct engine *e, struct port *port)
 {
     uint32_t which;
     uint64_t due = next_send(e, port, &which);
-    due = due < port->link_due_ns ? due : port->link_due_ns;
+    if (port->link && !e->driver.keeps_flying && backlog_of(e, port)->link_due_ns < due)
+        due = backlog_of(e, port)->link_due_ns;
     uint64_t bit = UINT64_C(1) << port->number % 64;
-    e->due_ns[port->number] = due;
+    port->due_ns = due;
     if (due == UINT64_MAX)
         e->pending[port->number / 64] &= ~bit;
     else
@@ -86,7 +85,7 @@ void traffic_count_drop(struct engine *e, enum drop_reason reason, uint32_t port
         [DROP_HEADERS] = &e->counters.memory_drops,
     };
     ++*totals[reason];
-    e->drops[port < ENGINE_MAX_PORTS ? port : ENGINE_MAX_PORTS][reason]++;
+    e->backlog[port < ENGINE_MAX_PORTS ? port : ENGINE_MAX_PORTS].drops[reason]++;
 }
 
 void traffic_drop(struct engine *e, struct packet *packet, enum drop_reason reason, uint32_t port)
@@ -106,7 +105,8 @@ static uint64_t waiting_bytes(struct packet *packet)
 
 static bool has_room(const struct queue *queue, uint64_t bytes)
 {
-    return queue->packets.count < queue->config.depth_packets &&
+    uint64_t depth = queue->is_set ? queue->config.depth_packets : DEFAULT_QUEUE_DEPTH;
+    return queue->packets.count < depth &&
            (!queue->config.depth_bytes || queue->bytes + bytes <= queue->config.depth_bytes);
 }
 
@@ -118,16 +118,17 @@ void traffic_enqueue(struct engine *e, uint16_t number, struct packet *packet)
         return;
     }
     struct port *port = &e->port[number];
+    struct backlog *backlog = backlog_of(e, port);
     if (start->priority >= e->priorities) {
-        port->counters.queue_drops++;
+        backlog->queue_drops++;
         traffic_drop(e, packet, DROP_NO_QUEUE, number);
         return;
     }
-    struct queue *queue = &port->queue[start->priority];
+    struct queue *queue = &backlog->queue[start->priority];
     uint64_t bytes = waiting_bytes(packet);
     if (!has_room(queue, bytes)) {
         queue->drops++;
-        port->counters.queue_drops++;
+        backlog->queue_drops++;
         traffic_drop(e, packet, DROP_QUEUE, number);
         return;
     }
@@ -148,46 +149,69 @@ void traffic_forward(struct engine *e, uint16_t number, struct packet *packet)
     struct phv_start *start = phv_start(packet);
     uint64_t now_ns = e->context.now_ns;
     if (!port || !port->is_up || port->waiting || start->priority >= e->priorities ||
-        ready_at(&port->queue[start->priority]) > now_ns ||
-        (port->link && link_free_at(port->link) > now_ns)) {
+        port->link_free_ns > now_ns ||
+        (port->is_shaped && ready_at(&backlog_of(e, port)->queue[start->priority]) > now_ns)) {
         traffic_enqueue(e, number, packet);
         return;
     }
+    __builtin_prefetch(port->link, 1);
     start->enqueued_us = e->context.now_us;
     program.set_enqueued(packet->phv, e->context.now_us, 0);
-    shape(&port->queue[start->priority].pps, 1, now_ns);
+    if (port->is_shaped)
+        shape(&backlog_of(e, port)->queue[start->priority].pps, 1, now_ns);
     pipeline_egress(e, port, packet, 0, start->priority);
-    if (port->link)
+    if (port->link && !e->driver.keeps_flying)
         traffic_set_due(e, port);
 }
 
 static void link_delivers(void *user, struct packet *packet, uint64_t now_ns)
 {
     struct port *port = user;
-    const struct engine_driver *driver = &port->engine->driver;
-    if (driver->transmit)
-        driver->transmit(driver->user, port->number, packet, now_ns);
+    struct engine *e = engine_of(port);
+    if (e->driver.transmit)
+        e->driver.transmit(e->driver.user, port->number, packet, now_ns);
     else
-        packet_give(port->engine->pool, packet);
+        packet_give(e->pool, packet);
 }
 
 static void link_drops(void *user, uint64_t now_ns, const uint8_t *frame, uint32_t length)
 {
     struct port *port = user;
-    const struct engine_driver *driver = &port->engine->driver;
+    const struct engine_driver *driver = &engine_of(port)->driver;
     if (driver->link_drop)
         driver->link_drop(driver->user, port->number, now_ns, frame, length);
+}
+
+struct link *traffic_make_link(struct port *port, const struct link_config *config)
+{
+    return link_create(config, engine_of(port)->pool, link_delivers, link_drops, port);
+}
+
+/* Sends a frame on the port's link. */
+static void fly(struct engine *e, struct port *port, struct packet *packet)
+{
+    uint64_t now_ns = e->context.now_ns;
+    if (e->driver.keeps_flying) {
+        if (link_pass(port->link, packet, now_ns))
+            link_delivers(port, packet, packet->time_ns);
+    } else {
+        link_send(port->link, packet, now_ns);
+        backlog_of(e, port)->link_due_ns = link_advance(port->link, now_ns);
+    }
+    port->link_free_ns = link_free_at(port->link);
 }
 
 void traffic_transmit(struct engine *e, struct port *port, struct packet *packet)
 {
     uint64_t now_ns = e->context.now_ns;
     e->counters.transmitted++;
-    port->counters.transmitted_packets++;
-    port->counters.transmitted_bytes += packet->length;
+    port->transmitted_packets++;
+    port->transmitted_bytes += packet->length;
     if (e->driver.tap)
         e->driver.tap(e->driver.user, TAP_OUT, port->number, packet, now_ns);
-    shape(&port->queue[phv_start(packet)->priority].bps, packet->length * UINT64_C(8), now_ns);
+    if (port->is_shaped)
+        shape(&backlog_of(e, port)->queue[phv_start(packet)->priority].bps,
+              packet->length * UINT64_C(8), now_ns);
     if (!port->link) {
         TRACE(&e->context, phv_start(packet)->trace, TRACED_OUT, packet->length, port->number,
               TRACE_WORDS(0));
@@ -198,21 +222,21 @@ void traffic_transmit(struct engine *e, struct port *port, struct packet *packet
     uint32_t traced = phv_start(packet)->trace, length = packet->length;
     uint64_t lost = link_counters(port->link)->lost_packets;
 #endif
-    link_send(port->link, packet, now_ns);
+    fly(e, port, packet);
     TRACE(&e->context, traced, TRACED_OUT, length, port->number,
           TRACE_WORDS(link_counters(port->link)->lost_packets - lost));
-    port->link_due_ns = link_advance(port->link, now_ns);
 }
 
 /* Does what is due at one port: first what comes out of its link, then its next packet. */
 static void serve(struct engine *e, struct port *port)
 {
     uint64_t now_ns = e->context.now_ns;
-    if (port->link && port->link_due_ns <= now_ns)
-        port->link_due_ns = link_advance(port->link, now_ns);
+    struct backlog *backlog = backlog_of(e, port);
+    if (port->link && !e->driver.keeps_flying && backlog->link_due_ns <= now_ns)
+        backlog->link_due_ns = link_advance(port->link, now_ns);
     uint32_t which = 0;
     if (next_send(e, port, &which) <= now_ns) {
-        struct queue *queue = &port->queue[which];
+        struct queue *queue = &backlog->queue[which];
         struct packet *packet = fifo_pop(&queue->packets);
         queue->bytes -= waiting_bytes(packet);
         port->waiting--;
@@ -241,8 +265,8 @@ static struct port *first_due(struct engine *e, uint64_t *due_ns)
     for (uint32_t word = 0; word < ENGINE_MAX_PORTS / 64; word++)
         for (uint64_t left = e->pending[word]; left; left &= left - 1) {
             uint32_t i = word * 64 + (uint32_t)__builtin_ctzll(left);
-            if (e->due_ns[i] < *due_ns) {
-                *due_ns = e->due_ns[i];
+            if (e->port[i].due_ns < *due_ns) {
+                *due_ns = e->port[i].due_ns;
                 first = &e->port[i];
             }
         }
@@ -279,118 +303,12 @@ void engine_receive(struct engine *e, uint16_t port, struct packet *packet, uint
     set_time(e, now_ns);
     e->counters.received++;
     if (port < ENGINE_MAX_PORTS) {
-        e->port[port].counters.received_packets++;
-        e->port[port].counters.received_bytes += packet->length;
+        e->port[port].received_packets++;
+        e->port[port].received_bytes += packet->length;
     }
     if (e->driver.tap)
         e->driver.tap(e->driver.user, TAP_IN, port, packet, now_ns);
     e->context.packet = packet;
     pipeline_ingress(e, port);
     engine_advance(e, now_ns);
-}
-
-/* --- settings -------------------------------------------------------------------------------- */
-
-static void keep_counters(struct port *port)
-{
-    const struct link_counters *now = link_counters(port->link);
-    port->past_links.sent_packets += now->sent_packets;
-    port->past_links.sent_bytes += now->sent_bytes;
-    port->past_links.delivered_packets += now->delivered_packets;
-    port->past_links.delivered_bytes += now->delivered_bytes;
-    port->past_links.lost_packets += now->lost_packets;
-    port->past_links.lost_bytes += now->lost_bytes;
-}
-
-bool engine_set_link(struct engine *e, uint16_t number, const struct link_config *config)
-{
-    struct port *port = &e->port[number];
-    if (port->link && config) {
-        link_configure(port->link, config);
-    } else if (port->link) {
-        link_advance(port->link, UINT64_MAX); /* what is in flight arrives */
-        keep_counters(port);
-        link_destroy(port->link);
-        port->link = NULL;
-        port->link_due_ns = UINT64_MAX;
-    } else if (config) {
-        port->link = link_create(config, e->pool, link_delivers, link_drops, port);
-        if (!port->link)
-            return false;
-    }
-    traffic_set_due(e, port);
-    return true;
-}
-
-void engine_set_port(struct engine *e, uint16_t number, bool is_up)
-{
-    e->port[number].is_up = is_up;
-}
-
-void engine_set_priorities(struct engine *e, uint32_t count)
-{
-    e->priorities = count;
-}
-
-static void set_rate(struct shaper *shaper, uint64_t rate, uint64_t now_ns)
-{
-    if (shaper->rate != rate)
-        *shaper = (struct shaper){.rate = rate, .ready_ns = now_ns};
-}
-
-void engine_set_queue(struct engine *e, uint16_t number, uint32_t priority,
-                      const struct queue_config *config, uint64_t now_ns)
-{
-    struct port *port = &e->port[number];
-    struct queue *queue = &port->queue[priority];
-    engine_advance(e, now_ns); /* what was due, by the old rates */
-    queue->config = *config;
-    set_rate(&queue->pps, config->rate_pps, now_ns);
-    set_rate(&queue->bps, config->rate_bps, now_ns);
-    traffic_set_due(e, port);
-}
-
-void engine_queue_state(struct engine *e, uint16_t number, uint32_t priority,
-                        struct queue_state *out)
-{
-    const struct queue *queue = &e->port[number].queue[priority];
-    *out = (struct queue_state){
-        .config = queue->config,
-        .packets = queue->packets.count,
-        .bytes = queue->bytes,
-        .drops = queue->drops,
-    };
-}
-
-void engine_set_clock(struct engine *e, int64_t offset_us, int64_t drift_ppb)
-{
-    e->clock_offset_us = offset_us;
-    e->clock_drift_ppb = drift_ppb;
-}
-
-void engine_port_counters(struct engine *e, uint16_t number, struct engine_port_counters *out)
-{
-    const struct port *port = &e->port[number];
-    *out = port->counters;
-    out->enqueued_now = port->waiting;
-    out->link = port->past_links;
-    if (!port->link)
-        return;
-    const struct link_counters *now = link_counters(port->link);
-    out->link.sent_packets += now->sent_packets;
-    out->link.sent_bytes += now->sent_bytes;
-    out->link.delivered_packets += now->delivered_packets;
-    out->link.delivered_bytes += now->delivered_bytes;
-    out->link.lost_packets += now->lost_packets;
-    out->link.lost_bytes += now->lost_bytes;
-}
-
-void engine_counters(struct engine *e, struct engine_counters *out)
-{
-    *out = e->counters;
-}
-
-void engine_drops(struct engine *e, uint32_t port, uint64_t out[DROP_REASONS])
-{
-    memcpy(out, e->drops[port], sizeof e->drops[port]);
 }

@@ -1,86 +1,81 @@
-/* The event queue: a tournament among all elements. A change replays one path from leaf to root,
- * whose length does not depend on the times; the upper rounds stay in the cache. */
+/* The event queue: a heap of times, four children to a node. */
 #include "events.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "../memory.h"
 
-enum { FIRST_ROOM = 64 };
+enum { FIRST_ROOM = 64, CHILDREN = 4, OFFSET = CHILDREN - 1 /* so that siblings share a cache line */ };
 
-struct events {
-    uint32_t count, room; /* room: a power of two */
-    uint64_t *due_ns;     /* by element */
-    uint32_t *winner;     /* of each match: 1 the final, 2 and 3 the semifinals, ... */
-};
-
-static uint32_t earlier(const struct events *events, uint32_t a, uint32_t b)
+static bool comes_before(struct event a, struct event b)
 {
-    /* a < b whenever this is called */
-    return events->due_ns[b] < events->due_ns[a] ? b : a;
+    return a.time_ns != b.time_ns ? a.time_ns < b.time_ns : (int32_t)(a.order - b.order) < 0;
 }
 
-static uint32_t contender(const struct events *events, uint32_t match)
+static size_t size_of(uint32_t room)
 {
-    return match < events->room ? events->winner[match] : match - events->room;
+    return (OFFSET + room) * sizeof(struct event);
 }
 
-static bool make_room(struct events *events, uint32_t room)
+static struct event *start_of(const struct events *events)
 {
-    uint64_t *due_ns = realloc(events->due_ns, room * sizeof *due_ns);
-    if (!due_ns)
+    return events->heap ? events->heap - OFFSET : NULL;
+}
+
+static bool make_room(struct events *events)
+{
+    uint32_t room = events->room ? 2 * events->room : FIRST_ROOM;
+    struct event *start =
+        memory_resize(start_of(events), events->room ? size_of(events->room) : 0, size_of(room));
+    if (!start)
         return false;
-    events->due_ns = due_ns;
-    uint32_t *winner = realloc(events->winner, room * sizeof *winner);
-    if (!winner)
-        return false;
-    events->winner = winner;
-    for (uint32_t i = events->room; i < room; i++)
-        due_ns[i] = UINT64_MAX;
+    events->heap = start + OFFSET;
     events->room = room;
-    for (uint32_t match = room - 1; match; match--)
-        winner[match] = earlier(events, contender(events, 2 * match),
-                                contender(events, 2 * match + 1));
     return true;
 }
 
-struct events *events_create(void)
+void events_free(struct events *events)
 {
-    struct events *events = calloc(1, sizeof *events);
-    if (events && !make_room(events, FIRST_ROOM)) {
-        events_destroy(events);
-        return NULL;
+    memory_give(start_of(events), size_of(events->room));
+    *events = (struct events){0};
+}
+
+bool events_add(struct events *events, struct event event)
+{
+    if (events->count == events->room && !make_room(events))
+        return false;
+    uint32_t at = events->count++;
+    while (at && comes_before(event, events->heap[(at - 1) / CHILDREN])) {
+        events->heap[at] = events->heap[(at - 1) / CHILDREN];
+        at = (at - 1) / CHILDREN;
     }
-    return events;
+    events->heap[at] = event;
+    return true;
 }
 
-void events_destroy(struct events *events)
+static uint32_t first_child(const struct events *events, uint32_t at)
 {
-    if (!events)
-        return;
-    free(events->due_ns);
-    free(events->winner);
-    free(events);
+    uint32_t child = CHILDREN * at + 1, end = child + CHILDREN, first = child;
+    end = end < events->count ? end : events->count;
+    for (uint32_t i = child + 1; i < end; i++)
+        first = comes_before(events->heap[i], events->heap[first]) ? i : first;
+    return first;
 }
 
-uint32_t events_add(struct events *events)
+void events_replace_first(struct events *events, struct event event)
 {
-    if (events->count == events->room && !make_room(events, 2 * events->room))
-        return UINT32_MAX;
-    return events->count++;
+    uint32_t at = 0;
+    while (CHILDREN * at + 1 < events->count) {
+        uint32_t child = first_child(events, at);
+        if (!comes_before(events->heap[child], event))
+            break;
+        events->heap[at] = events->heap[child];
+        at = child;
+    }
+    events->heap[at] = event;
 }
 
-void events_set(struct events *events, uint32_t element, uint64_t due_ns)
+void events_remove_first(struct events *events)
 {
-    if (events->due_ns[element] == due_ns)
-        return;
-    events->due_ns[element] = due_ns;
-    for (uint32_t match = (element + events->room) / 2; match; match /= 2)
-        events->winner[match] = earlier(events, contender(events, 2 * match),
-                                        contender(events, 2 * match + 1));
-}
-
-uint64_t events_next(const struct events *events, uint32_t *element)
-{
-    *element = events->winner[1];
-    return events->due_ns[*element];
+    struct event last = events->heap[--events->count];
+    if (events->count)
+        events_replace_first(events, last);
 }

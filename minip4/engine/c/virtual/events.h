@@ -1,22 +1,34 @@
-/* The event queue: when each element of a virtual network is to be woken. */
+/* An event queue: a heap of times, four children to a node, each four in one cache line. */
 #ifndef MINIP4_EVENTS_H
 #define MINIP4_EVENTS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Elements are numbered from 0; each has at most one time at which it is due. Of those due at the
- * same time the lowest number comes first: so the order depends on nothing but the network. */
-struct events;
+/* Of events at the same time the one with the lower `order` comes first; orders may come round to 0. */
+struct event {
+    uint64_t time_ns;
+    uint32_t order;
+    uint32_t what; /* for the caller */
+};
 
-/* NULL when memory is short. */
-struct events *events_create(void);
-void events_destroy(struct events *events);
-/* A new element, not due: its number, or UINT32_MAX when memory is short. */
-uint32_t events_add(struct events *events);
-/* UINT64_MAX: not due any more. */
-void events_set(struct events *events, uint32_t element, uint64_t due_ns);
-/* When the next element is due, and which it is; UINT64_MAX: none. */
-uint64_t events_next(const struct events *events, uint32_t *element);
+enum { EVENTS_SOON = 5 /* the first event, and those of which one comes next */ };
+
+struct events {
+    struct event *heap; /* the first event first */
+    uint32_t count, room;
+};
+
+/* False: memory is short. */
+bool events_add(struct events *events, struct event event);
+void events_remove_first(struct events *events);
+/* Removes the first event, and adds another. */
+void events_replace_first(struct events *events, struct event event);
+void events_free(struct events *events);
+
+static inline uint64_t events_next_ns(const struct events *events)
+{
+    return events->count ? events->heap[0].time_ns : UINT64_MAX;
+}
 
 #endif

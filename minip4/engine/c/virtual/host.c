@@ -1,6 +1,5 @@
 /* Hosts: they answer ARP and ICMP echo requests, and give UDP datagrams to the flows. */
 #include <arpa/inet.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "virtual_internal.h"
@@ -48,7 +47,7 @@ static struct listener *slot_of(struct host *host, uint16_t port)
 
 static bool grow_listeners(struct host *host, uint32_t room)
 {
-    struct listener *old = host->listeners, *grown = calloc(room, sizeof *grown);
+    struct listener *old = host->listeners, *grown = memory_take(room * sizeof *grown);
     if (!grown)
         return false;
     uint32_t old_room = host->listener_room;
@@ -57,19 +56,19 @@ static bool grow_listeners(struct host *host, uint32_t room)
     for (uint32_t i = 0; i < old_room; i++)
         if (old[i].flow)
             *slot_of(host, old[i].port) = old[i];
-    free(old);
+    memory_give(old, old_room * sizeof *old);
     return true;
 }
 
-bool host_listen(struct host *host, uint16_t port, struct flow *flow)
+bool host_listen(struct host *host, const struct listener *listener)
 {
     if (2 * (host->listener_count + 1) > host->listener_room &&
         !grow_listeners(host, host->listener_room ? 2 * host->listener_room : 8))
         return false;
-    struct listener *slot = slot_of(host, port);
+    struct listener *slot = slot_of(host, listener->port);
     if (slot->flow)
         return false;
-    *slot = (struct listener){port, flow};
+    *slot = *listener;
     host->listener_count++;
     return true;
 }
@@ -78,19 +77,19 @@ void host_close(struct host *host, uint16_t port)
 {
     uint32_t mask = host->listener_room - 1;
     struct listener *slot = slot_of(host, port);
-    slot->flow = NULL;
+    slot->flow = 0;
     host->listener_count--;
     /* Those behind it may belong before the gap: put each where a search finds it. */
     for (uint32_t i = (uint32_t)(slot - host->listeners) + 1; host->listeners[i & mask].flow; i++) {
         struct listener moved = host->listeners[i & mask];
-        host->listeners[i & mask].flow = NULL;
+        host->listeners[i & mask].flow = 0;
         *slot_of(host, moved.port) = moved;
     }
 }
 
 void host_free(struct host *host)
 {
-    free(host->listeners);
+    memory_give(host->listeners, host->listener_room * sizeof *host->listeners);
 }
 
 /* --- what arrives ----------------------------------------------------------------------------- */
@@ -100,7 +99,7 @@ static void reply(struct node *node, struct packet *packet, const uint8_t *to_ma
     memmove(packet->data, to_mac, 6);
     memcpy(packet->data + 6, node->host.mac, 6);
     node->host.counters.sent++;
-    virtual_put_on_wire(node, 0, packet);
+    virtual_put_on_wire(node, 0, packet, node->v->now_ns);
 }
 
 /* RFC 826, for Ethernet and IPv4. True: the packet has become the answer. */
@@ -171,7 +170,7 @@ static void receive_udp(struct node *node, const uint8_t *ip, const uint8_t *udp
         host->counters.unclaimed++;
         return;
     }
-    flow_receive(slot->flow, node->v->now_ns, ip[1], udp + UDP, length - UDP);
+    flow_receive(node->v, slot, ip[1], udp + UDP, length - UDP);
 }
 
 /* RFC 791; no fragments, no forwarding. True: the packet has become an answer. */

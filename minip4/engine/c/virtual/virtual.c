@@ -1,4 +1,4 @@
-/* The virtual network: its nodes and wires, and the loop that runs its events. */
+/* The virtual network: made and unmade, its nodes and wires, and its control plane. */
 #include "virtual_internal.h"
 
 #include <errno.h>
@@ -32,8 +32,7 @@ struct virtual *virtual_create(uint32_t phv_size, uint64_t now_ns)
     v->arrival_room = FIRST_ARRIVALS;
     v->arrivals = malloc(FIRST_ARRIVALS * sizeof *v->arrivals);
     v->pool = packet_pool_create(phv_size);
-    v->events = events_create();
-    if (!v->arrivals || !v->pool || !v->events) {
+    if (!v->arrivals || !v->pool) {
         virtual_destroy(v, NULL, 0);
         return NULL;
     }
@@ -45,22 +44,24 @@ static void node_free(struct node *node)
 {
     if (node->is_host)
         host_free(&node->host);
-    free(node->wire);
-    free(node);
+    memory_give(node->wire, node->ports * sizeof *node->wire);
+    memory_give(node->captures, node->ports * sizeof *node->captures);
+    memory_give(node, sizeof *node);
 }
 
 int virtual_destroy(struct virtual *v, char *error, size_t error_size)
 {
     int result = v->captures ? capture_set_close(v->captures, error, error_size) : 0;
-    for (uint32_t i = 0; i < v->sources; i++)
-        source_free(v->source[i]);
+    sources_free(v);
     for (uint32_t i = 0; i < v->nodes; i++)
         node_free(v->node[i]);
-    free(v->source);
     free(v->node);
-    free(v->element);
     free(v->arrivals);
-    events_destroy(v->events);
+    free(v->flight);
+    free(v->free_flight);
+    events_free(&v->flights);
+    events_free(&v->wakes);
+    events_free(&v->sends);
     packet_pool_destroy(v->pool);
     free(v);
     return result;
@@ -83,23 +84,11 @@ uint64_t virtual_events(const struct virtual *v)
 
 /* --- nodes and wires -------------------------------------------------------------------------- */
 
-uint32_t virtual_add_element(struct virtual *v, struct node *node, struct source *source)
-{
-    if (!virtual_room(&v->element, v->elements, &v->element_room, sizeof *v->element))
-        return VIRTUAL_NONE;
-    uint32_t number = events_add(v->events);
-    if (number == UINT32_MAX)
-        return VIRTUAL_NONE;
-    v->element[number] = (struct element){node, source};
-    v->elements = number + 1;
-    return number;
-}
-
 static struct node *add_node(struct virtual *v, bool is_host)
 {
-    struct node *node = calloc(1, sizeof *node);
-    if (!node || !virtual_room(&v->node, v->nodes, &v->node_room, sizeof *v->node)) {
-        free(node);
+    struct node *node = memory_take(sizeof *node);
+    if (!node || !virtual_room(&v->node, v->nodes, &v->node_room, sizeof(struct node *))) {
+        memory_give(node, sizeof *node);
         return NULL;
     }
     node->v = v;
@@ -117,8 +106,8 @@ uint32_t virtual_add_switch(struct virtual *v, uint16_t cpu_port)
     struct switching *s = &node->switching;
     s->cpu_port = cpu_port;
     s->to_cpu.end = &s->to_cpu.first;
-    s->element = virtual_add_element(v, node, NULL);
-    return s->element == VIRTUAL_NONE ? VIRTUAL_NONE : v->nodes - 1;
+    s->queued_ns = UINT64_MAX;
+    return node->number;
 }
 
 uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t address)
@@ -128,20 +117,26 @@ uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t addr
         return VIRTUAL_NONE;
     memcpy(node->host.mac, mac, sizeof node->host.mac);
     node->host.address = address;
-    return v->nodes - 1;
+    return node->number;
+}
+
+static bool make_ports(struct node *node, uint16_t ports)
+{
+    struct wire *wire = memory_resize(node->wire, node->ports * sizeof *wire, ports * sizeof *wire);
+    if (!wire)
+        return false;
+    node->wire = wire;
+    struct captures *captures =
+        memory_resize(node->captures, node->ports * sizeof *captures, ports * sizeof *captures);
+    node->captures = captures ? captures : node->captures;
+    node->ports = captures ? ports : node->ports;
+    return captures != NULL;
 }
 
 static struct wire *wire_at(struct node *node, uint16_t port)
 {
-    if (port >= node->ports) {
-        uint16_t ports = (uint16_t)(port + 1);
-        struct wire *wire = realloc(node->wire, ports * sizeof *wire);
-        if (!wire)
-            return NULL;
-        memset(wire + node->ports, 0, (size_t)(ports - node->ports) * sizeof *wire);
-        node->wire = wire;
-        node->ports = ports;
-    }
+    if (port >= node->ports && !make_ports(node, (uint16_t)(port + 1)))
+        return NULL;
     return &node->wire[port];
 }
 
@@ -165,185 +160,9 @@ int virtual_capture(struct virtual *v, uint32_t node, uint16_t port, int what, c
     struct capture *capture = capture_open(v->captures, path);
     if (!capture)
         return -1;
-    v->node[node]->wire[port].capture[what] = capture;
+    v->node[node]->captures[port].what[what] = capture;
+    v->node[node]->is_captured = true;
     return 0;
-}
-
-/* --- frames on their way ---------------------------------------------------------------------- */
-
-static bool more_arrivals(struct virtual *v)
-{
-    uint32_t room = v->arrival_room;
-    struct arrival *grown = malloc(2 * (size_t)room * sizeof *grown);
-    if (!grown)
-        return false;
-    for (uint32_t i = 0; i < room; i++)
-        grown[i] = v->arrivals[(v->arrival_first + i) % room];
-    free(v->arrivals);
-    v->arrivals = grown;
-    v->arrival_first = 0;
-    v->arrival_room = 2 * room;
-    return true;
-}
-
-void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet)
-{
-    struct virtual *v = from->v;
-    const struct wire *wire = port < from->ports ? &from->wire[port] : NULL;
-    if (!wire || !wire->to) { /* a host without a wire; switches' ports are down then */
-        packet_give(v->pool, packet);
-        return;
-    }
-    if (v->arrival_count == v->arrival_room && !more_arrivals(v))
-        abort(); /* a lost frame would be a wrong result */
-    uint32_t at = (v->arrival_first + v->arrival_count++) & (v->arrival_room - 1);
-    v->arrivals[at] = (struct arrival){packet, wire->to, wire->to_port};
-}
-
-static void want_control(struct node *node)
-{
-    struct switching *s = &node->switching;
-    if (s->wants_control)
-        return;
-    s->wants_control = true;
-    s->next_control = NULL;
-    *node->v->end_control = node;
-    node->v->end_control = &s->next_control;
-}
-
-/* --- what engines call ------------------------------------------------------------------------ */
-
-static void transmit(void *user, uint16_t port, struct packet *packet, uint64_t now_ns)
-{
-    struct node *node = user;
-    struct switching *s = &node->switching;
-    (void)now_ns; /* elements are woken in time: it is now */
-    if (port != s->cpu_port) {
-        virtual_put_on_wire(node, port, packet);
-        return;
-    }
-    packet->next = NULL;
-    *s->to_cpu.end = packet;
-    s->to_cpu.end = &packet->next;
-    want_control(node);
-}
-
-static void tap(void *user, enum engine_tap where, uint16_t port, const struct packet *packet,
-                uint64_t now_ns)
-{
-    struct node *node = user;
-    struct capture *capture = port < node->ports ? node->wire[port].capture[where] : NULL;
-    if (capture)
-        capture_frame(capture, now_ns, packet->data, packet->length);
-}
-
-static void link_drop(void *user, uint16_t port, uint64_t now_ns, const uint8_t *frame,
-                      uint32_t length)
-{
-    struct node *node = user;
-    struct capture *capture = node->wire[port].capture[2];
-    if (capture)
-        capture_frame(capture, now_ns, frame, length);
-}
-
-static void notify(void *user)
-{
-    want_control(user);
-}
-
-static bool has_captures(const struct node *node)
-{
-    for (uint32_t port = 0; port < node->ports; port++)
-        for (int what = 0; what < 3; what++)
-            if (node->wire[port].capture[what])
-                return true;
-    return false;
-}
-
-void virtual_set_engine(struct virtual *v, uint32_t number, struct engine *engine,
-                        const struct virtual_calls *calls)
-{
-    struct node *node = v->node[number];
-    struct switching *s = &node->switching;
-    struct engine_driver driver = {.user = node, .transmit = transmit, .notify = notify};
-    if (has_captures(node)) {
-        driver.tap = tap;
-        driver.link_drop = link_drop;
-    }
-    s->engine = engine;
-    s->calls = *calls;
-    calls->set_driver(engine, &driver);
-    for (uint16_t port = 0; port < node->ports; port++)
-        if (node->wire[port].to)
-            calls->set_port(engine, port, true);
-    if (s->cpu_port != VIRTUAL_NO_CPU)
-        calls->set_port(engine, s->cpu_port, true);
-    virtual_refresh(v, number);
-}
-
-void virtual_refresh(struct virtual *v, uint32_t number)
-{
-    struct switching *s = &v->node[number]->switching;
-    events_set(v->events, s->element, s->calls.advance(s->engine, v->now_ns));
-}
-
-/* --- the loop --------------------------------------------------------------------------------- */
-
-static void arrive(struct virtual *v, const struct arrival *arrival)
-{
-    struct node *node = arrival->to;
-    if (node->is_host) {
-        host_receive(node, arrival->packet);
-        return;
-    }
-    struct switching *s = &node->switching;
-    s->calls.receive(s->engine, arrival->port, arrival->packet, v->now_ns);
-    events_set(v->events, s->element, s->calls.advance(s->engine, v->now_ns));
-}
-
-static void wake(struct virtual *v, uint32_t number)
-{
-    const struct element *element = &v->element[number];
-    uint64_t due_ns;
-    if (element->source) {
-        due_ns = source_wake(element->source, v->now_ns);
-    } else {
-        struct switching *s = &element->node->switching;
-        due_ns = s->calls.advance(s->engine, v->now_ns);
-    }
-    events_set(v->events, number, due_ns);
-}
-
-enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events)
-{
-    uint64_t last = v->event_count + max_events;
-    for (; v->event_count < last; v->event_count++) {
-        if (v->arrival_count) {
-            struct arrival arrival = v->arrivals[v->arrival_first];
-            v->arrival_first = (v->arrival_first + 1) & (v->arrival_room - 1);
-            v->arrival_count--;
-            arrive(v, &arrival);
-            continue;
-        }
-        if (v->first_control)
-            return VIRTUAL_CONTROL;
-        uint32_t element;
-        uint64_t due_ns = events_next(v->events, &element);
-        if (due_ns > until_ns || due_ns == UINT64_MAX) {
-            if (until_ns > v->now_ns && until_ns != UINT64_MAX)
-                v->now_ns = until_ns;
-            return VIRTUAL_REACHED;
-        }
-        v->now_ns = due_ns > v->now_ns ? due_ns : v->now_ns;
-        wake(v, element);
-    }
-    return VIRTUAL_PAUSED;
-}
-
-uint64_t virtual_next(const struct virtual *v)
-{
-    uint32_t element;
-    return v->arrival_count ? v->now_ns : events_next(v->events, &element);
 }
 
 /* --- the control plane ------------------------------------------------------------------------ */
@@ -383,6 +202,6 @@ int virtual_cpu_write(struct virtual *v, uint32_t number, const uint8_t *frame, 
         return -1;
     memcpy(packet->data, frame, length);
     packet->length = length;
-    arrive(v, &(struct arrival){packet, node, node->switching.cpu_port});
+    virtual_arrive(v, &(struct arrival){packet, node, node->switching.cpu_port});
     return 0;
 }

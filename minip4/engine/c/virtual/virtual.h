@@ -1,5 +1,7 @@
 /* A virtual network: engines, hosts and wires on one event queue, in virtual time. No thread, no
- * clock: the same calls give the same events, to the last bit. */
+ * clock: the same calls give the same events, to the last bit. What is due at the same time comes in
+ * this order: frames that arrive, in the order in which they were sent; switches, then sources, each
+ * in the order in which they were added. */
 #ifndef MINIP4_VIRTUAL_H
 #define MINIP4_VIRTUAL_H
 
@@ -11,6 +13,7 @@ enum { VIRTUAL_NO_CPU = 0xffff, VIRTUAL_NONE = UINT32_MAX };
 
 /* What is called of an engine: each P4 program's shared object has its own. */
 struct virtual_calls {
+    void (*prefetch)(const struct engine *, uint16_t);
     void (*receive)(struct engine *, uint16_t, struct packet *, uint64_t);
     uint64_t (*advance)(struct engine *, uint64_t);
     void (*set_driver)(struct engine *, const struct engine_driver *);
@@ -41,6 +44,10 @@ void virtual_set_engine(struct virtual *v, uint32_t node, struct engine *engine,
 int virtual_capture(struct virtual *v, uint32_t node, uint16_t port, int what, const char *path);
 /* Looks anew when a switch is due: after its links or queues were changed. */
 void virtual_refresh(struct virtual *v, uint32_t node);
+/* Frames that a port has sent and that did not come out of its link yet, which its engine counts as
+ * delivered. */
+void virtual_flying(const struct virtual *v, uint32_t node, uint16_t port, uint64_t *packets,
+                    uint64_t *bytes);
 
 enum virtual_stop {
     VIRTUAL_REACHED, /* all events up to until_ns are done; now is until_ns, or (UINT64_MAX) the last */
@@ -48,10 +55,10 @@ enum virtual_stop {
     VIRTUAL_PAUSED   /* after max_events */
 };
 enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events);
-/* Events since the beginning: frames that arrived somewhere, and elements woken. */
+/* Events since the beginning: frames that arrived or were sent, and switches that went on. */
 uint64_t virtual_events(const struct virtual *v);
 /* When the next event is due; UINT64_MAX: never. */
-uint64_t virtual_next(const struct virtual *v);
+uint64_t virtual_next(struct virtual *v);
 
 /* --- the control plane ------------------------------------------------------------------------ */
 

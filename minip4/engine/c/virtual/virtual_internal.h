@@ -3,6 +3,7 @@
 #define MINIP4_VIRTUAL_INTERNAL_H
 
 #include "../capture.h"
+#include "../memory.h"
 #include "events.h"
 #include "virtual.h"
 
@@ -12,75 +13,133 @@ struct node;
 struct wire {
     struct node *to; /* NULL: nothing */
     uint16_t to_port;
-    struct capture *capture[3]; /* in, out, lost; or NULL */
+};
+
+/* Captures of a port: in, out, lost; each or NULL. */
+struct captures {
+    struct capture *what[3];
 };
 
 struct fifo {
     struct packet *first, **end;
 };
 
+/* A flow's end, as far as each datagram needs it. */
 struct listener {
-    uint16_t port;
-    struct flow *flow;
+    uint32_t flow; /* its number + 1; 0: none */
+    uint16_t port, id;
+    uint32_t payload; /* bytes */
+    uint8_t tos;
 };
 
 struct host {
     uint8_t mac[6];
     uint32_t address; /* network byte order */
-    struct virtual_host_counters counters;
-    struct listener *listeners; /* a hash table by UDP port, at most half full */
     uint32_t listener_room, listener_count;
+    struct listener *listeners; /* a hash table by UDP port, at most half full */
+    struct virtual_host_counters counters;
 };
 
 struct switching {
     struct engine *engine;
+    uint64_t queued_ns;  /* the earliest time for which it stands in the queue `wakes` */
     struct virtual_calls calls;
-    uint32_t element;
     uint16_t cpu_port;
-    struct fifo to_cpu;
     bool wants_control;  /* is in the list of those that have something for the controller */
+    struct fifo to_cpu;
     struct node *next_control;
 };
 
 struct node {
     struct virtual *v;
-    uint32_t number;
-    bool is_host;
-    uint16_t ports; /* room of `wire` */
     struct wire *wire;
+    uint16_t ports; /* room of `wire` and `captures` */
+    bool is_host, is_captured;
+    uint32_t number;
     union {
         struct host host;
         struct switching switching;
     };
+    struct captures *captures; /* of each port */
 };
 
-/* A frame on its way over a wire, which takes no time. */
+/* A frame that arrives at a node; of a controller's own switch at port TO_CONTROLLER. */
 struct arrival {
     struct packet *packet;
     struct node *to;
     uint16_t port;
 };
 
-struct source;
+enum { TO_CONTROLLER = VIRTUAL_NO_CPU };
 
-/* What an entry of the event queue stands for: a switch or a source of frames. */
-struct element {
-    struct node *node;
-    struct source *source;
+/* What a host sends by itself: a flow of datagrams, or frames as they are. In two cache lines all
+ * that a short datagram needs. */
+enum { HEADERS = 14 + 20 + 8, HEAD = 64 };
+
+/* The first bytes of each datagram, in network byte order; zeros follow. */
+struct flow_payload {
+    uint16_t flow;
+    uint64_t sequence;
+    uint64_t sent_ns;
+} __attribute__((packed));
+
+/* Frames as they are: times, lengths and bytes, each in an array of its own. */
+struct frames {
+    uint64_t *time_ns;
+    uint32_t *length;
+    uint8_t *bytes, *next_bytes;
+};
+
+struct source {
+    uint64_t next, count; /* of datagrams or frames; next = count: it has ended */
+    struct node *host;
+    uint64_t start_ns;
+    const uint64_t *due_ns; /* offsets to start_ns; NULL: a steady rate */
+    double rate_pps;
+    union {
+        uint64_t sum;       /* of the UDP checksum, without sequence and time */
+        struct frames *frames;
+    };
+    uint32_t length; /* of each datagram's frame; 0: frames as they are */
+    uint8_t head[HEAD]; /* its beginning; zeros follow */
+};
+
+/* What is kept of a flow beside its source. */
+struct flow {
+    struct virtual_flow_config config;
+    uint64_t added_ns;
+    struct virtual_sent *sent; /* made when it is asked for: a flow always keeps its schedule */
+    struct virtual_received *received;
+    uint64_t received_room;
+    struct virtual_flow_result result;
+};
+
+/* A datagram that arrived: kept in the order of arrival, so that a thousand flows touch as little
+ * memory as one; sorted by flow when that is asked for. */
+struct reception {
+    uint64_t sequence, sent_ns, received_ns;
+    uint32_t flow;
 };
 
 struct virtual {
     uint64_t now_ns, event_count;
     struct packet_pool *pool;
-    struct events *events;
-    struct element *element;
-    uint32_t elements, element_room;
+    /* Events, by kind: at the same time the earlier kind comes first. */
+    struct events flights; /* frames that come out of a link; `what` is a place in `flight` */
+    struct events wakes;   /* switches with work; `what` is a node, which may not be due any more */
+    struct events sends;   /* `what` is a source */
+    struct arrival *flight;
+    uint32_t *free_flight; /* places in `flight` that are free: a stack */
+    uint32_t flight_room, flight_count, flight_order;
+    struct arrival *arrivals; /* of this instant: a ring of a power of two */
+    uint32_t arrival_first, arrival_count, arrival_room;
     struct node **node;
     uint32_t nodes, node_room;
-    struct source **source; /* by number, NULL when it was removed */
+    struct source *source;
+    struct flow **flow; /* of each source; NULL: it is none, or it was removed */
     uint32_t sources, source_room;
-    struct arrival *arrivals; /* a ring of a power of two */
-    uint32_t arrival_first, arrival_count, arrival_room;
+    struct reception *reception;
+    uint64_t receptions, reception_room;
     struct node *first_control, **end_control;
     struct capture_set *captures;
 };
@@ -89,24 +148,33 @@ struct virtual {
 
 /* Makes room for one more item in an array that doubles; false: no memory. */
 bool virtual_room(void *array, uint32_t count, uint32_t *room, size_t size);
-uint32_t virtual_add_element(struct virtual *v, struct node *node, struct source *source);
-/* Hands a frame to whatever is plugged in at a port; owns the packet. */
-void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet);
 
-/* host.c */
-void host_receive(struct node *node, struct packet *packet);
-void host_free(struct host *host);
+/* loop.c */
+
+/* Hands a frame to whatever is plugged in at a port, at `due_ns`, which is not before now; owns the
+ * packet. */
+void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet, uint64_t due_ns);
+/* Brings a frame in at once. */
+void virtual_arrive(struct virtual *v, const struct arrival *arrival);
 
 /* source.c */
+/* When a datagram or frame is due. */
+uint64_t source_due_ns(const struct source *source, uint64_t number);
 /* Sends what is due now; returns when it is due again. */
-uint64_t source_wake(struct source *source, uint64_t now_ns);
-void source_free(struct source *source);
-/* A datagram of the flow's has arrived: `payload` of `length` bytes. */
-void flow_receive(struct flow *flow, uint64_t now_ns, uint8_t tos, const uint8_t *payload,
-                  uint32_t length);
+uint64_t source_wake(struct virtual *v, uint32_t number);
+void sources_free(struct virtual *v);
+
+/* record.c */
+/* A datagram has arrived at a flow's port: `payload` of `length` bytes. */
+void flow_receive(struct virtual *v, const struct listener *listener, uint8_t tos,
+                  const uint8_t *payload, uint32_t length);
+
+/* host.c */
 /* False: no memory, or the port is taken. */
-bool host_listen(struct host *host, uint16_t port, struct flow *flow);
+bool host_listen(struct host *host, const struct listener *listener);
 void host_close(struct host *host, uint16_t port);
+void host_receive(struct node *node, struct packet *packet);
+void host_free(struct host *host);
 
 /* checksum.c */
 /* The ones' complement sum of bytes that begin at an even offset (RFC 1071), added to `sum`. */

@@ -1,0 +1,107 @@
+/* Memory by size classes: regions on huge pages are handed out from their start, and what is given
+ * back waits in the list of its class. */
+#define _GNU_SOURCE
+#include "memory.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
+#define REGION (32 * HUGE_PAGE)   /* of addresses: only what is touched becomes memory */
+#define LARGEST (2 * HUGE_PAGE)   /* what is larger comes from malloc() */
+
+enum { FINE = 64, STEPS = 4, CLASSES = FINE + STEPS * 10 }; /* 2^6 to 2^16 cache lines */
+
+struct given {
+    struct given *next;
+};
+
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+static uint8_t *fresh, *fresh_end;
+static struct given *given[CLASSES];
+
+/* Up to 4 KB a class for each number of cache lines; then four from each power of two to the next. */
+static unsigned class_of(size_t size, size_t *rounded)
+{
+    size_t lines = size ? (size + CACHE_LINE - 1) / CACHE_LINE : 1;
+    if (lines <= FINE) {
+        *rounded = lines * CACHE_LINE;
+        return (unsigned)lines - 1;
+    }
+    unsigned power = 63u - (unsigned)__builtin_clzll(lines - 1); /* 2^power < lines <= 2^(power+1) */
+    size_t step = ((size_t)1 << power) / STEPS;
+    size_t steps = (lines - ((size_t)1 << power) + step - 1) / step;
+    *rounded = (((size_t)1 << power) + steps * step) * CACHE_LINE;
+    return FINE + (power - 6) * STEPS + (unsigned)steps - 1;
+}
+
+static void *from_system(size_t size)
+{
+    size_t rounded = (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    void *start = aligned_alloc(CACHE_LINE, rounded ? rounded : CACHE_LINE);
+    return start ? memset(start, 0, rounded) : NULL;
+}
+
+#if defined(__SANITIZE_ADDRESS__) /* which must see each block by itself */
+static const size_t largest = 0;
+#else
+static const size_t largest = LARGEST;
+#endif
+
+/* What is left of the region before is lost: less than LARGEST. */
+static void *from_region(size_t size)
+{
+    if ((size_t)(fresh_end - fresh) < size) {
+        uint8_t *start = mmap(NULL, REGION + HUGE_PAGE, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (start == MAP_FAILED)
+            return NULL;
+        fresh = (uint8_t *)(((uintptr_t)start + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
+        fresh_end = fresh + REGION;
+        madvise(fresh, REGION, MADV_HUGEPAGE); /* a kernel without them says no: small pages, then */
+    }
+    fresh += size;
+    return fresh - size;
+}
+
+void *memory_take(size_t size)
+{
+    if (size > largest)
+        return from_system(size);
+    unsigned number = class_of(size, &size);
+    pthread_mutex_lock(&turn);
+    struct given *start = given[number];
+    if (start)
+        given[number] = start->next;
+    void *taken = start ? start : from_region(size);
+    pthread_mutex_unlock(&turn);
+    return start ? memset(start, 0, size) : taken;
+}
+
+void memory_give(void *start, size_t size)
+{
+    if (!start || size > largest) {
+        free(start);
+        return;
+    }
+    struct given *block = start;
+    unsigned number = class_of(size, &size);
+    pthread_mutex_lock(&turn);
+    block->next = given[number];
+    given[number] = block;
+    pthread_mutex_unlock(&turn);
+}
+
+void *memory_resize(void *start, size_t old_size, size_t size)
+{
+    void *moved = memory_take(size);
+    if (!moved)
+        return NULL;
+    if (start)
+        memcpy(moved, start, old_size < size ? old_size : size);
+    memory_give(start, old_size);
+    return moved;
+}

@@ -1,0 +1,17 @@
+/* Memory for what packets touch: in cache lines of its own, and on huge pages where the kernel has
+ * some, since the pages of a thousand switches are more than a TLB knows. Thread-safe. */
+#ifndef MINIP4_MEMORY_H
+#define MINIP4_MEMORY_H
+
+#include <stddef.h>
+
+enum { CACHE_LINE = 64 };
+
+/* Zeros, aligned to a cache line; NULL when memory is short. */
+void *memory_take(size_t size);
+/* `size` as it was asked for; NULL is ignored. */
+void memory_give(void *start, size_t size);
+/* Like realloc(): what is new is zero; NULL: memory is short, and `start` is as it was. */
+void *memory_resize(void *start, size_t old_size, size_t size);
+
+#endif

@@ -1,0 +1,114 @@
+/* Settings of ports, links, queues and the clock, and what was counted there. */
+#include <string.h>
+
+#include "engine_internal.h"
+
+static void keep_counters(struct link_counters *past, const struct link_counters *now)
+{
+    past->sent_packets += now->sent_packets;
+    past->sent_bytes += now->sent_bytes;
+    past->delivered_packets += now->delivered_packets;
+    past->delivered_bytes += now->delivered_bytes;
+    past->lost_packets += now->lost_packets;
+    past->lost_bytes += now->lost_bytes;
+}
+
+static void remove_link(struct engine *e, struct port *port)
+{
+    if (!e->driver.keeps_flying)
+        link_advance(port->link, UINT64_MAX); /* what is in flight arrives */
+    keep_counters(&backlog_of(e, port)->past_links, link_counters(port->link));
+    link_destroy(port->link);
+    port->link = NULL;
+    port->link_free_ns = 0;
+}
+
+bool engine_set_link(struct engine *e, uint16_t number, const struct link_config *config)
+{
+    struct port *port = &e->port[number];
+    if (port->link && config) {
+        link_configure(port->link, config);
+    } else if (port->link) {
+        remove_link(e, port);
+    } else if (config) {
+        port->link = traffic_make_link(port, config);
+        if (!port->link)
+            return false;
+        backlog_of(e, port)->link_due_ns = UINT64_MAX;
+    }
+    traffic_set_due(e, port);
+    return true;
+}
+
+void engine_set_port(struct engine *e, uint16_t number, bool is_up)
+{
+    e->port[number].is_up = is_up;
+}
+
+void engine_set_priorities(struct engine *e, uint32_t count)
+{
+    e->priorities = count;
+}
+
+static void set_rate(struct shaper *shaper, uint64_t rate, uint64_t now_ns)
+{
+    if (shaper->rate != rate)
+        *shaper = (struct shaper){.rate = rate, .ready_ns = now_ns};
+}
+
+void engine_set_queue(struct engine *e, uint16_t number, uint32_t priority,
+                      const struct queue_config *config, uint64_t now_ns)
+{
+    struct port *port = &e->port[number];
+    struct queue *queues = backlog_of(e, port)->queue, *queue = &queues[priority];
+    engine_advance(e, now_ns); /* what was due, by the old rates */
+    queue->is_set = true;
+    queue->config = *config;
+    set_rate(&queue->pps, config->rate_pps, now_ns);
+    set_rate(&queue->bps, config->rate_bps, now_ns);
+    port->is_shaped = false;
+    for (uint32_t i = 0; i < ENGINE_MAX_PRIORITIES; i++)
+        port->is_shaped |= queues[i].pps.rate || queues[i].bps.rate;
+    traffic_set_due(e, port);
+}
+
+void engine_queue_state(struct engine *e, uint16_t number, uint32_t priority,
+                        struct queue_state *out)
+{
+    const struct queue *queue = &e->backlog[number].queue[priority];
+    *out = (struct queue_state){
+        .config = queue->is_set ? queue->config
+                                : (struct queue_config){.depth_packets = DEFAULT_QUEUE_DEPTH},
+        .packets = queue->packets.count,
+        .bytes = queue->bytes,
+        .drops = queue->drops,
+    };
+}
+
+void engine_set_clock(struct engine *e, int64_t offset_us, int64_t drift_ppb)
+{
+    e->clock_offset_us = offset_us;
+    e->clock_drift_ppb = drift_ppb;
+}
+
+void engine_port_counters(struct engine *e, uint16_t number, struct engine_port_counters *out)
+{
+    const struct port *port = &e->port[number];
+    const struct backlog *backlog = backlog_of(e, port);
+    *out = (struct engine_port_counters){
+        port->received_packets, port->received_bytes, port->transmitted_packets,
+        port->transmitted_bytes, backlog->queue_drops, port->waiting, backlog->past_links,
+    };
+    if (port->link)
+        keep_counters(&out->link, link_counters(port->link));
+}
+
+void engine_counters(struct engine *e, struct engine_counters *out)
+{
+    *out = e->counters;
+}
+
+void engine_drops(struct engine *e, uint32_t port, uint64_t out[DROP_REASONS])
+{
+    memcpy(out, e->backlog[port].drops, sizeof e->backlog[port].drops);
+}

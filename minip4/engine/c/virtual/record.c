@@ -1,0 +1,100 @@
+/* What flows sent and received. Datagrams that arrive are noted one after the other, whatever their
+ * flow, and sorted by flow later: so that thousands of flows need no more of the cache than one. */
+#include <endian.h>
+#include <stdlib.h>
+
+#include "virtual_internal.h"
+
+enum { FIRST_RECEPTIONS = 4096, MOST_RECEPTIONS = 1 << 22 /* 128 MB: then they are sorted */ };
+
+/* Sets room for `more` records; false: no memory. */
+static bool make_room(struct flow *flow, uint64_t more)
+{
+    uint64_t needed = flow->result.received_count + more;
+    if (needed <= flow->received_room)
+        return true;
+    uint64_t room = needed > 2 * flow->received_room ? needed : 2 * flow->received_room;
+    struct virtual_received *received = realloc(flow->received, room * sizeof *received);
+    if (!received)
+        return false;
+    flow->received = received;
+    flow->received_room = room;
+    return true;
+}
+
+/* Hands what was noted to the flows, but for those that were removed since. */
+static void sort(struct virtual *v)
+{
+    uint64_t *counts = calloc(v->sources + 1, sizeof *counts);
+    if (!counts)
+        abort(); /* a lost record would be a wrong result */
+    for (uint64_t i = 0; i < v->receptions; i++)
+        counts[v->reception[i].flow]++;
+    for (uint32_t i = 0; i < v->sources; i++)
+        if (counts[i] && v->flow[i] && !make_room(v->flow[i], counts[i]))
+            abort();
+    free(counts);
+    for (uint64_t i = 0; i < v->receptions; i++) {
+        const struct reception *seen = &v->reception[i];
+        struct flow *flow = v->flow[seen->flow];
+        if (flow)
+            flow->received[flow->result.received_count++] =
+                (struct virtual_received){seen->sequence, seen->sent_ns, seen->received_ns};
+    }
+    v->receptions = 0;
+}
+
+static struct reception *next_reception(struct virtual *v)
+{
+    if (v->receptions == MOST_RECEPTIONS)
+        sort(v);
+    if (v->receptions == v->reception_room) {
+        uint64_t room = v->reception_room ? 2 * v->reception_room : FIRST_RECEPTIONS;
+        struct reception *grown = realloc(v->reception, room * sizeof *grown);
+        if (!grown)
+            abort(); /* as above */
+        v->reception = grown;
+        v->reception_room = room;
+    }
+    return &v->reception[v->receptions++];
+}
+
+void flow_receive(struct virtual *v, const struct listener *listener, uint8_t tos,
+                  const uint8_t *bytes, uint32_t length)
+{
+    const struct flow_payload *payload = (const struct flow_payload *)bytes;
+    uint32_t flow = listener->flow - 1;
+    if (length != listener->payload || be16toh(payload->flow) != listener->id) {
+        v->flow[flow]->result.foreign++;
+        return;
+    }
+    *next_reception(v) = (struct reception){be64toh(payload->sequence), be64toh(payload->sent_ns),
+                                            v->now_ns, flow};
+    if (tos >> 2 != listener->tos >> 2)
+        v->flow[flow]->result.dscp_changed++;
+}
+
+/* A flow always keeps its schedule: what it sent, and when, need not be noted. */
+static void note_sent(struct virtual *v, uint32_t number)
+{
+    struct flow *flow = v->flow[number];
+    uint64_t count = v->source[number].next;
+    struct virtual_sent *sent = realloc(flow->sent, (count + 1) * sizeof *sent);
+    if (!sent)
+        abort(); /* as above */
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t due_ns = source_due_ns(&v->source[number], i);
+        sent[i] = (struct virtual_sent){i, due_ns > flow->added_ns ? due_ns : flow->added_ns};
+    }
+    flow->sent = sent;
+    flow->result.sent_count = count;
+}
+
+void virtual_flow_result(struct virtual *v, uint32_t number, struct virtual_flow_result *out)
+{
+    sort(v);
+    note_sent(v, number);
+    *out = v->flow[number]->result;
+    out->sent = v->flow[number]->sent;
+    out->received = v->flow[number]->received;
+}
