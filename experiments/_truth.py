@@ -51,13 +51,13 @@ class Truth:
 
 
 def read_truths(
-    net: Network, paths: Mapping[Flow, Sequence[str]], schedule: Schedule, methods: Method,
-    first_offset_us: int = 0,
+    net: Network, paths: Mapping[Flow, Sequence[str]], schedule: Schedule,
+    methods: Method | Mapping[Flow, Method], first_offset_us: int = 0,
 ) -> dict[int, Truth]:  # fmt: skip
     """The truth about each flow, by its id, along its path (its switches, the first one first).
 
-    When the network has ended. `first_offset_us` is how far the clocks of the first switches are
-    ahead of the clock of the captures.
+    When the network has ended. `methods`: of all flows, or of each. `first_offset_us` is how far
+    the clocks of the first switches are ahead of the clock of the captures.
     """
     wanted: dict[Path, list[Flow]] = {}  # so that each capture is read once
     for flow, path in paths.items():
@@ -71,8 +71,9 @@ def read_truths(
         marked = frames[Point(path[0], "departures")]
         dscp = _by_sequence(flow, marked, marked.dscp)
         arrived_ns = times[Point(path[0], "arrivals")]
-        block = _blocks(arrived_ns // 1000 + first_offset_us, dscp, schedule, methods)
-        inverted = Method.MULTIPLEXED in methods
+        of_flow = methods if isinstance(methods, Method) else methods[flow]
+        block = _blocks(arrived_ns // 1000 + first_offset_us, dscp, schedule, of_flow)
+        inverted = Method.MULTIPLEXED in of_flow
         pulse = (dscp & 1 != block & 1) if inverted else (dscp & 2 != 0)
         block[arrived_ns == NEVER] = NEVER
         truths[flow.id] = Truth(schedule, block, pulse & (dscp != NEVER), times)

@@ -1,38 +1,43 @@
 """Loss by alternate marking: is what the switches measure in each block exactly what was lost?
 
-A flow crosses s1, s2 and s3. s1 colours its packets by blocks of time, each switch counts every
-colour where packets enter and where they leave, and the controller reads the idle colour half a
-block after the switch (RFC 9341 section 3.1; p4src/ampm/step.p4). The links drop packets, and log
-what they drop: the measurement of every complete block and segment must equal that log.
+A flow for each method crosses s1, s2 and s3. s1 marks its packets by blocks of time, each switch
+counts where packets enter and where they leave, and the controller reads what belongs to a block
+half a block after its end (RFC 9341; p4src/ampm). The links drop packets, and log what they drop.
+Step, double, multiplexed and hashed marking must equal that log in every complete block and on
+every segment. Pulse marking counts from pulse to pulse: it must be exact wherever both came
+through, since nothing overtakes here, and it must know which pulses were lost.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
 import argparse
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
+from _ampm import Outcome, Setting, flow_count, measure, worst
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from controllers.ampm.collector import Collector
-from controllers.ampm.records import Point, PointRecord
+from controllers.ampm.records import Point, pulse_loss
 from controllers.ampm.schedule import Schedule, guard_us
-from controllers.ampm.watch import Bounds, Hop, LimitError, Method, WatchedFlow, check_limits
-from controllers.connection import connection, cpu_ports
-from controllers.forwarding import forwarding_entries
-from testbed import capture, cli, plots
-from testbed.books import Books
+from controllers.ampm.watch import Bounds, LimitError, Method, check_limits
+from testbed import cli, plots
 from testbed.errors import TestbedError
 from testbed.isolation import Run
-from testbed.network import Network
 from testbed.results import Check, Report, table
-from testbed.traffic import Flow, FlowRecord, Traffic
+from testbed.traffic import Flow
 from topologies.line import Line
 
 PATH = ("s1", "s2", "s3")
 LINK_DELAY_US = 1000
-UDP = 17
+METHODS = {
+    "step": Method.STEP,
+    "pulse": Method.PULSE,
+    "double": Method.DOUBLE,
+    "multiplexed": Method.MULTIPLEXED,
+    "hashed": Method.STEP | Method.HASHED,
+}
 
 # A segment lies between two counting points. Its packets are those counted at the first one.
 SEGMENTS = {
@@ -41,26 +46,31 @@ SEGMENTS = {
     "end to end": (Point("s1", "departures"), Point("s3", "departures")),
 }
 
-# What clocks and delays keep to: one clock for all, two links, and 20 ms for a busy machine.
-BOUNDS = Bounds(delay_us=2 * LINK_DELAY_US + 20_000)
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--method", choices=METHODS, nargs="+", default=[*METHODS], metavar="METHOD",
+        help=f"of {', '.join(METHODS)}; each has a flow of its own (default: all)",
+    )  # fmt: skip
     parser.add_argument(
         "--loss", type=cli.percentage, nargs="+", metavar="PERCENT",
         help="loss of each link between switches (default: 0 0.1 1 5 10)",
     )  # fmt: skip
     parser.add_argument(
-        "--rate", type=cli.positive_int, default=5000, metavar="PPS",
-        help="packets a second of the watched flow (default: %(default)s)",
+        "--rate", type=cli.positive_int, default=1000, metavar="PPS",
+        help="packets a second of each flow (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--blocks", type=cli.positive_int, default=8, metavar="N",
-        help="complete blocks to measure for each loss (default: %(default)s)",
+        "--blocks", type=cli.positive_int, metavar="N",
+        help="complete blocks to measure for each loss and seed (default: 8)",
     )  # fmt: skip
     parser.add_argument(
         "--block-us", type=cli.power_of_two, metavar="US",
         help="length of a block, a power of two of microseconds (default: 1048576)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seeds", type=cli.positive_int, metavar="N",
+        help="runs for each loss, from --seed on (default: 10 in virtual time, 1 in real time)",
     )  # fmt: skip
     parser.add_argument(
         "--program", default="p4src/ampm/ampm.p4", metavar="P4",
@@ -69,246 +79,279 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True)
-class BlockRecords:
-    """What all points know of one block of the flow."""
+class BlockLoss:
+    """Loss in one block on one segment; under pulse marking, from the pulse before to its own.
 
+    None where it is not known: the switches could not be read, or a pulse was lost. `packets` are
+    those at the segment's first point, as counted there.
+    """
+
+    seed: int
+    loss_percent: float  # of each link, as configured
+    method: str
+    segment: str
     block: int
-    points: dict[Point, PointRecord]
+    packets: int | None
+    measured: int | None
+    true: int | None
 
-
-@dataclass(frozen=True)
-class Measurement:
-    """One run over the line at one loss: what was counted, and what is true."""
-
-    loss_percent: float
-    counts: list[BlockRecords]  # complete blocks, and one partial block at either end
-    true_losses: dict[str, NDArray[np.int64]]  # segment -> packets lost, block by block
-    record: FlowRecord
-    marks_delivered: int  # packets that reached h2 with their mark
-    books: Books
-
-    def measured_losses(self, segment: str) -> NDArray[np.int64]:
-        """Packets lost on a segment as the switches counted them, block by block."""
-        first, second = SEGMENTS[segment]
-        return np.array([c.points[first].packets - c.points[second].packets for c in self.counts])
-
-    def packets(self, segment: str) -> NDArray[np.int64]:
-        """Packets that entered a segment as the switches counted them, block by block."""
-        return np.array([c.points[SEGMENTS[segment][0]].packets for c in self.counts])
+    @property
+    def error(self) -> int | None:
+        """Measured minus true, in packets."""
+        return None if self.measured is None or self.true is None else self.measured - self.true
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    virtual = options.time == "virtual"
     options.loss = options.loss or ([0, 5] if options.quick else [0, 0.1, 1, 5, 10])
-    options.block_us = options.block_us or (2**18 if options.quick else 2**20)
+    options.block_us = options.block_us or (2**19 if options.quick else 2**20)
+    options.blocks = options.blocks or (5 if options.quick else 8)
+    options.seeds = options.seeds or (10 if virtual and not options.quick else 1)
+    # One clock for all; two links, and in real time 20 ms for what a busy machine may add.
+    bounds = Bounds(delay_us=2 * LINK_DELAY_US + (0 if virtual else 20_000))
+    schedule = schedule_of(options, bounds)
+    losses: list[BlockLoss] = []
+    checks: list[Check] = []
+    for loss_percent in options.loss:
+        outcomes = []
+        here: list[BlockLoss] = []
+        for seed in range(options.seed, options.seed + options.seeds):
+            setting = setting_of(loss_percent, seed, options, bounds, schedule)
+            outcome = await measure(dataclasses.replace(run, seed=seed), setting)
+            outcomes.append(outcome)
+            for flow, method in zip(setting.watched, options.method, strict=True):
+                here += losses_of(outcome, flow, seed, loss_percent, method)
+        losses += here
+        checks += checks_of(f"loss {loss_percent:g} %", outcomes, here, options)
+    return Report(
+        samples=[dataclasses.asdict(loss) for loss in losses],
+        checks=checks,
+        metrics=metrics_of(losses),
+        figure=draw(losses, options),
+        tables=[summary_table(losses)],
+    )
+
+
+def schedule_of(options: argparse.Namespace, bounds: Bounds) -> Schedule:
+    """The blocks; raises TestbedError when they are too short for a method."""
     try:
         schedule = Schedule(options.block_us)
-        check_limits(Method.STEP, schedule, BOUNDS)
+        for method in options.method:
+            check_limits(METHODS[method], schedule, bounds)
     except (ValueError, LimitError) as error:
         raise TestbedError(f"--block-us {options.block_us}: {error}") from None
-    measurements = [await measure(loss, schedule, options, run) for loss in options.loss]
-    checks = [check for m in measurements for check in checks_of(m, schedule)]
-    return Report(
-        samples=[row for m in measurements for row in samples_of(m)],
-        checks=checks,
-        metrics={f"loss {m.loss_percent:g} %": metrics_of(m) for m in measurements},
-        figure=draw(measurements, options.rate, schedule),
-        tables=[summary_table(measurements)],
+    return schedule
+
+
+def setting_of(
+    loss_percent: float, seed: int, options: argparse.Namespace, bounds: Bounds, schedule: Schedule
+) -> Setting:
+    """A flow for each method, over the same links."""
+    count = flow_count(options.rate, options.blocks, schedule)
+    return Setting(
+        name=f"loss-{loss_percent:g}-seed-{seed}",
+        topo=Line(switches=len(PATH), loss=loss_percent / 100, delay_us=LINK_DELAY_US),
+        path=PATH,
+        watched={
+            Flow(number, "h1", "h2", rate_pps=options.rate, count=count): METHODS[method]
+            for number, method in enumerate(options.method, start=1)
+        },
+        schedule=schedule,
+        bounds=bounds,
+        blocks=options.blocks,
+        program=options.program,
     )
 
 
-async def measure(
-    loss_percent: float, schedule: Schedule, options: argparse.Namespace, run: Run
-) -> Measurement:
-    """Send the flow over links that lose `loss_percent`, and read the counters block by block."""
-    topo = Line(switches=len(PATH), loss=loss_percent / 100, delay_us=LINK_DELAY_US)
-    with Network(
-        topo, run, program=options.program, name=f"loss-{loss_percent:g}",
-        switch_options=cpu_ports(topo),
-    ) as net:  # fmt: skip
-        flow = flow_of(options, schedule)
-        hops = [Hop(connection(net, name), forwarding_entries(net, name)) for name in PATH]
-        watched = WatchedFlow(
-            flow.id, net.host("h1").IP(), net.host("h2").IP(), UDP, dst_port=flow.port
-        )
-        async with Collector({watched: hops}, schedule, run.clock, bounds=BOUNDS) as collector:
-            await collector.watch()
-            # The flow begins and ends in the middle of a block. So it fills the blocks between
-            # these two: they are the complete ones, whatever comes out.
-            first = schedule.block_at(run.clock.now_ns() // 1000 + 500_000) + 1
-            last = first + options.blocks + 1
-            start_us = schedule.start_us(first) + schedule.block_us // 2
-            async with Traffic(net, [flow], start_ns=1000 * start_us) as traffic:
-                counts = []
-                async for report in collector.blocks(first, last):
-                    known = {p: r for p, r in report.records[flow.id].items() if r is not None}
-                    if not report.complete:
-                        raise TestbedError(report.problems[0])
-                    counts.append(BlockRecords(report.block, known))
-                    run.progress.update(
-                        f"loss {loss_percent:g} %: block {len(counts)} of {options.blocks + 2}"
-                    )
-                records = await traffic.finish()
-    return Measurement(
-        loss_percent,
-        counts,
-        true_losses(net, records[flow.id], schedule, first, last),
-        records[flow.id],
-        int(np.count_nonzero(capture.read_flow(net.capture("s3", "h2", "out"), flow).dscp)),
-        Books.of(net, records),
-    )
+def losses_of(
+    outcome: Outcome, flow: Flow, seed: int, loss_percent: float, method: str
+) -> list[BlockLoss]:
+    """Loss of a flow in every complete block, on every segment."""
+    losses = []
+    for segment, (first, second) in SEGMENTS.items():
+        lost = lost_sequences(outcome, flow, segment)
+        for block in outcome.blocks:
+            between = from_pulse_to_pulse if METHODS[method] == Method.PULSE else of_one_colour
+            values = between(outcome, flow, (first, second), block, lost)
+            losses.append(BlockLoss(seed, loss_percent, method, segment, block, *values))
+    return losses
 
 
-def flow_of(options: argparse.Namespace, schedule: Schedule) -> Flow:
-    """The watched flow: it lasts from the middle of the first block to that of the last one."""
-    count = options.rate * (options.blocks + 1) * schedule.block_us // 1_000_000
-    return Flow(1, "h1", "h2", rate_pps=options.rate, count=count)
+Values = tuple[int | None, int | None, int | None]  # packets, measured, true
 
 
-def true_losses(
-    net: Network, record: FlowRecord, schedule: Schedule, first: int, last: int
-) -> dict[str, NDArray[np.int64]]:
-    """What was really lost in the blocks `first` to `last`, found without any counter.
-
-    A capture at s1's egress says which block each sequence number belongs to; the links' drop
-    logs and the receiving host say which sequence numbers were lost.
-    """
-    flow = record.flow
-    sent = capture.read_flow(net.capture("s1", "s2", "out"), flow)
-    block_of = np.zeros(flow.count, np.int64)
-    block_of[sent.sequence] = schedule.attribute(sent.time_ns // 1000, sent.dscp & 1)
-    lost = {
-        "s1-s2": capture.read_flow(net.capture("s1", "s2", "lost"), flow).sequence,
-        "s2-s3": capture.read_flow(net.capture("s2", "s3", "lost"), flow).sequence,
-        "end to end": np.setdiff1d(sent.sequence, record.received["sequence"]),
-    }
-    return {
-        segment: np.bincount(block_of[sequence] - first, minlength=last - first + 1)
-        for segment, sequence in lost.items()
-    }
+def of_one_colour(
+    outcome: Outcome, flow: Flow, segment: tuple[Point, Point], block: int, lost: NDArray[np.int64]
+) -> Values:
+    """What the block's packets lost: the difference of two counters of its colour."""
+    first, second = (outcome.record(flow, point, block) for point in segment)
+    true = int(np.count_nonzero(outcome.truths[flow.id].block[lost] == block))
+    if first is None or second is None:
+        return None, None, true
+    return first.packets, first.packets - second.packets, true
 
 
-def samples_of(m: Measurement) -> list[dict[str, object]]:
-    """One row for each block and segment. `complete`: the flow filled the whole block."""
+def from_pulse_to_pulse(
+    outcome: Outcome, flow: Flow, segment: tuple[Point, Point], block: int, lost: NDArray[np.int64]
+) -> Values:
+    """What was lost between two pulses: how much less the second point's count has grown."""
+    truth = outcome.truths[flow.id]
+    came = truth.pulse & truth.passed(segment[0]) & truth.passed(segment[1])
+    pulses = [np.flatnonzero(came & (truth.block == b)) for b in (block - 1, block)]
+    true = None
+    if all(len(found) == 1 for found in pulses):
+        (before,), (here,) = pulses
+        true = int(np.count_nonzero((lost > before) & (lost < here)))
+    points = [[outcome.record(flow, p, b) for p in segment] for b in (block - 1, block)]
+    (first, second), (later_first, later_second) = points
+    if not (first and second and later_first and later_second):
+        return None, None, true
+    measured = pulse_loss((first, second), (later_first, later_second))
+    packets = None if measured is None else later_first.pulse_count - first.pulse_count
+    return packets, measured, true
+
+
+def lost_sequences(outcome: Outcome, flow: Flow, segment: str) -> NDArray[np.int64]:
+    """What was really lost: by the links' own logs, and end to end by what the hosts have."""
+    first, second = SEGMENTS[segment]
+    if segment == "end to end":
+        entered = np.flatnonzero(outcome.truths[flow.id].passed(first))
+        return np.setdiff1d(entered, outcome.sent[flow.id].received["sequence"])
+    return outcome.dropped[flow.id, first.switch, second.switch]
+
+
+def checks_of(
+    at: str, outcomes: list[Outcome], losses: list[BlockLoss], options: argparse.Namespace
+) -> list[Check]:
+    """Every block exact, the totals equal to the hosts', and nothing unaccounted for."""
+    checks = []
+    for number, method in enumerate(options.method, start=1):
+        ours = [loss for loss in losses if loss.method == method]
+        errors = [abs(loss.error) for loss in ours if loss.error is not None]
+        largest = max(errors, default=float("nan"))
+        checks.append(Check(f"{at}, {method}: largest error of a block, packets", largest, 0))
+        if METHODS[method] == Method.PULSE:
+            wrong = sum((x.measured is None) != (x.true is None) for x in ours)
+            checks.append(Check(f"{at}, {method}: lost pulses that were not noticed", wrong, 0))
+        elif all(report.complete for o in outcomes for report in o.reports.values()):
+            checks.append(hosts_agree(f"{at}, {method}", outcomes, number))
+    incomplete = sum(len(outcome.incomplete) for outcome in outcomes)
+    allowed = 0 if options.time == "virtual" else options.blocks * len(outcomes) // 2
     return [
-        {
-            "loss_percent": m.loss_percent,
-            "block": counts.block,
-            "complete": int(0 < index < len(m.counts) - 1),
-            "segment": segment,
-            "packets": int(m.packets(segment)[index]),
-            "measured_loss": int(m.measured_losses(segment)[index]),
-            "true_loss": int(m.true_losses[segment][index]),
-        }
-        for index, counts in enumerate(m.counts)
-        for segment in SEGMENTS
+        *checks,
+        Check(f"{at}: switches' blocks that could not be read", incomplete, 0, allowed),
+        Check(f"{at}: guard time, us (below half a block)", max(map(guard_of, outcomes)), 0,
+              options.block_us / 2),
+        *worst(check for outcome in outcomes for check in outcome.checks(at)),
+    ]  # fmt: skip
+
+
+def hosts_agree(at: str, outcomes: list[Outcome], flow: int) -> Check:
+    """All blocks together, the partial ones too, against the hosts' sequence numbers."""
+    first, second = SEGMENTS["end to end"]
+    measured = sum(
+        report.records[flow][first].packets - report.records[flow][second].packets
+        for outcome in outcomes for report in outcome.reports.values()
+    )  # fmt: skip
+    lost = sum(len(outcome.sent[flow].lost_sequences) for outcome in outcomes)
+    return Check(f"{at}: packets lost in all, by the hosts' sequence numbers", measured, lost)
+
+
+def guard_of(outcome: Outcome) -> float:
+    """The guard time that delays asked for (RFC 9341 section 5); one clock: A = 0."""
+    delays_us = [
+        (record.received["received_ns"] - record.received["sent_ns"]) / 1000
+        for record in outcome.sent.values()
     ]
+    return max(guard_us(0, float(delay.mean()), float(delay.std())) for delay in delays_us)
 
 
-def errors_of(m: Measurement, segment: str) -> NDArray[np.int64]:
-    """Measured minus true loss in each complete block, in packets."""
-    return (m.measured_losses(segment) - m.true_losses[segment])[1:-1]
+def rates_by_seed(losses: list[BlockLoss], what: str) -> NDArray[np.float64]:
+    """Loss of each seed's run, in percent of its packets: `measured` or `true`."""
+    rates = []
+    for seed in sorted({loss.seed for loss in losses}):
+        known = [x for x in losses if x.seed == seed and x.error is not None]
+        packets = sum(x.packets or 0 for x in known)
+        rates.append(100 * sum(getattr(x, what) for x in known) / max(packets, 1))
+    return np.array(rates)
 
 
-def checks_of(m: Measurement, schedule: Schedule) -> list[Check]:
-    """Every complete block exact, the totals equal to the hosts', and the books balanced."""
-    at = f"loss {m.loss_percent:g} %"
-    delay_us = (m.record.received["received_ns"] - m.record.received["sent_ns"]) / 1000
-    guard = guard_us(0, float(delay_us.mean()), float(delay_us.std()))  # one clock: A = 0
-    lost_by_hosts = m.record.flow.count - len(m.record.received)
-    return [
-        *(
-            Check(f"{at}, {segment}: largest error of a block", abs(errors_of(m, segment)).max(), 0)
-            for segment in SEGMENTS
-        ),
-        Check(
-            f"{at}: packets lost in all, by the hosts' sequence numbers",
-            int(m.measured_losses("end to end").sum()),
-            lost_by_hosts,
-        ),
-        Check(f"{at}: marked packets that reached h2", m.marks_delivered, 0),
-        Check(f"{at}: guard time, us (below half a block)", guard, 0, schedule.block_us / 2),
-        *m.books.checks(at),
-    ]
+def grouped(losses: list[BlockLoss]) -> dict[tuple[float, str, str], list[BlockLoss]]:
+    """By loss, method and segment."""
+    groups: dict[tuple[float, str, str], list[BlockLoss]] = {}
+    for loss in losses:
+        groups.setdefault((loss.loss_percent, loss.method, loss.segment), []).append(loss)
+    return groups
 
 
-def metrics_of(m: Measurement) -> dict[str, object]:
-    """Loss rate of the complete blocks by segment: mean and standard deviation, in percent."""
+def metrics_of(losses: list[BlockLoss]) -> dict[str, object]:
+    """Loss rates: mean and standard deviation over seeds, in percent."""
     metrics: dict[str, object] = {}
-    for segment in SEGMENTS:
-        rates = loss_rates(m, segment)
-        metrics[segment] = {"mean_percent": rates.mean(), "sd_percent": rates.std()}
+    for (loss_percent, method, segment), found in grouped(losses).items():
+        rates = rates_by_seed(found, "measured")
+        metrics[f"loss {loss_percent:g} %, {method}, {segment}"] = {
+            "mean_percent": rates.mean(), "sd_percent": rates.std(), "runs": len(rates)
+        }  # fmt: skip
     return metrics
 
 
-def loss_rates(m: Measurement, segment: str) -> NDArray[np.float64]:
-    """Measured loss of each complete block, in percent of the packets that entered."""
-    packets = np.maximum(m.packets(segment), 1)
-    return 100 * (m.measured_losses(segment) / packets)[1:-1]
+def summary_table(losses: list[BlockLoss]) -> object:
+    """A row for each loss and method, end to end: what was measured, what is true."""
+    rows = []
+    for (loss_percent, method, segment), found in grouped(losses).items():
+        if segment != "end to end":
+            continue
+        known = [x for x in found if x.error is not None]
+        total = [sum(getattr(x, what) for x in known) for what in ("packets", "measured", "true")]
+        largest = max((abs(x.error or 0) for x in known), default=float("nan"))
+        blocks = f"{len(known)} of {len(found)}"
+        rows.append((f"{loss_percent:g} %", method, blocks, *total, largest))
+    columns = ("link loss", "method", "blocks", "packets", "measured", "true", "largest error")
+    return table("Loss end to end, in packets, in all complete blocks", columns, rows)
 
 
-def summary_table(measurements: list[Measurement]) -> object:
-    """A row for each loss and segment: what was measured, what is true, and the difference."""
-    rows = [
-        (
-            f"{m.loss_percent:g} %",
-            segment,
-            int(m.packets(segment)[1:-1].sum()),
-            int(m.measured_losses(segment)[1:-1].sum()),
-            int(m.true_losses[segment][1:-1].sum()),
-            int(abs(errors_of(m, segment)).max()),
-        )
-        for m in measurements
-        for segment in SEGMENTS
-    ]
-    return table(
-        "Loss in all complete blocks",
-        ("link loss", "segment", "packets", "measured", "true", "largest error of a block"),
-        rows,
-    )
-
-
-def draw(measurements: list[Measurement], rate_pps: int, schedule: Schedule) -> Figure:
-    """Left: loss measured against loss configured. Right: error of every block, in packets."""
+def draw(losses: list[BlockLoss], options: argparse.Namespace) -> Figure:
+    """Left: loss end to end against loss configured. Right: the error of every block."""
     figure, (left, right) = plots.figure(
-        f"Loss by alternate marking: {rate_pps:,} packets/s, "
-        f"blocks of {schedule.block_us / 1e6:.3g} s",
+        f"Loss by alternate marking: {options.blocks} blocks of {options.block_us / 1e6:.3g} s, "
+        f"{options.seeds} seeds",
         columns=2,
     )
-    places = np.arange(len(measurements))
-    for number, segment in enumerate(SEGMENTS):
+    places = np.arange(len(options.loss))
+    configured = [100 * (1 - (1 - percent / 100) ** 2) for percent in options.loss]
+    left.plot(places, configured, "_", color="black", markersize=42, label="configured")
+    groups = grouped(losses)
+    for number, method in enumerate(options.method):
         style = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
-        x = places + 0.22 * (number - 1)
-        rates = [loss_rates(m, segment) for m in measurements]
+        x = places + 0.15 * (number - (len(options.method) - 1) / 2)
+        ends = [groups[percent, method, "end to end"] for percent in options.loss]
+        rates = [rates_by_seed(found, "measured") for found in ends]
         left.errorbar(
             x, [r.mean() for r in rates], [r.std() for r in rates],
-            linestyle="", label=f"{segment}, measured", **style,
+            linestyle="", label=f"{method}, measured", **style,
         )  # fmt: skip
-        left.plot(
-            x, [true_rate(m, segment) for m in measurements],
-            "o", color="black", fillstyle="none", markersize=11, label="true" if not number else "",
-        )  # fmt: skip
-        for place, m in zip(x, measurements, strict=True):
-            errors = errors_of(m, segment)
-            spread = np.linspace(-0.08, 0.08, len(errors))
+        true = [rates_by_seed(found, "true").mean() for found in ends]
+        left.plot(x, true, "o", color="black", fillstyle="none", markersize=10,
+                  label="" if number else "true")  # fmt: skip
+        for place, percent in zip(x, options.loss, strict=True):
+            errors = [
+                loss.error for segment in SEGMENTS for loss in groups[percent, method, segment]
+                if loss.error is not None
+            ]  # fmt: skip
+            spread = np.linspace(-0.05, 0.05, len(errors))
             right.plot(place + spread, errors, linestyle="", markersize=3, **style)
     for axes in (left, right):
-        axes.set_xticks(places, [f"{m.loss_percent:g}" for m in measurements])
-        axes.set_xlim(-0.5, len(measurements) - 0.5)
+        axes.set_xticks(places, [f"{percent:g}" for percent in options.loss])
+        axes.set_xlim(-0.5, len(places) - 0.5)
         axes.set_xlabel("Loss configured on each link (%)")
     left.set_yscale("symlog", linthresh=0.1)
     left.set_yticks([0, 0.1, 1, 10, 100], ["0", "0.1", "1", "10", "100"])
     left.set_ylim(-0.03, 100)
-    left.set_ylabel("Loss in a block (%), mean and sd over blocks")
+    left.set_ylabel("Loss end to end (%), mean and sd over runs")
     left.legend(loc="upper left")
     right.set_ylabel("Measured - true loss of each block (packets)")
     right.set_ylim(min(-5, right.get_ylim()[0]), max(5, right.get_ylim()[1]))
     return figure
-
-
-def true_rate(m: Measurement, segment: str) -> float:
-    """True loss over all complete blocks, in percent."""
-    packets = max(int(m.packets(segment)[1:-1].sum()), 1)
-    return 100 * float(m.true_losses[segment][1:-1].sum()) / packets
 
 
 if __name__ == "__main__":

@@ -222,7 +222,7 @@ class Collector:
             except AwayError as error:
                 problem = str(error)
             except asyncio.TimeoutError:
-                problem = problem or f"switch {session.name} does not answer"
+                problem = problem or f"switch {session.name} did not answer in {left_us:.0f} us"
             else:
                 problem = ""
                 if self._now_us() <= deadline_us:

@@ -13,7 +13,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "experiments" / "ampm_loss.py"
-SHORT = ("--loss", "5", "--blocks", "2", "--block-us", "262144", "--rate", "2000")
+SHORT = ("--loss", "5", "--blocks", "2", "--block-us", "524288", "--rate", "500")
+METHODS = 5
+SEGMENTS = 3
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -27,23 +29,26 @@ def test_every_complete_block_is_exact(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert all(check["passed"] for check in summary["checks"])
     rows = (tmp_path / "samples.csv").read_text().splitlines()
-    assert len(rows) == 1 + 4 * 3  # four blocks, two of them complete, on three segments
+    assert len(rows) == 1 + 2 * METHODS * SEGMENTS
     assert (tmp_path / "ampm_loss.png").stat().st_size > 10_000
     assert (tmp_path / "ampm_loss.svg").exists()
 
 
-@pytest.mark.parametrize("seed", ["1", "2", "3"])
-def test_virtual_time_is_exact_for_every_seed(seed: str, tmp_path: Path) -> None:
+def read_samples(folder: Path) -> list[dict[str, str]]:
+    with (folder / "samples.csv").open() as file:
+        return [*csv.DictReader(file)]
+
+
+def test_virtual_time_is_exact_for_every_seed(tmp_path: Path) -> None:
     """Nothing of the machine disturbs it: so many losses, blocks and packets, and no error."""
     losses = ("--loss", "0.1", "10", "50", "--blocks", "16", "--block-us", "65536")
-    done = run(*losses, "--time", "virtual", "--seed", seed, "--out", str(tmp_path))
+    done = run(*losses, "--time", "virtual", "--seeds", "3", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    with (tmp_path / "samples.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 3 * 18 * 3
-    # In virtual time even the partial blocks at both ends are exact.
-    assert all(row["measured_loss"] == row["true_loss"] for row in rows)
-    assert sum(int(row["true_loss"]) for row in rows) > 1000
+    rows = read_samples(tmp_path)
+    assert len(rows) == 3 * 3 * 16 * METHODS * SEGMENTS
+    assert all(row["measured"] == row["true"] for row in rows)
+    assert {row["method"] for row in rows if not row["true"]} == {"pulse"}  # pulses that were lost
+    assert sum(int(row["true"] or 0) for row in rows) > 10_000
 
 
 def test_virtual_time_gives_the_same_bytes_whatever_the_load(tmp_path: Path) -> None:
@@ -80,7 +85,7 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "p4src", tmp_path / "p4src")
     switch = tmp_path / "p4src" / "ampm" / "ampm.p4"
     count = "arrivals.count("
-    faulty = f"if (standard_metadata.ingress_global_timestamp[5:0] != 0) {count}"
+    faulty = f"if (standard_metadata.ingress_global_timestamp[5:4] != 0) {count}"
     text = switch.read_text()
     assert text.count(count) == 1
     switch.write_text(text.replace(count, faulty))
@@ -89,8 +94,11 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     failed = {check["name"] for check in summary["checks"] if not check["passed"]}
-    assert "loss 5 %, s1-s2: largest error of a block" in failed
-    assert "loss 5 %, end to end: largest error of a block" not in failed
+    assert "loss 5 %, step: largest error of a block, packets" in failed
+    assert not any("pulse" in name or "unaccounted" in name for name in failed)
+    wrong = {row["segment"] for row in read_samples(tmp_path / "out")
+             if row["measured"] != row["true"]}  # fmt: skip
+    assert wrong == {"s1-s2", "s2-s3"}  # end to end it is the departures that count
 
 
 @pytest.mark.parametrize(
@@ -100,6 +108,9 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
         (("--colour", "red"), "--colour"),
         (("--block-us", "1000"), "power of two"),
         (("--block-us", "32768"), "A + D < L/2"),
+        (("--method", "multiplexed", "--block-us", "65536"), "A + D < L/4 - L/32"),
+        (("--method", "guess"), "guess"),
+        (("--seeds", "0"), "--seeds"),
         (("--rate", "0"), "--rate"),
         (("--program", "no/such.p4"), "no/such.p4"),
     ],
