@@ -132,6 +132,16 @@ TAKEN = {  # the DSCP bits that a method takes
 }
 
 
+@pytest.mark.parametrize("version_and_length", [0x40, 0x44])
+def test_what_is_too_short_for_ipv4_is_nobody_s_packet(version_and_length: int) -> None:
+    data = frame()[:14] + bytes((version_and_length,)) + frame()[15:]
+    for role in (FIRST, MIDDLE, LAST):
+        switch = Switch(role, Method.DOUBLE, flows=0)
+        switch.watch_all(role, Method.DOUBLE)
+        assert switch.pass_on(data, 3 * L) == data
+        assert switch.packets(0, 1) == (0, 0)
+
+
 def test_a_host_cannot_send_marks_of_its_own() -> None:
     """The first switch makes the marks: what a host had put into their bits means nothing."""
     for method in ALL_METHODS:

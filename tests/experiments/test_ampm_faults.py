@@ -1,0 +1,134 @@
+"""What breaks under an experiment gets one clear line and exit status 2, and leaves nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "experiments" / "ampm_loss.py"
+LONG = ("--loss", "1", "--blocks", "20", "--block-us", "1048576", "--rate", "1000")
+TIMEOUT_S = 60
+
+
+def descendants(pid: int) -> Iterator[tuple[int, list[str]]]:
+    """The processes below one, with their command lines."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    left = [pid]
+    while left:
+        for child in children.get(left.pop(), []):
+            left.append(child)
+            try:
+                yield child, Path(f"/proc/{child}/cmdline").read_text().split("\0")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+
+
+def switch_under_traffic(experiment: subprocess.Popen[str], device_id: int) -> tuple[int, Path]:
+    """Wait until s1 has sent some packets; a switch's process, and the run's folder."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        assert experiment.poll() is None, experiment.communicate()
+        for pid, command in descendants(experiment.pid):
+            if "switch" in command and "--device-id" in command:
+                options = dict(pairwise(command))
+                seen = Path(options["--pcap"], "s1-eth2_out.pcap")
+                sent = seen.exists() and seen.stat().st_size > 100_000
+                if sent and options["--device-id"] == str(device_id):
+                    return pid, seen.parent.parent
+        time.sleep(0.05)
+    raise AssertionError("no switch, or no traffic")
+
+
+@pytest.mark.parametrize(
+    ("switch", "what", "words"),
+    [
+        (2, signal.SIGKILL, "switch s2 does not answer"),
+        (1, signal.SIGSTOP, "switch s1 does not answer"),
+    ],
+)
+def test_a_switch_that_dies_or_hangs_is_named(
+    switch: int, what: signal.Signals, words: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, str(SCRIPT), *LONG, "--out", str(tmp_path / "out")]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            pid, folder = switch_under_traffic(process, switch)
+            os.kill(pid, what)
+            _output, errors = process.communicate(timeout=TIMEOUT_S)
+        finally:
+            process.kill()
+    assert process.returncode == 2, errors
+    assert words in errors.splitlines()[-1]
+    assert "Traceback" not in errors
+    assert not (tmp_path / "out" / "summary.json").exists()
+    assert not folder.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+CLOCKS = """
+options = cpu_ports(topo := Line())
+options["s2"] += {options}
+with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=options) as net:
+    hops = [Hop(connection(net, n), forwarding_entries(net, n), {offset}) for n in PATH]
+    flow = WatchedFlow(1, net.host("h1").IP(), net.host("h2").IP())
+    schedule = Schedule(2**20)
+    bounds = Bounds({error}, 0)
+    async with Collector({{flow: hops}}, schedule, run.clock, bounds=bounds) as collector:
+        await collector.watch()
+        first = schedule.block_at(run.clock.now_ns() // 1000) + 3
+        async for report in collector.blocks(first, first + 20):
+            if report.problems:
+                raise TestbedError(report.problems[0])
+return Report([], [Check("all went well", 1, 1)])
+"""
+HEAD = """
+from controllers.ampm.collector import Collector
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Bounds, Hop, WatchedFlow
+from controllers.connection import connection, cpu_ports
+from controllers.forwarding import forwarding_entries
+from testbed.errors import TestbedError
+from testbed.network import Network
+from topologies.line import Line
+PATH = ("s1", "s2", "s3")
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "offset", "error_us", "words"),
+    [
+        (["--clock-offset-us", "5000"], 0, 100, "switch s2: its clock is off by 5000 us or more"),
+        (["--clock-offset-us", "-5000"], 0, 100, "switch s2: its clock is off by"),
+        # Found to be right at first; after ten seconds it is not any more.
+        (["--clock-drift-ppb", "10000"], None, 100, "switch s2: its clock is off by"),
+        (["--clock-offset-us", "90"], 0, 100, ""),
+        (["--clock-offset-us", "123456"], None, 100, ""),
+    ],
+)
+def test_a_clock_that_is_off_is_named(
+    options: list[str], offset: int | None, error_us: int, words: str,
+    start_experiment: Callable[..., subprocess.Popen[str]],
+) -> None:  # fmt: skip
+    body = CLOCKS.format(options=options, offset=offset, error=error_us)
+    process = start_experiment(body, "--time", "virtual", head=HEAD)
+    _output, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == (2 if words else 0), errors
+    assert "Traceback" not in errors
+    if words:
+        assert words in errors.splitlines()[-1]
+        assert "and 100 us are allowed" in errors
