@@ -249,6 +249,27 @@ def test_a_sample_keeps_its_place_until_the_next_block_of_the_colour() -> None:
     assert list(samples(switch, 1).values()) == [Record(5 * L, (1, 5 * L, digest))]
 
 
+def test_a_place_keeps_the_first_sample_s_time_together_with_its_hash() -> None:
+    method = Method.STEP | Method.HASHED
+    alone = []  # place and hash of each packet
+    for number in range(30):
+        switch = Switch(MIDDLE, method)
+        switch.pass_on(coloured(0, number=number), 4 * L)
+        ((place, record),) = samples(switch, 0).items()
+        alone.append((place, record.values[2]))
+    assert len({digest for _, digest in alone}) == 30
+    switch = Switch(MIDDLE, method)
+    expected: dict[int, Record] = {}
+    for number, (place, digest) in enumerate(alone):
+        switch.pass_on(coloured(0, number=number), 4 * L + number)
+        block_us, (count, at_us, first) = expected.get(
+            place, Record(4 * L, (0, 4 * L + number, digest))
+        )
+        expected[place] = Record(block_us, (count + 1, at_us, first))
+    assert samples(switch, 0) == expected
+    assert max(record.values[0] for record in expected.values()) > 2
+
+
 def test_only_packets_whose_hash_has_the_mask_s_bits_0_are_samples() -> None:
     counts = []
     for shift in (0, 2, 4):

@@ -1,0 +1,26 @@
+"""docs/figures.py: the figures in docs/ampm.md are what the methods do today."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+DOCS = Path(__file__).parents[2] / "docs"
+WORDS = re.compile(r"<text[^>]*>([^<]+)</text>|<tspan[^>]*>([^<]+)</tspan>")
+
+
+def words(figure: Path) -> list[str]:
+    """All that is written in a figure: block by block, what the switches know."""
+    return [first or second for first, second in WORDS.findall(figure.read_text())]
+
+
+def test_the_figures_say_what_comes_out(tmp_path: Path) -> None:
+    command = [sys.executable, str(DOCS / "figures.py"), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert done.returncode == 0, done.stderr
+    shown = re.findall(r"\(figures/(ampm_\w+\.svg)\)", (DOCS / "ampm.md").read_text())
+    assert len(shown) == 5
+    assert sorted(shown) == sorted(path.name for path in tmp_path.iterdir())
+    for name in shown:
+        assert words(tmp_path / name) == words(DOCS / "figures" / name)
+        assert sum("lost" in word or "pulse" in word for word in words(DOCS / "figures" / name)) > 3
