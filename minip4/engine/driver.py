@@ -119,6 +119,10 @@ class Driver:
         """Have the thread look again at what is due: the engine's settings were changed."""
         self._library.ports_wake(self._handle)
 
+    def reopen(self, port: int) -> None:
+        """Go over to the interface that now has the name of a port's, which was deleted."""
+        self._library.ports_reopen(self._handle, port)
+
     def counters(self) -> dict[str, object]:
         """Counters since the start, as JSON has them; after stop() the final ones.
 
@@ -157,7 +161,7 @@ class Driver:
         self._library = _declared(engine.library)
         self._engine = engine  # not to be collected while it is driven
         cpu_port = NO_CPU_PORT if self._cpu_port is None else self._cpu_port
-        handle = self._library.ports_create(engine.handle, cpu_port)
+        handle = self._library.ports_create(engine.handle, len(self.interfaces), cpu_port)
         if not handle:
             raise DriverError(f"cannot create the driver: {_reason()}")
         return ctypes.c_void_p(handle)
@@ -182,13 +186,14 @@ def _declared(engine_library: ctypes.CDLL) -> ctypes.CDLL:
     library = ctypes.CDLL(engine_library._name, use_errno=True)
     handle, number, text = ctypes.c_void_p, ctypes.c_uint16, ctypes.c_char_p
     signatures: dict[str, tuple[object, ...]] = {
-        "ports_create": (handle, handle, number),
+        "ports_create": (handle, handle, ctypes.c_uint, number),
         "ports_add": (ctypes.c_int, handle, number, text),
         "ports_capture": (ctypes.c_int, handle, text),
         "ports_capture_lost": (ctypes.c_int, handle, text),
         "ports_start": (ctypes.c_int, handle),
         "ports_stop": (ctypes.c_int, handle, ctypes.c_uint64),
         "ports_wake": (None, handle),
+        "ports_reopen": (ctypes.c_int, handle, number),
         "ports_destroy": (ctypes.c_int, handle, text, ctypes.c_size_t),
         "ports_adopt": (None, handle, handle),
         "ports_counters": (None, handle, ctypes.POINTER(_Counters)),

@@ -70,6 +70,12 @@ PRIORITIES = 8  # ENGINE_MAX_PRIORITIES
 NO_PORT = 512  # ENGINE_MAX_PORTS: drops of packets to port numbers that cannot be
 
 
+def set_port(engine: Engine, port: int, is_up: bool) -> None:
+    """Frames to a port that is down are dropped, as no_port."""
+    with engine.locked():
+        engine.library.engine_set_port(engine.handle, port, is_up)
+
+
 def set_link(engine: Engine, link: LinkOptions) -> None:
     """Put a link behind a port of the engine; its `queue` is the depth of all the port's queues."""
     config = _LinkConfig(

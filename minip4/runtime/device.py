@@ -37,6 +37,7 @@ class Device:
         self.device_id = device_id
         self.arbitration = Arbitration(device_id)
         self.running: Pipeline | None = None
+        self._down_ports: set[int] = set()
         self._saved: Pipeline | None = None
         self._make_engine = make_engine
         self._install = install
@@ -46,7 +47,17 @@ class Device:
     def adopt(self, p4info: p4i.P4Info, blob: bytes, engine: Engine) -> None:
         """Take over an engine that is already at work."""
         config = p4r.ForwardingPipelineConfig(p4info=p4info, p4_device_config=blob)
-        self.running = Pipeline(config, engine)
+        self.running = Pipeline(config, engine, self._down_ports)
+
+    def set_port(self, port: int, is_up: bool) -> None:
+        """A port went up or down: members that watch it take part, or not."""
+        if is_up:
+            self._down_ports.discard(port)
+        else:
+            self._down_ports.add(port)
+        for pipeline in (self.running, self._saved):
+            if pipeline is not None:
+                pipeline.profiles.port_changed(port)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -117,7 +128,7 @@ class Device:
         except Minip4Error as error:
             raise StatusError(Code.INTERNAL, str(error)) from error
         try:
-            return Pipeline(config, engine)
+            return Pipeline(config, engine, self._down_ports)
         except StatusError:
             engine.close()
             raise

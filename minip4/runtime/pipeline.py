@@ -1,6 +1,6 @@
 """One forwarding pipeline: P4Info, and an engine that runs its program; what Write and Read do."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from finsy.proto import p4r
@@ -27,15 +27,20 @@ _Read = Callable[[Any], Iterator[p4r.Entity]]
 
 
 class Pipeline:
-    """What Read and Write act on."""
+    """What Read and Write act on. `down_ports`: of the switch, as they are at any time."""
 
-    def __init__(self, config: p4r.ForwardingPipelineConfig, engine: Engine) -> None:
+    def __init__(
+        self,
+        config: p4r.ForwardingPipelineConfig,
+        engine: Engine,
+        down_ports: Collection[int] = (),
+    ) -> None:
         self.config = config
         self.engine = engine
         self.closed = False
         self.schema = schema = Schema(config.p4info)
         agreement.check(schema, engine.program)
-        profiles = Profiles(schema, engine)
+        self.profiles = profiles = Profiles(schema, engine, down_ports)
         self.tables = Tables(schema, engine, Targets(schema, engine, profiles))
         self.digests = Digests(schema, engine)
         self.idle_timeouts = IdleTimeouts(self.tables)

@@ -1,12 +1,14 @@
 """Action profiles: members and groups that table entries point to (spec 9.2)."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from finsy.proto import p4r
 
 from minip4.engine.engine import Engine
+from minip4.engine.errors import EngineError
+from minip4.runtime import watch
 from minip4.runtime.match import decode_action, encode_action
 from minip4.runtime.schema import Action, ActionProfile, Schema
 from minip4.runtime.status import (
@@ -48,11 +50,13 @@ class OneShot:
 class Profiles:
     """The members and groups of one pipeline, by the client's ids."""
 
-    def __init__(self, schema: Schema, engine: Engine) -> None:
+    def __init__(self, schema: Schema, engine: Engine, down_ports: Collection[int]) -> None:
         self._schema = schema
         self._engine = engine
+        self._down_ports = down_ports
         self._members: dict[_Number, _Member] = {}
         self._groups: dict[_Number, _Group] = {}
+        self._one_shots: dict[tuple[str, int], OneShot] = {}  # by profile's name and group
         self._uses: Counter[tuple[str, int, int]] = Counter()  # by kind, profile and number
 
     def member(self, profile: int, number: int) -> int:
@@ -101,23 +105,35 @@ class Profiles:
             made = OneShot(profile, message, self._engine.group_add(profile.name))
         try:
             with engine_calls(self._name(profile.id)):
-                handles = []
                 for action in message.action_profile_actions:
                     call, params = decode_action("", profile.actions, action.action)
-                    member = self._engine.member_add(profile.name, call.name, params)
-                    made.members.append(member)
-                    handles += [member] * action.weight
-                self._engine.group_set_members(profile.name, made.group, handles)
+                    made.members.append(self._engine.member_add(profile.name, call.name, params))
+                self._set_one_shot(made)
         except StatusError:
             self.drop_one_shot(made)
             raise
+        self._one_shots[profile.name, made.group] = made
         return made
 
     def drop_one_shot(self, one_shot: OneShot) -> None:
         """Take back make_one_shot()."""
+        self._one_shots.pop((one_shot.profile.name, one_shot.group), None)
         self._engine.group_delete(one_shot.profile.name, one_shot.group)
         for member in one_shot.members:
             self._engine.member_delete(one_shot.profile.name, member)
+
+    def port_changed(self, port: int) -> None:
+        """A port went up or down: its watchers take part again, or no more. Raises StatusError."""
+        for (profile_id, _), group in self._groups.items():
+            if port in map(watch.watched, group.message.members):
+                profile = self._schema.profile(profile_id)
+                with engine_calls(self._name(profile_id)):
+                    members = self._handles(profile, group.message)
+                    self._engine.group_set_members(profile.name, group.handle, members)
+        for one_shot in self._one_shots.values():
+            if port in map(watch.watched, one_shot.message.action_profile_actions):
+                with engine_calls(self._name(one_shot.profile.id)):
+                    self._set_one_shot(one_shot)
 
     def state(self) -> Iterator[p4r.Update]:
         """The updates that bring an empty pipeline here: members before groups."""
@@ -204,7 +220,11 @@ class Profiles:
         members = self._handles(profile, message)
         with engine_calls(what):
             handle = self._engine.group_add(profile.name)
-            self._engine.group_set_members(profile.name, handle, members)
+            try:
+                self._engine.group_set_members(profile.name, handle, members)
+            except EngineError:
+                self._engine.group_delete(profile.name, handle)
+                raise
         self._groups[number] = _Group(handle, message)
         self._hold_members(message, 1)
         return lambda: self._delete_group(what, profile, message.group_id)
@@ -241,12 +261,14 @@ class Profiles:
             raise StatusError(Code.FAILED_PRECONDITION, f"{what}: still used {uses} times")
 
     def _handles(self, profile: ActionProfile, message: p4r.ActionProfileGroup) -> list[int]:
-        """The members of a group, each as often as its weight says."""
-        return [
-            handle
-            for member in message.members
-            for handle in [self.member(profile.id, member.member_id)] * member.weight
-        ]
+        """The members of a group that take part, each as often as its weight says."""
+        members = [self.member(profile.id, member.member_id) for member in message.members]
+        return watch.taking_part(message.members, members, self._down_ports)
+
+    def _set_one_shot(self, one_shot: OneShot) -> None:
+        actions = one_shot.message.action_profile_actions
+        handles = watch.taking_part(actions, one_shot.members, self._down_ports)
+        self._engine.group_set_members(one_shot.profile.name, one_shot.group, handles)
 
     def _encode_member(self, number: _Number) -> p4r.ActionProfileMember:
         member = self._members[number]
@@ -283,8 +305,7 @@ def _check_weights(
     for member in members:
         if member.weight < 1:
             raise invalid(f"{what}: weight {member.weight}, expected 1 or more")
-        if member.watch or member.watch_port:
-            raise unimplemented(f"{what}: watch ports are not supported")
+        watch.check(what, member)
     total = sum(member.weight for member in members)
     if profile.max_group_size and total > profile.max_group_size:
         raise StatusError(

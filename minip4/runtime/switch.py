@@ -22,6 +22,7 @@ from minip4.errors import Minip4Error, ToolchainError
 from minip4.runtime import dataplane
 from minip4.runtime.control import ControlServer
 from minip4.runtime.device import Device
+from minip4.runtime.interfaces import Interfaces
 from minip4.runtime.options import SwitchOptions
 from minip4.runtime.port_settings import PortSettings
 from minip4.runtime.server import Service, serve
@@ -84,16 +85,22 @@ class _Switch:
         )
         self._messages = Messages(device, self._driver, cpu_port=options.cpu_port is not None)
         messages = self._messages
+        self._device = device
+        self._interfaces = Interfaces(
+            self._driver.interfaces, self._port_changed, self._driver.reopen
+        )
         control = ControlServer(self, self._settings)
         if options.control is not None:
             await control.start(options.control)
         self._driver.start()  # before a controller can replace its engine
+        self._interfaces.start()
         messages.start(None if options.cpu_port is None else self._driver.cpu_fd)
         try:
             server, port = await serve(
                 Service(device, messages), options.grpc_server_addr, self._credentials
             )
         except OSError as error:
+            self._interfaces.stop()
             self._driver.stop(0)
             control.stop()
             raise Minip4Error(f"--grpc-server-addr {options.grpc_server_addr}: {error}") from error
@@ -102,6 +109,7 @@ class _Switch:
         print(f"minip4 switch: ready ({self._description(port)})", flush=True)
         await stopping.wait()
         control.stop()
+        self._interfaces.stop()
         messages.stop()
         await server.stop(SERVER_GRACE_S)
         self._driver.stop()
@@ -130,11 +138,17 @@ class _Switch:
         dataplane.set_clock(engine, options.clock_offset_us, options.clock_drift_ppb)
         return engine
 
+    def _port_changed(self, port: int, is_up: bool) -> None:
+        dataplane.set_port(self._engine, port, is_up)
+        self._device.set_port(port, is_up)
+
     def _install(self, engine: Engine) -> None:
         old = self._engine
         self._settings.apply(engine)
-        self._driver.swap(engine)
+        self._driver.swap(engine)  # which has all its ports up
         self._engine = engine
+        for port in self._interfaces.down:
+            dataplane.set_port(engine, port, False)
         if self._trace is not None:
             self._trace.swap(engine)
         self._retired.append(self._engine_part(old))

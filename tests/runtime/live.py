@@ -40,9 +40,13 @@ def make_links() -> None:
     ip("link", "set", "lo", "up")
     Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
     for number in "12":
-        ip("link", "add", f"v{number}", "type", "veth", "peer", "name", f"p{number}")
-        ip("link", "set", f"v{number}", "up")
-        ip("link", "set", f"p{number}", "up")
+        make_link(number)
+
+
+def make_link(number: str) -> None:
+    ip("link", "add", f"v{number}", "type", "veth", "peer", "name", f"p{number}")
+    ip("link", "set", f"v{number}", "up")
+    ip("link", "set", f"p{number}", "up")
 
 
 class Host:
@@ -53,6 +57,10 @@ class Host:
         self._socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
         self._socket.bind((interface, 0))
         self._socket.settimeout(DEADLINE_S)
+
+    def wait_at_most(self, timeout_s: float) -> None:
+        """For a frame; then receive() raises TimeoutError."""
+        self._socket.settimeout(timeout_s)
 
     def send(self, frame: bytes) -> None:
         self._socket.send(frame)
@@ -67,7 +75,9 @@ class Host:
 class Switch:
     """A `minip4 switch` process."""
 
-    def __init__(self, folder: Path, *options: str, p4info: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *options: str, p4info: bool = False, stderr: int | None = None
+    ) -> None:
         program = compiled()
         self.json_path = folder / "control.json"
         self.p4info_path = folder / "control.p4info.txtpb"
@@ -81,7 +91,9 @@ class Switch:
             "--cpu-port", str(CPU_PORT), "--grpc-server-addr", "127.0.0.1:0",
             "--counters", str(self.counters_path), *given, *options,
         ]  # fmt: skip
-        self.process = subprocess.Popen([*MINIP4, *arguments], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [*MINIP4, *arguments], stdout=subprocess.PIPE, stderr=stderr, text=True
+        )
         assert self.process.stdout is not None
         ready = self.process.stdout.readline()
         self.start_s = time.monotonic() - start
@@ -281,6 +293,53 @@ async def control(folder: Path) -> None:
     assert all("table MyIngress.switching" in block for block in blocks)
 
 
+async def interfaces(folder: Path) -> None:
+    """Interfaces go down, are deleted and made anew under the switch: frames flow again."""
+    switch = Switch(folder, p4info=True, stderr=subprocess.PIPE)
+    told: list[str] = []
+    listener = threading.Thread(target=told.extend, args=(switch.process.stderr,), daemon=True)
+    listener.start()
+
+    def flows() -> None:
+        """A frame to v2 comes out of p2; tried until the switch has seen what happened."""
+        left, right = Host("p1"), Host("p2")
+        right.wait_at_most(0.05)
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            left.send(FORWARDED)
+            try:
+                assert right.receive() == FORWARDED
+                return
+            except TimeoutError:
+                assert time.monotonic() < deadline
+
+    async with switch.controller() as sw:
+        match = fy.Match(destination="02:00:00:00:00:03")
+        forward = fy.Action("forward", port=2)
+        await sw.write([+fy.P4TableEntry("switching", match=match, action=forward)])
+        flows()
+        for interface in ("v2", "p2"):
+            ip("link", "set", interface, "down")
+            Host("p1").send(FORWARDED)
+            ip("link", "set", interface, "up")
+            flows()
+        for number in "21":
+            for _ in range(3):
+                ip("link", "del", f"v{number}")
+                make_link(number)
+                flows()
+        ip("link", "del", "v2")
+        Host("p1").send(FORWARDED)
+        make_link("2")
+        flows()
+    counters = switch.stop()
+    listener.join()
+    assert counters["ports"]["1"]["received_packets"] >= 9, "they go on over new interfaces"
+    assert sum("v2: attached to the new interface of this name" in line for line in told) == 4
+    assert sum("v1: attached to the new interface of this name" in line for line in told) == 3
+    assert all("went down" in line or "attached" in line for line in told), told
+
+
 async def stress(folder: Path) -> None:
     """Table writes while frames come as fast as they go: no frame misses or sees half an entry."""
     blast = str(build.program([Path(__file__).with_name("blast.c")]))
@@ -331,7 +390,7 @@ def other(value: int) -> fy.P4TableEntry:
     )
 
 
-SCENES = {scene.__name__: scene for scene in (control, finsy, killed, start, stress)}
+SCENES = {scene.__name__: scene for scene in (control, finsy, interfaces, killed, start, stress)}
 
 if __name__ == "__main__":
     if sys.argv[1] == "forward_and_hang":

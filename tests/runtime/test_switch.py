@@ -14,7 +14,7 @@ NAMESPACES = ("unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-chi
 LIVE = Path(__file__).parent / "live.py"
 
 
-@pytest.mark.parametrize("scene", ["control", "finsy", "killed", "start", "stress"])
+@pytest.mark.parametrize("scene", ["control", "finsy", "interfaces", "killed", "start", "stress"])
 def test_scene(scene: str, tmp_path: Path) -> None:
     run = subprocess.run(
         [*NAMESPACES, sys.executable, str(LIVE), scene, str(tmp_path)],

@@ -108,11 +108,30 @@ static bool lingers(struct ports *ports, unsigned received, uint64_t now_ns)
     return received || (ports->fast && now_ns - ports->last_frame_ns < LINGER_NS);
 }
 
+/* Goes over to the new interfaces, after what still waits in the rings of the deleted ones. */
+static void reopen(struct ports *ports)
+{
+    for (unsigned i = 0; i < ports->count; i++) {
+        struct port *port = ports->port[ports->numbers[i]];
+        if (!atomic_exchange(&port->reopening, false))
+            continue;
+        while (receive_port(ports, i))
+            ;
+        nic_flush(port->nic, ports->pool);
+        port->nic = nic_reopen(port->nic, ports->expected);
+        ports->polled[i].fd = nic_fd(port->nic);
+    }
+}
+
 /* One round; returns whether to do another at once, or else when at the latest. */
 static bool work(struct ports *ports, uint64_t *next_ns)
 {
     unsigned received = 0;
     engine_lock_dataplane(ports->engine);
+    if (atomic_load_explicit(&ports->reopening, memory_order_relaxed)) {
+        atomic_store(&ports->reopening, false);
+        reopen(ports);
+    }
     for (unsigned i = 0; i < ports->count; i++)
         received += receive_port(ports, i);
     if (ports->from_cpu)

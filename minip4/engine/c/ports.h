@@ -16,9 +16,9 @@ struct ports_counters {
 
 struct ports;
 
-/* Attaches to the engine (engine_set_driver). cpu_port: PORTS_NO_CPU, or the port whose frames go
- * to the controller. NULL: errno says why. */
-struct ports *ports_create(struct engine *engine, uint16_t cpu_port);
+/* Attaches to the engine (engine_set_driver), for so many ports with interfaces. cpu_port:
+ * PORTS_NO_CPU, or the port whose frames go to the controller. NULL: errno says why. */
+struct ports *ports_create(struct engine *engine, unsigned count, uint16_t cpu_port);
 /* All of the following return 0, or -1 with errno set. Before ports_start(): */
 int ports_add(struct ports *ports, uint16_t port, const char *interface);
 /* Captures all frames of the ports as folder/<interface>_{in,out}.pcap. */
@@ -28,6 +28,9 @@ int ports_capture_lost(struct ports *ports, const char *folder);
 int ports_start(struct ports *ports);
 /* Has the thread look again at what is due; between start and stop. */
 void ports_wake(struct ports *ports);
+/* The interface of a port was deleted, and there is a new one of its name: has the thread go over to
+ * it. -1: no such port. */
+int ports_reopen(struct ports *ports, uint16_t port);
 /* Ends the thread: after what waits in rings, queues and links has left, but within drain_ns. */
 int ports_stop(struct ports *ports, uint64_t drain_ns);
 /* After ports_stop(), or without ports_start(); the engine stays, without driver. Returns 0, or -1

@@ -12,13 +12,14 @@
 
 enum { PATH_SIZE = 512 };
 
-struct ports *ports_create(struct engine *engine, uint16_t cpu_port)
+struct ports *ports_create(struct engine *engine, unsigned count, uint16_t cpu_port)
 {
     struct ports *ports = calloc(1, sizeof *ports);
     if (!ports)
         return NULL;
     ports->engine = engine;
     ports->pool = engine_pool(engine);
+    ports->expected = count;
     ports->cpu_port = cpu_port;
     ports->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (cpu_port != PORTS_NO_CPU) {
@@ -43,7 +44,7 @@ int ports_add(struct ports *ports, uint16_t number, const char *interface)
     struct port *port = calloc(1, sizeof *port);
     if (!port)
         return -1;
-    port->nic = nic_open(interface);
+    port->nic = nic_open(interface, ports->expected);
     if (!port->nic) {
         int error = errno;
         free(port);
@@ -118,6 +119,7 @@ void ports_adopt(struct ports *ports, struct ports *old)
     memcpy(ports->numbers, old->numbers, sizeof ports->numbers);
     memcpy(ports->polled, old->polled, sizeof ports->polled);
     ports->count = old->count;
+    atomic_store(&ports->reopening, atomic_load(&old->reopening));
     frame_queue_destroy(ports->to_cpu);
     frame_queue_destroy(ports->from_cpu);
     ports->to_cpu = old->to_cpu;
@@ -154,6 +156,17 @@ int ports_port_counters(struct ports *ports, uint16_t number, struct nic_counter
     engine_lock(ports->engine);
     *out = *nic_counters(port->nic);
     engine_unlock(ports->engine);
+    return 0;
+}
+
+int ports_reopen(struct ports *ports, uint16_t number)
+{
+    struct port *port = number < ENGINE_MAX_PORTS ? ports->port[number] : NULL;
+    if (!port)
+        return -1;
+    atomic_store(&port->reopening, true);
+    atomic_store(&ports->reopening, true);
+    ports_wake(ports);
     return 0;
 }
 

@@ -18,6 +18,7 @@ struct port {
     struct nic *nic;
     struct capture *captures[2]; /* by engine_tap; NULL: not captured */
     struct capture *lost;
+    atomic_bool reopening; /* its interface was deleted, and there is another of its name */
 };
 
 struct ports {
@@ -26,13 +27,14 @@ struct ports {
     struct port *port[ENGINE_MAX_PORTS]; /* by number; NULL: no such port */
     uint16_t numbers[ENGINE_MAX_PORTS];
     struct pollfd polled[ENGINE_MAX_PORTS + 2]; /* the ports in order of numbers, then two events */
-    unsigned count;
+    unsigned count, expected; /* ports there are; and that there will be */
     uint16_t cpu_port;
     struct frame_queue *to_cpu, *from_cpu;
     struct capture_set *captures;
     uint64_t flushed_ns;
     int wake_fd;
     atomic_bool stopping;
+    atomic_bool reopening; /* some port is */
     bool started;
     pthread_t thread;
     bool fast;               /* frames came fast in the last window */

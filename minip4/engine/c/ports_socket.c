@@ -14,13 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The ring holds 160 ms of 100,000 frames a second in 4 MB. What does not fit into a slot comes
+/* A full ring holds 160 ms of 100,000 frames a second in 4 MB. What does not fit into a slot comes
  * whole through the socket's own queue (PACKET_COPY_THRESH), whose memory is taken as needed. */
 enum {
     SLOT_SIZE = 256, /* 66 bytes of kernel's headers, 190 of frame */
-    SLOTS = 16384,
-    RING_SIZE = SLOT_SIZE * SLOTS,
     BLOCK_SIZE = 64 * 1024,
+    MAX_RING_SIZE = 4 * 1024 * 1024,
+    ALL_RINGS_SIZE = 128 * 1024 * 1024, /* of one switch: above 32 ports, each has less */
     RECEIVE_QUEUE = 16 * 1024 * 1024, /* doubled by the kernel; some 14,000 frames of 1,500 bytes */
     SEND_QUEUE = 4 * 1024 * 1024,
     BATCH = 64,
@@ -33,6 +33,7 @@ enum {
 struct nic {
     int fd;
     uint8_t *ring;
+    unsigned ring_size, slots; /* bytes, and frames that it holds */
     unsigned slot;
     unsigned queued;
     bool down; /* told, until a frame passes again */
@@ -55,9 +56,9 @@ static int make_ring(struct nic *nic)
 {
     struct tpacket_req ring = {
         .tp_block_size = BLOCK_SIZE,
-        .tp_block_nr = RING_SIZE / BLOCK_SIZE,
+        .tp_block_nr = nic->ring_size / BLOCK_SIZE,
         .tp_frame_size = SLOT_SIZE,
-        .tp_frame_nr = SLOTS,
+        .tp_frame_nr = nic->slots,
     };
     if (set_option(nic->fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2) ||
         set_option(nic->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1) ||
@@ -66,7 +67,7 @@ static int make_ring(struct nic *nic)
         set_option(nic->fd, SOL_SOCKET, SO_SNDBUFFORCE, SEND_QUEUE) ||
         setsockopt(nic->fd, SOL_PACKET, PACKET_RX_RING, &ring, sizeof ring))
         return -1;
-    nic->ring = mmap(NULL, RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, nic->fd, 0);
+    nic->ring = mmap(NULL, nic->ring_size, PROT_READ | PROT_WRITE, MAP_SHARED, nic->fd, 0);
     return nic->ring == MAP_FAILED ? -1 : 0;
 }
 
@@ -83,7 +84,13 @@ static int attach(struct nic *nic, int interface)
     return bind(nic->fd, (struct sockaddr *)&address, sizeof address);
 }
 
-struct nic *nic_open(const char *interface)
+static unsigned ring_size(unsigned nics)
+{
+    unsigned share = ALL_RINGS_SIZE / nics / BLOCK_SIZE * BLOCK_SIZE;
+    return share < MAX_RING_SIZE ? share : MAX_RING_SIZE;
+}
+
+struct nic *nic_open(const char *interface, unsigned nics)
 {
     unsigned index = if_nametoindex(interface);
     struct nic *nic = index ? calloc(1, sizeof *nic) : NULL;
@@ -94,6 +101,8 @@ struct nic *nic_open(const char *interface)
         nic->messages[i].msg_hdr.msg_iov = &nic->parts[i];
         nic->messages[i].msg_hdr.msg_iovlen = 1;
     }
+    nic->ring_size = ring_size(nics);
+    nic->slots = nic->ring_size / SLOT_SIZE;
     nic->ring = MAP_FAILED;
     nic->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
     if (nic->fd < 0 || make_ring(nic) || attach(nic, (int)index)) {
@@ -108,7 +117,7 @@ struct nic *nic_open(const char *interface)
 void nic_close(struct nic *nic)
 {
     if (nic->ring != MAP_FAILED)
-        munmap(nic->ring, RING_SIZE);
+        munmap(nic->ring, nic->ring_size);
     if (nic->fd >= 0)
         close(nic->fd);
     free(nic);
@@ -132,7 +141,7 @@ static bool slot_is_full(const struct tpacket2_hdr *header)
 unsigned nic_unread(const struct nic *nic)
 {
     unsigned count = 0;
-    while (count < SLOTS && slot_is_full(slot_header(nic, (nic->slot + count) % SLOTS)))
+    while (count < nic->slots && slot_is_full(slot_header(nic, (nic->slot + count) % nic->slots)))
         count++;
     return count;
 }
@@ -155,6 +164,23 @@ static void tell_down(struct nic *nic, int error)
         tell(nic, "the interface is gone; frames for it are lost");
     nic->down = true;
     nic->gone |= error != ENETDOWN;
+}
+
+struct nic *nic_reopen(struct nic *old, unsigned nics)
+{
+    struct nic *nic = nic_open(old->name, nics);
+    if (!nic) {
+        fprintf(stderr, "minip4: %s: the new interface of this name cannot be used: %s\n", old->name,
+                strerror(errno));
+        return old;
+    }
+    nic->counters = *nic_counters(old);
+    nic->told_checksum = old->told_checksum;
+    nic->told_too_long = old->told_too_long;
+    nic->told_not_sent = old->told_not_sent;
+    nic_close(old);
+    tell(nic, "attached to the new interface of this name");
+    return nic;
 }
 
 void nic_clear_error(struct nic *nic)
@@ -263,7 +289,7 @@ struct packet *nic_receive(struct nic *nic, struct packet_pool *pool)
         if (!packet)
             lose_frame(nic, header);
         __atomic_store_n(&header->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
-        nic->slot = (nic->slot + 1) % SLOTS;
+        nic->slot = nic->slot + 1 < nic->slots ? nic->slot + 1 : 0;
         if (good)
             return packet;
         if (packet)

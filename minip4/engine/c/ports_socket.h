@@ -21,8 +21,11 @@ struct nic_counters {
 
 struct nic;
 
-/* NULL: errno says why. */
-struct nic *nic_open(const char *interface);
+/* One of so many nics, which share the memory of rings. NULL: errno says why. */
+struct nic *nic_open(const char *interface, unsigned nics);
+/* Goes over to an interface that has the name of the old one, which was deleted; counters run on.
+ * Where that fails the old nic comes back, and it is told. */
+struct nic *nic_reopen(struct nic *old, unsigned nics);
 void nic_close(struct nic *nic);
 
 /* The next frame, or NULL when none waits. */

@@ -194,7 +194,7 @@ static void end_engine(struct engine *engine)
 
 static struct ports *open_ports(struct engine *engine, const struct options *options)
 {
-    struct ports *ports = ports_create(engine, PORTS_NO_CPU);
+    struct ports *ports = ports_create(engine, 2, PORTS_NO_CPU);
     if (!ports)
         fail("driver");
     for (uint16_t i = 0; i < 2; i++)

@@ -1,0 +1,90 @@
+"""The interfaces of a switch's ports as they come and go: up, down, deleted, made anew."""
+
+import asyncio
+import contextlib
+import fcntl
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+RTMGRP_LINK = 1  # rtnetlink(7): messages about interfaces
+SIOCGIFFLAGS = 0x8913  # netdevice(7)
+IFF_UP, IFF_RUNNING = 0x1, 0x40
+REQUEST = "16sH14x"  # struct ifreq: name and flags
+MESSAGES_SIZE = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class _Interface:
+    index: int  # 0: there is none of this name
+    is_up: bool  # and so is its other end
+
+
+class Interfaces:
+    """Tells what becomes of the interfaces of {port: name}, from start() to stop().
+
+    `changed(port, is_up)` when it went up or down, `replaced(port)` when there is another of its
+    name. A message of the kernel only says when to look: so none that is lost does harm.
+    """
+
+    def __init__(
+        self,
+        ports: Mapping[int, str],
+        changed: Callable[[int, bool], None],
+        replaced: Callable[[int], None],
+    ) -> None:
+        self._ports = ports
+        self._changed = changed
+        self._replaced = replaced
+        self._messages = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        self._messages.bind((0, RTMGRP_LINK))
+        self._messages.setblocking(False)
+        self._asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        # As the driver takes them: attached, and up.
+        self._known = {p: _Interface(_index(name), True) for p, name in ports.items()}
+
+    def start(self) -> None:
+        """On the running event loop."""
+        asyncio.get_running_loop().add_reader(self._messages, self._look)
+        self._look()
+
+    def stop(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._messages)
+        self._messages.close()
+        self._asking.close()
+
+    @property
+    def down(self) -> list[int]:
+        """The ports whose interface is down or gone."""
+        return [port for port, known in self._known.items() if not known.is_up]
+
+    def _look(self) -> None:
+        with contextlib.suppress(OSError):  # no more messages, or some were lost
+            while self._messages.recv(MESSAGES_SIZE):
+                pass
+        for port, name in self._ports.items():
+            known, now = self._known[port], self._interface(name)
+            # While it is gone the socket stays with the old one: a new one is told by its index.
+            index = now.index or known.index
+            self._known[port] = _Interface(index, now.is_up)
+            if index != known.index:
+                self._replaced(port)
+            if now.is_up != known.is_up:
+                self._changed(port, now.is_up)
+
+    def _interface(self, name: str) -> _Interface:
+        request = struct.pack(REQUEST, name.encode(), 0)
+        try:
+            answer = fcntl.ioctl(self._asking, SIOCGIFFLAGS, request)
+        except OSError:  # there is none
+            return _Interface(0, False)
+        flags = struct.unpack(REQUEST, answer)[1]
+        return _Interface(_index(name), flags & IFF_UP != 0 and flags & IFF_RUNNING != 0)
+
+
+def _index(name: str) -> int:
+    try:
+        return socket.if_nametoindex(name)
+    except OSError:
+        return 0
