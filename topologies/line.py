@@ -8,13 +8,13 @@ from mininet.topo import Topo
 class Line(Topo):
     """A host at each end of a row of switches.
 
-    `loss` (0..1) and `delay_us` are those of each link between two switches, in each direction;
-    the hosts' own links neither lose nor delay.
+    The properties of testbed.network's links hold for each link between two switches, in each
+    direction; the hosts' own links neither lose nor delay.
     """
 
-    def build(self, switches: int = 3, loss: float = 0.0, delay_us: int = 1000) -> None:
+    def build(self, switches: int = 3, delay_us: float = 1000, **link: float) -> None:
         names = [self.addSwitch(f"s{number}") for number in range(1, switches + 1)]
         self.addLink(self.addHost("h1"), names[0])
         for left, right in pairwise(names):
-            self.addLink(left, right, loss=loss, delay_us=delay_us)
+            self.addLink(left, right, delay_us=delay_us, **link)
         self.addLink(names[-1], self.addHost("h2"))
