@@ -1,0 +1,353 @@
+"""Out of order? Loss by pulses and by step marking, on a link where packets overtake each other.
+
+A flow with double marking goes from s1 to s2 over a link that holds back some of its packets, for
+a time in which others overtake them, and loses some. Both methods speak of the same packets: step
+marking compares what both switches counted of a colour, pulse marking what both had counted when
+the pulse came by. The first is exact while no packet is late by half a block; the second is wrong
+by as many packets as overtook the pulse or were overtaken by it, in the mean 2 q (1 - q) m if a
+part q of the packets is held back while m others are sent.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from _truth import Truth, read_truths
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from controllers.ampm.collector import BlockReport, Collector
+from controllers.ampm.records import Point
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Hop, Method, WatchedFlow
+from controllers.connection import connection, cpu_ports
+from controllers.forwarding import forwarding_entries
+from testbed import cli, plots
+from testbed.books import Books
+from testbed.errors import TestbedError
+from testbed.isolation import Run
+from testbed.network import Network
+from testbed.results import Check, Report, table
+from testbed.traffic import Flow, Traffic
+from topologies.line import Line
+
+PATH = ("s1", "s2")
+SENT, CAME = Point("s1", "departures"), Point("s2", "arrivals")
+LINK_DELAY_US = 1000
+LOSS = 0.01
+MARGIN = 3  # blocks before and after those that are measured: late packets reach so far
+NOISE_US = 20_000  # what a busy machine may add to the delay in real time
+UDP = 17
+
+# What is held back, and for how long: q, and while how many packets are sent.
+HELD, PACKETS = 0.1, 30
+SWEPT_PACKETS = (0, 1, 3, 10, 30, 100, 300, 470, 600, 750, 900)  # a block has 1049 by default
+SWEPT_HELD = (0.01, 0.03, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97, 1)
+SOME = ((HELD, 0), (HELD, PACKETS), (0.5, PACKETS), (HELD, 300))
+# Later than half a block, packets come while the block is read: in real time it is then unknown.
+BEYOND = (HELD, 900)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--rate", type=cli.positive_int, default=4000, metavar="PPS",
+        help="packets a second of the flow (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--blocks", type=cli.positive_int, metavar="N",
+        help="complete blocks to measure in each run (default: 40)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--block-us", type=cli.power_of_two, default=2**18, metavar="US",
+        help="length L of a block, a power of two of microseconds (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seeds", type=cli.positive_int, metavar="N",
+        help="runs of each setting, with other dice (default: 10 in virtual time, else 1)",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A link that holds back a part of its packets while `packets` others are sent, and no more."""
+
+    held: float
+    packets: int
+    rate: int
+    block_us: int
+
+    @property
+    def name(self) -> str:
+        return f"held-{self.held:g}-for-{self.packets}"
+
+    @property
+    def held_us(self) -> float:
+        """Half a packet's gap more, so that no two packets come at the same time."""
+        return (self.packets + 0.5) * 1e6 / self.rate if self.packets else 0.0
+
+    @property
+    def lateness(self) -> float:
+        """The greatest delay, in lengths of a block."""
+        return (LINK_DELAY_US + self.held_us) / self.block_us
+
+    @property
+    def overtaken(self) -> tuple[float, float]:
+        """The law of pulses: mean, and mean square, of the packets that the pulse changes places
+        with. It is not held back, and those of the m before it that are come later; or it is, and
+        those of the m after it that are not come sooner."""
+        m, come = self.packets, 1 - LOSS
+        cases = ((1 - self.held, self.held * come), (self.held, (1 - self.held) * come))
+        mean = sum(share * m * p for share, p in cases)
+        return mean, sum(share * (m * p * (1 - p) + (m * p) ** 2) for share, p in cases)
+
+    @property
+    def pulse_error(self) -> float:
+        """The law of pulses: rms error of a block's loss, which lies between two pulses."""
+        return float(np.sqrt(2 * self.overtaken[1]))
+
+    @property
+    def step_error(self) -> float:
+        """The law of step marking: rms error of a block's loss. What is held back of the last
+        part w of a block is taken for packets of the block after next, which loses as many."""
+        part = min(max(self.lateness - 1 / 2, 0), 1)
+        p = self.held * (1 - LOSS)
+        return float(np.sqrt(2 * part * self.rate * self.block_us / 1e6 * p * (1 - p)))
+
+
+@dataclass(frozen=True)
+class BlockResult:
+    """Both methods' accounts of one block, and what was true; packets."""
+
+    setting: Setting
+    run: int
+    block: int
+    step_loss: int
+    true_loss: int
+    overtaken: float  # with whom the block's pulse changed places, above 0: behind it; NaN: lost
+    pulse_error: float  # measured - true loss since the pulse of the block before; NaN: either lost
+
+    @property
+    def step_error(self) -> int:
+        return self.step_loss - self.true_loss
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    is_virtual = options.time == "virtual"
+    options.blocks = options.blocks or (12 if options.quick else 40)
+    options.seeds = options.seeds or ((2 if options.quick else 10) if is_virtual else 1)
+    settings = [Setting(*pair, options.rate, options.block_us) for pair in pairs_of(options)]
+    results: dict[Setting, list[BlockResult]] = {}
+    checks = []
+    for setting in settings:
+        results[setting] = []
+        for number in range(options.seeds):
+            run.progress.update(f"{setting.name}: run {number + 1} of {options.seeds}")
+            found, books = await measure(setting, number, options.blocks, run)
+            results[setting] += found
+            checks += [check for check in books.checks(setting.name) if not check.passed]
+    noise_us = 0 if is_virtual else NOISE_US
+    for setting, found in results.items():
+        checks += checks_of(setting, found, noise_us)
+    return Report(
+        samples=[row(r) for found in results.values() for r in found],
+        checks=checks,
+        metrics={setting.name: metrics_of(setting, found) for setting, found in results.items()},
+        figure=draw(results, options),
+        tables=[summary_table(results)],
+    )
+
+
+def pairs_of(options: argparse.Namespace) -> list[tuple[float, int]]:
+    """What is held back, and while how many packets are sent."""
+    if options.time == "real":
+        return [*SOME[1:3]] if options.quick else [*SOME]
+    if options.quick:
+        return [*SOME, BEYOND]
+    return [*((HELD, m) for m in SWEPT_PACKETS), *((q, PACKETS) for q in SWEPT_HELD)]
+
+
+async def measure(
+    setting: Setting, number: int, blocks: int, run: Run
+) -> tuple[list[BlockResult], Books]:
+    """Send the flow over such a link, and read both methods' records."""
+    topo = Line(
+        switches=len(PATH), loss=LOSS, delay_us=LINK_DELAY_US,
+        reorder=setting.held if setting.packets else 0, reorder_us=setting.held_us,
+    )  # fmt: skip
+    schedule = Schedule(setting.block_us)
+    with Network(
+        topo, run, program="p4src/ampm/ampm.p4", name=f"{setting.name}-{number}",
+        switch_options=cpu_ports(topo),
+    ) as net:  # fmt: skip
+        blocks += 2 * MARGIN
+        count = setting.rate * (blocks + 1) * schedule.block_us // 1_000_000
+        flow = Flow(1, "h1", "h2", setting.rate, count)
+        watched = WatchedFlow(
+            flow.id, net.host("h1").IP(), net.host("h2").IP(), UDP, dst_port=flow.port,
+            methods=Method.DOUBLE,
+        )  # fmt: skip
+        hops = [Hop(connection(net, n), entries=forwarding_entries(net, n)) for n in PATH]
+        async with Collector({watched: hops}, schedule, run.clock, bounds=None) as collector:
+            await collector.watch()
+            first = schedule.block_at(run.clock.now_ns() // 1000 + 500_000) + 2
+            start_us = schedule.start_us(first) + schedule.block_us // 2
+            async with Traffic(net, [flow], start_ns=1000 * start_us) as traffic:
+                reports = [r async for r in collector.blocks(first, first + blocks + 1)]
+                records = await traffic.finish()
+    truth = read_truths(net, {flow: PATH}, schedule, Method.DOUBLE)[flow.id]
+    return results_of(setting, number, reports, truth), Books.of(net, records)
+
+
+def results_of(
+    setting: Setting, number: int, reports: Sequence[BlockReport], truth: Truth
+) -> list[BlockResult]:
+    """The complete blocks, whatever came out. Raises TestbedError for one that was not read."""
+    is_lost = truth.passed(SENT) & ~truth.passed(CAME)
+    lost_until = np.cumsum(is_lost)
+    found = []
+    before = float("nan")
+    for report in reports[MARGIN : -1 - MARGIN]:
+        block, records = report.block, report.records[1]
+        first, second = records[SENT], records[CAME]
+        if first is None or second is None:
+            raise TestbedError(f"{setting.name}, block {block} was not read: {report.problems}")
+        overtaken = float("nan")
+        pulse = np.flatnonzero(truth.pulse & (truth.block == block))
+        if len(pulse) == 1 and second.pulses == 1:
+            overtaken = float(first.pulse_count - second.pulse_count - lost_until[pulse[0]])
+        found.append(
+            BlockResult(
+                setting, number, block, first.packets - second.packets,
+                int(np.count_nonzero(is_lost & (truth.block == block))),
+                overtaken, overtaken - before,
+            )
+        )  # fmt: skip
+        before = overtaken
+    return found[1:]  # the first one's pulse is where the next one's packets begin
+
+
+def row(r: BlockResult) -> dict[str, object]:
+    """A row of samples.csv."""
+    return {
+        "held_percent": 100 * r.setting.held,
+        "held_us": r.setting.held_us,
+        "run": r.run,
+        "block": r.block,
+        "true_loss": r.true_loss,
+        "step_loss": r.step_loss,
+        "pulse_overtaken": r.overtaken,
+        "pulse_error": r.pulse_error,
+    }
+
+
+def checks_of(setting: Setting, results: Sequence[BlockResult], noise_us: int) -> list[Check]:
+    """Step exact within its bound and wrong beyond; pulses wrong by their law."""
+    at = f"{100 * setting.held:g} % held back for {setting.packets} packets"
+    wrong = sum(r.step_error != 0 for r in results)
+    checks = []
+    if setting.lateness + noise_us / setting.block_us < 1 / 2:
+        checks.append(Check(f"{at}, step: blocks wrong", wrong, 0))
+    elif setting.lateness > 1 / 2:
+        # A late packet makes two blocks wrong, so the mean of n squares scatters by sqrt(3 / n).
+        ratio = np.mean([r.step_error**2 for r in results]) / setting.step_error**2
+        tolerance = 4 * np.sqrt(3 / len(results))
+        checks.append(Check(f"{at}, step: mean square error over its law", ratio, 1, tolerance))
+    overtaken = np.array([abs(r.overtaken) for r in results if not np.isnan(r.overtaken)])
+    mean, mean_square = setting.overtaken
+    if setting.lateness < 1 / 2:  # else two pulses change places with the same packets
+        tolerance = 4 * np.sqrt((mean_square - mean**2) / len(overtaken))
+        checks.append(
+            Check(f"{at}: packets out of order with a pulse", overtaken.mean(), mean, tolerance)
+        )
+    return checks
+
+
+def rms(errors: Sequence[float]) -> float:
+    """Root mean square of those that are known."""
+    return float(np.sqrt(np.nanmean(np.square(errors))))
+
+
+def rms_by_run(
+    results: Sequence[BlockResult], error: Callable[[BlockResult], float]
+) -> list[float]:
+    numbers = {r.run for r in results}
+    return [rms([error(r) for r in results if r.run == n]) for n in sorted(numbers)]
+
+
+def metrics_of(setting: Setting, results: Sequence[BlockResult]) -> dict[str, object]:
+    """Rms errors of a block's loss, in packets: measured, and by theory."""
+    return {
+        "step_rms": rms([r.step_error for r in results]),
+        "step_rms_theory": setting.step_error,
+        "pulse_rms": rms([r.pulse_error for r in results]),
+        "pulse_rms_theory": setting.pulse_error,
+    }
+
+
+def summary_table(results: dict[Setting, list[BlockResult]]) -> object:
+    """A row for each setting."""
+    rows = [
+        (f"{100 * s.held:g} %", s.packets, s.lateness, sum(r.step_error != 0 for r in found),
+         *metrics_of(s, found).values())
+        for s, found in results.items()
+    ]  # fmt: skip
+    columns = ("held back", "packets meanwhile", "D, L", "step: blocks wrong", "step: rms",
+               "theory", "pulse: rms", "theory")  # fmt: skip
+    return table("Error of a block's loss, packets", columns, rows)
+
+
+METHODS: tuple[tuple[str, Callable[[BlockResult], float], Callable[[Setting], float]], ...] = (
+    ("pulse", lambda r: r.pulse_error, lambda s: s.pulse_error),
+    ("step", lambda r: r.step_error, lambda s: s.step_error),
+)
+
+
+def draw(results: dict[Setting, list[BlockResult]], options: argparse.Namespace) -> Figure:
+    """Left: held back for longer and longer. Right: more and more packets held back."""
+    figure, (left, right) = plots.figure(
+        f"Loss out of order: {options.rate:,} packets/s, "
+        f"blocks of L = {options.block_us / 1e6:.3g} s, {100 * LOSS:g} % lost",
+        columns=2,
+    )
+    one = next(iter(results))
+    longest = max(s.packets for s in results)
+    left_law = [replace(one, held=HELD, packets=m) for m in range(1, longest + 1)]
+    right_law = [replace(one, held=q, packets=PACKETS) for q in np.linspace(0, 1, 101)]
+    longer = [s for s in results if s.held == HELD and s.packets]
+    more = [s for s in results if s.packets == PACKETS]
+    draw_errors(left, results, longer, left_law, lambda s: s.held_us / s.block_us)
+    draw_errors(right, results, more, right_law, lambda s: 100 * s.held)
+    left.axvline(1 / 2, color="black", linestyle=":", linewidth=1)
+    left.set_xscale("log")
+    left.set_xlabel(f"Time for which {100 * HELD:g} % of the packets are held back (L)")
+    left.set_yscale("symlog", linthresh=1)
+    left.legend(loc="upper left")
+    right.set_xlabel(f"Packets held back while {PACKETS} others are sent (%)")
+    for axes in (left, right):
+        axes.set_ylim(bottom=-0.03 * axes.get_ylim()[1] ** (axes is right))
+        axes.set_ylabel(
+            "Error of a block's loss, rms (packets)\nmean and sd over runs; lines: theory"
+        )
+    return figure
+
+
+def draw_errors(
+    axes: Axes, results: dict[Setting, list[BlockResult]], settings: Sequence[Setting],
+    law: Sequence[Setting], x: Callable[[Setting], float],
+) -> None:  # fmt: skip
+    """Both methods' errors in some settings, and what theory says."""
+    for number, (name, error, theory) in enumerate(METHODS):
+        colour = plots.COLOURS[number]
+        runs = [rms_by_run(results[s], error) for s in settings]
+        axes.errorbar(
+            [x(s) for s in settings], [np.mean(r) for r in runs], [np.std(r) for r in runs],
+            linestyle="", color=colour, marker=plots.MARKERS[number], label=name,
+        )  # fmt: skip
+        axes.plot([*map(x, law)], [*map(theory, law)], color=colour, marker="", linewidth=1)
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)
