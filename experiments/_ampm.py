@@ -41,7 +41,7 @@ class Setting:
     path: Sequence[str]  # switches, the first one first
     watched: Mapping[Flow, Method]
     schedule: Schedule
-    bounds: Bounds
+    bounds: Bounds | None  # None: beyond what is promised, and so what comes out is not checked
     blocks: int
     background: Sequence[Flow] = ()
     program: str = "p4src/ampm/ampm.p4"

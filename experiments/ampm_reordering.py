@@ -14,26 +14,22 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import _ampm
 import numpy as np
-from _truth import Truth, read_truths
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Hop, Method, WatchedFlow
-from controllers.connection import connection, cpu_ports
-from controllers.forwarding import forwarding_entries
+from controllers.ampm.watch import Method
 from testbed import cli, plots
-from testbed.books import Books
 from testbed.errors import TestbedError
 from testbed.isolation import Run
-from testbed.network import Network
 from testbed.results import Check, Report, table
-from testbed.traffic import Flow, Traffic
+from testbed.traffic import Flow
 from topologies.line import Line
 
+FLOW = 1
 PATH = ("s1", "s2")
 SENT, CAME = Point("s1", "departures"), Point("s2", "arrivals")
 LINK_DELAY_US = 1000
@@ -66,7 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--seeds", type=cli.positive_int, metavar="N",
-        help="runs of each setting, with other dice (default: 10 in virtual time, else 1)",
+        help="runs of each setting, from --seed on (default: 10 in virtual time, else 1)",
     )  # fmt: skip
 
 
@@ -122,7 +118,7 @@ class BlockResult:
     """Both methods' accounts of one block, and what was true; packets."""
 
     setting: Setting
-    run: int
+    seed: int
     block: int
     step_loss: int
     true_loss: int
@@ -139,21 +135,21 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.blocks = options.blocks or (12 if options.quick else 40)
     options.seeds = options.seeds or ((2 if options.quick else 10) if is_virtual else 1)
     settings = [Setting(*pair, options.rate, options.block_us) for pair in pairs_of(options)]
+    noise_us = 0 if is_virtual else NOISE_US
     results: dict[Setting, list[BlockResult]] = {}
-    checks = []
+    checks: list[Check] = []
+    books: list[Check] = []
     for setting in settings:
         results[setting] = []
-        for number in range(options.seeds):
-            run.progress.update(f"{setting.name}: run {number + 1} of {options.seeds}")
-            found, books = await measure(setting, number, options.blocks, run)
-            results[setting] += found
-            checks += [check for check in books.checks(setting.name) if not check.passed]
-    noise_us = 0 if is_virtual else NOISE_US
-    for setting, found in results.items():
-        checks += checks_of(setting, found, noise_us)
+        for seed in range(options.seed, options.seed + options.seeds):
+            network = network_of(setting, options.blocks)
+            outcome = await _ampm.measure(replace(run, seed=seed), network)
+            results[setting] += results_of(setting, seed, outcome)
+            books += outcome.checks("all runs")
+        checks += checks_of(setting, results[setting], noise_us)
     return Report(
         samples=[row(r) for found in results.values() for r in found],
-        checks=checks,
+        checks=[*checks, *_ampm.worst(books)],
         metrics={setting.name: metrics_of(setting, found) for setting, found in results.items()},
         figure=draw(results, options),
         tables=[summary_table(results)],
@@ -169,64 +165,50 @@ def pairs_of(options: argparse.Namespace) -> list[tuple[float, int]]:
     return [*((HELD, m) for m in SWEPT_PACKETS), *((q, PACKETS) for q in SWEPT_HELD)]
 
 
-async def measure(
-    setting: Setting, number: int, blocks: int, run: Run
-) -> tuple[list[BlockResult], Books]:
-    """Send the flow over such a link, and read both methods' records."""
-    topo = Line(
-        switches=len(PATH), loss=LOSS, delay_us=LINK_DELAY_US,
-        reorder=setting.held if setting.packets else 0, reorder_us=setting.held_us,
-    )  # fmt: skip
+def network_of(setting: Setting, blocks: int) -> _ampm.Setting:
+    """The flow, and a link that holds packets back."""
     schedule = Schedule(setting.block_us)
-    with Network(
-        topo, run, program="p4src/ampm/ampm.p4", name=f"{setting.name}-{number}",
-        switch_options=cpu_ports(topo),
-    ) as net:  # fmt: skip
-        blocks += 2 * MARGIN
-        count = setting.rate * (blocks + 1) * schedule.block_us // 1_000_000
-        flow = Flow(1, "h1", "h2", setting.rate, count)
-        watched = WatchedFlow(
-            flow.id, net.host("h1").IP(), net.host("h2").IP(), UDP, dst_port=flow.port,
-            methods=Method.DOUBLE,
-        )  # fmt: skip
-        hops = [Hop(connection(net, n), entries=forwarding_entries(net, n)) for n in PATH]
-        async with Collector({watched: hops}, schedule, run.clock, bounds=None) as collector:
-            await collector.watch()
-            first = schedule.block_at(run.clock.now_ns() // 1000 + 500_000) + 2
-            start_us = schedule.start_us(first) + schedule.block_us // 2
-            async with Traffic(net, [flow], start_ns=1000 * start_us) as traffic:
-                reports = [r async for r in collector.blocks(first, first + blocks + 1)]
-                records = await traffic.finish()
-    truth = read_truths(net, {flow: PATH}, schedule, Method.DOUBLE)[flow.id]
-    return results_of(setting, number, reports, truth), Books.of(net, records)
+    blocks += 2 * MARGIN
+    count = _ampm.flow_count(setting.rate, blocks, schedule)
+    return _ampm.Setting(
+        setting.name,
+        Line(
+            switches=len(PATH), loss=LOSS, delay_us=LINK_DELAY_US,
+            reorder=setting.held if setting.packets else 0, reorder_us=setting.held_us,
+        ),
+        PATH,
+        {Flow(FLOW, "h1", "h2", setting.rate, count): Method.DOUBLE},
+        schedule,
+        None,
+        blocks,
+    )  # fmt: skip
 
 
-def results_of(
-    setting: Setting, number: int, reports: Sequence[BlockReport], truth: Truth
-) -> list[BlockResult]:
+def results_of(setting: Setting, seed: int, outcome: _ampm.Outcome) -> list[BlockResult]:
     """The complete blocks, whatever came out. Raises TestbedError for one that was not read."""
+    truth = outcome.truths[FLOW]
     is_lost = truth.passed(SENT) & ~truth.passed(CAME)
     lost_until = np.cumsum(is_lost)
     found = []
     before = float("nan")
-    for report in reports[MARGIN : -1 - MARGIN]:
-        block, records = report.block, report.records[1]
-        first, second = records[SENT], records[CAME]
+    for block in outcome.blocks[MARGIN - 1 : -MARGIN]:
+        report = outcome.reports[block]
+        first, second = report.records[FLOW][SENT], report.records[FLOW][CAME]
         if first is None or second is None:
-            raise TestbedError(f"{setting.name}, block {block} was not read: {report.problems}")
+            raise TestbedError(f"{setting.name}: {'; '.join(report.problems)}")
         overtaken = float("nan")
         pulse = np.flatnonzero(truth.pulse & (truth.block == block))
         if len(pulse) == 1 and second.pulses == 1:
             overtaken = float(first.pulse_count - second.pulse_count - lost_until[pulse[0]])
         found.append(
             BlockResult(
-                setting, number, block, first.packets - second.packets,
+                setting, seed, block, first.packets - second.packets,
                 int(np.count_nonzero(is_lost & (truth.block == block))),
                 overtaken, overtaken - before,
             )
         )  # fmt: skip
         before = overtaken
-    return found[1:]  # the first one's pulse is where the next one's packets begin
+    return found[1:]  # what is before the first pulse is not measured
 
 
 def row(r: BlockResult) -> dict[str, object]:
@@ -234,7 +216,7 @@ def row(r: BlockResult) -> dict[str, object]:
     return {
         "held_percent": 100 * r.setting.held,
         "held_us": r.setting.held_us,
-        "run": r.run,
+        "seed": r.seed,
         "block": r.block,
         "true_loss": r.true_loss,
         "step_loss": r.step_loss,
@@ -273,8 +255,8 @@ def rms(errors: Sequence[float]) -> float:
 def rms_by_run(
     results: Sequence[BlockResult], error: Callable[[BlockResult], float]
 ) -> list[float]:
-    numbers = {r.run for r in results}
-    return [rms([error(r) for r in results if r.run == n]) for n in sorted(numbers)]
+    seeds = sorted({r.seed for r in results})
+    return [rms([error(r) for r in results if r.seed == seed]) for seed in seeds]
 
 
 def metrics_of(setting: Setting, results: Sequence[BlockResult]) -> dict[str, object]:
