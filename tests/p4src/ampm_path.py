@@ -7,14 +7,15 @@ from ipaddress import IPv6Address
 from pathlib import Path
 from typing import NamedTuple
 
+import subject
 from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
+from simple_switch import Twins
 
 from controllers.ampm.schedule import CLOCK_BITS, Schedule
 from controllers.ampm.watch import Method
-from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact, MatchKey, Ternary
 
@@ -40,8 +41,8 @@ class Record(NamedTuple):
 
 
 @functools.cache
-def _engine() -> Engine:
-    return Engine(compile_p4(PROGRAM).bmv2_json)
+def _switch() -> Engine | Twins:
+    return subject.switch(PROGRAM, ports=(1, 2, CPU_PORT))
 
 
 class Switch:
@@ -51,7 +52,7 @@ class Switch:
     """
 
     def __init__(self, role: str, methods: Method, *, flows: int = 1, ahead_us: int = 0) -> None:
-        self.engine = _engine().another()
+        self.engine = _switch().another()
         self._ahead_us = ahead_us
         add = self.engine.table_add
         add("AmpmIngress.forwarding.forwarding", [Exact(0x020000000002)],

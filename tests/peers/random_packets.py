@@ -1,0 +1,71 @@
+"""Random entries for a program's tables, and frames that hit them now and then."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import content
+from packet_path import programs
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+
+from minip4.engine.keys import MatchKey, Range
+from minip4.engine.model import Program
+
+REPOSITORY = Path(__file__).parents[2]
+PROGRAMS = [*programs(), *sorted(REPOSITORY.glob("benchmarks/p4/*.p4"))]
+PORTS, PORT_BITS = (*range(9), 255), 9
+SEEDS, ENTRIES, FRAMES = range(4), 12, 100
+ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
+UDP_SEGMENT = bytes(UDP(sport=4000, dport=5000) / bytes(40))
+GOOD = [
+    bytes(ETHER / IP(proto=17, src="10.0.0.1", dst="10.0.0.2") / UDP_SEGMENT),
+    bytes(ETHER / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(dport=80) / bytes(20)),
+    bytes(ETHER / IPv6(nh=0) / bytes.fromhex("1100 1204ABCDE000") / UDP_SEGMENT),
+]
+FIELDS = (0, 0, 6, 12, 14, 20, 23, 26, 30, 30, 36, 42)  # where fields begin in them
+
+
+class Tables(Protocol):
+    """A switch whose tables can be filled."""
+
+    @property
+    def program(self) -> Program: ...
+    def table_add(
+        self, table: str, key: list[MatchKey], action: str, params: list[int], priority: int
+    ) -> object: ...
+
+
+def fill(switch: Tables, values: content.Values) -> list[bytes]:
+    """Give each table entries; return the fields' values in them, for frames to hit."""
+    words = []
+    for table in switch.program.tables.values():
+        if table.is_const or table.type != "simple" or not table.key:
+            continue
+        ranked = any(f.match_type not in ("exact", "lpm") for f in table.key)
+        keys = {tuple(values.key(field) for field in table.key) for _ in range(ENTRIES)}
+        for priority, key in enumerate(sorted(keys, key=str), 1):
+            action = values.dice.choice(table.actions)
+            params = [values.dice.choice(PORTS) if p.width == PORT_BITS else values.number(p.width)
+                      for p in action.params]  # fmt: skip
+            switch.table_add(table.name, key, action.name, params, ranked * priority)
+            for field, part in zip(table.key, key, strict=True):
+                number = part.low if isinstance(part, Range) else part.value
+                words.append(number.to_bytes((field.width + 7) // 8, "big"))
+    return words
+
+
+def frames(values: content.Values, words: list[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Good packets, with one to three fields changed and sometimes cut; and pure chance.
+
+    Each with a port to come in by.
+    """
+    dice = values.dice
+    words += [c.to_bytes((c.bit_length() + 7) // 8 or 1, "big") for c in values.constants]
+    for _ in range(FRAMES):
+        data = bytearray(dice.choice([*GOOD, dice.randbytes(100)]))
+        for _ in range(dice.randrange(1, 4)):
+            word, place = dice.choice([*words, dice.randbytes(2)]), dice.choice(FIELDS)
+            data[place : place + len(word)] = word
+        yield dice.choice(PORTS), bytes(data[: dice.choice([14, 40, *[len(data)] * 4])])

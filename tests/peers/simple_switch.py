@@ -1,0 +1,261 @@
+"""bmv2's simple_switch as a test sees a switch: packets in and out, tables, counters, its clock.
+
+A process with TAP interfaces for ports; its wall clock is preloaded (clock.c), so a packet's time
+is what the test says. Entries and counters pass through simple_switch_CLI.
+"""
+
+import fcntl
+import itertools
+import json
+import mmap
+import os
+import re
+import select
+import shutil
+import struct
+import subprocess
+import tempfile
+import time
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from wire import TIMEOUT_S, await_true, run
+
+from minip4.engine.build import shared_object
+from minip4.engine.engine import Engine
+from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
+from minip4.engine.model import Program
+
+COMMANDS = ("simple_switch", "simple_switch_CLI")
+TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 2, 0x1000
+PROMPT = b"RuntimeCmd: "
+LAST_PRIORITY = 1 << 20  # minip4's greatest number wins, simple_switch's least
+SHORTEST_FRAME, LONGEST_FRAME = 14, 2048  # that an interface carries
+SETTLE_S = 0.02  # for a packet that is not expected
+TURN_NS = 1000 << 48  # in which a P4 program's clock comes back to where it was
+MAX_TURNS = 10  # of some 24 that the process can have; a test may take ten
+numbers = itertools.count()
+
+
+def installed() -> bool:
+    """Whether simple_switch and its command line are on PATH."""
+    return all(map(shutil.which, COMMANDS))
+
+
+class SimpleSwitch:
+    """A process that runs `bmv2_json`; lives in a network namespace of the test's (wire.py)."""
+
+    def __init__(self, bmv2_json: dict[str, Any], ports: Sequence[int]) -> None:
+        number = next(numbers)
+        self._folder = tempfile.TemporaryDirectory()
+        folder = Path(self._folder.name)
+        program, clock = folder / "program.json", folder / "clock"
+        program.write_text(json.dumps(bmv2_json))
+        clock.write_bytes(bytes(8))
+        with clock.open("r+b") as file:
+            self._clock = mmap.mmap(file.fileno(), 8)
+        self._turns, self._last_ns = 0, 0
+        names = {port: f"sw{number}p{port}" for port in ports}
+        self._taps = {port: _tap(name) for port, name in names.items()}
+        preloaded = {
+            "LD_PRELOAD": str(shared_object([Path(__file__).with_name("clock.c")])),
+            "CLOCK_FILE": str(clock),
+        }
+        bound = [word for port, name in names.items() for word in ("-i", f"{port}@{name}")]
+        thrift_port = 20000 + number % 10000
+        address = ["--thrift-port", str(thrift_port)]
+        self._log = (folder / "log").open("w+")
+        self._switch = subprocess.Popen(
+            [COMMANDS[0], *address, "--device-id", str(number), *bound, str(program)],
+            stdout=self._log, stderr=self._log, env={**os.environ, **preloaded},
+        )  # fmt: skip
+        await_true(lambda: self._switch.poll() is not None or _listens(thrift_port))
+        self._commands = subprocess.Popen(
+            [COMMANDS[1], *address],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self.close = weakref.finalize(self, _end, self._taps, self._switch, self._commands)
+        self._answer()
+
+    def reset(self) -> bool:
+        """Make all as it was at the start, but the clock and the program's entries, which are gone.
+
+        Returns whether that can be done again.
+        """
+        self.command("reset_state")
+        return self._turns < MAX_TURNS
+
+    def table_add(
+        self, table: str, key: Sequence[MatchKey], action: str, params: Sequence[int], priority: int
+    ) -> None:
+        """See Engine.table_add(); a priority of 0 is none."""
+        words = [*map(_key, key), "=>", *map(str, params)]
+        if priority:
+            words.append(str(LAST_PRIORITY - priority))
+        self.command(f"table_add {table} {action} {' '.join(words)}")
+
+    def table_set_default(self, table: str, action: str, params: Sequence[int]) -> None:
+        """See Engine.table_set_default()."""
+        self.command(f"table_set_default {table} {action} {' '.join(map(str, params))}")
+
+    def counter_read(self, name: str, index: int) -> tuple[int, int]:
+        """Packets and bytes."""
+        answer = self.command(f"counter_read {name} {index}")
+        found = re.search(r"(\d+) bytes, (\d+) packets", answer)
+        assert found is not None, answer
+        return int(found[2]), int(found[1])
+
+    def register_read(self, name: str) -> list[int]:
+        """The whole array."""
+        answer = self.command(f"register_read {name}")
+        return [int(word) for word in answer.partition("=")[2].split(",")]
+
+    def process(self, port: int, frame: bytes, time_ns: int, count: int) -> list[tuple[int, bytes]]:
+        """Send a frame in at a time of its clock; wait until `count` have left, or a while."""
+        while self._turns * TURN_NS + time_ns < self._last_ns:
+            self._turns += 1  # its queues would wait for a clock that goes back
+        self._last_ns = self._turns * TURN_NS + time_ns
+        self._clock[:] = struct.pack("=Q", self._last_ns)
+        os.write(self._taps[port], frame)
+        ports = {tap: port for port, tap in self._taps.items()}
+        left: list[tuple[int, bytes]] = []
+        deadline = time.monotonic() + TIMEOUT_S
+        while len(left) < count and time.monotonic() < deadline:
+            for tap in select.select(list(ports), [], [], 0.1)[0]:
+                left.append((ports[tap], os.read(tap, LONGEST_FRAME)))
+        for tap in select.select(list(ports), [], [], 0 if count else SETTLE_S)[0]:
+            left.append((ports[tap], os.read(tap, LONGEST_FRAME)))
+        return left
+
+    def command(self, line: str) -> str:
+        """What the command line says to a command. Raises AssertionError where it refuses."""
+        assert self._commands.stdin is not None
+        self._commands.stdin.write(line.encode() + b"\n")
+        self._commands.stdin.flush()
+        answer = self._answer()
+        assert not re.search("Invalid|Error", answer), f"{line}: {answer}"
+        return answer
+
+    def _answer(self) -> str:
+        assert self._commands.stdout is not None
+        text = b""
+        while not text.endswith(PROMPT):
+            more = os.read(self._commands.stdout.fileno(), 65536)
+            if not more:
+                self._log.seek(0)
+                raise AssertionError(f"{text.decode()} {self._log.read()}")
+            text += more
+        return text[: -len(PROMPT)].decode()
+
+
+class Twins:
+    """An engine and a simple_switch in one: what differs is an AssertionError.
+
+    Has those methods of Engine's that the tests of p4src/ use.
+    """
+
+    def __init__(self, engine: Engine, bmv2_json: dict[str, Any], ports: Sequence[int]) -> None:
+        self._engine, self._json, self._ports = engine, bmv2_json, ports
+        self._idle: list[SimpleSwitch] = []  # a process takes long to start
+        self._switch = SimpleSwitch(bmv2_json, ports)
+
+    @property
+    def program(self) -> Program:
+        """What both run."""
+        return self._engine.program
+
+    def another(self) -> "Twins":
+        """A second pair with state of its own."""
+        made = Twins.__new__(Twins)
+        made._engine, made._idle = self._engine.another(), self._idle
+        made._json, made._ports = self._json, self._ports
+        made._switch = self._idle.pop() if self._idle else SimpleSwitch(self._json, self._ports)
+        return made
+
+    def __del__(self) -> None:
+        has_entries = any(table.entries for table in self.program.tables.values())
+        if self._switch.close.alive and not has_entries and self._switch.reset():
+            self._idle.append(self._switch)
+        else:
+            self._switch.close()
+
+    def table_add(
+        self, table: str, key: Sequence[MatchKey], action: str, params: Sequence[int],
+        priority: int = 0,
+    ) -> None:  # fmt: skip
+        self._engine.table_add(table, key, action, params, priority)
+        self._switch.table_add(table, key, action, params, priority)
+
+    def table_set_default(self, table: str, action: str, params: Sequence[int]) -> None:
+        self._engine.table_set_default(table, action, params)
+        self._switch.table_set_default(table, action, params)
+
+    def counter_read(self, name: str, index: int) -> tuple[int, int]:
+        ours = self._engine.counter_read(name, index)
+        theirs = self._switch.counter_read(name, index)
+        assert ours == theirs, f"{name}[{index}]: minip4 {ours}, simple_switch {theirs}"
+        return ours
+
+    def compare_state(self) -> None:
+        """All counters, and registers as wide as simple_switch can tell: Thrift's i64."""
+        for name, counter in self._engine.program.counters.items():
+            if counter.table is None:
+                for index in range(counter.size):
+                    self.counter_read(name, index)
+        for name, register in self._engine.program.registers.items():
+            if register.width > 63:
+                continue
+            ours, theirs = self._engine.register_read_all(name), self._switch.register_read(name)
+            assert ours == theirs, f"{name}: minip4 {ours}, simple_switch {theirs}"
+
+    def process(self, port: int, frame: bytes, time_ns: int) -> list[tuple[int, bytes]]:
+        ours = [
+            (at, sent)
+            for at, sent in self._engine.process(port, frame, time_ns)
+            if at in self._ports and len(sent) >= SHORTEST_FRAME
+        ]
+        theirs = self._switch.process(port, frame, time_ns, len(ours))
+        assert sorted(ours) == sorted(theirs), (
+            f"{frame.hex()} into port {port} at {time_ns} ns: "
+            f"minip4 {_text(ours)}, simple_switch {_text(theirs)}"
+        )
+        return ours
+
+
+def _text(left: list[tuple[int, bytes]]) -> str:
+    return "; ".join(f"{port}: {data.hex()}" for port, data in sorted(left)) or "nothing"
+
+
+def _key(key: MatchKey) -> str:
+    if isinstance(key, Exact):
+        return str(key.value)
+    if isinstance(key, Lpm):
+        return f"{key.value}/{key.prefix_length}"
+    if isinstance(key, Range):
+        return f"{key.low}->{key.high}"
+    assert isinstance(key, Ternary)
+    return f"{key.value}&&&{key.mask}"
+
+
+def _end(taps: dict[int, int], *processes: "subprocess.Popen[Any]") -> None:
+    """End the processes; the interfaces go with their descriptors."""
+    for process in processes:
+        process.kill()
+        process.communicate()
+    for tap in taps.values():
+        os.close(tap)
+
+
+def _tap(name: str) -> int:
+    """A new interface; what is written to the descriptor, arrives there."""
+    tap = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
+    fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
+    run(f"ip link set dev {name} up")
+    return tap
+
+
+def _listens(port: int) -> bool:
+    tables = (Path(f"/proc/thread-self/net/{name}").read_text() for name in ("tcp", "tcp6"))
+    return any(f":{port:04X} 0" in table for table in tables)

@@ -1,0 +1,71 @@
+"""What the tests of p4src/ look at: minip4, or p4c and simple_switch where these take part.
+
+P4_COMPILER=p4c           p4c-bm2-ss compiles the program, not minip4
+P4_SWITCH=simple_switch   simple_switch runs it beside minip4's engine, and they must agree
+"""
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from finsy.proto import p4i
+from google.protobuf import text_format
+from simple_switch import Twins
+
+from minip4.compiler import compile_p4
+from minip4.engine.engine import Engine
+
+P4C = "p4c-bm2-ss"
+
+
+@dataclass(frozen=True)
+class ByP4c:
+    """A program as p4c compiles it, and its warnings."""
+
+    bmv2_json: dict[str, Any]
+    p4info: p4i.P4Info
+    said: str
+
+
+def has_p4c() -> bool:
+    """Whether p4c is on PATH."""
+    return shutil.which(P4C) is not None
+
+
+@functools.cache
+def by_p4c(program: Path) -> ByP4c:
+    """Compile a program with p4c."""
+    with tempfile.TemporaryDirectory() as folder:
+        output, p4info = Path(folder) / "program.json", Path(folder) / "program.txtpb"
+        command = [P4C, str(program), "-o", str(output), "--p4runtime-files", str(p4info)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said
+        message = text_format.Parse(p4info.read_text(), p4i.P4Info())
+        return ByP4c(json.loads(output.read_text()), message, said)
+
+
+def bmv2_json(program: Path) -> dict[str, Any]:
+    """The program's BMv2 JSON, by the compiler that P4_COMPILER names."""
+    if os.environ.get("P4_COMPILER") == "p4c":
+        return by_p4c(program).bmv2_json
+    return compile_p4(program).bmv2_json
+
+
+def twins(program: Path, ports: Sequence[int]) -> Twins:
+    """minip4's engine and simple_switch, to be held against each other."""
+    return Twins(Engine(bmv2_json(program)), bmv2_json(program), ports)
+
+
+def switch(program: Path, ports: Sequence[int]) -> Engine | Twins:
+    """A switch that runs the program, on what P4_SWITCH names."""
+    if os.environ.get("P4_SWITCH") == "simple_switch":
+        return twins(program, ports)
+    return Engine(bmv2_json(program))

@@ -1,0 +1,52 @@
+"""Our programs compiled by p4c, where it is installed: no complaint, same P4Info, same packets."""
+
+import random
+from pathlib import Path
+
+import content
+import pytest
+import subject
+from random_packets import PROGRAMS, SEEDS, fill, frames
+
+from minip4.compiler import compile_p4
+from minip4.engine.engine import Engine
+
+pytestmark = pytest.mark.skipif(not subject.has_p4c(), reason="p4c-bm2-ss is not on PATH")
+of_each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+
+
+@of_each_program
+def test_p4c_has_nothing_to_say(program: Path) -> None:
+    assert subject.by_p4c(program).said == ""
+
+
+@of_each_program
+def test_the_p4info_is_ours(program: Path) -> None:
+    assert subject.by_p4c(program).p4info == compile_p4(program).p4info
+
+
+@of_each_program
+def test_the_engine_does_the_same_with_p4c_s_json(program: Path) -> None:
+    bmv2_json = compile_p4(program).bmv2_json
+    first, second, left = Engine(bmv2_json), Engine(subject.by_p4c(program).bmv2_json), 0
+    for seed in SEEDS:
+        ours, theirs = first.another(), second.another()
+        values, same_values = (content.Values(random.Random(seed), bmv2_json) for _ in range(2))
+        words = fill(ours, values)
+        assert fill(theirs, same_values) == words
+        for number, (port, frame) in enumerate(frames(values, words)):
+            sent = ours.process(port, frame, 1_000_000 * number)
+            assert theirs.process(port, frame, 1_000_000 * number) == sent, frame.hex()
+            left += len(sent)
+        assert state(theirs) == state(ours)
+    assert left >= 10
+
+
+def state(engine: Engine) -> dict[str, object]:
+    """All counters and registers."""
+    counters = {
+        name: engine.counter_read_all(name)
+        for name, counter in engine.program.counters.items()
+        if counter.table is None
+    }
+    return counters | {name: engine.register_read_all(name) for name in engine.program.registers}
