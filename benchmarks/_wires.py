@@ -138,13 +138,14 @@ class Row:
                             *address])  # fmt: skip
             pin_threads(switch.pid, core)
         else:  # several threads: on all cores
-            thrift = ["--thrift-port", str(20000 + number)]
-            grpc = ["--", "--grpc-server-addr", f"127.0.0.1:{21000 + number}"]
-            switch = self.processes.start(
-                [self._paths[self.kind], program_path, *bind, "--device-id", str(number), *thrift,
-                 *(grpc if self.kind == BMV2[1] else [])]
-            )  # fmt: skip
-            await_true(lambda: _listens(20000 + number), f"{self.kind} to start")
+            thrift_port, grpc_port = 20000 + number, 21000 + number
+            options = ["--device-id", str(number), "--thrift-port", str(thrift_port)]
+            port = thrift_port
+            if self.kind == BMV2[1]:  # it may have been built without Thrift
+                options += ["--", "--grpc-server-addr", f"127.0.0.1:{grpc_port}"]
+                port = grpc_port
+            switch = self.processes.start([self._paths[self.kind], program_path, *bind, *options])
+            await_true(lambda: _listens(port), f"{self.kind} to start")
         self.switches.append(switch)
 
     def generate(self, pace: int, seconds: float) -> subprocess.Popen[str]:
