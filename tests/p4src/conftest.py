@@ -1,17 +1,11 @@
-"""With P4_SWITCH in the environment the tests need a network namespace: see tests/peers."""
+"""With P4_SWITCH in the environment the tests need a network namespace, to the end: tests/peers."""
 
 import os
-from collections.abc import Iterator
+from contextlib import ExitStack
 
-import pytest
 from wire import namespace, run
 
-
-@pytest.fixture(autouse=True, scope="session")
-def _namespace() -> Iterator[None]:
-    if "P4_SWITCH" not in os.environ:
-        yield
-        return
-    with namespace():
-        run("ip link set dev lo up")
-        yield
+if "P4_SWITCH" in os.environ:
+    entered = ExitStack()
+    entered.enter_context(namespace())
+    run("ip link set dev lo up")
