@@ -103,12 +103,14 @@ class Minip4Switch(Switch):
         try:
             self._process.communicate(timeout=STOP_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.communicate()
+            raise TestbedError(
+                f"switch {self.name} hangs: it did not end within {STOP_S:g} s"
+            ) from None  # stop() sees to its end
         status = self._process.returncode
         self._process = None
         if status:
-            raise TestbedError(f"switch {self.name} ended with status {status}: {self._last_log()}")
+            how = f"with status {status}" if status > 0 else f"by {signal.Signals(-status).name}"
+            raise TestbedError(f"switch {self.name} ended {how}: {self._last_log()}")
         self.counters = json.loads(self._counters_path.read_text())
 
     def set_link(self, port: int, **changes: float) -> None:
