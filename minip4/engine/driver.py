@@ -47,6 +47,7 @@ class _NicCounters(ctypes.Structure):
             "transmit_kernel_drops",
             "transmit_errors",
             "transmit_retries",
+            "transmitted_in_trains",
         )
     ]
 

@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ports_train.h"
+
 /* A full ring holds 160 ms of 100,000 frames a second in 4 MB. What does not fit into a slot comes
  * whole through the socket's own queue (PACKET_COPY_THRESH), whose memory is taken as needed. */
 enum {
@@ -32,6 +34,7 @@ enum {
 
 struct nic {
     int fd;
+    struct trains *trains; /* NULL: none */
     uint8_t *ring;
     unsigned ring_size, slots; /* bytes, and frames that it holds */
     unsigned slot;
@@ -111,11 +114,13 @@ struct nic *nic_open(const char *interface, unsigned nics)
         errno = error;
         return NULL;
     }
+    nic->trains = trains_open((int)index, interface);
     return nic;
 }
 
 void nic_close(struct nic *nic)
 {
+    trains_close(nic->trains);
     if (nic->ring != MAP_FAILED)
         munmap(nic->ring, nic->ring_size);
     if (nic->fd >= 0)
@@ -308,13 +313,13 @@ void nic_transmit(struct nic *nic, struct packet *packet, struct packet_pool *po
     nic->queued++;
 }
 
-static void count_error(struct nic *nic, int error)
+static void count_error(struct nic *nic, int error, unsigned frames)
 {
     if (error == ENOBUFS || error == EAGAIN) {
-        nic->counters.transmit_kernel_drops++;
+        nic->counters.transmit_kernel_drops += frames;
         return;
     }
-    nic->counters.transmit_errors++;
+    nic->counters.transmit_errors += frames;
     if (error == ENETDOWN || error == ENXIO || error == ENODEV) {
         tell_down(nic, error);
     } else if (!nic->told_not_sent) {
@@ -332,24 +337,64 @@ static void count_sent(struct nic *nic, unsigned first, unsigned end)
         nic->counters.transmitted_bytes += nic->parts[i].iov_len;
 }
 
-void nic_flush(struct nic *nic, struct packet_pool *pool)
+/* A short rest for the kernel to make room; false when it has had enough of them. */
+static bool try_again(struct nic *nic, unsigned *tries)
 {
-    unsigned done = 0, tries = 0; /* a batch is retried MAX_TRIES times between two successes */
-    while (done < nic->queued) {
-        int sent = sendmmsg(nic->fd, nic->messages + done, nic->queued - done, MSG_DONTWAIT);
+    if ((*tries)++ == MAX_TRIES)
+        return false;
+    nic->counters.transmit_retries++;
+    nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
+    return true;
+}
+
+static void send_frames(struct nic *nic, unsigned first, unsigned end)
+{
+    unsigned done = first, tries = 0; /* MAX_TRIES between two successes */
+    while (done < end) {
+        int sent = sendmmsg(nic->fd, nic->messages + done, end - done, MSG_DONTWAIT);
         if (sent > 0) {
             count_sent(nic, done, done + (unsigned)sent);
             done += (unsigned)sent;
             tries = 0;
-        } else if ((errno == ENOBUFS || errno == EAGAIN) && tries < MAX_TRIES) {
-            tries++;
-            nic->counters.transmit_retries++;
-            nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
-        } else if (errno != EINTR) {
-            count_error(nic, errno);
+        } else if (errno != EINTR &&
+                   ((errno != ENOBUFS && errno != EAGAIN) || !try_again(nic, &tries))) {
+            count_error(nic, errno, 1);
             done++;
         }
     }
+}
+
+/* After ENOBUFS some frames of the train may have left: it is not tried again, and all count as lost.
+ * After any other error none has, and what is wrong is found out with single frames. */
+static void send_train(struct nic *nic, unsigned first, unsigned end)
+{
+    int error;
+    unsigned tries = 0;
+    do
+        error = trains_send(nic->trains, nic->packets + first, end - first);
+    while (error == EINTR || (error == EAGAIN && try_again(nic, &tries)));
+    if (!error) {
+        count_sent(nic, first, end);
+        nic->counters.transmitted_in_trains += end - first;
+    } else if (error == ENOBUFS) {
+        count_error(nic, error, end - first);
+    } else {
+        send_frames(nic, first, end);
+    }
+}
+
+void nic_flush(struct nic *nic, struct packet_pool *pool)
+{
+    unsigned first = 0; /* of frames that wait to be sent as they are */
+    for (unsigned at = 0, length; at < nic->queued; at += length) {
+        length = trains_length(nic->trains, nic->packets + at, nic->queued - at);
+        if (length == 1)
+            continue;
+        send_frames(nic, first, at);
+        send_train(nic, at, at + length);
+        first = at + length;
+    }
+    send_frames(nic, first, nic->queued);
     for (unsigned i = 0; i < nic->queued; i++)
         packet_give(pool, nic->packets[i]);
     nic->queued = 0;

@@ -17,6 +17,7 @@ struct nic_counters {
     uint64_t transmit_kernel_drops; /* ENOBUFS or EAGAIN, and again when retried */
     uint64_t transmit_errors;       /* interface down or gone, or frame longer than its MTU */
     uint64_t transmit_retries;
+    uint64_t transmitted_in_trains; /* of those transmitted: see ports_train.h */
 };
 
 struct nic;
