@@ -44,13 +44,14 @@ class Wire:
     hops: list[Hop]
     clock: VirtualClock
 
-    async def send(self, frames: Sequence[bytes]) -> None:
-        """Send frames a millisecond apart, from the middle of an odd block on."""
+    async def send(self, frames: Sequence[bytes], spacing_us: int = 1000) -> int:
+        """Send frames from the middle of an odd block on; returns when that block began, in us."""
         now_us = self.clock.now_ns() // 1000
-        start_ns = 1000 * ((now_us // (2 * L) + 1) * 2 * L + L + L // 2)
-        times_ns = [start_ns + 1_000_000 * number for number in range(len(frames))]
-        self.net.send_frames("h1", times_ns, frames)
-        await self.clock.sleep_until(times_ns[-1] + 1_000_000_000)
+        block_us = (now_us // (2 * L) + 1) * 2 * L + L
+        times_us = [block_us + L // 2 + spacing_us * number for number in range(len(frames))]
+        self.net.send_frames("h1", [1000 * time_us for time_us in times_us], frames)
+        await self.clock.sleep_until(1000 * times_us[-1] + 1_000_000_000)
+        return block_us
 
     async def packets(self, flow: int, colour: int = 1) -> list[int]:
         """Of a flow, counted at each switch's arrivals and departures."""
@@ -72,18 +73,23 @@ class Wire:
         return capture.read_frames(self.net.capture(near, far, "out"))[1]
 
 
-def over_the_wire(folder: Path, use: Callable[[Wire], Awaitable[None]]) -> Wire:
+def over_the_wire(
+    folder: Path, use: Callable[[Wire], Awaitable[None]], *, s2_ahead_us: int = 0,
+    s2_options: Sequence[str] = (),
+) -> Wire:  # fmt: skip
     """Build the line, and let `use` watch flows and send."""
+    options = {"s2": ["--clock-offset-us", str(s2_ahead_us), *s2_options]}
 
     async def main(run: Run) -> Wire:
-        with Network(Line(), run, program=PROGRAM) as net:
+        with Network(Line(), run, program=PROGRAM, switch_options=options) as net:
             async with AsyncExitStack() as stack:
                 hops = [Hop(await stack.enter_async_context(connection(net, n))) for n in PATH]
                 for hop in hops:
                     action = fy.Action("forward", port=2)
                     entry = fy.P4TableEntry("forwarding", action=action, is_default_action=True)
                     await hop.switch.write([~entry])
-                    await reconcile(hop.switch, schedule_entries(Schedule(L), 0))
+                    offset_us = -s2_ahead_us if hop.name == "s2" else 0
+                    await reconcile(hop.switch, schedule_entries(Schedule(L), offset_us))
                 assert isinstance(run.clock, VirtualClock)
                 wire = Wire(net, hops, run.clock)
                 await use(wire)
@@ -189,3 +195,27 @@ def test_a_flow_that_has_no_room_is_refused(number: int, tmp_path: Path) -> None
         assert await wire.packets(0) == [0] * 6
 
     over_the_wire(tmp_path, use)
+
+
+def test_points_are_stamped_by_the_common_clock_before_and_after_the_queue(tmp_path: Path) -> None:
+    """A queue that lets a packet go each millisecond, in a switch whose clock is elsewhere."""
+
+    async def use(wire: Wire) -> None:
+        await wire.watch(WatchedFlow(3, "10.0.0.1", "10.0.0.2", methods=Method.DOUBLE))
+        block_us = await wire.send([frame(number=number) for number in range(5)], spacing_us=100)
+        names = ("block_us", "packets", "sum_us", "first_us")
+        found = {}
+        for point in ("arrivals", "departures"):
+            for name in names:
+                entry = fy.P4RegisterEntry(f"block_{point}.{name}", index=7)
+                (found[point, name],) = [
+                    e.data
+                    async for e in wire.hops[1].switch.read([entry])  # type: ignore[attr-defined]
+                ]
+        at_us = L // 2 + 1000  # since the block began; the link takes a millisecond
+        for point, waits_us in (("arrivals", 100), ("departures", 1000)):
+            assert [found[point, name] for name in names] == [
+                block_us, 5, 5 * at_us + (1 + 2 + 3 + 4) * waits_us, block_us + at_us,
+            ]  # fmt: skip
+
+    over_the_wire(tmp_path, use, s2_ahead_us=12_345_678, s2_options=["--queue", "2:rate_pps=1000"])

@@ -98,6 +98,18 @@ def test_a_wrong_checksum_is_not_made_good() -> None:
         checked(switch.pass_on(frame(chksum=0x1234), L))
 
 
+@pytest.mark.parametrize("checksum", [*range(17), *range(0xFFEF, 0xFFFF)])
+def test_checksums_are_right_at_both_ends_of_their_range(checksum: int) -> None:
+    """Where sums carry into the 17th bit, once or twice."""
+    other = Ether(frame())[IP].chksum
+    data = frame(id=(other - checksum) % 0xFFFF)
+    assert Ether(data)[IP].chksum == checksum
+    for time_us in (5 * L, 5 * L + L // 2):
+        marked = Switch(FIRST, Method.DOUBLE).pass_on(data, time_us)
+        checked(marked)
+        assert Switch(LAST, Method.DOUBLE).pass_on(marked, time_us) == data
+
+
 OTHERS = {
     "another flow": frame(flow=77),
     "another flow, with bits like marks": frame(flow=77, tos=0x0C),
