@@ -19,6 +19,7 @@ GENERATOR_CORE, SWITCH_CORE, ANY_CORE = 0, 1, -1
 ADVANTAGE = -19  # nice: a busy machine shall disturb little, and all rows alike
 TIMEOUT_S = 20.0
 FRAME_BYTES = 64
+TRAIN = 16  # frames in a row to the same address, as flows send them
 NO_SWITCH, FORWARDER, MINIP4 = "no switch", "plain forwarder", "minip4"
 BMV2 = ("simple_switch", "simple_switch_grpc")
 
@@ -148,16 +149,16 @@ class Row:
             await_true(lambda: _listens(port), f"{self.kind} to start")
         self.switches.append(switch)
 
-    def generate(self, pace: int, seconds: float) -> subprocess.Popen[str]:
+    def generate(self, pace: int, seconds: float, train: int) -> subprocess.Popen[str]:
         """Start to send; pace 0: as fast as it goes."""
         core = GENERATOR_CORE if pace == 0 else ANY_CORE
         return self.processes.start([tool("generate"), "g", str(pace), str(seconds),
-                                     str(FRAME_BYTES), str(core)])  # fmt: skip
+                                     str(FRAME_BYTES), str(core), str(train)])  # fmt: skip
 
-    def delivered_pps(self, pace: int, seconds: float) -> float:
+    def delivered_pps(self, pace: int, seconds: float, train: int) -> float:
         """Frames a second that reach the sink, which is the kernel: it counts and drops them."""
         before = received("t")
-        _sent, duration_ns = self.processes.finish(self.generate(pace, seconds))
+        _sent, duration_ns = self.processes.finish(self.generate(pace, seconds, train))
         count = -1
         while count != (now := received("t")):  # what waits in the switches still comes
             count = now

@@ -10,13 +10,19 @@ enum { KINDS = 4096, HEADERS = 14 + 20 + 8, MAX_FRAME = 1514 };
 
 static uint8_t frames[KINDS][MAX_FRAME];
 
-static inline uint16_t checksum(const uint8_t *header)
+/* RFC 1071, of an even number of bytes. */
+static inline uint16_t checksum(const uint8_t *bytes, int size, uint32_t sum)
 {
-    uint32_t sum = 0;
-    for (int i = 0; i < 20; i += 2)
-        sum += (uint32_t)(header[i] << 8 | header[i + 1]);
+    for (int i = 0; i < size; i += 2)
+        sum += (uint32_t)(bytes[i] << 8 | bytes[i + 1]);
     sum = (sum & 0xffff) + (sum >> 16);
     return (uint16_t) ~((sum & 0xffff) + (sum >> 16));
+}
+
+/* Of the pseudo-header alone. */
+static inline uint16_t udp_checksum(const uint8_t *ip, unsigned size)
+{
+    return checksum(ip + 12, 8, 17 + size);
 }
 
 static inline void put16(uint8_t *to, unsigned value)
@@ -38,7 +44,7 @@ static inline void make_frame(uint8_t *frame, unsigned length)
     put16(ip + 14, 0x0101);
     put16(ip + 16, address >> 16);
     put16(ip + 18, address & 0xffff);
-    put16(ip + 10, checksum(ip));
+    put16(ip + 10, checksum(ip, 20, 0));
     put16(udp, 1000);
     put16(udp + 2, 2000);
     put16(udp + 4, length - 34);
