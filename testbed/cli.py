@@ -182,6 +182,11 @@ def positive_float(text: str) -> float:
     return value
 
 
+def not_negative(text: str) -> float:
+    """A number from 0, and finite."""
+    return _number(text, 0, sys.float_info.max, "a number from 0")
+
+
 def natural(text: str) -> int:
     """0, 1, 2, ... below 2**63."""
     return _integer(text, 0, "a whole number from 0")

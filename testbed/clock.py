@@ -36,3 +36,19 @@ class RealClock:
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end."""
         return asyncio.run(main)
+
+
+class ClockAhead:
+    """A clock that is `ahead_us` ahead of another one; below 0: behind."""
+
+    def __init__(self, clock: Clock, ahead_us: int) -> None:
+        self._clock = clock
+        self._ahead_ns = 1000 * ahead_us
+
+    def now_ns(self) -> int:
+        """Nanoseconds, as this clock has them."""
+        return self._clock.now_ns() + self._ahead_ns
+
+    async def sleep_until(self, time_ns: int) -> None:
+        """Return when this clock shows `time_ns`; at once when that has passed."""
+        await self._clock.sleep_until(time_ns - self._ahead_ns)

@@ -142,17 +142,23 @@ class Collector:
         for marking in (False, True):
             await _together(session.fill(marking=marking) for session in sessions)
 
-    async def blocks(self, first: int, last: int) -> AsyncIterator[BlockReport]:
+    async def blocks(
+        self, first: int, last: int, *, switches: Collection[str] | None = None,
+        clock: Clock | None = None,
+    ) -> AsyncIterator[BlockReport]:  # fmt: skip
         """Yield what is known of the blocks `first` to `last`, each when half the next has passed.
 
         Counters of `first` start from a reading after block `first` - 2: so it is to be called
-        before `first` begins, or that block is incomplete.
+        before `first` begins, or that block is incomplete. `switches`: only these are read (None:
+        all), `clock`: by another clock than the common one, such as the switch's own.
         """
+        names = [name for name in self._sessions if switches is None or name in switches]
+        clock = clock or self._clock
         for block in range(first - 2, last + 1):
-            await self._clock.sleep_until(1000 * self.schedule.reading_us(block))
-            parts = await _together(self._part(s, block) for s in self._sessions.values())
+            await clock.sleep_until(1000 * self.schedule.reading_us(block))
+            parts = await _together(self._part(self._sessions[n], block, clock) for n in names)
             if block >= first:
-                yield self._report(block, dict(zip(self._sessions, parts, strict=True)))
+                yield self._report(block, dict(zip(names, parts, strict=True)))
 
     def _session(self, hop: Hop) -> Session:
         marking: list[fy.P4TableEntry] = []
@@ -181,18 +187,19 @@ class Collector:
         for flow, path in self._flows.items():
             of_flow = records[flow.number] = {}
             for hop in path:
-                found = parts[hop.name].records.get(flow.number, (None, None))
+                part = parts.get(hop.name, _Part())
+                found = part.records.get(flow.number, (None, None))
                 for name, record in zip(COUNTERS, found, strict=True):
                     of_flow[Point(hop.name, name)] = record
         return BlockReport(block, records, [p for part in parts.values() for p in part.problems])
 
-    async def _part(self, session: Session, block: int) -> _Part:
+    async def _part(self, session: Session, block: int, clock: Clock) -> _Part:
         """A switch's part of a block."""
         totals, colour = self._totals[session.name], colour_of(block)
         before, totals[colour] = totals[colour], _Totals(problem=f"block {block} was not read")
         part = _Part()
         try:
-            reading = await self._read(session, block)
+            reading = await self._read(session, block, clock)
             totals[colour] = _Totals(reading.counts)
             if self._bounds is not None:
                 await session.check_clock(self._clock, self._bounds)
@@ -211,12 +218,12 @@ class Collector:
                 part.problems.append(f"{where}: {error}")
         return part
 
-    async def _read(self, session: Session, block: int) -> Reading:
+    async def _read(self, session: Session, block: int, clock: Clock) -> Reading:
         """Read a block, once more where that fails, as long as its counters stand still."""
         deadline_us = self.schedule.start_us(block + 2) - self._guard_us
         pause_us = (deadline_us - self.schedule.reading_us(block)) / RETRIES
         problem = ""
-        while (left_us := deadline_us - self._now_us()) > 0:
+        while (left_us := deadline_us - _now_us(clock)) > 0:
             try:
                 reading = await asyncio.wait_for(self._try_to_read(session, block), left_us / 1e6)
             except AwayError as error:
@@ -225,10 +232,10 @@ class Collector:
                 problem = problem or f"switch {session.name} did not answer in {left_us:.0f} us"
             else:
                 problem = ""
-                if self._now_us() <= deadline_us:
+                if _now_us(clock) <= deadline_us:
                     return reading
-            again_us = min(self._now_us() + pause_us, deadline_us)
-            await self._clock.sleep_until(round(1000 * again_us))
+            again_us = min(_now_us(clock) + pause_us, deadline_us)
+            await clock.sleep_until(round(1000 * again_us))
         raise _UnknownError(
             problem
             or f"switch {session.name} was read {-left_us:.0f} us too late for its counters to "
@@ -267,9 +274,6 @@ class Collector:
             records.append(replace(record, packets=packets, bytes=size))
         return records[0], records[1]
 
-    def _now_us(self) -> int:
-        return self._clock.now_ns() // 1000
-
 
 async def _together(coroutines: Iterable[Coroutine[None, None, T]]) -> list[T]:
     """Their results, when all have ended; raises what the first of those that failed raised."""
@@ -278,6 +282,10 @@ async def _together(coroutines: Iterable[Coroutine[None, None, T]]) -> list[T]:
         if isinstance(result, BaseException):
             raise result
     return results  # type: ignore[return-value]  # no exception is among them
+
+
+def _now_us(clock: Clock) -> int:
+    return clock.now_ns() // 1000
 
 
 def _records_of(methods: Method) -> set[Record]:

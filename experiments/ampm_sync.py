@@ -1,0 +1,396 @@
+"""How well must clocks agree? Blocks by time slots, by the bit alone, and by two bits.
+
+A flow crosses s1, s2 and s3. s1's clock is right, those of s2 and s3 are wrong by A: ahead in half
+of the runs, behind in the others; every switch is read by its own clock (RFC 9341). Multiplexed
+marking, on one bit, is read in two ways: s3 asks what the bit means in this time slot; for s2, a
+bit that is not its clock's colour is the pulse. A second flow has two bits, double marking.
+Frame captures say what was really in each block, by its number: colours repeat after two blocks,
+so the count of a wrong block looks right to whoever knows its colour alone.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+import finsy as fy
+import numpy as np
+from _ampm import UDP, flow_count, worst
+from _sync import (
+    DECODERS,
+    DOUBLE,
+    LINK_DELAY_US,
+    LOSS,
+    METHODS,
+    MULTIPLEXED,
+    NAIVE,
+    PATH,
+    SENT,
+    BlockResult,
+    Decoder,
+    Setting,
+    law_packets,
+)
+from _truth import Truth, read_truths
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from controllers.ampm.collector import BlockReport, Collector
+from controllers.ampm.records import pulse_delay
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Hop, WatchedFlow
+from controllers.connection import connection, cpu_ports
+from controllers.forwarding import forwarding_entries
+from testbed import cli, plots
+from testbed.books import Books
+from testbed.clock import ClockAhead
+from testbed.isolation import Run
+from testbed.network import Network
+from testbed.patterns import Poisson
+from testbed.results import Check, Report, table
+from testbed.traffic import Flow, Traffic
+from topologies.line import Line
+
+NOISE_US = 20_000  # what a busy machine may add to the delay in real time
+MARGIN = 3  # blocks before and after those that are measured: errors reach so far
+NEIGHBOURS = (-2, 0, 2)  # blocks of the same colour
+
+ERRORS = (0, 0.05, 0.1, 0.15, 0.2, 0.21, 0.24, 0.3, 0.4, 0.45, 0.49, 0.55, 0.65, 0.8, 1, 1.25, 1.5,
+          1.75, 2, 2.25, 2.5)  # fmt: skip
+FEW_ERRORS = (0, 0.1, 0.17, 0.3, 0.4, 0.6, 1, 2)
+FEWEST_ERRORS = (0.1, 0.4, 0.6, 2)
+CLAIMED_ERROR_US = 1_000_000  # of the AM-PM talk: synchronisation to about a second is enough
+CLAIMED_BLOCKS_US = {DOUBLE: 2**21, MULTIPLEXED: 2**23}  # the shortest that it fits
+
+# The bit alone: all of the block is a pulse slot, so any bit of the other colour is the pulse.
+ALWAYS_PULSE_SLOT = fy.P4TableEntry("slots", priority=1, action=fy.Action("pulse_slot"))
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--errors", type=cli.not_negative, nargs="+", metavar="A",
+        help="clock errors, in lengths of a block (default: 0 to 2.5)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rate", type=cli.positive_int, default=2000, metavar="PPS",
+        help="packets a second of each of the two flows (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--blocks", type=cli.positive_int, default=6, metavar="N",
+        help="complete blocks to measure in each run (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--block-us", type=cli.power_of_two, metavar="US",
+        help="length L of a block, a power of two of microseconds (default: 1048576)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seeds", type=cli.positive_int, metavar="N",
+        help="runs of each clock error, from --seed on (default: 10 in virtual time, else 1)",
+    )  # fmt: skip
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    is_virtual = options.time == "virtual"
+    options.errors = options.errors or errors_of(options)
+    options.seeds = options.seeds or ((2 if options.quick else 10) if is_virtual else 1)
+    options.block_us = options.block_us or (2**18 if options.quick else 2**20)
+    settings = [
+        Setting(-error if number % 2 else error, options.block_us, options.seed + number)
+        for error in options.errors
+        for number in range(options.seeds)
+    ]
+    claims = [
+        Setting(sign * CLAIMED_ERROR_US / block_us, block_us, options.seed)
+        for block_us in CLAIMED_BLOCKS_US.values()
+        for sign in (1, -1)
+        if is_virtual
+    ]
+    results: list[BlockResult] = []
+    books: list[Check] = []
+    for setting in settings + claims:
+        run.progress.update(f"clock error {setting.error:g} L, seed {setting.seed}")
+        found, balance = await measure(setting, options, replace(run, seed=setting.seed))
+        results += found
+        books += balance.checks("all runs")
+    noise_us = 0 if is_virtual else NOISE_US
+    swept = [r for r in results if r.setting in settings]
+    claimed = [r for r in results if r.setting in claims]
+    return Report(
+        samples=[r.row() for r in results],
+        checks=[*checks_of(swept, noise_us), *checks_of_claim(claimed), *worst(books)],
+        metrics=metrics_of(swept),
+        figure=draw(swept, options),
+        tables=[summary_table(swept)],
+    )
+
+
+def errors_of(options: argparse.Namespace) -> tuple[float, ...]:
+    """Clock errors to try, in lengths of a block."""
+    if options.time == "virtual":
+        return FEW_ERRORS if options.quick else ERRORS
+    return FEWEST_ERRORS if options.quick else FEW_ERRORS
+
+
+async def measure(
+    setting: Setting, options: argparse.Namespace, run: Run
+) -> tuple[list[BlockResult], Books]:
+    """Send both flows over switches with such clocks, and see what each decoder makes of them."""
+    topo = Line(switches=len(PATH), loss=LOSS, delay_us=LINK_DELAY_US)
+    schedule = Schedule(setting.block_us)
+    count = flow_count(options.rate, options.blocks + 2 * MARGIN, schedule)
+    flows = [Flow(n, "h1", "h2", options.rate, count, pattern=Poisson()) for n in METHODS]
+    with Network(
+        topo, run, program="p4src/ampm/ampm.p4", name=setting.name, switch_options=cpu_ports(topo)
+    ) as net:
+        paths = dict.fromkeys(watch_list(net, flows), hops_of(net, setting))
+        async with Collector(paths, schedule, run.clock, bounds=None) as collector:
+            await collector.watch()
+            first = schedule.block_at(run.clock.now_ns() // 1000 + 500_000) + MARGIN + 2
+            start_us = schedule.start_us(first - MARGIN) - schedule.block_us // 2
+            async with Traffic(net, flows, start_ns=1000 * start_us) as traffic:
+                reports = await read(collector, setting, first, options.blocks, run)
+                records = await traffic.finish()
+    for problem in [p for right, wrong in reports for p in right.problems + wrong.problems]:
+        run.progress.say(f"{setting.name}: {problem}")
+    methods = {flow: METHODS[flow.id] for flow in flows}
+    truths = read_truths(net, dict.fromkeys(flows, PATH), schedule, methods)
+    results = [result(setting, d, *both, truths[d.flow]) for both in reports for d in DECODERS]
+    return results, Books.of(net, records)
+
+
+def watch_list(net: Network, flows: Sequence[Flow]) -> list[WatchedFlow]:
+    addresses = net.host("h1").IP(), net.host("h2").IP()
+    return [
+        WatchedFlow(f.id, *addresses, UDP, dst_port=f.port, methods=METHODS[f.id]) for f in flows
+    ]
+
+
+def hops_of(net: Network, setting: Setting) -> list[Hop]:
+    """The path: s1's clock is right, s2 and s3 were told wrongly how far theirs is off."""
+    hops = []
+    for name in PATH:
+        entries = forwarding_entries(net, name)
+        if name == NAIVE.point.switch:
+            entries.append(ALWAYS_PULSE_SLOT)
+        ahead_us = 0 if name == SENT.switch else setting.ahead_us
+        hops.append(Hop(connection(net, name), entries, clock_offset_us=ahead_us))
+    return hops
+
+
+async def read(
+    collector: Collector, setting: Setting, first: int, count: int, run: Run
+) -> list[tuple[BlockReport, BlockReport]]:
+    """Of each block what s1 knows, and what s2 and s3 do: each read by its own clock."""
+    last = first + count - 1
+    own = ClockAhead(run.clock, setting.ahead_us)
+    right, wrong = await asyncio.gather(
+        listed(collector.blocks(first, last, switches=PATH[:1])),
+        listed(collector.blocks(first, last, switches=PATH[1:], clock=own)),
+    )
+    return list(zip(right, wrong, strict=True))
+
+
+async def listed(reports: AsyncIterator[BlockReport]) -> list[BlockReport]:
+    return [report async for report in reports]
+
+
+def result(
+    setting: Setting, decoder: Decoder, sent: BlockReport, come: BlockReport, truth: Truth
+) -> BlockResult:
+    """One decoder's account of a block, beside the truth."""
+    block = sent.block
+    first, second = sent.records[decoder.flow][SENT], come.records[decoder.flow][decoder.point]
+    has_come = truth.passed(decoder.point)
+    pulse = np.flatnonzero(truth.pulse & has_come & (truth.block == block))
+    delay_us = pulse_delay(first, second).delay_us if first and second else None
+    delay_error_us = float("nan")
+    if delay_us is not None and len(pulse) == 1:
+        times_ns = (truth.time_ns[point][pulse[0]] for point in (SENT, decoder.point))
+        sent_ns, came_ns = map(int, times_ns)
+        delay_error_us = delay_us - (came_ns - sent_ns) / 1000 - setting.ahead_us
+    return BlockResult(
+        setting, decoder, block,
+        sent=first.packets if first else float("nan"),
+        true_sent=int(np.count_nonzero(truth.block == block)),
+        counted=second.packets if second else float("nan"),
+        arrived={
+            k: int(np.count_nonzero(has_come & (truth.block == block + k))) for k in NEIGHBOURS
+        },
+        pulses=second.pulses if second else 0,
+        true_pulses=len(pulse),
+        delay_error_us=delay_error_us,
+    )  # fmt: skip
+
+
+def checks_of(results: Sequence[BlockResult], noise_us: int) -> list[Check]:
+    """Exact as far as theory says, wrong beyond it, and by as much as theory says."""
+    checks = []
+    for decoder in DECODERS:
+        of_decoder = [r for r in results if r.decoder is decoder]
+        inside = [r for r in of_decoder if r.setting.is_inside(decoder, noise_us)]
+        if inside:
+            name = f"{decoder.name}, A + D < {decoder.bound:g} L"
+            checks += exact_checks(name, inside, with_delay=not noise_us)
+        beyond = [r for r in of_decoder if r.setting.misplaced(decoder) > 0.04]
+        found_wrong = {r.setting for r in beyond if not r.is_exact}
+        unnoticed = {r.setting for r in beyond} - found_wrong
+        checks.append(Check(f"{decoder.name}, beyond: runs with no block wrong", len(unnoticed), 0))
+        checks += law_checks([r for r in beyond if not np.isnan(r.error)], decoder)
+    return [*checks, *aliasing_checks(results)]
+
+
+def exact_checks(name: str, results: Sequence[BlockResult], with_delay: bool) -> list[Check]:
+    """All blocks have their loss and their pulse."""
+    checks = [
+        Check(f"{name}: blocks without their loss", sum(r.error != 0 for r in results), 0),
+        Check(
+            f"{name}: blocks without their pulse", sum(not r.has_pulse_right for r in results), 0
+        ),
+    ]
+    if with_delay:
+        worst_us = np.nanmax([abs(r.delay_error_us) for r in results])
+        checks.append(Check(f"{name}: delay - true - A, us, at worst", worst_us, 0, tolerance=1))
+    return checks
+
+
+def law_checks(results: Sequence[BlockResult], decoder: Decoder) -> list[Check]:
+    """Errors are as large as theory says. Their squares scatter as those of normal variables do of
+    which each depends on one other by half: by sqrt(3 / n) in the mean of n."""
+    if not results:
+        return []
+    laws = [law_packets(r.setting, decoder, r.true_sent) for r in results]
+    ratio = np.mean([(r.error / law) ** 2 for r, law in zip(results, laws, strict=True)])
+    tolerance = 4 * np.sqrt(3 / len(results))
+    return [Check(f"{decoder.name}, beyond: mean square error over its law", ratio, 1, tolerance)]
+
+
+def aliasing_checks(results: Sequence[BlockResult]) -> list[Check]:
+    """Two blocks off, colours are right: all counts are those of a block, and of the wrong one."""
+    two_off = [r for r in results if abs(r.setting.error) == 2 and r.decoder is not NAIVE]
+    if not two_off:
+        return []
+    wrong_number = sum(r.has_count_of(-2 if r.setting.error > 0 else 2) for r in two_off)
+    return [
+        Check("A = 2 L: blocks with the exact count of the block two away, %",
+              100 * wrong_number / len(two_off), 100),
+        Check("A = 2 L: blocks found wrong by their number, %",
+              100 * sum(not r.is_exact for r in two_off) / len(two_off), 100),
+    ]  # fmt: skip
+
+
+def checks_of_claim(results: Sequence[BlockResult]) -> list[Check]:
+    """The talk: clocks that agree to a second are enough. Yes, with these blocks."""
+    checks = []
+    for decoder, block_us in CLAIMED_BLOCKS_US.items():
+        found = [r for r in results if (r.decoder, r.setting.block_us) == (decoder, block_us)]
+        if found:
+            name = f"A = 1 s, {decoder.name}, L = {block_us / 1e6:.3g} s"
+            checks += exact_checks(name, found, with_delay=True)
+    return checks
+
+
+def of_error(results: Sequence[BlockResult], decoder: Decoder) -> dict[float, list[BlockResult]]:
+    """The blocks of a decoder, by the amount of the clock error."""
+    found: dict[float, list[BlockResult]] = {}
+    for r in results:
+        if r.decoder is decoder:
+            found.setdefault(abs(r.setting.error), []).append(r)
+    return found
+
+
+def rms_by_run(results: Sequence[BlockResult]) -> NDArray[np.float64]:
+    """Root mean square error of a block's loss in each run, packets."""
+    runs: dict[int, list[float]] = {}
+    for r in results:
+        runs.setdefault(r.setting.seed, []).append(r.error)
+    means = [np.mean(np.square(errors)) for errors in runs.values()]
+    return np.sqrt([mean for mean in means if not np.isnan(mean)] or [float("nan")])
+
+
+def exact_percent(results: Sequence[BlockResult]) -> float:
+    return 100 * sum(r.is_exact for r in results) / len(results)
+
+
+def metrics_of(results: Sequence[BlockResult]) -> dict[str, object]:
+    """By decoder and clock error: the error of a block, and how many blocks are exact."""
+    return {
+        decoder.name: {
+            f"{error:g} L": {
+                "rms_packets": float(rms_by_run(found).mean()),
+                "exact_percent": exact_percent(found),
+            }
+            for error, found in of_error(results, decoder).items()
+        }
+        for decoder in DECODERS
+    }
+
+
+def summary_table(results: Sequence[BlockResult]) -> object:
+    """A row for each clock error: exact blocks, and the root mean square error."""
+    by_decoder = [of_error(results, decoder) for decoder in DECODERS]
+    rows = [
+        (
+            f"{error:g} L",
+            *(f"{exact_percent(found[error]):.0f} %" for found in by_decoder),
+            *(float(rms_by_run(found[error]).mean()) for found in by_decoder),
+        )
+        for error in by_decoder[0]
+    ]
+    names = ("bit alone", "time slots", "double")
+    columns = ("clock error", *(f"{n}: exact" for n in names), *(f"{n}: rms error" for n in names))
+    return table("Blocks exact, and error of a block's loss in packets", columns, rows)
+
+
+def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
+    """Left: error of a block's loss. Right: how many blocks are right."""
+    figure, (left, right) = plots.figure(
+        f"How well must clocks agree? Two flows of {options.rate:,} packets/s, "
+        f"blocks of L = {options.block_us / 1e6:.3g} s",
+        columns=2,
+    )
+    for number, decoder in enumerate(DECODERS):
+        style = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
+        by_error = of_error(results, decoder)
+        errors = [*by_error]
+        rms = [rms_by_run(found) for found in by_error.values()]
+        left.errorbar(
+            errors, [r.mean() for r in rms], [r.std() for r in rms], linestyle="",
+            label=decoder.name, **style,
+        )  # fmt: skip
+        packets = float(np.mean([r.true_sent for found in by_error.values() for r in found]))
+        fine = np.linspace(0, max(errors), 500)
+        law = [law_packets(Setting(e, options.block_us, 0), decoder, packets) for e in fine]
+        left.plot(fine, law, color=style["color"], marker="", linewidth=1)
+        share = [exact_percent(found) for found in by_error.values()]
+        right.plot(errors, share, linestyle="-", linewidth=1, label=decoder.name, **style)
+    draw_aliases(right, of_error(results, DOUBLE))
+    for axes in (left, right):
+        for decoder in (MULTIPLEXED, DOUBLE):
+            colour = plots.COLOURS[DECODERS.index(decoder)]
+            axes.axvline(decoder.bound, color=colour, linestyle=":", linewidth=1)
+        axes.set_xlabel("Clock error A (L); dotted: exact up to there")
+    left.set_ylim(0, 1.35 * left.get_ylim()[1])
+    left.set_ylabel("Error of a block's loss, rms (packets)\nmean and sd over runs; lines: theory")
+    left.legend(loc="upper left")
+    right.set_ylabel("Blocks with loss, pulse and delay exact (%)")
+    right.legend(loc="center right")
+    return figure
+
+
+def draw_aliases(axes: Axes, by_error: dict[float, list[BlockResult]]) -> None:
+    """How many blocks of double marking have the count of the block two away."""
+    share = [
+        100 * sum(r.has_count_of(-2 if r.setting.error > 0 else 2) for r in found) / len(found)
+        for found in by_error.values()
+    ]
+    axes.plot(
+        [*by_error], share, linestyle="--", linewidth=1, marker="x", color="black",
+        label="double: exact count, of another block",
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

@@ -1,0 +1,74 @@
+"""Wrong clocks: the law against every moment of a block, and the experiment as users run it."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import _sync
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scripts import run
+
+from controllers.ampm.schedule import Schedule
+
+L = 2**20
+BLOCK = 8
+Times = NDArray[np.int64]
+
+
+def bit_alone(time_us: Times, _colour: int) -> Times:
+    return time_us >> 20
+
+
+def time_slots(time_us: Times, colour: int) -> Times:
+    """As multiplexed.p4 has it: in the middle half of a block any bit is of this block."""
+    quarter = time_us % L // (L // 4)
+    nearest = two_bits(time_us, colour)
+    return np.where((quarter == 1) | (quarter == 2), time_us >> 20, nearest)
+
+
+def two_bits(time_us: Times, colour: int) -> Times:
+    return Schedule(L).attribute(time_us, np.full(time_us.shape, colour))
+
+
+@pytest.mark.parametrize("error", [-2.5, -1.3, -0.6, -0.3, 0.1, 0.3, 0.5, 0.6, 0.9, 1.3, 2, 2.5])
+@pytest.mark.parametrize(
+    ("decoder", "block_of"),
+    [(_sync.NAIVE, bit_alone), (_sync.MULTIPLEXED, time_slots), (_sync.DOUBLE, two_bits)],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_the_law_says_how_much_of_a_block_is_counted_elsewhere(
+    decoder: _sync.Decoder, block_of: Callable[[Times, int], Times], error: float
+) -> None:
+    setting = _sync.Setting(error, L, seed=1)
+    sent_us = BLOCK * L + np.arange(0, L, 64)
+    seen_us = sent_us + setting.ahead_us + decoder.links * _sync.LINK_DELAY_US
+    elsewhere = np.mean(block_of(seen_us, BLOCK & 1) != BLOCK)
+    assert setting.misplaced(decoder) == pytest.approx(elsewhere, abs=2 * 64 / L)
+
+
+def test_exact_as_far_as_theory_says_and_no_further(tmp_path: Path) -> None:
+    few = ("--errors", "0.2", "0.49", "0.6", "2", "--blocks", "3", "--quick", "--time", "virtual")
+    done = run("ampm_sync", *few, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    with (tmp_path / "samples.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    wrong = {
+        (row["decoder"], abs(float(row["clock_error_L"])))
+        for row in rows
+        if row["measured_loss"] != row["true_loss"] and row["block_us"] == "262144"
+    }
+    naive, slots, double = (decoder.name for decoder in _sync.DECODERS)
+    assert wrong == {
+        *((naive, error) for error in (0.2, 0.49, 0.6, 2)),
+        *((slots, error) for error in (0.49, 0.6, 2)),
+        *((double, error) for error in (0.6, 2)),
+    }
+    assert (tmp_path / "ampm_sync.png").stat().st_size > 10_000
+
+
+def test_a_negative_clock_error_is_refused(tmp_path: Path) -> None:
+    done = run("ampm_sync", "--errors", "-1", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
