@@ -76,6 +76,6 @@ def test_ratios_are_of_medians(
                         ("simple_switch", bmv2_kpps)):  # fmt: skip
         medians |= {(measure, kind): value for measure in measures}
     medians[switch.SINGLES, "simple_switch"] = bmv2_singles_kpps
-    (check,) = [c for c in switch.checks(medians, ("simple_switch",))
-                if c.name == "64 B, saturated: times simple_switch's best of both, at least"]  # fmt: skip
+    name = "64 B, saturated: times simple_switch's best of both, at least"
+    (check,) = [c for c in switch.checks(medians, ("simple_switch",)) if c.name == name]
     assert check.passed is passed
