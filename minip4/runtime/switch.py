@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -45,6 +46,8 @@ def run_switch(options: SwitchOptions) -> int:
         raise Minip4Error(f"{options.program}: expected BMv2 JSON: {error}") from error
     if not isinstance(program, dict):
         raise Minip4Error(f"{options.program}: expected BMv2 JSON: its root is no object")
+    hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))  # some four files a port
     p4info = None if options.p4info is None else _read_p4info(options.p4info)
     _check_address(options.grpc_server_addr)
     return asyncio.run(_Switch(options).run(program, blob, p4info))
@@ -115,8 +118,11 @@ class _Switch:
         self._driver.stop()
         if self._trace is not None:
             self._trace.stop()
-        self._write_counters()
-        errors = [self._driver.capture_error, self._trace.error if self._trace else None]
+        errors = [
+            self._driver.capture_error,
+            self._trace.error if self._trace else None,
+            self._write_counters(),
+        ]
         for text in filter(None, errors):
             print(f"minip4 switch: error: {text}", file=sys.stderr)
         return 1 if any(errors) else 0
@@ -168,12 +174,17 @@ class _Switch:
             "drops": dataplane.drops(engine),
         }
 
-    def _write_counters(self) -> None:
-        text = json.dumps(self.counters())
-        if self._options.counters is None:
+    def _write_counters(self) -> str | None:
+        """Return what went wrong, or None."""
+        text, path = json.dumps(self.counters()), self._options.counters
+        if path is None:
             print(text, flush=True)
-        else:
-            self._options.counters.write_text(text + "\n")
+            return None
+        try:
+            path.write_text(text + "\n")
+        except OSError as error:
+            return f"--counters {path}: {error.strerror}"
+        return None
 
     def counters(self) -> dict[str, Any]:
         """Since the start, over all pipelines that the process ran."""

@@ -56,8 +56,12 @@ class TraceWriter:
             pause = max(INTERVAL_S, time.monotonic() - start)
         with self._mutex:
             self._write(is_end=True)
-        if self._file is not sys.stdout:
+        if self._file is sys.stdout:
+            return
+        try:
             self._file.close()
+        except OSError as error:
+            self._fail(error)
 
     def _write(self, *, is_end: bool = False) -> None:
         blocks = [*self._trace.blocks(), *(self._trace.unfinished() if is_end else ())]
@@ -67,4 +71,7 @@ class TraceWriter:
             self._file.write("".join(f"{block}\n\n" for block in blocks))
             self._file.flush()
         except OSError as error:
-            self.error = f"--trace {self._path}: {error.strerror}"
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        self.error = f"--trace {self._path}: {error.strerror}"

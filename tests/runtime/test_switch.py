@@ -10,11 +10,14 @@ import pytest
 from harness import compiled
 
 # A scene's processes end with it, its interfaces too.
-NAMESPACES = ("unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child")
+NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
 LIVE = Path(__file__).parent / "live.py"
 
 
-@pytest.mark.parametrize("scene", ["control", "finsy", "interfaces", "killed", "start", "stress"])
+@pytest.mark.parametrize(
+    "scene",
+    ["control", "finsy", "full_disk", "interfaces", "killed", "many_ports", "start", "stress"],
+)
 def test_scene(scene: str, tmp_path: Path) -> None:
     run = subprocess.run(
         [*NAMESPACES, sys.executable, str(LIVE), scene, str(tmp_path)],
