@@ -102,6 +102,7 @@ _FUNCTIONS = {
     "engine_register_words": (words, [handle, c_uint32]),
     "engine_meter_set": (c_int, [handle, c_bool, c_uint32, c_int64, POINTER(MeterRates)]),
     "engine_meter_get": (c_int, [handle, c_bool, c_uint32, c_int64, POINTER(MeterRates)]),
+    "engine_meter_counts": (words, [handle, c_bool, c_uint32, c_int64]),
     "engine_member_add": (c_int64, [handle, c_uint32, words]),
     "engine_member_modify": (c_int, [handle, c_uint32, c_uint32, words]),
     "engine_member_delete": (c_int, [handle, c_uint32, c_uint32]),

@@ -15,6 +15,9 @@ from minip4.engine.native import CrcCustom, DigestSample, MeterRates, array, che
 Rates = tuple[float, int, float, int]
 """Committed rate and burst, peak rate and burst: bytes or packets, a second and in all."""
 
+ColourCounts = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+"""Packets and bytes that a meter made green, yellow and red."""
+
 
 @dataclass(frozen=True, slots=True)
 class Digest:
@@ -94,20 +97,34 @@ class StateControl(Core):
 
     def meter_set_rates(self, name: str, index: int, rates: Rates | None) -> None:
         """Configure one cell; None: back to green for every packet."""
-        meter = named(self.program.meters, name, "meter")
-        _check_index(index, meter.size, f"meter {name}")
-        self._meter_set(False, meter.index, index, rates, f"meter {name}")
+        self._meter_set(*self._meter_cell(name, index), rates, f"meter {name}")
 
     def meter_get_rates(self, name: str, index: int) -> Rates | None:
-        meter = named(self.program.meters, name, "meter")
-        _check_index(index, meter.size, f"meter {name}")
-        return self._meter_get(False, meter.index, index, f"meter {name}")
+        return self._meter_get(*self._meter_cell(name, index), f"meter {name}")
+
+    def meter_counts(self, name: str, index: int) -> ColourCounts:
+        """What the cell made of packets since it was made or last written."""
+        return self._counts_get(*self._meter_cell(name, index))
+
+    def meter_set_counts(self, name: str, index: int, counts: ColourCounts) -> None:
+        self._counts_set(*self._meter_cell(name, index), counts)
+
+    def direct_meter_counts(self, table: str, handle: int) -> ColourCounts:
+        return self._counts_get(True, self._metered(table), handle)
+
+    def direct_meter_set_counts(self, table: str, handle: int, counts: ColourCounts) -> None:
+        self._counts_set(True, self._metered(table), handle, counts)
 
     def direct_meter_set(self, table: str, handle: int, rates: Rates | None) -> None:
         self._meter_set(True, self._metered(table), handle, rates, f"direct meter of {table}")
 
     def direct_meter_get(self, table: str, handle: int) -> Rates | None:
         return self._meter_get(True, self._metered(table), handle, f"direct meter of {table}")
+
+    def _meter_cell(self, name: str, index: int) -> tuple[bool, int, int]:
+        meter = named(self.program.meters, name, "meter")
+        _check_index(index, meter.size, f"meter {name}")
+        return False, meter.index, index
 
     def _metered(self, table: str) -> int:
         t = named(self.program.tables, table, "table")
@@ -135,6 +152,23 @@ class StateControl(Core):
         if not check(result, what):
             return None
         return rates.committed_rate, rates.committed_burst, rates.peak_rate, rates.peak_burst
+
+    def _counts_get(self, direct: bool, number: int, index: int) -> ColourCounts:
+        with self.locked():
+            words = self._count_words(direct, number, index)
+            return (words[0], words[1]), (words[2], words[3]), (words[4], words[5])
+
+    def _counts_set(self, direct: bool, number: int, index: int, counts: ColourCounts) -> None:
+        with self.locked():
+            words = self._count_words(direct, number, index)
+            for at, value in enumerate(value for count in counts for value in count):
+                words[at] = value
+
+    def _count_words(self, direct: bool, number: int, index: int) -> ctypes.Array[ctypes.c_uint64]:
+        words = self.library.engine_meter_counts(self.handle, direct, number, index)
+        if not words:
+            raise NotFound(f"meter: no entry has handle {index}")
+        return words
 
     # --- replication -----------------------------------------------------------------------
 

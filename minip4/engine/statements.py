@@ -250,7 +250,8 @@ class Statements:
         assert isinstance(p.args[0], m.Named)
         meter = self.program.meters[p.args[0].name]
         name, field = self.expressions.lvalue(p.args[2])
-        colour = f"meter_colour(&c->meters[{meter.index}].meters[i], c->now_us, {amount(meter)})"
+        which = f"&c->meters[{meter.index}].meters[i]"
+        colour = f"meter_colour({which}, c->now_us, {amount(meter)}, {BYTES})"
         line = self.expressions.store_code(name, field.width, colour, 64)
         return self._bounded(p.args[1], meter.size, [line])
 
@@ -345,8 +346,11 @@ def data_words(action: m.Action) -> int:
     return sum(max(1, limbs(p.width)) for p in action.params)
 
 
+BYTES = "h->start.ingress_length"  # of a packet, as counters and meters count
+
+
 def amount(meter: m.Meter) -> str:
-    return "1" if meter.is_packets else "h->start.ingress_length"
+    return "1" if meter.is_packets else BYTES
 
 
 def c_string(text: str) -> str:

@@ -11,7 +11,7 @@ from minip4.engine.graphs import looping
 from minip4.engine.keys import KeyLayout
 from minip4.engine.layout import Layout, comment, identifier, limbs
 from minip4.engine.ranges import range_of
-from minip4.engine.statements import Lines, Statements, amount, data_words, param_words
+from minip4.engine.statements import BYTES, Lines, Statements, amount, data_words, param_words
 
 EXACT, LPM, TERNARY = "TABLE_EXACT", "TABLE_LPM", "TABLE_TERNARY"
 
@@ -191,7 +191,7 @@ class TableCode:
             if meter.result:
                 name, field = self.expressions.lvalue(meter.result)
                 which = "&t->meters[(uint64_t)(slot - t->slots) / t->stride]"
-                code = f"meter_colour({which}, c->now_us, {amount(meter)})"
+                code = f"meter_colour({which}, c->now_us, {amount(meter)}, {BYTES})"
                 lines.append(self.expressions.store_code(name, field.width, code, 64))
         lines = ["if (slot) {", *(f"    {line}" for line in lines), "}"] if lines else []
         return ["const bool hit UNUSED = slot != NULL;", *lines,

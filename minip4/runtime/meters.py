@@ -6,18 +6,32 @@ from finsy.proto import p4r
 
 from minip4.engine.engine import Engine
 from minip4.runtime.arrays import indices
-from minip4.runtime.rates import Rates, decode_rates, encode_rates
+from minip4.runtime.rates import (
+    ColourCounts,
+    Rates,
+    decode_counts,
+    decode_rates,
+    encode_counts,
+    encode_rates,
+)
 from minip4.runtime.schema import Schema, Table
-from minip4.runtime.status import engine_calls, invalid, unimplemented
+from minip4.runtime.status import engine_calls, invalid
 from minip4.runtime.tables import Tables
 from minip4.runtime.updates import MODIFY, Operation, Undo
+
+_Settings = tuple[Rates | None, ColourCounts | None]  # without counts: they stay
 
 
 def check_write(what: str, kind: int, message: p4r.MeterEntry | p4r.DirectMeterEntry) -> None:
     if kind != MODIFY:
         raise invalid(f"{what}: it can only be modified")
-    if message.HasField("counter_data"):
-        raise unimplemented(f"{what}: meter counters are not supported")
+
+
+def decode_settings(what: str, message: p4r.MeterEntry | p4r.DirectMeterEntry) -> _Settings:
+    """Check what a write gives: without a config all packets are green again; counts may stay."""
+    rates = decode_rates(what, message.config) if message.HasField("config") else None
+    given = message.HasField("counter_data")
+    return rates, decode_counts(what, message.counter_data) if given else None
 
 
 class Meters:
@@ -33,22 +47,29 @@ class Meters:
         name = meter.preamble.name
         what = f"meter {name}"
         check_write(what, kind, message)
-        rates = decode_rates(what, message.config) if message.HasField("config") else None
+        settings = decode_settings(what, message)
         cells = indices(what, message, meter.size)
 
         def write() -> Undo:
-            old = [(i, self._engine.meter_get_rates(name, i)) for i in cells]
+            engine = self._engine
+            old = [(engine.meter_get_rates(name, i), engine.meter_counts(name, i)) for i in cells]
             with engine_calls(what):
                 for i in cells:
-                    self._engine.meter_set_rates(name, i, rates)
+                    self._set(name, i, settings)
 
             def undo() -> None:
-                for cell in old:
-                    self._engine.meter_set_rates(name, *cell)
+                for i, before in zip(cells, old, strict=True):
+                    self._set(name, i, before)
 
             return undo
 
         return write
+
+    def _set(self, name: str, index: int, settings: _Settings) -> None:
+        rates, counts = settings
+        self._engine.meter_set_rates(name, index, rates)
+        if counts is not None:
+            self._engine.meter_set_counts(name, index, counts)
 
     def read(self, message: p4r.MeterEntry) -> Iterator[p4r.Entity]:
         """Yield one cell, one meter's cells, or (id 0) those of every meter."""
@@ -65,6 +86,9 @@ class Meters:
                 rates = self._engine.meter_get_rates(name, index)
                 if rates is not None:
                     entity.meter_entry.config.CopyFrom(encode_rates(rates))
+                if message.HasField("counter_data"):
+                    counts = encode_counts(self._engine.meter_counts(name, index))
+                    entity.meter_entry.counter_data.CopyFrom(counts)
                 yield entity
 
     def state(self) -> Iterator[p4r.Update]:
@@ -90,8 +114,8 @@ class DirectMeters:
         entry = message.table_entry
         if entry.is_default_action:
             raise invalid(f"{what}: the default action has no meter")
-        rates = decode_rates(what, message.config) if message.HasField("config") else None
-        return lambda: self._write(what, table, entry, rates)
+        settings = decode_settings(what, message)
+        return lambda: self._write(what, table, entry, settings)
 
     def read(self, message: p4r.DirectMeterEntry) -> Iterator[p4r.Entity]:
         """Yield the rates of one entry, of one table's entries, or (table id 0) of all."""
@@ -100,7 +124,7 @@ class DirectMeters:
         else:
             tables = [t for t in self._schema.tables.values() if t.direct_meter is not None]
         for table in tables:
-            yield from self._read_table(table, message.table_entry)
+            yield from self._read_table(table, message)
 
     def state(self) -> Iterator[p4r.Update]:
         """The updates that bring an empty pipeline here, once its entries are there."""
@@ -108,26 +132,31 @@ class DirectMeters:
             if entity.direct_meter_entry.HasField("config"):
                 yield p4r.Update(type=MODIFY, entity=entity)
 
-    def _read_table(self, table: Table, message: p4r.TableEntry) -> list[p4r.Entity]:
+    def _read_table(self, table: Table, message: p4r.DirectMeterEntry) -> list[p4r.Entity]:
         entities = []
-        for entry in self._tables.select(table, message):
+        for entry in self._tables.select(table, message.table_entry):
             entity = p4r.Entity()
             meter = entity.direct_meter_entry
             meter.table_entry.CopyFrom(self._tables.encode_place(table, entry))
             rates = self._engine.direct_meter_get(table.name, entry.handle)
             if rates is not None:
                 meter.config.CopyFrom(encode_rates(rates))
+            if message.HasField("counter_data"):
+                counts = self._engine.direct_meter_counts(table.name, entry.handle)
+                meter.counter_data.CopyFrom(encode_counts(counts))
             entities.append(entity)
         return entities
 
-    def _write(self, what: str, table: Table, entry: p4r.TableEntry, rates: Rates | None) -> Undo:
-        handle = self._tables.find(table, entry)
-        old = self._engine.direct_meter_get(table.name, handle)
+    def _write(self, what: str, table: Table, entry: p4r.TableEntry, settings: _Settings) -> Undo:
+        name, handle = table.name, self._tables.find(table, entry)
+        rates, counts = settings
+        old = self._engine.direct_meter_get(name, handle)
+        old_counts = self._engine.direct_meter_counts(name, handle)
         with engine_calls(what):
-            self._engine.direct_meter_set(table.name, handle, rates)
-        return lambda: self._engine.direct_meter_set(
-            table.name, self._tables.find(table, entry), old
-        )
+            self._engine.direct_meter_set(name, handle, rates)
+            if counts is not None:
+                self._engine.direct_meter_set_counts(name, handle, counts)
+        return lambda: self._write(what, table, entry, (old, old_counts))
 
     def _table(self, table_id: int) -> Table:
         table = self._schema.table(table_id)

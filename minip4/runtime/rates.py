@@ -2,7 +2,7 @@
 
 from finsy.proto import p4i, p4r
 
-from minip4.engine.state_control import Rates
+from minip4.engine.state_control import ColourCounts, Rates
 from minip4.runtime.status import invalid, unimplemented
 
 
@@ -20,6 +20,20 @@ def decode_rates(what: str, config: p4r.MeterConfig) -> Rates:
 
 def encode_rates(rates: Rates) -> p4r.MeterConfig:
     return p4r.MeterConfig(cir=int(rates[0]), cburst=rates[1], pir=int(rates[2]), pburst=rates[3])
+
+
+def decode_counts(what: str, data: p4r.MeterCounterData) -> ColourCounts:
+    """Check what a meter is to have counted."""
+    colours = (data.green, data.yellow, data.red)
+    if any(c.packet_count < 0 or c.byte_count < 0 for c in colours):
+        raise invalid(f"{what}: negative count")
+    green, yellow, red = ((c.packet_count, c.byte_count) for c in colours)
+    return green, yellow, red
+
+
+def encode_counts(counts: ColourCounts) -> p4r.MeterCounterData:
+    green, yellow, red = (p4r.CounterData(packet_count=p, byte_count=b) for p, b in counts)
+    return p4r.MeterCounterData(green=green, yellow=yellow, red=red)
 
 
 def counter_data(spec: p4i.CounterSpec, packets: int, size: int) -> p4r.CounterData:

@@ -10,7 +10,15 @@ from finsy.proto import p4r
 from minip4.engine.engine import Engine, Entry
 from minip4.engine.keys import MatchKey
 from minip4.runtime.match import decode_action, decode_key, encode_action, encode_key
-from minip4.runtime.rates import Rates, counter_data, decode_rates, encode_rates
+from minip4.runtime.rates import (
+    ColourCounts,
+    Rates,
+    counter_data,
+    decode_counts,
+    decode_rates,
+    encode_counts,
+    encode_rates,
+)
 from minip4.runtime.schema import Schema, Table
 from minip4.runtime.status import denied, engine_calls, invalid, not_found, unimplemented
 from minip4.runtime.targets import Place, Target, Targets
@@ -32,12 +40,13 @@ class _Direct:
 
     count: tuple[int, int] | None
     rates: Rates | None
+    colours: ColourCounts | None
 
     @classmethod
     def of(cls, table: Table, message: p4r.TableEntry) -> _Direct:
         """What an update sets along with its entry."""
         what = f"table {table.name}"
-        count = rates = None
+        count = rates = colours = None
         if message.HasField("counter_data"):
             if table.direct_counter is None:
                 raise invalid(f"{what}: counter_data given, but it has no direct counter")
@@ -47,8 +56,10 @@ class _Direct:
                 raise invalid(f"{what}: meter_config given, but it has no direct meter")
             rates = decode_rates(what, message.meter_config)
         if message.HasField("meter_counter_data"):
-            raise unimplemented(f"{what}: meter counters are not supported")
-        return cls(count, rates)
+            if table.direct_meter is None:
+                raise invalid(f"{what}: meter_counter_data given, but it has no direct meter")
+            colours = decode_counts(what, message.meter_counter_data)
+        return cls(count, rates, colours)
 
 
 class Tables:
@@ -220,13 +231,16 @@ class Tables:
         name, handle, engine = table.name, entry.handle, self._engine
         count = None if table.direct_counter is None else engine.direct_counter_read(name, handle)
         rates = None if table.direct_meter is None else engine.direct_meter_get(name, handle)
-        return _Direct(count, rates)
+        colours = None if table.direct_meter is None else engine.direct_meter_counts(name, handle)
+        return _Direct(count, rates, colours)
 
     def _set_direct(self, table: Table, place: Place, direct: _Direct) -> None:
         if direct.count is not None:
             self._engine.direct_counter_write(table.name, self._handle(place), *direct.count)
         if direct.rates is not None:
             self._engine.direct_meter_set(table.name, self._handle(place), direct.rates)
+        if direct.colours is not None:
+            self._engine.direct_meter_set_counts(table.name, self._handle(place), direct.colours)
 
     def _set_default(self, table: Table, call: tuple[str, Sequence[int]] | None) -> Undo:
         old = None
@@ -295,6 +309,9 @@ class Tables:
             rates = self._engine.direct_meter_get(table.name, entry.handle)
             if rates is not None:
                 message.meter_config.CopyFrom(encode_rates(rates))
+        if request.HasField("meter_counter_data") and table.direct_meter is not None:
+            colours = self._engine.direct_meter_counts(table.name, entry.handle)
+            message.meter_counter_data.CopyFrom(encode_counts(colours))
         return message
 
 

@@ -53,11 +53,12 @@ def state(of: Pipeline) -> list[p4r.Entity]:
     asked = [p4r.Entity() for _ in range(10)]
     asked[0].table_entry.counter_data.SetInParent()
     asked[0].table_entry.meter_config.SetInParent()
+    asked[0].table_entry.meter_counter_data.SetInParent()
     asked[1].table_entry.is_default_action = True
     asked[2].action_profile_member.SetInParent()
     asked[3].action_profile_group.SetInParent()
     asked[4].counter_entry.SetInParent()
-    asked[5].meter_entry.SetInParent()
+    asked[5].meter_entry.counter_data.SetInParent()
     asked[6].register_entry.SetInParent()
     asked[7].packet_replication_engine_entry.SetInParent()
     asked[8].value_set_entry.SetInParent()

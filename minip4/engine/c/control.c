@@ -100,11 +100,10 @@ int engine_meter_set(struct engine *e, bool direct, uint32_t number, int64_t ind
     struct meter *meter = meter_of(e, direct, number, index);
     if (!meter)
         return TABLE_NOT_FOUND;
-    memset(meter, 0, sizeof *meter);
+    meter->is_configured = rates != NULL;
     if (!rates)
         return 0;
     uint64_t now_us = e->context.now_us;
-    meter->is_configured = true;
     meter->committed = bucket(rates->committed_rate, rates->committed_burst, now_us);
     meter->peak = bucket(rates->peak_rate, rates->peak_burst, now_us);
     return 0;
@@ -121,6 +120,12 @@ int engine_meter_get(struct engine *e, bool direct, uint32_t number, int64_t ind
     rates->peak_rate = meter->peak.rate;
     rates->peak_burst = meter->peak.burst;
     return meter->is_configured;
+}
+
+uint64_t *engine_meter_counts(struct engine *e, bool direct, uint32_t number, int64_t index)
+{
+    struct meter *meter = meter_of(e, direct, number, index);
+    return meter ? (uint64_t *)meter->counts : NULL;
 }
 
 /* --- action profiles, value sets --------------------------------------------------------------- */

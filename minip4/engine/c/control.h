@@ -36,6 +36,8 @@ int engine_meter_set(struct engine *e, bool direct, uint32_t number, int64_t ind
                      const struct meter_rates *rates);
 int engine_meter_get(struct engine *e, bool direct, uint32_t number, int64_t index,
                      struct meter_rates *rates);
+/* Packets and bytes that were green, yellow, red: six words; or NULL. */
+uint64_t *engine_meter_counts(struct engine *e, bool direct, uint32_t number, int64_t index);
 
 int64_t engine_member_add(struct engine *e, uint32_t profile, const uint64_t *head_and_data);
 int engine_member_modify(struct engine *e, uint32_t profile, uint32_t member,

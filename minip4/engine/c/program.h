@@ -45,8 +45,11 @@ struct cell {
     uint64_t packets, bytes;
 };
 
+enum { COLOURS = 3 }; /* green, yellow, red */
+
 struct meter {
     bool is_configured;
+    struct cell counts[COLOURS]; /* what got which */
     struct bucket {
         double rate_per_us;
         uint64_t rate; /* a second */
@@ -139,8 +142,8 @@ ALWAYS_INLINE void count(struct context *c, unsigned number, uint32_t size, uint
     cell->bytes += ((const struct phv_start *)c->packet->phv)->ingress_length;
 }
 
-/* The colour of one packet: 0 green, 1 yellow, 2 red. */
-unsigned meter_colour(struct meter *meter, uint64_t now_us, uint64_t amount);
+/* The colour of one packet, which costs `amount`: 0 green, 1 yellow, 2 red. */
+unsigned meter_colour(struct meter *meter, uint64_t now_us, uint64_t amount, uint64_t bytes);
 
 /* v1model's log_msg: each {} of the text stands for the next value. */
 void program_log(const char *text, unsigned count, const uint64_t *values);

@@ -50,7 +50,7 @@ static void fill(struct bucket *b, uint64_t now_us)
 }
 
 /* As simple_switch does: the higher rate first, and only a packet that it allows is charged. */
-unsigned meter_colour(struct meter *meter, uint64_t now_us, uint64_t amount)
+static unsigned charge(struct meter *meter, uint64_t now_us, uint64_t amount)
 {
     if (!meter->is_configured)
         return 0;
@@ -63,6 +63,14 @@ unsigned meter_colour(struct meter *meter, uint64_t now_us, uint64_t amount)
         return 1;
     meter->committed.tokens -= amount;
     return 0;
+}
+
+unsigned meter_colour(struct meter *meter, uint64_t now_us, uint64_t amount, uint64_t bytes)
+{
+    unsigned colour = charge(meter, now_us, amount);
+    meter->counts[colour].packets++;
+    meter->counts[colour].bytes += bytes;
+    return colour;
 }
 
 /* --- log_msg, assert and assume --------------------------------------------------------------- */
