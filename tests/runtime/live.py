@@ -277,13 +277,13 @@ async def control(folder: Path) -> None:
         while not call(sock, "counters")["ports"]["2"]["drops"]["link"]:
             await asyncio.sleep(0.01)
         minip4("set-link", "2:loss=0")
-        minip4("set-queue", "2:rate_pps=1")
+        minip4("set-queue", "2:rate_bps=8")  # a frame a minute
         for number in range(5):  # the first leaves, two wait
             left.send(FRAME[:-1] + bytes([number]))
         while call(sock, "counters")["ports"]["2"]["drops"]["queue"] < 2:
             await asyncio.sleep(0.01)
         assert "  queue 0: 2 packets, 120 bytes wait; 2 dropped\n" in minip4("counters")
-        minip4("set-queue", "2:rate_pps=0")  # what waits for a second leaves now
+        minip4("set-queue", "2:rate_bps=0")  # what waits for minutes leaves now
         assert [right.receive()[-1] for _ in range(3)] == [0, 1, 2]
     counters = switch.stop()
     assert not sock.exists()
