@@ -73,6 +73,9 @@ control RouterVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
 
 control RouterIngress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    bit<16> src_port = 0;  // of packets that have ports
+    bit<16> dst_port = 0;
+
     action drop() {
         mark_to_drop(standard_metadata);
     }
@@ -92,8 +95,7 @@ control RouterIngress(
         hash(
             meta.member, HashAlgorithm.crc32, 16w0,
             {
-                salt, hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol,
-                hdr.ports.src_port, hdr.ports.dst_port
+                salt, hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol, src_port, dst_port
             },
             count);
     }
@@ -116,6 +118,10 @@ control RouterIngress(
     }
 
     apply {
+        if (hdr.ports.isValid()) {
+            src_port = hdr.ports.src_port;
+            dst_port = hdr.ports.dst_port;
+        }
         if (hdr.ipv4.isValid() && hdr.ipv4.ihl == 5 && hdr.ipv4.ttl > 1) {
             switch (routes.apply().action_run) {
                 spread: { next_hops.apply(); }
