@@ -32,7 +32,7 @@ header readout_t {
     bit<64> departure_3;
 }
 
-const bit<16> READOUT_NOTHING = 0;  // no request; as a request: the clock alone
+// Each record has a number, from 1 on. 0 is no request; in a request, it asks for the clock alone.
 
 struct readout_values_t {
     bit<16> record;
