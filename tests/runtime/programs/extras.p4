@@ -66,6 +66,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta,
     table direct {
         key = { hdr.ethernet.destination: exact; }
         actions = { drop; forward; }
+        @name("direct.implementation")
         implementation = action_profile(16);
         size = 64;
     }
@@ -75,6 +76,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta,
             hdr.ethernet.source: selector;
         }
         actions = { drop; forward; }
+        @name("balanced.implementation")
         implementation = action_selector(HashAlgorithm.crc16, 32w32, 32w16);
         size = 64;
     }
