@@ -1,11 +1,11 @@
 """Whatever text it gets, the front end answers with a program or a located error, and soon."""
 
 import random
-import re
 import time
 from contextlib import suppress
 from pathlib import Path
 
+import front_end
 import pytest
 from front_programs import WHOLE, check, program
 
@@ -81,33 +81,10 @@ def test_deep_but_sane_programs_pass() -> None:
     check(program(body=f"{chain} m.x = {total}; m.y = {'(' * 90}1{')' * 90};"))
 
 
-PIECES = [
-    *("{", "}", "(", ")", "<", ">", "[", "]", ",", ";", ":", ".", "=", "?", "-", "++", "..", "&&&"),
-    *("8w3", "999", "_", "...", "{#}", "bit<8>", "tuple<", "error", "this", "default", "const"),
-    *("apply", "table", "header", "T", "@x(", '"s"', "in", "out", "exit", "void", "string", "int"),
-    *("select", "#if", "#", "\\", "/*", "x"),
-]
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_mutilated_programs_give_located_errors(seed: int) -> None:
-    """The body of a valid program with a few words left out, doubled, swapped or replaced."""
     generator = random.Random(seed)
-    words = re.findall(r"\w+|\s+|[^\w\s]", WHOLE)
-    own = [i for i, word in enumerate(words) if not word.isspace()]
+    words = front_end.words_of(WHOLE)
     for _ in range(40):
-        mutated = list(words)
-        for _ in range(generator.choice([1, 1, 2, 3])):
-            i, j = generator.choice(own), generator.choice(own)
-            change = generator.choice(["drop", "double", "swap", "copy", "replace"])
-            if change == "swap":
-                mutated[i], mutated[j] = mutated[j], mutated[i]
-            else:
-                mutated[i] = {
-                    "drop": "",
-                    "double": f"{words[i]} {words[i]}",
-                    "copy": words[j],
-                    "replace": f" {generator.choice(PIECES)} ",
-                }[change]
         with suppress(P4Error):
-            check("".join(mutated))
+            check(front_end.mutate(words, generator))
