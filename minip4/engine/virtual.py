@@ -67,7 +67,7 @@ class FlowResult:
     dscp_changed: int
 
 
-_CALLS = ("prefetch", "receive", "advance", "set_driver", "set_port")
+_CALLS = ("prefetch", "prefetch_tables", "receive", "advance", "set_driver", "set_port")
 
 
 class _Calls(ctypes.Structure):

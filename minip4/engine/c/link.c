@@ -53,9 +53,11 @@ struct link {
     uint64_t rate_bps, free_at_ns;
     uint64_t wire_remainder; /* bits x 1e9 modulo the rate, carried over: the rate is exact */
     uint64_t delay_ns;
-    uint64_t last_due_ns[2]; /* of the frames that keep their order, and of those held back */
+    uint64_t last_due_ns;    /* of the frames that keep their order */
     uint64_t sent_packets, sent_bytes;
-    bool has_dice; /* else all frames go the same way */
+    bool has_dice;           /* else all frames go the same way */
+    bool is_passed;          /* by link_pass(): all that was not lost counts as delivered */
+    uint64_t last_held_ns;   /* as last_due_ns, of those held back */
     struct packet_pool *pool;
     link_deliver_fn deliver;
     link_drop_fn drop;
@@ -65,7 +67,7 @@ struct link {
     struct delay_line straight, held_back;
     struct dice loss, jitter, reorder; /* apart, so that jitter does not change which are lost */
     struct link_config config;
-    struct link_counters counters; /* sent_...: only as link_counters() last saw them */
+    struct link_counters counters; /* in part only as link_counters() last saw them */
 };
 
 static void seed_dice(struct link *link)
@@ -134,9 +136,14 @@ uint64_t link_free_at(const struct link *link)
 
 const struct link_counters *link_counters(struct link *link)
 {
-    link->counters.sent_packets = link->sent_packets;
-    link->counters.sent_bytes = link->sent_bytes;
-    return &link->counters;
+    struct link_counters *counters = &link->counters;
+    counters->sent_packets = link->sent_packets;
+    counters->sent_bytes = link->sent_bytes;
+    if (link->is_passed) {
+        counters->delivered_packets = counters->sent_packets - counters->lost_packets;
+        counters->delivered_bytes = counters->sent_bytes - counters->lost_bytes;
+    }
+    return counters;
 }
 
 /* Puts the frame on the wire; returns when its last bit has left. */
@@ -188,7 +195,7 @@ static bool pass(struct link *link, struct packet *packet, uint64_t now_ns, bool
         if (*is_held_back)
             due_ns += link->config.reorder_ns;
     }
-    uint64_t *last_ns = &link->last_due_ns[*is_held_back];
+    uint64_t *last_ns = *is_held_back ? &link->last_held_ns : &link->last_due_ns;
     packet->time_ns = *last_ns = due_ns > *last_ns ? due_ns : *last_ns;
     return true;
 }
@@ -196,12 +203,8 @@ static bool pass(struct link *link, struct packet *packet, uint64_t now_ns, bool
 bool link_pass(struct link *link, struct packet *packet, uint64_t now_ns)
 {
     bool is_held_back;
-    uint32_t length = packet->length;
-    if (!pass(link, packet, now_ns, &is_held_back))
-        return false;
-    link->counters.delivered_packets++;
-    link->counters.delivered_bytes += length;
-    return true;
+    link->is_passed = true;
+    return pass(link, packet, now_ns, &is_held_back);
 }
 
 void link_send(struct link *link, struct packet *packet, uint64_t now_ns)

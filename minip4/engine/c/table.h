@@ -154,6 +154,21 @@ ALWAYS_INLINE uint32_t stats_offset(const struct table_spec *spec)
     return 1 + spec->data_words + spec->key_words * (spec->kind == TABLE_TERNARY ? 2 : 1);
 }
 
+/* Brings a small table into the cache; of a larger one, what each lookup needs. */
+ALWAYS_INLINE void table_prefetch(const struct table *t)
+{
+    const char *index = (const char *)t->index, *slots = (const char *)t->slots;
+    if (!t->used)
+        return;
+    __builtin_prefetch(t->lengths);
+    if (t->index_mask >= 16)
+        return;
+    for (size_t at = 0; at < (t->index_mask + 1) * sizeof *t->index; at += 64)
+        __builtin_prefetch(index + at);
+    for (size_t at = 0; at < t->used * t->stride * sizeof *t->slots; at += 64)
+        __builtin_prefetch(slots + at);
+}
+
 /* --- control plane --------------------------------------------------------------------------- */
 
 /* Errors of the control plane, returned as negative numbers. */

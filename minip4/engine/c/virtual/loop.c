@@ -6,8 +6,8 @@
 
 enum {
     /* In `what` of an event, how far its memory has been prefetched. */
-    NEAR = 1u << 31,  /* what it stands for */
-    READY = 1u << 30, /* the switch that it will reach */
+    NEAR = 1u << 31,  /* what it stands for, and the switch where it arrives */
+    READY = 1u << 30, /* what that switch's tables lead to; or a source's first switch */
     NUMBER = READY - 1
 };
 
@@ -232,11 +232,16 @@ static void look_ahead(struct virtual *v)
     struct events *flights = &v->flights, *sends = &v->sends;
     for (uint32_t i = 0; i < EVENTS_SOON && i < flights->count; i++) {
         struct event *event = &flights->heap[i];
-        if (event->what & READY)
-            continue;
-        const struct arrival *flight = &v->flight[event->what];
-        event->what |= READY;
-        prefetch_node(flight->to, flight->port);
+        const struct arrival *flight = &v->flight[event->what & NUMBER];
+        if (!(event->what & NEAR)) {
+            event->what |= NEAR;
+            prefetch_node(flight->to, flight->port);
+        } else if (!(event->what & READY)) {
+            event->what |= READY;
+            if (!flight->to->is_host)
+                flight->to->switching.calls.prefetch_tables(flight->to->switching.engine,
+                                                            flight->packet);
+        }
     }
     for (uint32_t i = 0; i < EVENTS_SOON && i < sends->count; i++) {
         struct event *event = &sends->heap[i];
