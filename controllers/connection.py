@@ -1,8 +1,13 @@
 """P4Runtime connections to the switches of a network."""
 
 import logging
+from functools import lru_cache
+from pathlib import Path
 
 import finsy as fy
+from finsy.p4schema import P4SchemaCache
+from finsy.proto import p4i
+from google.protobuf import text_format  # type: ignore[import-untyped]
 from mininet.topo import Topo
 
 from testbed.network import Network
@@ -14,13 +19,22 @@ logging.getLogger("finsy").setLevel(logging.ERROR)
 def connection(net: Network, name: str) -> fy.Switch:
     """A connection to one switch, to be entered with `async with`; pushes the network's program."""
     switch = net.switch(name)
-    return fy.Switch(
-        name,
-        switch.grpc_address,
-        fy.SwitchOptions(
-            p4info=switch.p4info_path, p4blob=switch.blob_path, device_id=switch.device_id
-        ),
+    options = fy.SwitchOptions(
+        p4info=_p4info(switch.p4info_path), p4blob=switch.blob_path, device_id=switch.device_id
     )
+    if P4SchemaCache.current() is not None:
+        return fy.Switch(name, switch.grpc_address, options)
+    with _schemas:
+        return fy.Switch(name, switch.grpc_address, options)
+
+
+_schemas = P4SchemaCache()
+
+
+@lru_cache(maxsize=4)
+def _p4info(path: Path) -> p4i.P4Info:
+    """Read once for all switches: a network's files stay as they are."""
+    return text_format.Parse(path.read_text(), p4i.P4Info())
 
 
 def cpu_ports(topo: Topo) -> dict[str, list[str]]:

@@ -12,9 +12,8 @@ ANY_MAC = 0  # routers take any frame: between them the destination's MAC addres
 
 def routing_entries(net: Network, switch: str, routes: Sequence[Route]) -> list[fy.P4TableEntry]:
     """Entries for the routes, and for each host that is linked to the switch itself."""
-    hosts = {*net.topo.hosts(sort=False)}
     entries = [_route(f"{net.host(name).IP()}/32", _send(net, switch, name, net.host(name).MAC()))
-               for name in net.neighbours(switch) if name in hosts]  # fmt: skip
+               for name in net.neighbours(switch) if not net.topo.isSwitch(name)]  # fmt: skip
     for group, route in enumerate(routes):
         first, *others = route.next_hops
         if not others:

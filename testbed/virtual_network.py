@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -331,12 +332,19 @@ class _Parser(argparse.ArgumentParser):
         raise TestbedError(f"switch {self.prog}: {message}")
 
 
+@cache
+def _parser() -> tuple[_Parser, dict[str, Any]]:
+    """The parser of the options of `minip4 switch`, and their defaults."""
+    parser = _Parser(add_help=False)
+    cli.add_arguments(parser)
+    return parser, vars(parser.parse_args(["program.json"]))
+
+
 def _parse(name: str, options: Sequence[str]) -> SwitchOptions:
     """The options of `minip4 switch`, as far as they do not come from the network."""
-    parser = _Parser(prog=name, add_help=False)
-    cli.add_arguments(parser)
+    parser, default = _parser()
+    parser.prog = name
     given = parser.parse_args(["program.json", *options])
-    default = vars(parser.parse_args(["program.json"]))
     for key, value in vars(given).items():
         if key not in VIRTUAL_OPTIONS and value != default[key]:
             option = key.replace("_", "-")
