@@ -11,13 +11,13 @@ from minip4.engine import model as m
 from minip4.engine.errors import NotSupported
 from minip4.engine.expressions import Expressions
 from minip4.engine.layout import Layout, Place, comment, limbs
+from minip4.engine.state_code import Lines, StateStatements
 
-Lines = list[str]
 
-
-class Statements:
+class Statements(StateStatements):
     def __init__(self, program: m.Program, layout: Layout, expressions: Expressions) -> None:
-        self.program, self.layout, self.expressions = program, layout, expressions
+        super().__init__(program, expressions)
+        self.layout = layout
 
     def action(self, action: m.Action) -> str:
         """The C function of an action; it returns true when the packet leaves by `exit`."""
@@ -199,62 +199,6 @@ class Statements:
 
     # --- state -----------------------------------------------------------------------------
 
-    def register_read(self, p: m.Primitive) -> Lines:
-        target, source, index = p.args
-        register = self._register(source)
-        name, field = self.expressions.lvalue(target)
-        cell = f"c->registers[{register.index}].words[i * {register.limbs}]"
-        width = field.width
-        rep = 64 if width <= 64 else 128 if width <= 128 and register.limbs > 1 else 0
-        if rep == 0:
-            lines = [
-                f"{name}[{k}] = {f'(&{cell})[{k}]' if k < register.limbs else '0'};"
-                for k in range(limbs(width))
-            ]
-            if width % 64 and register.width > width:
-                lines.append(f"{name}[{limbs(width) - 1}] &= {(1 << width % 64) - 1:#x}u;")
-        else:
-            code = f"load128(&{cell})" if rep == 128 else cell
-            fits = register.width <= width
-            lines = [self.expressions.store_code(name, width, code, rep, fits=fits)]
-        return self._bounded(index, register.size, lines)
-
-    def register_write(self, p: m.Primitive) -> Lines:
-        register = self._register(p.args[0])
-        code, rep = self.expressions.for_width(p.args[2], register.width)
-        cell = f"c->registers[{register.index}].words[i * {register.limbs}]"
-        if register.limbs == 1:
-            line = f"{cell} = low_bits({code}, {register.width});"
-        else:
-            suffix = "128" if rep == 128 else "_wide"
-            line = f"store{suffix}(&{cell}, {code}, {register.width});"
-        return self._bounded(p.args[1], register.size, [line])
-
-    def _register(self, e: m.Expr) -> m.Register:
-        assert isinstance(e, m.Named)
-        return self.program.registers[e.name]
-
-    def _bounded(self, index: m.Expr, size: int, lines: Lines) -> Lines:
-        """The statements with the index in `i`; nothing happens when it is out of bounds."""
-        code = self.expressions.word(index)
-        body = " ".join(lines)
-        return [f"{{ uint64_t i = {code}; if (i < {size}u) {{ {body} }} }}"]
-
-    def count(self, p: m.Primitive) -> Lines:
-        assert isinstance(p.args[0], m.Named)
-        counter = self.program.counters[p.args[0].name]
-        index = self.expressions.word(p.args[1])
-        return [f"count(c, {counter.index}, {counter.size}u, {index});"]
-
-    def execute_meter(self, p: m.Primitive) -> Lines:
-        assert isinstance(p.args[0], m.Named)
-        meter = self.program.meters[p.args[0].name]
-        name, field = self.expressions.lvalue(p.args[2])
-        which = f"&c->meters[{meter.index}].meters[i]"
-        colour = f"meter_colour({which}, c->now_us, {amount(meter)}, {BYTES})"
-        line = self.expressions.store_code(name, field.width, colour, 64)
-        return self._bounded(p.args[1], meter.size, [line])
-
     def random(self, p: m.Primitive) -> Lines:
         name, field = self.expressions.lvalue(p.args[0])
         low, high = self.expressions.word(p.args[1]), self.expressions.word(p.args[2])
@@ -344,13 +288,6 @@ def param_words(action: m.Action) -> list[int]:
 
 def data_words(action: m.Action) -> int:
     return sum(max(1, limbs(p.width)) for p in action.params)
-
-
-BYTES = "h->start.ingress_length"  # of a packet, as counters and meters count
-
-
-def amount(meter: m.Meter) -> str:
-    return "1" if meter.is_packets else BYTES
 
 
 def c_string(text: str) -> str:

@@ -11,7 +11,8 @@ from minip4.engine.graphs import looping
 from minip4.engine.keys import KeyLayout
 from minip4.engine.layout import Layout, comment, identifier, limbs
 from minip4.engine.ranges import range_of
-from minip4.engine.statements import BYTES, Lines, Statements, amount, data_words, param_words
+from minip4.engine.state_code import BYTES, Lines, amount
+from minip4.engine.statements import Statements, data_words, param_words
 
 EXACT, LPM, TERNARY = "TABLE_EXACT", "TABLE_LPM", "TABLE_TERNARY"
 
@@ -203,7 +204,12 @@ class TableCode:
         at = 1 + layout.data_words + layout.key.count * (2 if layout.kind == TERNARY else 1)
         lines: Lines = []
         if table.has_counters:
-            lines += [f"slot[{at}]++;", f"slot[{at + 1}] += h->start.ingress_length;"]
+            lines += [f"slot[{at}]++;", f"slot[{at + 1}] += {BYTES};"]
+            lines += [
+                f"TRACE_COUNT_DIRECT({counter.index}, slot + {at})"
+                for counter in self.program.counters.values()
+                if counter.table == table.name
+            ]
             at += 2
         if table.support_timeout:
             lines.append(f"slot[{at}] = c->now_ns;")
@@ -213,7 +219,11 @@ class TableCode:
                 name, field = self.expressions.lvalue(meter.result)
                 which = "&t->meters[(uint64_t)(slot - t->slots) / t->stride]"
                 code = f"meter_colour({which}, c->now_us, {amount(meter)}, {BYTES})"
-                lines.append(self.expressions.store_code(name, field.width, code, 64))
+                lines += [
+                    f"const uint64_t colour = {code};",
+                    f"TRACE_METER({meter.index}, TRACE_DIRECT, colour)",
+                    self.expressions.store_code(name, field.width, "colour", 64),
+                ]
         lines = ["if (slot) {", *(f"    {line}" for line in lines), "}"] if lines else []
         return ["const bool hit UNUSED = slot != NULL;", *lines,
                 "const uint64_t *entry = hit ? slot : t->default_slot;"]  # fmt: skip

@@ -13,6 +13,7 @@ from minip4.engine.header_code import bit_offsets
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
 from minip4.engine.layout import limbs
 from minip4.engine.statements import param_words
+from minip4.engine.table_code import TERNARY
 from minip4.engine.tables import decoded_key
 
 BUFFER_WORDS = 1 << 16  # of trace.c
@@ -33,6 +34,9 @@ DROPS = (
     "memory: no buffer for a copy",
     "headers: no room for its headers",
 )  # in the order of enum drop_reason
+COLOURS = ("green", "yellow", "red")
+DIRECT = 2**64 - 1  # TRACE_DIRECT, for an index
+OUT_OF_BOUNDS = "out of bounds"
 ENTRY_KINDS = ("", "member", "group")
 
 
@@ -69,6 +73,9 @@ class Trace:
         self._told_left_out = (0, 0)
         self._states = list(self._program.parser.states)
         self._tables = list(self._program.tables.values())
+        self._registers = list(self._program.registers.values())
+        self._counters = list(self._program.counters.values())
+        self._meters = list(self._program.meters.values())
         self._errors = {number: name for name, number in self._program.errors.items()}
         self._digests = {d.id: d.name for d in self._program.digests.values()}
         layout = self._generator.layout
@@ -153,7 +160,7 @@ class Trace:
 
     def _table(self, e: _Event) -> list[str]:
         table = self._tables[e.number]
-        is_hit, count, *words = e.words
+        is_hit, count, handle, priority, *words = e.words
         layout = self._generator.tables.layouts[table.name]
         key = ", ".join(
             f"{k.name}={_value(v, k.width)}"
@@ -162,17 +169,19 @@ class Trace:
         place = table.where.rpartition(": ")[0]
         line = f"  table {table.name} ({key}): {'hit' if is_hit else 'miss'}"
         if is_hit:
-            line += self._entry(table, words[count:])
+            line += self._entry(table, words[count:], handle, _signed(priority))
         return [line + _at(place)]
 
-    def _entry(self, table: m.Table, slot: Sequence[int]) -> str:
+    def _entry(self, table: m.Table, slot: Sequence[int], handle: int, priority: int) -> str:
         match = ", ".join(
             _match(k, field) for k, field in zip(
                 decoded_key(table, self._generator.tables.layouts[table.name], slot),
                 table.key, strict=True)
         )  # fmt: skip
         kind = ENTRY_KINDS[slot[0] >> 32 & 3]
-        return f" {match}" + (f" -> {kind} {slot[0] & 0xFFFFFFFF}" if kind else "")
+        layout = self._generator.tables.layouts[table.name]
+        place = f"handle {handle}" + (f", priority {priority}" if layout.kind == TERNARY else "")
+        return f" {match} [{place}]" + (f" -> {kind} {slot[0] & 0xFFFFFFFF}" if kind else "")
 
     def _action(self, e: _Event) -> list[str]:
         action = self._program.actions[e.number]
@@ -190,6 +199,26 @@ class Trace:
     def _statements(self) -> set[int]:
         """Actions that no table in the program's text has: statements of a control's body."""
         return {t.default_action.id for t in self._tables if t.is_hidden and t.default_action}
+
+    def _read(self, e: _Event) -> list[str]:
+        return self._register(e, "read")
+
+    def _write(self, e: _Event) -> list[str]:
+        return self._register(e, "written")
+
+    def _register(self, e: _Event, what: str) -> list[str]:
+        register = self._registers[e.number]
+        index, *value = e.words
+        text = _value(_joined(value), register.width) if value else OUT_OF_BOUNDS
+        return [f"    register {register.name}[{index}] {what}: {text}"]
+
+    def _count(self, e: _Event) -> list[str]:
+        text = f"{e.words[1]} packets, {e.words[2]} bytes" if e.words[1:] else OUT_OF_BOUNDS
+        return [f"    counter {self._counters[e.number].name}{_index(e)}: {text}"]
+
+    def _meter(self, e: _Event) -> list[str]:
+        text = COLOURS[e.words[1]] if e.words[1:] else OUT_OF_BOUNDS
+        return [f"    meter {self._meters[e.number].name}{_index(e)}: {text}"]
 
     def _field(self, e: _Event) -> list[str]:
         header, field = self._generator.trace_fields[e.number]
@@ -241,6 +270,10 @@ _KINDS: tuple[tuple[Callable[[Trace, _Event], list[str]], bool], ...] = (
     (Trace._condition, False),
     (Trace._table, False),
     (Trace._action, False),
+    (Trace._read, False),
+    (Trace._write, False),
+    (Trace._count, False),
+    (Trace._meter, False),
     (Trace._field, False),
     (Trace._valid, False),
     (Trace._digest, False),
@@ -266,6 +299,15 @@ def _at(place: str) -> str:
 
 def _value(value: int, width: int) -> str:
     return str(value) if width < 16 else hex(value)
+
+
+def _index(access: _Event) -> str:
+    """Of a direct counter or meter: none, the table's line says which entry."""
+    return "" if access.words[0] == DIRECT else f"[{access.words[0]}]"
+
+
+def _signed(word: int) -> int:
+    return word - 2**64 if word >> 63 else word
 
 
 def _joined(words: Sequence[int]) -> int:

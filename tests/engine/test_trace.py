@@ -58,7 +58,7 @@ def test_a_packets_way() -> None:
         "parser state start",
         "extract h, 4 bytes at 0: a=7 b=8 c=0x9",
         "ingress",
-        "table I.t (hdr.h.a=7): hit 7",
+        "table I.t (hdr.h.a=7): hit 7 [handle 4294967296]",
         "action I.forward(port=3, mark=0xbeef)",
         "standard_metadata.egress_spec: 0 -> 3",
         "h.c: 0x9 -> 0xbeef",
@@ -71,10 +71,11 @@ def test_a_packets_way() -> None:
 
 LINES = {
     "miss": (table("hdr.h.a: exact;"), "00000000", "table I.t (hdr.h.a=0): miss"),
-    "lpm": (table("hdr.h.c: lpm;"), "00001234", "table I.t (hdr.h.c=0x1234): hit 0x1200/8"),
+    "lpm": (table("hdr.h.c: lpm;"), "00001234",
+            "table I.t (hdr.h.c=0x1234): hit 0x1200/8 [handle 4294967296]"),
     "ternary": (
         table("hdr.h.c: ternary; hdr.h.a: exact;"), "05001234",
-        "table I.t (hdr.h.c=0x1234, hdr.h.a=5): hit 0x4 &&& 0xf, 5",
+        "table I.t (hdr.h.c=0x1234, hdr.h.a=5): hit 0x4 &&& 0xf, 5 [handle 4294967296, priority 1]",
     ),
     "no key": ({"ingress_locals": "table t { actions = { NoAction; } }", "ingress": "t.apply();"},
                "00000000", "table I.t (): miss"),
@@ -101,6 +102,48 @@ LINES = {
     "resubmit": ({"ingress": "if (std.instance_type == 0) { resubmit_preserving_field_list(0); }"},
                  "00000000", "resubmitted"),
 }  # fmt: skip
+
+
+STATE = """register<bit<48>>(4) r; register<bit<128>>(2) w; counter(4, CounterType.packets) c;
+    meter(4, MeterType.packets) m; direct_counter(CounterType.packets_and_bytes) d;
+    direct_meter<bit<8>>(MeterType.packets) n; bit<48> seen; bit<128> wide;
+    action act() { n.read(hdr.h.b); }
+    table t { key = { hdr.h.a: exact; } actions = { act; NoAction; } counters = d; meters = n; }"""
+
+
+def test_accesses_to_state() -> None:
+    """Registers, counters and meters: name, index and value, among the changes of fields."""
+    engine = traced(
+        ingress_locals=STATE,
+        ingress="""t.apply(); r.read(seen, 2); r.write((bit<32>)hdr.h.a, seen + 5);
+            w.read(wide, 1); w.write(0, wide); c.count(3); m.execute_meter(1, hdr.h.b);
+            r.write((bit<32>)hdr.h.c, 1); r.read(seen, 9); c.count(4); m.execute_meter(7, hdr.h.b);
+            hdr.h.c = (bit<16>)seen;""",
+    )
+    engine.table_add("I.t", [Exact(3)], "I.act", [])
+    engine.register_write("I.r", 2, 0x10001)
+    engine.register_write("I.w", 1, 1 << 100)
+    engine.meter_set_rates("I.m", 1, (0, 0, 0, 0))
+    [lines] = told(engine, "0307 ffff")
+    wanted = ("register", "counter", "meter", "table", "h.")
+    assert [line for line in lines if line.startswith(wanted)] == [
+        "table I.t (hdr.h.a=3): hit 3 [handle 4294967296]",
+        "counter I.d: 1 packets, 4 bytes",
+        "meter I.n: green",
+        "h.b: 7 -> 0",
+        "register I.r[2] read: 0x10001",
+        "register I.r[3] written: 0x10006",
+        f"register I.w[1] read: {1 << 100:#x}",
+        f"register I.w[0] written: {1 << 100:#x}",
+        "counter I.c[3]: 1 packets, 4 bytes",
+        "meter I.m[1]: red",
+        "h.b: 0 -> 2",
+        "register I.r[65535] written: out of bounds",
+        "register I.r[9] read: out of bounds",
+        "counter I.c[4]: out of bounds",
+        "meter I.m[7]: out of bounds",
+        "h.c: 0xffff -> 0x1",
+    ]
 
 
 @pytest.mark.parametrize(("parts", "frame", "line"), LINES.values(), ids=LINES.keys())

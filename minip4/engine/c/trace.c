@@ -89,14 +89,31 @@ void trace_table(struct context *c, uint32_t number, const uint64_t *key, uint32
 {
     if (!phv_start(c->packet)->trace)
         return;
-    uint64_t words[2 + key_words + slot_words];
+    uint64_t words[4 + key_words + slot_words];
+    const struct table *t = &c->tables[number];
+    uint64_t entry = slot ? (uint64_t)(slot - t->slots) / t->stride : 0;
     words[0] = slot != NULL;
     words[1] = key_words;
+    words[2] = slot ? (uint64_t)t->info[entry].generation << 32 | entry : 0;
+    words[3] = slot ? (uint64_t)(int64_t)t->info[entry].priority : 0;
     if (key_words)
-        memcpy(words + 2, key, key_words * sizeof *key);
+        memcpy(words + 4, key, key_words * sizeof *key);
     if (slot)
-        memcpy(words + 2 + key_words, slot, slot_words * sizeof *slot);
-    trace_event(c, TRACED_TABLE, number, words, 2 + key_words + (slot ? slot_words : 0));
+        memcpy(words + 4 + key_words, slot, slot_words * sizeof *slot);
+    trace_event(c, TRACED_TABLE, number, words, 4 + key_words + (slot ? slot_words : 0));
+}
+
+void trace_access(struct context *c, enum trace_kind kind, uint32_t number, uint64_t index,
+                  const void *value, uint32_t words)
+{
+    if (!phv_start(c->packet)->trace)
+        return;
+    uint64_t event[1 + words];
+    event[0] = index;
+    if (value)
+        memcpy(event + 1, value, words * sizeof *event);
+    trace_changes(c);
+    trace_event(c, kind, number, event, value ? 1 + words : 1);
 }
 
 void trace_snapshot(struct context *c)

@@ -18,8 +18,12 @@ enum trace_kind {
     TRACED_PARSED,    /* parser error number */
     TRACED_PIPELINE,  /* 0 ingress, 1 egress, 2 deparser */
     TRACED_CONDITION, /* number; words: result */
-    TRACED_TABLE,     /* number; words: is hit, words of key, key, slot */
+    TRACED_TABLE,     /* number; words: is hit, words of key, handle, priority, key, slot */
     TRACED_ACTION,    /* number; words: data */
+    TRACED_READ,      /* register number; words: index, value; no value: out of bounds, so below */
+    TRACED_WRITE,     /* register number; words: index, value */
+    TRACED_COUNT,     /* counter number; words: index, packets, bytes */
+    TRACED_METER,     /* number; words: index, colour */
     TRACED_FIELD,     /* changed field number; words: old, new */
     TRACED_VALID,     /* validity of header number; words: old, new */
     TRACED_DIGEST,    /* number */
@@ -50,6 +54,10 @@ void trace_event(struct context *c, enum trace_kind kind, uint64_t number, const
 void trace_extract(struct context *c, uint32_t number, const uint8_t *at, uint64_t size);
 void trace_table(struct context *c, uint32_t number, const uint64_t *key, uint32_t key_words,
                  const uint64_t *slot, uint32_t slot_words);
+/* An access to the cell `index` of a register, counter or meter; TRACE_DIRECT: it belongs to the entry
+ * that was hit. Its value: so many words, or NULL for an index out of bounds. */
+void trace_access(struct context *c, enum trace_kind kind, uint32_t number, uint64_t index,
+                  const void *value, uint32_t words);
 /* Tells what changed in the packet at hand since it was last asked, or since trace_snapshot(). */
 void trace_changes(struct context *c);
 void trace_snapshot(struct context *c);
@@ -67,6 +75,17 @@ void trace_snapshot(struct context *c);
     trace_changes(c), trace_table(c, number, key, key_words, slot, slot_words);
 #define TRACE_ACTION(number, data, words) \
     trace_changes(c), trace_event(c, TRACED_ACTION, number, data, words);
+#define TRACE_DIRECT UINT64_MAX
+#define TRACE_REGISTER(kind, number, index, size, limbs) \
+    trace_access(c, kind, number, index, \
+                 (index) < (size) ? c->registers[number].words + (index) * (limbs) : NULL, limbs);
+#define TRACE_COUNT(number, index, size) \
+    trace_access(c, TRACED_COUNT, number, index, \
+                 (index) < (size) ? c->counters[number].cells + (index) : NULL, 2);
+#define TRACE_COUNT_DIRECT(number, count) \
+    trace_access(c, TRACED_COUNT, number, TRACE_DIRECT, count, 2);
+#define TRACE_METER(number, index, colour) \
+    trace_access(c, TRACED_METER, number, index, (colour) < COLOURS ? &(colour) : NULL, 1);
 #define TRACE_FIELDS const struct trace_field trace_fields[] = {
 #define TRACE_FIELD(member, valid) \
     {(uint32_t)offsetof(struct phv, member), sizeof ((struct phv *)NULL)->member, valid},
