@@ -39,6 +39,7 @@ from controllers.ampm.watch import (
     Hop,
     Method,
     WatchedFlow,
+    check_distinct,
     check_limits,
     watch_entries,
 )
@@ -99,6 +100,7 @@ class Collector:
         self, flows: Mapping[WatchedFlow, Sequence[Hop]], schedule: Schedule, clock: Clock, *,
         bounds: Bounds | None, records: Collection[Record] | None = None,
     ) -> None:  # fmt: skip
+        check_distinct(flows)
         if bounds is not None:
             for methods in {flow.methods for flow in flows}:
                 check_limits(methods, schedule, bounds)

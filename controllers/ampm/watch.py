@@ -4,7 +4,7 @@ Any combination of methods that share no bit of the packet: see Method.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -14,6 +14,9 @@ import finsy as fy
 
 from controllers.ampm.schedule import CLOCK_BITS, ClockRange, Schedule
 from testbed.errors import TestbedError
+
+NUMBER_BITS = 16
+"""Of a flow's number, in watch.p4."""
 
 
 class Clock(Protocol):
@@ -86,8 +89,9 @@ class Tunnel(NamedTuple):
 class WatchedFlow:
     """A flow on the watch list: its number (0..1023), what its packets look like, its methods.
 
-    Addresses may be prefixes (`10.1.0.0/16`), and what is None is left open; of several entries
-    that match a packet the one that leaves least open counts. Fragments have no ports: only an
+    Addresses may be prefixes (`10.1.0.0/16`), and what is None is left open; of several flows
+    that a packet matches, the one that leaves least open has it, or else the one of the least
+    number. Fragments have no ports: only an
     entry without ports sees them all. `dscp` is what the packets have outside: of the bits that
     the marks take, the last switch gives them those.
 
@@ -121,14 +125,22 @@ class WatchedFlow:
         return ip_network(self.src_addr), ip_network(self.dst_addr)
 
     @property
-    def known_bits(self) -> int:
-        """How many bits of the key in watch.p4 are not left open."""
+    def key(self) -> Hashable:
+        """What its packets are known by, inside the domain too: no two flows have the same."""
+        if self.flow_mon_id is None:
+            return self.networks, self.protocol, self.src_port, self.dst_port
+        return self.flow_mon_id, *map(ip_network, self.tunnel or (self.src_addr, self.dst_addr))
+
+    @property
+    def priority(self) -> int:
+        """Of its entry, where others may match too: by the bits of the key that are not open."""
         ports = (self.src_port, self.dst_port)
-        return (
+        known_bits = (
             sum(network.prefixlen for network in self.networks)
             + 8 * (self.protocol is not None)
             + 16 * sum(port is not None for port in ports)
         )
+        return (known_bits + 1 << NUMBER_BITS) - self.number
 
     def _address_problem(self) -> str:
         versions = {network.version for network in self.networks}
@@ -138,8 +150,11 @@ class WatchedFlow:
             return "IPv4 has no AltMark option; leave flow_mon_id open"
         if versions == {6} and (self.flow_mon_id is None or not 0 <= self.flow_mon_id < 1 << 20):
             return "an IPv6 flow needs a flow_mon_id of 20 bits (RFC 9343)"
-        if self.tunnel is not None and self.flow_mon_id is None:
-            return "only IPv6 packets go through a tunnel"
+        if self.tunnel is not None:
+            if self.flow_mon_id is None:
+                return "only IPv6 packets go through a tunnel"
+            if any(ip_network(end).prefixlen < 128 for end in self.tunnel):
+                return f"{self.tunnel} is not from one IPv6 address to another"
         return ""
 
     def _key_problem(self) -> str:
@@ -158,6 +173,22 @@ class WatchedFlow:
             if any(network.num_addresses > 1 for network in self.networks):
                 return "an IPv6 flow without a tunnel goes from one address to one address"
         return ""
+
+
+def check_distinct(flows: Iterable[WatchedFlow]) -> None:
+    """Raise TestbedError for two flows that share their cells, or that no switch can tell apart."""
+    by_number: dict[int, WatchedFlow] = {}
+    by_key: dict[Hashable, WatchedFlow] = {}
+    for flow in flows:
+        if flow.number in by_number:
+            raise TestbedError(f"two flows have the number {flow.number}")
+        other = by_key.setdefault(flow.key, flow)
+        if other is not flow:
+            raise TestbedError(
+                f"flows {other.number} and {flow.number} are of the same packets: make their "
+                "addresses, protocols or ports differ, or their FlowMonIDs"
+            )
+        by_number[flow.number] = flow
 
 
 def _method_problem(methods: Method) -> str:
@@ -279,4 +310,4 @@ def _entry(
         "hdr.ports.dst_port": flow.dst_port,
     }
     given = fy.Match({k: v for k, v in match.items() if v is not None})
-    return fy.P4TableEntry(table, match=given, priority=flow.known_bits + 1, action=action)
+    return fy.P4TableEntry(table, match=given, priority=flow.priority, action=action)

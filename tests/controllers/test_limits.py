@@ -4,8 +4,19 @@ from typing import Any
 
 import pytest
 
+from controllers.ampm.collector import Collector
 from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Bounds, LimitError, Method, Tunnel, WatchedFlow, check_limits
+from controllers.ampm.watch import (
+    Bounds,
+    LimitError,
+    Method,
+    Tunnel,
+    WatchedFlow,
+    check_distinct,
+    check_limits,
+)
+from testbed.clock import RealClock
+from testbed.errors import TestbedError
 
 L = 1 << 20
 
@@ -92,6 +103,21 @@ def test_an_ipv6_flow_has_no_ports_but_in_a_tunnel() -> None:
         (("10.0.0.1", "10.0.0"), {}, "does not appear to be"),
         (("10.0.0.1", "10.0.0.2/24"), {}, "has host bits set"),
         (("fd00::1", "fd00::2"), {}, "needs a flow_mon_id"),
+        (
+            ("fd00::1", "fd00::2"),
+            {"flow_mon_id": 1, "tunnel": Tunnel("fd00::8/64", "::1")},
+            "host bits",
+        ),
+        (
+            ("fd00::1", "fd00::2"),
+            {"flow_mon_id": 1, "tunnel": Tunnel("fd00::/64", "::1")},
+            "from one IPv6 address",
+        ),
+        (
+            ("fd00::1", "fd00::2"),
+            {"flow_mon_id": 1, "tunnel": Tunnel("1.2.3.4", "::1")},
+            "from one IPv6 address",
+        ),
         (("fd00::1", "fd00::2"), {"flow_mon_id": 1 << 20}, "20 bits"),
         (("fd00::1", "fd00::2"), {"flow_mon_id": 1, "dscp": 46}, "keeps its DSCP"),
     ],
@@ -101,3 +127,49 @@ def test_flows_that_cannot_be_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=words):
         WatchedFlow(1, *addresses, **fields)
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (WatchedFlow(1, "10.0.0.3", "10.0.0.4"), "two flows have the number 1"),
+        (WatchedFlow(2, "10.0.0.1/32", "10.0.0.2"), "flows 1 and 2 are of the same packets"),
+        (WatchedFlow(2, "10.0.0.1", "10.0.0.2", 17), ""),
+        (WatchedFlow(2, "10.0.0.0/31", "10.0.0.2"), ""),
+        (WatchedFlow(2, "fd00::1", "fd00::2", flow_mon_id=3), "flows 2 and 3 are of the same"),
+        (WatchedFlow(2, "fd00::1", "fd00::2", flow_mon_id=4), ""),
+        (
+            WatchedFlow(2, "::/0", "::/0", flow_mon_id=3, tunnel=Tunnel("fd00::1", "fd00::2")),
+            "flows 2 and 3 are of the same packets",
+        ),
+        (WatchedFlow(2, "::/0", "::/0", flow_mon_id=3, tunnel=Tunnel("fd00::8", "fd00::9")), ""),
+    ],
+)
+def test_flows_that_no_switch_can_tell_apart_are_refused(second: WatchedFlow, words: str) -> None:
+    flows = [
+        WatchedFlow(1, "10.0.0.1", "10.0.0.2"),
+        second,
+        WatchedFlow(3, "fd00::1", "fd00::2", flow_mon_id=3),
+    ]
+    if not words:
+        check_distinct(flows)
+        return
+    with pytest.raises(TestbedError, match=words):
+        Collector(dict.fromkeys(flows, ()), Schedule(L), RealClock(), bounds=None)
+
+
+def test_a_flow_that_leaves_less_open_comes_first_then_the_lower_number() -> None:
+    flows = [
+        WatchedFlow(9, "10.0.0.1", "10.0.0.2", 17, 1, 2),
+        WatchedFlow(0, "10.0.0.1", "0.0.0.0/0", 17, 1, 2),
+        WatchedFlow(3, "10.0.0.1", "0.0.0.0/0"),
+        WatchedFlow(1023, "0.0.0.0/0", "10.0.0.2"),
+        WatchedFlow(0, "0.0.0.0/0", "0.0.0.0/0"),
+        WatchedFlow(1023, "0.0.0.0/0", "0.0.0.0/0"),
+    ]
+    priorities = [flow.priority for flow in flows]
+    assert priorities == sorted(priorities, reverse=True)
+    assert len(set(priorities)) == len(flows)
+    tunnel = Tunnel("fd00::8", "fd00::9")
+    greatest = WatchedFlow(0, "fd00::1", "fd00::2", 17, 1, 2, flow_mon_id=1, tunnel=tunnel)
+    assert 0 < priorities[-1] < greatest.priority < 1 << 31
