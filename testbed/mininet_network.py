@@ -2,6 +2,7 @@
 
 import contextlib
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,10 +19,12 @@ from testbed import process_traffic
 from testbed.errors import TestbedError
 from testbed.isolation import DISABLE_IPV6
 from testbed.plant import LinkEnd, Outcome, Settings, check_link
+from testbed.process_frames import FrameSender
 from testbed.process_traffic import ProcessCarrier
 from testbed.targets.minip4 import Minip4Switch, Program, SwitchSettings
 from testbed.traffic import Flow, Schedule
 
+FRAMES_S = 1.0  # so long after the network's end frames may still be sent, as in virtual time
 # Kernel counters whose growth means that the kernel lost a datagram: /proc/net/snmp, by group.
 UDP_LOSSES = ("InErrors", "RcvbufErrors", "SndbufErrors", "InCsumErrors")
 
@@ -35,6 +38,7 @@ class MininetPlant:
         self.switches: Sequence[Minip4Switch] = []
         self.hosts: Sequence[Host] = []
         self.links: list[tuple[LinkEnd, LinkEnd]] = []
+        self._frame_senders: list[FrameSender] = []
 
     def start(self, leaving: contextlib.ExitStack) -> None:
         """Build Mininet's network, and return when all switches forward and answer."""
@@ -46,8 +50,8 @@ class MininetPlant:
             capture=settings.capture,
             options=dict(settings.switch_options),
         )
-        for tool in ("send", "receive"):  # a schedule must not wait for the C compiler
-            process_traffic.executable(tool)
+        for tool in ("send", "receive", "send_frames"):
+            process_traffic.executable(tool)  # a schedule must not wait for the C compiler
         settings.tell("starting the network")
         setLogLevel("error")
         mininet.net.fixLimits = lambda: None  # it writes settings of the whole machine
@@ -56,6 +60,7 @@ class MininetPlant:
             controller=None, autoSetMacs=True, build=False,
         )  # fmt: skip
         leaving.callback(self._mininet.stop)
+        leaving.callback(self._stop_senders)
         self._mininet.topo = settings.topo
         self._mininet.build()
         self.switches, self.hosts = self._mininet.switches, self._mininet.hosts
@@ -72,8 +77,15 @@ class MininetPlant:
         return ProcessCarrier(hosts, self._settings.folder, flows, schedules)
 
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
-        """Not in real time."""
-        raise TestbedError("frames as they are can be sent in virtual time only: --time virtual")
+        """Return when a process has begun that sends them, in the host's namespace."""
+        name = f"frames-{len(self._frame_senders)}"
+        node = next(node for node in self.hosts if node.name == host)
+        sender = FrameSender(node, self._settings.folder / name, times_ns, frames)
+        self._frame_senders.append(sender)
+
+    def _stop_senders(self) -> None:
+        for sender in self._frame_senders:
+            sender.stop()
 
     def command_line(self) -> None:
         """Mininet's."""
@@ -82,6 +94,9 @@ class MininetPlant:
 
     def finish(self) -> Outcome:
         """Stop the switches, and take all counters in."""
+        end_s = time.monotonic() + FRAMES_S
+        for sender in self._frame_senders:
+            sender.finish(max(end_s - time.monotonic(), 0))
         outcome = Outcome()
         for switch in self.switches:
             switch.request_end()

@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from testbed.isolation import Run
 from testbed.mininet_network import MininetPlant
 from testbed.plant import LinkEnd, Plant, Settings
 from testbed.targets.minip4 import derived_seed
+from testbed.traffic import LARGEST_FRAME
 from testbed.virtual_clock import VirtualClock
 from testbed.virtual_network import VirtualPlant
 
@@ -20,6 +22,7 @@ __all__ = ["LinkEnd", "Network"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CAPTURES = ("in", "out", "lost")
+ETHERNET_BYTES = 14  # of its header: the shortest frame that can be sent
 
 
 class Network:
@@ -94,12 +97,21 @@ class Network:
         return list(self._ends.get(node, {}))
 
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
-        """Have a host send frames as they are, each at its time (ascending); virtual time only.
+        """Have a host send frames as they are, each at its time of the run's clock (ascending).
 
-        For single packets, `bytes(Ether() / IP() / ...)` of scapy; for captures see
-        testbed.capture.read_frames().
+        Those whose time has passed are sent at once; those due later than a second after the
+        `with` block are not. For single packets, `bytes(Ether() / IP() / ...)` of scapy; for
+        captures see testbed.capture.read_frames(). Raises TestbedError.
         """
         self.host(host)  # which raises where there is none
+        if len(times_ns) != len(frames) or any(a > b for a, b in pairwise(times_ns)):
+            raise TestbedError("send_frames: expected an ascending time for each frame")
+        for number, frame in enumerate(frames, start=1):
+            if not ETHERNET_BYTES <= len(frame) <= LARGEST_FRAME:
+                raise TestbedError(
+                    f"send_frames: frame {number} has {len(frame)} bytes: "
+                    f"expected {ETHERNET_BYTES} to {LARGEST_FRAME}"
+                )
         self.plant.send_frames(host, times_ns, frames)
 
     def interface(self, node: str, neighbour: str) -> str:

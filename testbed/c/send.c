@@ -7,14 +7,10 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 
 #include "flow.h"
-
-/* Above 10,000 packets/s several are sent at each tick: waking up for each would cost a core. */
-enum { TICK_NS = 100000 };
+#include "pace.h"
 
 struct options {
     struct sockaddr_in destination;
@@ -30,14 +26,6 @@ struct options {
 struct totals {
     uint64_t sent, first_ns, last_ns, largest_lag_ns, last_lag_ns;
 };
-
-static volatile sig_atomic_t stopped;
-
-static void stop(int signal_number)
-{
-    (void)signal_number;
-    stopped = 1;
-}
 
 static uint64_t due_ns(const struct options *options, uint64_t sequence)
 {
@@ -61,15 +49,6 @@ static int open_socket(const struct options *options)
     if (connect(fd, (const struct sockaddr *)&options->destination, sizeof options->destination))
         fail("connect");
     return fd;
-}
-
-/* Waits until a time has come, or a signal. */
-static void sleep_until(uint64_t time_ns)
-{
-    struct timespec until = {(time_t)(time_ns / 1000000000u), (long)(time_ns % 1000000000u)};
-
-    while (!stopped && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
-        ;
 }
 
 /* Sends `number` datagrams, of which the first has the given sequence number. */
@@ -138,20 +117,6 @@ static bool send_flow(int fd, const struct options *options, FILE *records, stru
     return true;
 }
 
-static uint64_t natural(const char *text)
-{
-    char *end;
-    uint64_t value;
-
-    errno = 0;
-    value = strtoull(text, &end, 10);
-    if (errno != 0 || *end != '\0' || *text == '-' || end == text) {
-        errno = EINVAL;
-        fail(text);
-    }
-    return value;
-}
-
 static const uint64_t *read_due(const char *path, uint64_t count)
 {
     FILE *file = fopen(path, "rb");
@@ -194,7 +159,6 @@ static struct options parse(char **argv)
 
 int main(int argc, char **argv)
 {
-    struct sigaction action = {.sa_handler = stop};
     struct totals totals = {0};
     struct options options;
     FILE *records;
@@ -206,8 +170,7 @@ int main(int argc, char **argv)
         return FLOW_UNUSABLE;
     }
     options = parse(argv);
-    sigaction(SIGTERM, &action, NULL);
-    prctl(PR_SET_TIMERSLACK, 1); /* wakes up when asked, not up to 50 us later */
+    be_on_time();
     records = open_records(options.records);
     kept = send_flow(open_socket(&options), &options, records, &totals);
     if (fclose(records) != 0)
