@@ -1,7 +1,8 @@
 """What AM-PM experiments share: watched flows over a path, block by block, and the truth."""
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,18 +14,21 @@ from numpy.typing import NDArray
 from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.records import Point, PointRecord
 from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Bounds, Hop, Method, WatchedFlow
+from controllers.ampm.watch import Bounds, Hop, LimitError, Method, WatchedFlow, check_limits
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
 from testbed import capture
 from testbed.books import Books
+from testbed.clock import RealClock
 from testbed.errors import TestbedError
 from testbed.isolation import Run
 from testbed.network import Network
 from testbed.results import Check
+from testbed.tap import Tap
 from testbed.traffic import Flow, FlowRecord, Traffic
 
 UDP = 17
+LEAST_BLOCK_US = 2**18
 AHEAD_US = 500_000  # from the start of the traffic programs to the first block
 
 
@@ -44,6 +48,9 @@ class Setting:
     bounds: Bounds | None  # None: beyond what is promised, and so what comes out is not checked
     blocks: int
     background: Sequence[Flow] = ()
+    # In real time: take the kernel's stamps of watched flows where they enter and leave the path,
+    # and let switches run as soon as they are woken.
+    stamped: bool = False
     program: str = "p4src/ampm/ampm.p4"
 
 
@@ -54,8 +61,9 @@ class Outcome:
     blocks: range  # the complete ones
     reports: dict[int, BlockReport]  # of those, and of the partial ones before and after
     sent: dict[int, FlowRecord]
-    truths: dict[int, Truth]
+    truths: dict[int, Truth]  # of the background too, whose blocks mean nothing
     dropped: dict[tuple[int, str, str], NDArray[np.int64]]  # flow, ends of a link -> sequences
+    kernel_ns: dict[Point, dict[int, NDArray[np.int64]]]  # point -> flow -> times, as in Truth
     marked_outside: int  # packets of watched flows that left the path with a mark
     books: Books
 
@@ -76,6 +84,19 @@ class Outcome:
         ]
 
 
+def fitting(methods: Iterable[Method], bounds: Bounds) -> Schedule:
+    """The shortest blocks with which all methods can bear these delays; 0.26 s at least."""
+    schedule = Schedule(LEAST_BLOCK_US)
+    while True:
+        try:
+            for method in methods:
+                check_limits(method, schedule, bounds)
+        except LimitError:
+            schedule = Schedule(2 * schedule.block_us)
+        else:
+            return schedule
+
+
 def flow_count(rate_pps: float, blocks: int, schedule: Schedule) -> int:
     """Packets of a flow that fills so many blocks, and half of one before and after."""
     return round(rate_pps * (blocks + 1) * schedule.block_us / 1e6)
@@ -89,6 +110,23 @@ def worst(checks: Iterable[Check]) -> list[Check]:
         if abs(check.measured - check.expected) > abs(other.measured - other.expected):
             found[check.name] = check
     return [*found.values()]
+
+
+def hosts_agree(
+    at: str, outcomes: Sequence[Outcome], flow: int, segment: tuple[Point, Point]
+) -> list[Check]:
+    """Loss of all blocks, the partial ones too, against the hosts' sequence numbers.
+
+    Nothing, where a block is unknown.
+    """
+    measured = 0
+    for report in (report for outcome in outcomes for report in outcome.reports.values()):
+        first, last = (report.records[flow][point] for point in segment)
+        if first is None or last is None:
+            return []
+        measured += first.packets - last.packets
+    lost = sum(len(outcome.sent[flow].lost_sequences) for outcome in outcomes)
+    return [Check(f"{at}: packets lost in all, by the hosts' sequence numbers", measured, lost)]
 
 
 async def measure(run: Run, setting: Setting) -> Outcome:
@@ -110,7 +148,10 @@ async def measure(run: Run, setting: Setting) -> Outcome:
             blocks = range(first + 1, first + 1 + setting.blocks)
             start_us = schedule.start_us(first) + schedule.block_us // 2
             flows = [*setting.watched, *setting.background]
-            async with Traffic(net, flows, start_ns=1000 * start_us) as traffic:
+            async with (
+                _taps(net, run, setting) as taps,
+                Traffic(net, flows, start_ns=1000 * start_us) as traffic,
+            ):
                 reports = {}
                 async for report in collector.blocks(first, blocks.stop):
                     reports[report.block] = report
@@ -122,9 +163,42 @@ async def measure(run: Run, setting: Setting) -> Outcome:
                 sent = await traffic.finish()
     if not any(reports[block].complete for block in blocks):
         raise TestbedError(f"no block could be measured: {reports[blocks[0]].problems[0]}")
-    outcome = _outcome(net, setting, blocks, reports, sent)
+    outcome = Outcome(
+        blocks=blocks,
+        reports=reports,
+        sent=sent,
+        truths=read_truths(
+            net,
+            dict.fromkeys(flows, setting.path),
+            schedule,
+            {**dict.fromkeys(setting.background, Method.PULSE), **setting.watched},
+        ),
+        dropped=_dropped(net, setting),
+        kernel_ns={point: tap.times_ns() for point, tap in taps.items()},
+        marked_outside=_marked_outside(net, setting),
+        books=Books.of(net, sent),
+    )
     shutil.rmtree(net.folder)  # captures are large, and all that is wanted of them is known
     return outcome
+
+
+@asynccontextmanager
+async def _taps(net: Network, run: Run, setting: Setting) -> AsyncIterator[dict[Point, Tap]]:
+    """Taps at both ends of the path; none in virtual time."""
+    taps: dict[Point, Tap] = {}
+    async with AsyncExitStack() as stack:
+        if setting.stamped and isinstance(run.clock, RealClock):
+            for name in setting.path:
+                net.switch(name).run_at_once()
+            flow, *_ = setting.watched
+            ends = {
+                Point(setting.path[0], "arrivals"): flow.source,
+                Point(setting.path[-1], "departures"): flow.destination,
+            }
+            for point, host in ends.items():
+                tap = Tap(net.interface(point.switch, host), [*setting.watched])
+                taps[point] = await stack.enter_async_context(tap)
+        yield taps
 
 
 def _watched(net: Network, setting: Setting) -> dict[WatchedFlow, list[Hop]]:
@@ -138,26 +212,17 @@ def _watched(net: Network, setting: Setting) -> dict[WatchedFlow, list[Hop]]:
     }  # fmt: skip
 
 
-def _outcome(
-    net: Network, setting: Setting, blocks: range, reports: dict[int, BlockReport],
-    sent: dict[int, FlowRecord],
-) -> Outcome:  # fmt: skip
-    flows = [*setting.watched]
-    dropped = {}
+def _dropped(net: Network, setting: Setting) -> dict[tuple[int, str, str], NDArray[np.int64]]:
+    dropped: dict[tuple[int, str, str], NDArray[np.int64]] = {}
     for near, far in pairwise(setting.path):
-        lost = capture.read_flows(net.capture(near, far, "lost"), flows)
+        lost = capture.read_flows(net.capture(near, far, "lost"), [*setting.watched])
         dropped |= {(number, near, far): frames.sequence for number, frames in lost.items()}
+    return dropped
+
+
+def _marked_outside(net: Network, setting: Setting) -> int:
     delivered = [
         capture.read_flow(net.capture(setting.path[-1], flow.destination, "out"), flow)
-        for flow in flows
+        for flow in setting.watched
     ]
-    paths = dict.fromkeys(flows, setting.path)
-    return Outcome(
-        blocks,
-        reports,
-        sent,
-        read_truths(net, paths, setting.schedule, setting.watched),
-        dropped,
-        int(sum(np.count_nonzero(frames.dscp) for frames in delivered)),
-        Books.of(net, sent),
-    )
+    return int(sum(np.count_nonzero(frames.dscp) for frames in delivered))

@@ -15,9 +15,10 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
-from _ampm import Outcome, Setting, flow_count, measure, worst
+from _ampm import Outcome, Setting, flow_count, hosts_agree, measure, worst
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from rich.table import Table
 
 from controllers.ampm.records import Point, pulse_loss
 from controllers.ampm.schedule import Schedule, guard_us
@@ -233,8 +234,8 @@ def checks_of(
         if METHODS[method] == Method.PULSE:
             wrong = sum((x.measured is None) != (x.true is None) for x in ours)
             checks.append(Check(f"{at}, {method}: lost pulses that were not noticed", wrong, 0))
-        elif all(report.complete for o in outcomes for report in o.reports.values()):
-            checks.append(hosts_agree(f"{at}, {method}", outcomes, number))
+        else:
+            checks += hosts_agree(f"{at}, {method}", outcomes, number, SEGMENTS["end to end"])
     incomplete = sum(len(outcome.incomplete) for outcome in outcomes)
     allowed = 0 if options.time == "virtual" else options.blocks * len(outcomes) // 2
     return [
@@ -244,17 +245,6 @@ def checks_of(
               options.block_us / 2),
         *worst(check for outcome in outcomes for check in outcome.checks(at)),
     ]  # fmt: skip
-
-
-def hosts_agree(at: str, outcomes: list[Outcome], flow: int) -> Check:
-    """All blocks together, the partial ones too, against the hosts' sequence numbers."""
-    first, second = SEGMENTS["end to end"]
-    measured = sum(
-        report.records[flow][first].packets - report.records[flow][second].packets
-        for outcome in outcomes for report in outcome.reports.values()
-    )  # fmt: skip
-    lost = sum(len(outcome.sent[flow].lost_sequences) for outcome in outcomes)
-    return Check(f"{at}: packets lost in all, by the hosts' sequence numbers", measured, lost)
 
 
 def guard_of(outcome: Outcome) -> float:
@@ -295,7 +285,7 @@ def metrics_of(losses: list[BlockLoss]) -> dict[str, object]:
     return metrics
 
 
-def summary_table(losses: list[BlockLoss]) -> object:
+def summary_table(losses: list[BlockLoss]) -> Table:
     """A row for each loss and method, end to end: what was measured, what is true."""
     rows = []
     for (loss_percent, method, segment), found in grouped(losses).items():

@@ -146,10 +146,15 @@ def mean_delay(first: PointRecord, second: PointRecord) -> Delay:
     return Delay(first.block, delay_us, problem)
 
 
-def sample_delays(first: PointRecord, second: PointRecord) -> tuple[list[int], int]:
-    """Delays of the samples that both points have, in microseconds; how many only one has."""
+def sample_delays(first: PointRecord, second: PointRecord) -> tuple[dict[int, int], int]:
+    """Delays of the samples that both points have, in microseconds; how many only one has.
+
+    The delays by the samples' times at the first point.
+    """
     common = first.samples.keys() & second.samples.keys()
-    delays = [difference_us(first.samples[h], second.samples[h]) for h in sorted(common)]
+    delays = {
+        first.samples[h]: difference_us(first.samples[h], second.samples[h]) for h in sorted(common)
+    }
     return delays, len(first.samples.keys() ^ second.samples.keys())
 
 

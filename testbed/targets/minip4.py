@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from testbed.plant import LINK_PROPERTIES
 
 GRPC_BASE_PORT = 9550  # each run has a loopback interface of its own
 READY = "minip4 switch: ready"
+PORTS_THREAD = "minip4-ports"  # minip4/engine/c/ports.c
 STOP_S = 10.0  # for what is under way in queues and links
 
 
@@ -123,6 +125,16 @@ class Minip4Switch(Switch):
     def set_queue(self, port: int, **changes: int) -> None:
         """Change depth (packets), bytes, rate_pps, rate_bps of a port's queues (or `priority`)."""
         call(self.control_path, "set_queue", port=port, **changes)
+
+    def run_at_once(self) -> None:
+        """Let the thread that carries frames preempt what else runs, once it is woken (SCHED_RR).
+
+        Delays are then the switch's own: not the time for which it waited for a core.
+        """
+        assert self._process is not None
+        for task in Path(f"/proc/{self._process.pid}/task").iterdir():
+            if (task / "comm").read_text().strip() == PORTS_THREAD:
+                os.sched_setscheduler(int(task.name), os.SCHED_RR, os.sched_param(1))
 
     def read_counters(self) -> dict[str, Any]:
         """The counters now, as `minip4 switch --counters` writes them at the end."""

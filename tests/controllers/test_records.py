@@ -111,7 +111,7 @@ def test_mean_and_first_packet_delay(
 def test_samples_are_paired_by_their_hash() -> None:
     first = PointRecord(8, samples={1: 100, 2: 200, 3: WRAP - 1})
     second = PointRecord(8, samples={2: 250, 3: 9, 4: 400})
-    assert records.sample_delays(first, second) == ([50, 10], 2)
+    assert records.sample_delays(first, second) == ({200: 50, WRAP - 1: 10}, 2)
 
 
 def test_loss_between_pulses_is_the_difference_of_the_counts_growth() -> None:

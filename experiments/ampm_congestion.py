@@ -1,0 +1,308 @@
+"""Congestion by alternate marking: do loss and delay of one flow tell when a link is congested?
+
+The evaluation of the AM-PM talk: one monitored flow and background traffic share the link between
+s1 and s2. The background comes in phases: none, some, more than the link can carry, none. Loss and
+delay of the monitored flow are measured period by period. Loss must be what was really lost; the
+pulse's delay what it really took, and it must have waited in s1 if and only if other frames had
+filled the link when it came, which the captures of all frames tell.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from _ampm import Outcome, Setting, fitting, flow_count, hosts_agree, measure, worst
+from _delays import delays_of
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from controllers.ampm.records import Point
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Bounds, Method
+from testbed import cli, plots
+from testbed.isolation import Run
+from testbed.patterns import Poisson
+from testbed.results import Check, Report, table
+from testbed.traffic import Flow
+from topologies.dumbbell import Dumbbell
+
+METHODS = {"double": Method.DOUBLE, "multiplexed": Method.MULTIPLEXED}
+PATH = ("s1", "s2")
+CAME, SENT, DONE = Point("s1", "arrivals"), Point("s1", "departures"), Point("s2", "departures")
+RATE_BPS, QUEUE, BACKGROUND_BYTES, WATCHED_BYTES = 10_000_000, 64, 1000, 64
+LINK_DELAY_US = 1000
+EMPTY_US = LINK_DELAY_US + WATCHED_BYTES * 8e6 / RATE_BPS  # through a free link
+FULL_QUEUE_US = QUEUE * BACKGROUND_BYTES * 8e6 / RATE_BPS
+MACHINE_US = 20_000  # what a busy machine may add in real time
+RESOLUTION_US = 1
+STAMP_US = 100  # what lies between a switch's stamps in real time, beside the wait for the link
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--method", choices=METHODS, default="multiplexed",
+        help="how the monitored flow is marked (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--load", type=cli.positive_float, nargs="+", default=[0.6, 1.5], metavar="SHARE",
+        help="background in one phase after the other, as shares of the link's rate; before and "
+        "after them there is none (default: 0.6 1.5)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rate", type=cli.positive_int, default=1000, metavar="PPS",
+        help="packets a second of the monitored flow (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--blocks", type=cli.positive_int, metavar="N",
+        help="blocks of each phase, two or more (default: 5)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seeds", type=cli.positive_int, metavar="N",
+        help="runs, from --seed on (default: 10 in virtual time, 1 in real time)",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Period:
+    """What was measured of one block, and what is true; None: not known, or the pulse was lost."""
+
+    seed: int
+    block: int  # since the first complete one
+    load: float  # of the background
+    packets: int  # of the monitored flow, that came
+    measured_loss: int | None
+    true_loss: int
+    measured_delay_us: float | None
+    true_delay_us: float | None
+    waited_us: float | None  # in s1, as measured
+    busy_us: float | None  # how long the link was still busy when the pulse came, by captures
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    virtual = options.time == "virtual"
+    options.seeds = options.seeds or (10 if virtual and not options.quick else 1)
+    options.blocks = max(options.blocks or (3 if options.quick else 5), 2)
+    machine_us = 0 if virtual else MACHINE_US
+    bounds = Bounds(delay_us=LINK_DELAY_US + FULL_QUEUE_US + machine_us)
+    schedule = fitting([METHODS[options.method]], bounds)
+    setting = setting_of(options, schedule, bounds)
+    (flow,) = setting.watched
+    periods: list[Period] = []
+    outcomes: list[Outcome] = []
+    for seed in range(options.seed, options.seed + options.seeds):
+        seeded = dataclasses.replace(setting, name=f"congestion-seed-{seed}")
+        outcome = await measure(dataclasses.replace(run, seed=seed), seeded)
+        periods += periods_of(outcome, flow, seed, options)
+        outcomes.append(outcome)
+    return Report(
+        samples=[dataclasses.asdict(period) for period in periods],
+        checks=checks_of(periods, outcomes, flow, options),
+        metrics={"block_us": schedule.block_us, "full_queue_us": FULL_QUEUE_US},
+        figure=draw(periods, options, schedule),
+        tables=[summary_table(periods)],
+    )
+
+
+def phases_of(options: argparse.Namespace) -> list[float]:
+    """The background's load in each phase."""
+    return [0.0, *options.load, 0.0]
+
+
+def setting_of(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) -> Setting:
+    """The monitored flow, and a background flow for each phase that has one."""
+    blocks = options.blocks * len(phases_of(options))
+    phase_s = options.blocks * schedule.block_us / 1e6
+    background = []
+    for number, load in enumerate(phases_of(options)):
+        rate_pps = load * RATE_BPS / 8 / BACKGROUND_BYTES
+        if rate_pps:
+            after_s = 0.5 * schedule.block_us / 1e6 + number * phase_s
+            count = max(round(rate_pps * phase_s), 1)
+            background.append(
+                Flow(100 + number, "h3", "h4", rate_pps, count, BACKGROUND_BYTES,
+                     after_s=after_s, pattern=Poisson())
+            )  # fmt: skip
+    count = flow_count(options.rate, blocks, schedule)
+    return Setting(
+        name="congestion",
+        topo=Dumbbell(rate_bps=RATE_BPS, queue=QUEUE, delay_us=LINK_DELAY_US),
+        path=PATH,
+        watched={Flow(1, "h1", "h2", options.rate, count, WATCHED_BYTES): METHODS[options.method]},
+        schedule=schedule,
+        bounds=bounds,
+        blocks=blocks,
+        background=background,
+        stamped=True,
+    )
+
+
+def periods_of(
+    outcome: Outcome, flow: Flow, seed: int, options: argparse.Namespace
+) -> list[Period]:
+    """Loss and delay of every complete block, measured and true."""
+    truth = outcome.truths[flow.id]
+    methods = METHODS[options.method]
+    whole, in_s1 = (
+        {sample.block: sample for sample in delays_of(outcome, flow, methods, (CAME, end))}
+        for end in (DONE, SENT)
+    )
+    busy = busy_until_ns(outcome)
+    periods = []
+    for number, block in enumerate(outcome.blocks):
+        first, last = outcome.record(flow, CAME, block), outcome.record(flow, DONE, block)
+        known = first is not None and last is not None
+        pulse = np.flatnonzero(truth.pulse & (truth.block == block))
+        came_ns = int(truth.time_ns[CAME][pulse[0]]) if len(pulse) else None
+        delay, waited = whole.get(block), in_s1.get(block)
+        period = range(block, block + 1)
+        periods.append(
+            Period(
+                seed,
+                number,
+                phases_of(options)[number // options.blocks],
+                int(truth.packets(CAME, period)[0]),
+                first.packets - last.packets if first and last and known else None,
+                int(truth.lost(CAME, DONE, period)[0]),
+                delay.measured_us if delay else None,
+                delay.true_us if delay else None,
+                waited.measured_us if waited else None,
+                max(busy(came_ns) - came_ns, 0) / 1000 if came_ns is not None else None,
+            )
+        )
+    return periods
+
+
+def busy_until_ns(outcome: Outcome) -> Callable[[int], float]:
+    """When the link has sent what s1 had taken in by a time: by the captures of all frames."""
+    came, free = [], []
+    for number, truth in outcome.truths.items():
+        through = truth.passed(SENT)
+        size = outcome.sent[number].flow.size
+        came.append(truth.time_ns[CAME][through])
+        free.append(truth.time_ns[SENT][through] + size * 8e9 / RATE_BPS)
+    order = np.argsort(np.concatenate(came), kind="stable")
+    came_ns, free_ns = np.concatenate(came)[order], np.concatenate(free)[order]
+
+    def busy_until(time_ns: int) -> float:
+        before = np.searchsorted(came_ns, time_ns, side="left")
+        return float(free_ns[before - 1]) if before else 0.0
+
+    return busy_until
+
+
+def checks_of(
+    periods: Sequence[Period], outcomes: Sequence[Outcome], flow: Flow, options: argparse.Namespace
+) -> list[Check]:
+    """Exact where it must be, and congestion seen where it was, nowhere else."""
+    virtual = options.time == "virtual"
+    losses = [abs(p.measured_loss - p.true_loss) for p in periods if p.measured_loss is not None]
+    errors = [
+        abs(p.measured_delay_us - p.true_delay_us) for p in periods
+        if p.measured_delay_us is not None and p.true_delay_us is not None
+    ]  # fmt: skip
+    calm = [p for p in periods if is_calm(p, options)]
+    congested = [p for p in periods if p.load > 1]
+    half_us = LINK_DELAY_US + FULL_QUEUE_US / 2
+    slack_us, wait_us = (RESOLUTION_US,) * 2 if virtual else (MACHINE_US, STAMP_US)
+    few = 0 if virtual else len(periods) // 10  # that a busy machine may spoil
+    delays = {id(p): p.measured_delay_us for p in periods if p.measured_delay_us is not None}
+    found = [
+        ("largest error of a block's loss, packets", max(losses, default=float("nan")), 0, 0),
+        ("largest error of a delay, us", max(errors, default=float("nan")), 0, RESOLUTION_US),
+        ("blocks that were not read", len(periods) - len(losses), 0, few * 5),
+        ("calm blocks with loss", sum((p.measured_loss or 0) > 0 for p in calm), 0, 0),
+        ("congested blocks without loss", sum(p.measured_loss == 0 for p in congested), 0, 0),
+        ("calm blocks with more than the link's delay",
+         sum(delays.get(id(p), 0) > EMPTY_US + slack_us for p in calm), 0, 0),
+        ("congested blocks whose delay is below half a full queue's",
+         sum(delays.get(id(p), half_us) < half_us for p in congested), 0, 0),
+        ("pulses that waited in s1 for more or less than the link was busy",
+         sum(abs((p.waited_us or 0) - (p.busy_us or 0)) > wait_us for p in periods
+             if p.waited_us is not None), 0, few),
+    ]  # fmt: skip
+    return [
+        *(Check(*check) for check in found),
+        *hosts_agree("congestion", outcomes, flow.id, (CAME, DONE)),
+        *worst(check for outcome in outcomes for check in outcome.checks("congestion")),
+    ]
+
+
+def is_calm(period: Period, options: argparse.Namespace) -> bool:
+    """No background, nor in the block before: then the queue is empty."""
+    before = phases_of(options)[max(period.block - 1, 0) // options.blocks]
+    return not period.load and not before
+
+
+def summary_table(periods: Sequence[Period]) -> Table:
+    """A row for each block: means over the seeds."""
+    rows = []
+    for block in sorted({period.block for period in periods}):
+        ours = [period for period in periods if period.block == block]
+        rows.append(
+            (block, ours[0].load,
+             *(mean_of(ours, name) for name in ("packets", "measured_loss", "true_loss",
+                                                "measured_delay_us", "true_delay_us")))
+        )  # fmt: skip
+    columns = ("block", "load", "packets", "lost, measured", "true", "delay, measured", "true")
+    return table("The monitored flow: packets and us, means over the seeds", columns, rows)
+
+
+def values_of(periods: Sequence[Period], name: str) -> list[float]:
+    return [value for p in periods if (value := getattr(p, name)) is not None]
+
+
+def mean_of(periods: Sequence[Period], name: str) -> float:
+    values = values_of(periods, name)
+    return float(np.mean(values)) if values else float("nan")
+
+
+def draw(periods: Sequence[Period], options: argparse.Namespace, schedule: Schedule) -> Figure:
+    """Loss and delay of each period against time, and the load that causes them."""
+    figure, (loss, delay) = plots.figure(
+        f"Congestion seen by one flow ({options.method} marking), {options.seeds} seeds", columns=2
+    )
+    for axes, measured, true, scale in (
+        (loss, "measured_loss", "true_loss", 100 * 1e6 / (options.rate * schedule.block_us)),
+        (delay, "measured_delay_us", "true_delay_us", 1e-3),
+    ):
+        shade(axes, options)
+        series(axes, periods, measured, scale)
+        series(axes, periods, true, scale)
+        axes.set_xlabel(f"Block (of {schedule.block_us / 1e6:.3g} s)")
+        axes.set_ylim(0, 1.25 * axes.get_ylim()[1])
+        axes.legend(loc="center left")
+    loss.set_ylabel("Loss of the flow in each block (%), mean and sd")
+    delay.set_ylabel("One-way delay of the pulse (ms), mean and sd")
+    return figure
+
+
+def series(axes: Axes, periods: Sequence[Period], name: str, scale: float) -> None:
+    """Measured: points with error bars over the seeds. True: black circles around them."""
+    blocks = sorted({period.block for period in periods})
+    values = [values_of([p for p in periods if p.block == block], name) for block in blocks]
+    means = [scale * float(np.mean(v)) if v else float("nan") for v in values]
+    spread = [scale * float(np.std(v)) if v else 0.0 for v in values]
+    x = [block + 0.5 for block in blocks]
+    if name.startswith("true"):
+        axes.plot(x, means, "o", color="black", fillstyle="none", markersize=10, label="true")
+    else:
+        axes.errorbar(x, means, spread, color=plots.COLOURS[0], marker=plots.MARKERS[0],
+                      label="measured")  # fmt: skip
+
+
+def shade(axes: Axes, options: argparse.Namespace) -> None:
+    """The background's load, as bands with its share of the link's rate."""
+    for number, load in enumerate(phases_of(options)):
+        start, end = number * options.blocks, (number + 1) * options.blocks
+        axes.axvspan(start, end, color=plots.COLOURS[1], alpha=min(0.3 * load, 0.6), lw=0)
+        axes.text((start + end) / 2, 0.98, f"load {load:g}", ha="center", va="top",
+                  transform=axes.get_xaxis_transform())  # fmt: skip
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

@@ -1,0 +1,402 @@
+"""Delay by alternate marking: does each method measure what the very packets took?
+
+A flow for each method crosses the link between s1 and s2, which delays it by 0.1 to 500 ms (blocks
+are chosen to fit: A + D below each method's limit). Then background traffic fills the link to a
+share of its rate for some blocks: delays become a distribution. At last the link loses packets:
+lost pulses are known, and the mean time of those sent is compared with that of those received: an
+error of known law. In virtual time the truth is exact to the nanosecond; in real time it is the
+kernel's stamps where packets enter and leave the path.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from _ampm import Outcome, Setting, fitting, flow_count, measure, worst
+from _delays import (
+    ESTIMATORS,
+    METHODS,
+    DelaySample,
+    delays_of,
+    kernel_errors_us,
+    kernel_metrics,
+    true_delays_us,
+)
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from rich.table import Table
+
+from controllers.ampm.records import Point
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Bounds
+from testbed import cli, plots
+from testbed.isolation import Run
+from testbed.patterns import Poisson
+from testbed.results import Check, Report, table
+from testbed.statistics import (
+    largest_distance,
+    likely_distance,
+    likely_mean_square,
+    percentiles,
+)
+from testbed.traffic import Flow
+from topologies.dumbbell import Dumbbell
+
+PATH = ("s1", "s2")
+WHOLE = (Point("s1", "arrivals"), Point("s2", "departures"))
+RATE_BPS, QUEUE, BACKGROUND_BYTES = 10_000_000, 64, 1000  # of the link under load
+MACHINE_US = 20_000  # what a busy machine may add in real time
+RESOLUTION_US = 1  # error of a difference of two stamps of this resolution
+KERNEL_US = 100  # between switches' stamps and the kernel's, for 99 of 100 packets
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--delay-ms", type=cli.positive_float, nargs="+", metavar="MS",
+        help="delays of the link (default: 0.1 1 10 100 500)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--load", type=cli.probability, default=0.8, metavar="SHARE",
+        help="of the link's rate that is used in the load step (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--loss", type=cli.percentage, nargs="*", metavar="PERCENT",
+        help="losses of the link, one after the other (default: 1 5)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rate", type=cli.positive_int, default=500, metavar="PPS",
+        help="packets a second of each flow (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--blocks", type=cli.positive_int, default=6, metavar="N",
+        help="complete blocks of each run (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seeds", type=cli.positive_int, metavar="N",
+        help="runs of each case, from --seed on (default: 10 in virtual time, 1 in real time)",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One setting of the link."""
+
+    name: str
+    delay_us: float
+    bounds: Bounds  # which blocks are chosen by
+    load: float = 0.0  # share of RATE_BPS; 0: a link without a rate
+    loss: float = 0.0  # 0..1
+
+    @property
+    def schedule(self) -> Schedule:
+        """The shortest blocks that do for all methods."""
+        return fitting(METHODS, self.bounds)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One delay that was measured, or not."""
+
+    case: Case
+    seed: int
+    sample: DelaySample
+    loaded: bool  # there was background traffic
+
+    def as_dict(self) -> dict[str, object]:
+        """A line of samples.csv."""
+        sample = dataclasses.asdict(self.sample)
+        case = {"case": self.case.name, "seed": self.seed, "loaded": int(self.loaded)}
+        return {**case, **sample, "error_us": self.sample.error_us}
+
+
+@dataclass
+class Results:
+    """Of all runs of one case."""
+
+    case: Case
+    rows: list[Row]
+    outcomes: list[Outcome]
+    true_us: NDArray[np.float64]  # of every packet of the loaded blocks
+
+    def errors_us(self, estimator: str) -> NDArray[np.float64]:
+        """Measured minus true, of all delays that are known.
+
+        Where the link loses nothing, without means of which a problem says that packets were lost.
+        """
+        errors = [
+            row.sample.error_us for row in self.rows
+            if row.sample.estimator == estimator and (self.case.loss or not row.sample.problem)
+        ]  # fmt: skip
+        return np.array([error for error in errors if error is not None])
+
+    @property
+    def kernel_errors_us(self) -> NDArray[np.float64]:
+        """What lies between the switches' and the kernel's stamps of all packets' delays."""
+        return kernel_errors_us(self.outcomes, WHOLE)
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    virtual = options.time == "virtual"
+    options.delay_ms = options.delay_ms or ([1] if options.quick else [0.1, 1, 10, 100, 500])
+    options.loss = ([5] if options.quick else [1, 5]) if options.loss is None else options.loss
+    options.blocks = min(options.blocks, 4) if options.quick else options.blocks
+    options.seeds = options.seeds or (10 if virtual and not options.quick else 1)
+    found = []
+    for case in cases_of(options):
+        results = Results(case, [], [], np.zeros(0))
+        for seed in range(options.seed, options.seed + options.seeds):
+            setting = setting_of(case, seed, options)
+            outcome = await measure(dataclasses.replace(run, seed=seed), setting)
+            take(results, outcome, setting, seed)
+        found.append(results)
+    return Report(
+        samples=[row.as_dict() for results in found for row in results.rows],
+        checks=[check for results in found for check in checks_of(results, options)],
+        metrics={results.case.name: metrics_of(results) for results in found},
+        figure=draw(found, options),
+        tables=[summary_table(found)],
+    )
+
+
+def cases_of(options: argparse.Namespace) -> list[Case]:
+    """The delays, then the load step, then the losses."""
+    slack_us = 0 if options.time == "virtual" else MACHINE_US
+    queue_us = QUEUE * BACKGROUND_BYTES * 8e6 / RATE_BPS
+    cases = [
+        Case(f"delay {ms:g} ms", 1000 * ms, Bounds(delay_us=1000 * ms + slack_us))
+        for ms in options.delay_ms
+    ]
+    if options.load:
+        bounds = Bounds(delay_us=1000 + queue_us + slack_us)
+        cases.append(Case(f"load {options.load:g}", 1000, bounds, load=options.load))
+    return cases + [
+        Case(f"loss {percent:g} %", 1000, Bounds(delay_us=1000 + slack_us), loss=percent / 100)
+        for percent in options.loss
+    ]
+
+
+def setting_of(case: Case, seed: int, options: argparse.Namespace) -> Setting:
+    """A flow for each method over the link."""
+    link: dict[str, float] = {"delay_us": case.delay_us, "loss": case.loss}
+    if case.load:
+        link |= {"rate_bps": RATE_BPS, "queue": QUEUE}
+    count = flow_count(options.rate, options.blocks, case.schedule)
+    spacing_s = 1 / options.rate / len(METHODS)
+    return Setting(
+        name=f"{case.name}-seed-{seed}".replace(" ", "-").replace("%", "percent"),
+        topo=Dumbbell(**link),
+        path=PATH,
+        watched={
+            # One after the other, or the last one's packets would always wait for the others'.
+            Flow(n, "h1", "h2", options.rate, count, after_s=n * spacing_s): methods
+            for n, methods in enumerate(METHODS, start=1)
+        },
+        schedule=case.schedule,
+        bounds=case.bounds,
+        blocks=options.blocks,
+        background=background_of(case, options) if case.load else (),
+        stamped=True,
+    )
+
+
+def background_of(case: Case, options: argparse.Namespace) -> list[Flow]:
+    """Traffic that brings the link up to its load in the second half of the blocks."""
+    free_bps = case.load * RATE_BPS - len(METHODS) * options.rate * 64 * 8
+    rate_pps = max(free_bps / 8 / BACKGROUND_BYTES, 1)
+    loaded, block_s = options.blocks // 2, case.schedule.block_us / 1e6
+    after_s = (0.5 + options.blocks - loaded) * block_s
+    count = max(round(rate_pps * loaded * block_s), 1)
+    return [Flow(100, "h3", "h4", rate_pps, count, BACKGROUND_BYTES, after_s=after_s,
+                 pattern=Poisson())]  # fmt: skip
+
+
+def take(results: Results, outcome: Outcome, setting: Setting, seed: int) -> None:
+    """Add what one run says."""
+    results.outcomes.append(outcome)
+    loaded_from = outcome.blocks.stop - setting.blocks // 2 if results.case.load else math.inf
+    for flow, methods in setting.watched.items():
+        results.rows += [
+            Row(results.case, seed, sample, sample.block >= loaded_from)
+            for sample in delays_of(outcome, flow, methods, WHOLE)
+        ]
+        block = outcome.truths[flow.id].block
+        within = (block >= loaded_from) & (block < outcome.blocks.stop)
+        true_us = true_delays_us(outcome, flow, *WHOLE)[within]
+        results.true_us = np.append(results.true_us, true_us[~np.isnan(true_us)])
+
+
+def checks_of(results: Results, options: argparse.Namespace) -> list[Check]:
+    """Each delay right, each lost pulse known, and what is sampled like what is not."""
+    case, virtual = results.case, options.time == "virtual"
+    checks = []
+    for estimator in ESTIMATORS:
+        samples = [row.sample for row in results.rows if row.sample.estimator == estimator]
+        errors = abs(results.errors_us(estimator))
+        if estimator == "mean" and case.loss:
+            checks.append(law_of_the_mean(results, options))
+        elif len(errors):
+            name = f"{case.name}, {estimator}: largest error, us"
+            checks.append(Check(name, errors.max(), 0, RESOLUTION_US))
+        if estimator != "hashed" and not case.loss:
+            wanted = options.blocks * options.seeds
+            name = f"{case.name}, {estimator}: blocks with a delay"
+            checks.append(Check(name, len(errors), wanted, 0 if virtual else wanted // 2))
+        if estimator in ("pulse", "double", "multiplexed"):
+            wrong = sum((s.measured_us is None) != (s.true_us is None) for s in samples)
+            checks.append(Check(f"{case.name}, {estimator}: lost pulses not noticed", wrong, 0))
+    if case.load:
+        checks.append(samples_are_fair(results))
+    if not virtual:
+        name = f"{case.name}: stamps against the kernel's, 99th percentile, us"
+        off_us = float(np.percentile(results.kernel_errors_us, 99))
+        checks.append(Check(name, off_us, 0, KERNEL_US))
+    return [*checks, *worst(c for o in results.outcomes for c in o.checks(case.name))]
+
+
+def samples_are_fair(results: Results) -> Check:
+    """Delays of hashed samples are distributed as those of all packets, but for chance."""
+    sampled = np.array([
+        row.sample.true_us for row in results.rows
+        if row.loaded and row.sample.estimator == "hashed" and row.sample.true_us is not None
+    ])  # fmt: skip
+    name = f"{results.case.name}, hashed: samples against all packets (Kolmogorov-Smirnov)"
+    distance = largest_distance(sampled, results.true_us) if len(sampled) else float("nan")
+    return Check(name, distance, 0, likely_distance(max(len(sampled), 1)))
+
+
+def law_of_the_mean(results: Results, options: argparse.Namespace) -> Check:
+    """Errors of the mean over their standard deviation, squared: 1 on average, but for chance."""
+    errors = results.errors_us("mean") / mean_sd_us(results.case, options)
+    square = float(np.mean(errors**2)) if len(errors) else float("nan")
+    low, high = likely_mean_square(max(len(errors), 1))
+    name = f"{results.case.name}, mean: errors squared, over their law's variance"
+    return Check(name, square, 1, high - 1 if square > 1 else 1 - low)
+
+
+def mean_sd_us(case: Case, options: argparse.Namespace) -> float:
+    """Standard deviation of the mean's error, L sqrt(p / (12 n (1 - p))) for n packets a block."""
+    packets = options.rate * case.schedule.block_us / 1e6
+    return case.schedule.block_us * math.sqrt(case.loss / (12 * packets * (1 - case.loss)))
+
+
+def metrics_of(results: Results) -> dict[str, object]:
+    """Percentiles of errors, and of delays: measured beside true."""
+    metrics: dict[str, object] = {
+        "block_us": results.case.schedule.block_us,
+        "true_us": percentiles(results.true_us),
+    }
+    metrics |= kernel_metrics(results.outcomes, WHOLE)
+    for estimator in ESTIMATORS:
+        measured = [
+            row.sample.measured_us for row in results.rows
+            if row.sample.estimator == estimator and row.sample.measured_us is not None
+        ]  # fmt: skip
+        metrics[estimator] = {
+            "delays": len(measured),
+            "measured_us": percentiles(np.array(measured)),
+            "error_us": percentiles(results.errors_us(estimator)),
+        }
+    return metrics
+
+
+def summary_table(found: Sequence[Results]) -> Table:
+    """A row for each case and estimator."""
+    rows = []
+    for results in found:
+        for estimator in ESTIMATORS:
+            errors = abs(results.errors_us(estimator))
+            known = len(errors) > 0
+            rows.append(
+                (results.case.name, f"{results.case.schedule.block_us / 1e6:.2f}", estimator,
+                 len(errors),
+                 float(np.percentile(errors, 50)) if known else float("nan"),
+                 float(np.percentile(errors, 99)) if known else float("nan"),
+                 float(errors.max()) if known else float("nan"))
+            )  # fmt: skip
+    columns = ("case", "L, s", "estimator", "delays", "p50", "p99", "largest")
+    return table("Errors of delays, measured against true, us", columns, rows)
+
+
+def draw(found: Sequence[Results], options: argparse.Namespace) -> Figure:
+    """Errors by the link's delay; the distribution under load; the mean under loss."""
+    clock = "virtual time" if options.time == "virtual" else "real time"
+    figure, (errors, spread, mean) = plots.figure(
+        f"Delay by alternate marking, {clock}, {options.seeds} seeds", columns=3
+    )
+    draw_errors(errors, [r for r in found if not r.case.load and not r.case.loss])
+    for results in found:
+        if results.case.load:
+            draw_distribution(spread, results)
+    draw_mean(mean, [r for r in found if r.case.loss], options)
+    return figure
+
+
+def draw_errors(axes: Axes, found: Sequence[Results]) -> None:
+    """The largest error for each delay of the link; and in real time the kernel's view."""
+    for number, estimator in enumerate(ESTIMATORS):
+        x = [r.case.delay_us / 1000 * 1.08 ** (number - 2.5) for r in found]
+        y = [abs(r.errors_us(estimator)).max(initial=0) for r in found]
+        axes.plot(x, y, linestyle="", label=estimator,
+                  color=plots.COLOURS[number], marker=plots.MARKERS[number])  # fmt: skip
+    axes.axhline(RESOLUTION_US, color="black", linestyle="--", label="resolution of two stamps")
+    axes.set_ylim(-0.1, 1.8 * RESOLUTION_US)
+    if found[0].outcomes[0].kernel_ns:
+        axes.set_yscale("symlog", linthresh=1)
+        axes.set_ylim(-0.1, 10 * KERNEL_US)
+        errors = [r.kernel_errors_us for r in found]
+        x = [r.case.delay_us / 1000 for r in found]
+        for percent, style in ((50, ":"), (99, "-")):
+            axes.plot(x, [np.percentile(e, percent) for e in errors], style, color="black",
+                      marker="", label=f"against the kernel, p{percent}")  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_xlabel("Delay of the link (ms)")
+    axes.set_ylabel("Largest error (us)")
+    axes.legend(ncols=2, loc="upper left", fontsize="small")
+
+
+def draw_distribution(axes: Axes, results: Results) -> None:
+    """Delays of all packets while there was background traffic, and what methods have of them."""
+    groups = {
+        "mean": ("mean",),
+        "pulses": ("pulse", "double", "multiplexed"),
+        "hashed": ("hashed",),
+    }
+    x = np.sort(results.true_us) / 1000
+    axes.plot(x, np.arange(1, len(x) + 1) / len(x), color="black", marker="", label="all packets")
+    for number, (label, estimators) in enumerate(groups.items()):
+        x = np.sort([
+            row.sample.measured_us / 1000 for row in results.rows if row.loaded
+            and row.sample.estimator in estimators and row.sample.measured_us is not None
+        ])  # fmt: skip
+        axes.step(x, np.arange(1, len(x) + 1) / len(x), where="post", marker="",
+                  color=plots.COLOURS[number], label=f"{label} ({len(x)})")  # fmt: skip
+    axes.set_xlabel(f"Delay at a load of {results.case.load:g} (ms)")
+    axes.set_ylabel("Share of delays up to this")
+    axes.legend(loc="lower right")
+
+
+def draw_mean(axes: Axes, found: Sequence[Results], options: argparse.Namespace) -> None:
+    """Errors of the mean delay where packets are lost, and their law."""
+    for place, results in enumerate(found):
+        law_us = mean_sd_us(results.case, options)
+        errors_us = results.errors_us("mean")
+        spread = np.linspace(-0.15, 0.15, len(errors_us))
+        axes.plot(place + spread, errors_us, linestyle="", markersize=3, color=plots.COLOURS[1],
+                  marker=plots.MARKERS[1], label="" if place else "each block")  # fmt: skip
+        axes.errorbar([place + 0.28], [0], [law_us], color="black", marker="", capsize=6,
+                      label="" if place else "law: +- 1 sd")  # fmt: skip
+    axes.set_xticks(range(len(found)), [f"{100 * r.case.loss:g}" for r in found])
+    axes.set_xlim(-0.5, len(found) - 0.5)
+    axes.set_xlabel("Loss of the link (%)")
+    axes.set_ylabel("Error of the mean delay (us)")
+    axes.legend(loc="upper left")
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)
