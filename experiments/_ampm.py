@@ -1,5 +1,6 @@
 """What AM-PM experiments share: watched flows over a path, block by block, and the truth."""
 
+import argparse
 import shutil
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,7 +18,7 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, LimitError, Method, WatchedFlow, check_limits
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
-from testbed import capture
+from testbed import capture, cli
 from testbed.books import Books
 from testbed.clock import RealClock
 from testbed.errors import TestbedError
@@ -27,6 +28,7 @@ from testbed.results import Check
 from testbed.tap import Tap
 from testbed.traffic import Flow, FlowRecord, Traffic
 
+PROGRAM = "p4src/ampm/ampm.p4"
 UDP = 17
 LEAST_BLOCK_US = 2**18
 AHEAD_US = 500_000  # from the start of the traffic programs to the first block
@@ -51,7 +53,7 @@ class Setting:
     # In real time: take the kernel's stamps of watched flows where they enter and leave the path,
     # and let switches run as soon as they are woken.
     stamped: bool = False
-    program: str = "p4src/ampm/ampm.p4"
+    program: str = PROGRAM
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,18 @@ class Outcome:
             Check(f"{prefix}: marked packets that left the path", self.marked_outside, 0),
             *self.books.checks(prefix),
         ]
+
+
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """Options that mean the same in all these experiments."""
+    parser.add_argument(
+        "--seeds", type=cli.positive_int, metavar="N",
+        help="runs of each case, from --seed on (default: 10 in virtual time, 1 in real time)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--program", default=PROGRAM, metavar="P4",
+        help="the switches' program: try your own variant (default: %(default)s)",
+    )  # fmt: skip
 
 
 def fitting(methods: Iterable[Method], bounds: Bounds) -> Schedule:

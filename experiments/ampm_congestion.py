@@ -15,7 +15,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from _ampm import Outcome, Setting, fitting, flow_count, hosts_agree, measure, worst
+from _ampm import (
+    Outcome,
+    Setting,
+    add_common_options,
+    fitting,
+    flow_count,
+    hosts_agree,
+    measure,
+    worst,
+)
 from _delays import delays_of
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -61,10 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--blocks", type=cli.positive_int, metavar="N",
         help="blocks of each phase, two or more (default: 5)",
     )  # fmt: skip
-    parser.add_argument(
-        "--seeds", type=cli.positive_int, metavar="N",
-        help="runs, from --seed on (default: 10 in virtual time, 1 in real time)",
-    )  # fmt: skip
+    add_common_options(parser)
 
 
 @dataclass(frozen=True)
@@ -138,6 +144,7 @@ def setting_of(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) 
         blocks=blocks,
         background=background,
         stamped=True,
+        program=options.program,
     )
 
 

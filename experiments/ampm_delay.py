@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from _ampm import Outcome, Setting, fitting, flow_count, measure, worst
+from _ampm import Outcome, Setting, add_common_options, fitting, flow_count, measure, worst
 from _delays import (
     ESTIMATORS,
     METHODS,
@@ -77,10 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--blocks", type=cli.positive_int, default=6, metavar="N",
         help="complete blocks of each run (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--seeds", type=cli.positive_int, metavar="N",
-        help="runs of each case, from --seed on (default: 10 in virtual time, 1 in real time)",
-    )  # fmt: skip
+    add_common_options(parser)
 
 
 @dataclass(frozen=True)
@@ -202,6 +199,7 @@ def setting_of(case: Case, seed: int, options: argparse.Namespace) -> Setting:
         blocks=options.blocks,
         background=background_of(case, options) if case.load else (),
         stamped=True,
+        program=options.program,
     )
 
 

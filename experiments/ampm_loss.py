@@ -15,7 +15,7 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
-from _ampm import Outcome, Setting, flow_count, hosts_agree, measure, worst
+from _ampm import Outcome, Setting, add_common_options, flow_count, hosts_agree, measure, worst
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.table import Table
@@ -69,14 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--block-us", type=cli.power_of_two, metavar="US",
         help="length of a block, a power of two of microseconds (default: 1048576)",
     )  # fmt: skip
-    parser.add_argument(
-        "--seeds", type=cli.positive_int, metavar="N",
-        help="runs for each loss, from --seed on (default: 10 in virtual time, 1 in real time)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--program", default="p4src/ampm/ampm.p4", metavar="P4",
-        help="the switches' program: try your own variant (default: %(default)s)",
-    )  # fmt: skip
+    add_common_options(parser)
 
 
 @dataclass(frozen=True)

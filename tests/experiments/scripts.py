@@ -1,6 +1,9 @@
 """Experiments as tests need them: run as commands, or loaded as modules."""
 
+import csv
 import importlib
+import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +16,28 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(EXPERIMENTS / f"{name}.py"), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def samples(folder: Path) -> list[dict[str, str]]:
+    """What an experiment left in samples.csv."""
+    with (folder / "samples.csv").open() as file:
+        return [*csv.DictReader(file)]
+
+
+def failed_checks(folder: Path) -> set[str]:
+    """The names of the checks that did not pass."""
+    checks = json.loads((folder / "summary.json").read_text())["checks"]
+    return {check["name"] for check in checks if not check["passed"]}
+
+
+def faulty_program(folder: Path, file: str, right: str, wrong: str) -> str:
+    """The path of an AM-PM program that has something wrong in one of its files."""
+    shutil.copytree(EXPERIMENTS.parent / "p4src", folder / "p4src")
+    source = folder / "p4src" / "ampm" / file
+    text = source.read_text()
+    assert text.count(right) == 1
+    source.write_text(text.replace(right, wrong))
+    return str(folder / "p4src" / "ampm" / "ampm.p4")
 
 
 def module(name: str) -> ModuleType:

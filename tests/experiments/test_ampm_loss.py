@@ -1,15 +1,14 @@
 """The loss experiment as its users run it: exact, honest about a miscount, clear about mistakes."""
 
-import csv
-import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+import scripts
+from scripts import failed_checks, faulty_program, samples
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "experiments" / "ampm_loss.py"
@@ -19,24 +18,16 @@ SEGMENTS = 3
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return scripts.run("ampm_loss", *arguments)
 
 
 def test_every_complete_block_is_exact(tmp_path: Path) -> None:
     done = run(*SHORT, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert all(check["passed"] for check in summary["checks"])
-    rows = (tmp_path / "samples.csv").read_text().splitlines()
-    assert len(rows) == 1 + 2 * METHODS * SEGMENTS
+    assert not failed_checks(tmp_path)
+    assert len(samples(tmp_path)) == 2 * METHODS * SEGMENTS
     assert (tmp_path / "ampm_loss.png").stat().st_size > 10_000
     assert (tmp_path / "ampm_loss.svg").exists()
-
-
-def read_samples(folder: Path) -> list[dict[str, str]]:
-    with (folder / "samples.csv").open() as file:
-        return [*csv.DictReader(file)]
 
 
 def test_virtual_time_is_exact_for_every_seed(tmp_path: Path) -> None:
@@ -44,7 +35,7 @@ def test_virtual_time_is_exact_for_every_seed(tmp_path: Path) -> None:
     losses = ("--loss", "0.1", "10", "50", "--blocks", "16", "--block-us", "65536")
     done = run(*losses, "--time", "virtual", "--seeds", "3", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = read_samples(tmp_path)
+    rows = samples(tmp_path)
     assert len(rows) == 3 * 3 * 16 * METHODS * SEGMENTS
     assert all(row["measured"] == row["true"] for row in rows)
     assert {row["method"] for row in rows if not row["true"]} == {"pulse"}  # pulses that were lost
@@ -82,22 +73,16 @@ def test_virtual_time_needs_no_root() -> None:
 
 
 def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "p4src", tmp_path / "p4src")
-    switch = tmp_path / "p4src" / "ampm" / "ampm.p4"
     count = "arrivals.count("
     faulty = f"if (standard_metadata.ingress_global_timestamp[5:4] != 0) {count}"
-    text = switch.read_text()
-    assert text.count(count) == 1
-    switch.write_text(text.replace(count, faulty))
-    out = str(tmp_path / "out")
-    done = run(*SHORT, "--time", "virtual", "--program", str(switch), "--out", out)
+    program = faulty_program(tmp_path, "ampm.p4", count, faulty)
+    out = tmp_path / "out"
+    done = run(*SHORT, "--time", "virtual", "--program", program, "--out", str(out))
     assert done.returncode == 1, done.stdout + done.stderr
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    failed = {check["name"] for check in summary["checks"] if not check["passed"]}
+    failed = failed_checks(out)
     assert "loss 5 %, step: largest error of a block, packets" in failed
     assert not any("pulse" in name or "unaccounted" in name for name in failed)
-    wrong = {row["segment"] for row in read_samples(tmp_path / "out")
-             if row["measured"] != row["true"]}  # fmt: skip
+    wrong = {row["segment"] for row in samples(out) if row["measured"] != row["true"]}
     assert wrong == {"s1-s2", "s2-s3"}  # end to end it is the departures that count
 
 

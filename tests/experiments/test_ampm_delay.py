@@ -1,0 +1,68 @@
+"""The delay experiment in virtual time: right to the microsecond, and it notices when it is not."""
+
+from pathlib import Path
+
+import pytest
+from scripts import failed_checks, faulty_program, run, samples
+
+SHORT = ("--time", "virtual", "--delay-ms", "0.1", "500", "--blocks", "4", "--seeds", "2")
+
+
+def test_every_delay_of_every_method_is_right(tmp_path: Path) -> None:
+    done = run("ampm_delay", *SHORT, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = samples(tmp_path)
+    estimators = {row["estimator"] for row in rows}
+    assert estimators == {"first packet", "mean", "pulse", "double", "multiplexed", "hashed"}
+    known = [row for row in rows if row["error_us"] and row["estimator"] != "mean"]
+    assert len(known) > 250
+    assert max(abs(float(row["error_us"])) for row in known) < 1
+    slow = [float(row["measured_us"]) for row in known if row["case"] == "delay 500 ms"]
+    assert set(slow) == {500_000}
+    loaded = [float(row["measured_us"]) for row in known if row["loaded"] == "1"]
+    assert max(loaded) > 2 * min(loaded)
+    assert (tmp_path / "ampm_delay.png").stat().st_size > 10_000
+
+
+def test_lost_pulses_give_no_delay_and_a_reason(tmp_path: Path) -> None:
+    options = ("--delay-ms", "1", "--load", "0", "--loss", "30", "--blocks", "12")
+    done = run("ampm_delay", *SHORT, *options, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    pulses = [row for row in samples(tmp_path) if row["case"] == "loss 30 %"
+              and row["estimator"] in ("pulse", "double", "multiplexed")]  # fmt: skip
+    lost = [row for row in pulses if not row["true_us"]]
+    assert len(pulses) == 3 * 2 * 12
+    assert 5 < len(lost) < 50
+    assert all((row in lost) == (not row["measured_us"]) for row in pulses)
+    assert {row["problem"] for row in lost} == {"no pulse at the second point"}
+
+
+def test_a_wrong_time_of_a_pulse_is_found_out(tmp_path: Path) -> None:
+    right = "pulse_us.write(watch.cell, is_new ? time_us : time);"
+    wrong = "pulse_us.write(watch.cell, is_new ? time_us + 3 * (bit<48>)watch.last : time);"
+    program = faulty_program(tmp_path, "pulse.p4", right, wrong)
+    options = ("--delay-ms", "1", "--load", "0", "--loss", "--program", program)
+    done = run("ampm_delay", *SHORT, *options, "--out", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert failed_checks(tmp_path / "out") == {
+        f"delay 1 ms, {name}: largest error, us" for name in ("pulse", "double", "multiplexed")
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--delay-ms", "0"), "--delay-ms"),
+        (("--delay-ms", "slow"), "--delay-ms"),
+        (("--load", "2"), "--load"),
+        (("--loss", "101"), "--loss"),
+        (("--program", "no/such.p4"), "no/such.p4"),
+    ],
+)
+def test_a_mistake_gets_one_clear_line(
+    arguments: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    done = run("ampm_delay", "--time", "virtual", *arguments, "--out", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert words in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
