@@ -36,6 +36,7 @@ from _sync import (
 from _truth import Truth, read_truths
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from controllers.ampm.collector import BlockReport, Collector
@@ -366,30 +367,31 @@ def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
         left.plot(fine, law, color=style["color"], marker="", linewidth=1)
         share = [exact_percent(found) for found in by_error.values()]
         right.plot(errors, share, linestyle="-", linewidth=1, label=decoder.name, **style)
-    draw_aliases(right, of_error(results, DOUBLE))
+    aliases = draw_aliases(right, of_error(results, DOUBLE))
     for axes in (left, right):
         for decoder in (MULTIPLEXED, DOUBLE):
             colour = plots.COLOURS[DECODERS.index(decoder)]
             axes.axvline(decoder.bound, color=colour, linestyle=":", linewidth=1)
         axes.set_xlabel("Clock error A (L); dotted: exact up to there")
-    left.set_ylim(0, 1.35 * left.get_ylim()[1])
+    left.set_ylim(-3, 1.3 * left.get_ylim()[1])
     left.set_ylabel("Error of a block's loss, rms (packets)\nmean and sd over runs; lines: theory")
     left.legend(loc="upper left")
     right.set_ylabel("Blocks with loss, pulse and delay exact (%)")
-    right.legend(loc="center right")
+    right.legend(handles=[aliases], loc="upper left", bbox_to_anchor=(0.22, 0.9))
     return figure
 
 
-def draw_aliases(axes: Axes, by_error: dict[float, list[BlockResult]]) -> None:
+def draw_aliases(axes: Axes, by_error: dict[float, list[BlockResult]]) -> Line2D:
     """How many blocks of double marking have the count of the block two away."""
     share = [
         100 * sum(r.has_count_of(-2 if r.setting.error > 0 else 2) for r in found) / len(found)
         for found in by_error.values()
     ]
-    axes.plot(
+    (line,) = axes.plot(
         [*by_error], share, linestyle="--", linewidth=1, marker="x", color="black",
-        label="double: exact count, of another block",
+        label="double: exact count of\nthe block two away",
     )  # fmt: skip
+    return line
 
 
 if __name__ == "__main__":
