@@ -131,9 +131,8 @@ def _delivered(net: Network, end: LinkEnd) -> int:
     if end.node not in net.counters:
         return net.interface_counters[end.interface]["sent"]
     port = net.counters[end.node]["ports"][str(end.port)]
-    if port["link"]["sent_packets"]:
-        return int(port["link"]["delivered_packets"])
-    return int(port["transmitted_packets"])
+    link = port["link"]  # what it got: nothing where there is none, or before there was one
+    return int(port["transmitted_packets"] - link["sent_packets"] + link["delivered_packets"])
 
 
 def _arrived(net: Network, end: LinkEnd) -> int:

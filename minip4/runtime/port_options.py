@@ -92,6 +92,7 @@ def checked(values: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
             raise argparse.ArgumentTypeError(f"{key}: expected one of {', '.join(limits)}")
         kind = limits[key][0]
         if isinstance(value, bool) or not isinstance(value, int | kind):
-            raise argparse.ArgumentTypeError(f"{key}: expected a number, not {value!r}")
+            what = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"{key}: expected {what}, not {value!r}")
         result[key] = number(str(value), *limits[key])
     return result
