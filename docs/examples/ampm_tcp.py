@@ -23,7 +23,7 @@ from testbed.results import Check, Report
 from topologies.line import Line
 
 PATH = ("s1", "s2", "s3")
-TCP, PORT, PIECES, SIZE = 6, 5001, 200, 20_000
+TCP, PORT, PIECES, SIZE = 6, 5001, 300, 20_000
 SERVER = f"""import socket
 server = socket.create_server(("", {PORT}))
 print("ready", flush=True)
@@ -53,7 +53,7 @@ async def transfer(h1, h2):
 async def experiment(options, run):
     if options.time == "virtual":
         raise TestbedError("real sockets are processes of the kernel: take --time real")
-    schedule, topo = Schedule(2**18), Line(loss=0.02, delay_us=1000)
+    schedule, topo = Schedule(2**19), Line(loss=0.02, delay_us=1000)
     with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(topo)) as net:
         hops = [Hop(connection(net, name), forwarding_entries(net, name)) for name in PATH]
         h1, h2 = net.host("h1"), net.host("h2")

@@ -164,6 +164,7 @@ def test_a_flow_that_leaves_less_open_comes_first_then_the_lower_number() -> Non
         WatchedFlow(0, "10.0.0.1", "0.0.0.0/0", 17, 1, 2),
         WatchedFlow(3, "10.0.0.1", "0.0.0.0/0"),
         WatchedFlow(1023, "0.0.0.0/0", "10.0.0.2"),
+        WatchedFlow(1023, "0.0.0.0/0", "0.0.0.0/0", 17),
         WatchedFlow(0, "0.0.0.0/0", "0.0.0.0/0"),
         WatchedFlow(1023, "0.0.0.0/0", "0.0.0.0/0"),
     ]
