@@ -29,9 +29,10 @@ NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, as Mininet's
 SOURCE_PORT = 49152  # of all flows: the first of those that nobody is assigned (RFC 6335)
 DRAIN_NS = 1_000_000_000  # as long as a switch process takes at most to empty queues and links
 DRAIN_EVENTS = 100_000
+TRACED_EVENTS = 256  # after so many a traced switch is asked, before its buffer is full
 # Of the options of `minip4 switch`, by the names of SwitchOptions' fields.
 VIRTUAL_OPTIONS = {"device_id", "cpu_port", "links", "queues", "priority_queues", "seed",
-                   "clock_offset_us", "clock_drift_ppb"}  # fmt: skip
+                   "clock_offset_us", "clock_drift_ppb", "trace"}  # fmt: skip
 POLL_NS = round(POLL_S * 1e9)
 
 
@@ -50,21 +51,50 @@ class Host:
     def MAC(self) -> str:
         return self.mac
 
+    def popen(self, *_command: Any, **_options: Any) -> NoReturn:
+        """Not in virtual time."""
+        raise TestbedError(
+            f"host {self.name}: programs, and with them TCP, need kernels: use --time real"
+        )
 
-@dataclass(frozen=True)
+    cmd = enter = popen
+
+
+@dataclass
 class Switch:
-    """A switch, as far as controllers and experiments ask."""
+    """A switch, as far as controllers and experiments ask; see testbed.targets.minip4."""
 
     name: str
     device_id: int
     node: int
     p4info_path: Path
     blob_path: Path
+    running: VirtualSwitch | None = None  # once the network is whole
 
     @property
     def grpc_address(self) -> str:
         """A target for grpc.aio channels made in this process."""
         return SCHEME + self.name
+
+    def set_link(self, port: int, **changes: float) -> None:
+        """Change the link behind a port from this instant on: rate_bps, loss, delay_us, ...
+
+        What is not given stays, and so does what is on its way. Raises Minip4Error.
+        """
+        self._control("set_link", port=port, **changes)
+
+    def set_queue(self, port: int, **changes: int) -> None:
+        """Change depth (packets), bytes, rate_pps, rate_bps of a port's queues (or `priority`)."""
+        self._control("set_queue", port=port, **changes)
+
+    def read_counters(self) -> dict[str, Any]:
+        """The counters at this instant, as `minip4 switch --counters` writes them at the end."""
+        counters: dict[str, Any] = self._control("counters")
+        return counters
+
+    def _control(self, call: str, **values: Any) -> Any:
+        assert self.running is not None
+        return self.running.control(call, **values)
 
 
 class VirtualPlant:
@@ -79,6 +109,8 @@ class VirtualPlant:
         self.hosts: list[Host] = []
         self.links: list[tuple[LinkEnd, LinkEnd]] = []
         self._link_options: dict[str, list[str]] = {}  # by switch
+        self._ports: dict[str, dict[int, str]] = {}  # by switch: names of interfaces
+        self._traced: list[VirtualSwitch] = []
         self._plane = ControlPlane(clock, settings.control_delay_ns)
         self._polls = _Polls(self._plane)
 
@@ -89,7 +121,7 @@ class VirtualPlant:
         settings.tell("building the network")
         self._virtual = Virtual(program.engine, self._clock.now_ns())
         leaving.callback(self._virtual.close)
-        leaving.callback(program.engine.close)
+        leaving.callback(program.close)
         nodes = {name: self._add_switch(name) for name in topo.switches()}
         nodes |= {name: self._add_host(name, number) for number, name in
                   enumerate(topo.hosts(), start=1)}  # fmt: skip
@@ -99,9 +131,12 @@ class VirtualPlant:
             self._open_captures()
         for switch in self.switches:
             options = self._options(switch)
-            self._running[switch.node] = VirtualSwitch(
-                self._virtual, switch.node, program, options, self._clock
-            )
+            switch.running = VirtualSwitch(
+                self._virtual, switch.node, program, options,
+                clock=self._clock, interfaces=self._ports[switch.name],
+            )  # fmt: skip
+            self._running[switch.node] = switch.running
+        self._traced = [switch for switch in self._running.values() if switch.is_traced]
         services = {s.grpc_address: self._running[s.node].service for s in self.switches}
         leaving.enter_context(local_channels(services, self._plane))
         self._clock.attach(self)
@@ -124,12 +159,20 @@ class VirtualPlant:
             return False
         poll_ns = self._polls.next_ns(self._running.values(), self._virtual.now_ns)
         limits = [time_ns for time_ns in (until_ns, poll_ns) if time_ns is not None]
-        stop = self._virtual.run(min(limits, default=NEVER), max_events)
+        stop = self._run(min(limits, default=NEVER), max_events)
         if stop is Stop.CONTROL:
             self._take_messages()
         elif stop is Stop.REACHED and self._virtual.now_ns == poll_ns:
             self._polls.poll()
         return True
+
+    def _run(self, until_ns: int, max_events: int) -> Stop:
+        if not self._traced:
+            return self._virtual.run(until_ns, max_events)
+        stop = self._virtual.run(until_ns, min(max_events, TRACED_EVENTS))
+        for switch in self._traced:
+            switch.write_trace()
+        return stop
 
     def _take_messages(self) -> None:
         for node in self._virtual.control_waiting():
@@ -154,16 +197,13 @@ class VirtualPlant:
         """Let queues and links run empty, and take all counters in."""
         end_ns = self._virtual.now_ns + DRAIN_NS
         while self._virtual.next_ns is not None and self._virtual.now_ns <= end_ns:
-            if self._virtual.run(NEVER, DRAIN_EVENTS) is Stop.CONTROL:
+            if self._run(NEVER, DRAIN_EVENTS) is Stop.CONTROL:
                 self._take_messages()
+        for traced in self._traced:
+            traced.write_trace(is_end=True)
         outcome = Outcome()
-        interfaces: dict[str, dict[int, str]] = {switch.name: {} for switch in self.switches}
-        for link in self.links:
-            for end in link:
-                interfaces.setdefault(end.node, {})[end.port] = end.interface
         for switch in self.switches:
-            running = self._running[switch.node]
-            outcome.counters[switch.name] = running.counters(interfaces[switch.name])
+            outcome.counters[switch.name] = switch.read_counters()
         for host in self.hosts:
             counted = self._virtual.host_counters(host.node)
             outcome.udp_losses[host.name] = counted["checksum_errors"]
@@ -201,6 +241,7 @@ class VirtualPlant:
         switch = Switch(name, device_id, node, self._p4info_path, self._blob_path)
         self.switches.append(switch)
         self._link_options[name] = []
+        self._ports[name] = {}
         return node
 
     def _add_host(self, name: str, number: int) -> int:
@@ -225,6 +266,7 @@ class VirtualPlant:
         self.links.append((ends[0], ends[1]))
         for end, key in zip(ends, ("params1", "params2"), strict=True):
             if end.node in self._link_options:
+                self._ports[end.node][end.port] = end.interface
                 both = {**params, **(params.get(key) or {})}
                 option = link_option(end.interface, end.port, both, self._settings.seed)
                 self._link_options[end.node] += option

@@ -78,14 +78,22 @@ class ControlServer:
         """What one request comes to."""
         try:
             request = json.loads(line)
-            call = self._calls[request.pop("call")]
+            name = request.pop("call")
+            _ = self._calls[name]
         except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
             known = ", ".join(self._calls)
             return {"error": f'expected a JSON object with "call": one of {known}'}
         try:
-            return {"result": call(request)}
-        except (Minip4Error, argparse.ArgumentTypeError) as error:
+            return {"result": self.call(name, request)}
+        except Minip4Error as error:
             return {"error": str(error)}
+
+    def call(self, name: str, values: dict[str, Any]) -> Any:
+        """Do one of the calls. Raises Minip4Error."""
+        try:
+            return self._calls[name](values)
+        except argparse.ArgumentTypeError as error:
+            raise Minip4Error(str(error)) from None
 
     def _set_link(self, values: dict[str, Any]) -> None:
         changes = checked(values, LINK_KEYS)

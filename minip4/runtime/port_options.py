@@ -94,5 +94,8 @@ def checked(values: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
         if isinstance(value, bool) or not isinstance(value, int | kind):
             what = "a whole number" if kind is int else "a number"
             raise argparse.ArgumentTypeError(f"{key}: expected {what}, not {value!r}")
-        result[key] = number(str(value), *limits[key])
+        try:
+            result[key] = number(str(value), *limits[key])
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentTypeError(f"{key} {error}") from None
     return result

@@ -1,6 +1,8 @@
 """A switch of a virtual network: an engine on its event queue, and the P4Runtime service to it."""
 
 import json
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 from finsy.proto import p4i
@@ -9,6 +11,7 @@ from minip4.engine.engine import Engine
 from minip4.engine.virtual import Virtual
 from minip4.errors import Minip4Error
 from minip4.runtime import dataplane
+from minip4.runtime.control import ControlServer
 from minip4.runtime.device import Device
 from minip4.runtime.local_channel import Clock
 from minip4.runtime.options import SwitchOptions
@@ -16,6 +19,7 @@ from minip4.runtime.port_settings import PortSettings
 from minip4.runtime.server import Service
 from minip4.runtime.status import StatusError
 from minip4.runtime.stream import Messages
+from minip4.runtime.tracing import TraceFile
 
 
 class SwitchProgram:
@@ -27,6 +31,17 @@ class SwitchProgram:
         self.p4info = p4info
         self.engine = Engine(bmv2_json)
 
+    @cached_property
+    def traced_engine(self) -> Engine:
+        """The same for switches that are traced."""
+        return Engine(self.bmv2_json, trace=True)
+
+    def close(self) -> None:
+        """Free the engines; those of switches stay."""
+        self.engine.close()
+        if "traced_engine" in self.__dict__:
+            self.traced_engine.close()
+
 
 class VirtualSwitch:
     """What `minip4 switch` is in real time. Its ports are wired in `virtual` beforehand.
@@ -36,24 +51,54 @@ class VirtualSwitch:
 
     def __init__(
         self, virtual: Virtual, node: int, program: SwitchProgram, options: SwitchOptions,
-        clock: Clock,
+        *, clock: Clock, interfaces: Mapping[int, str],
     ) -> None:  # fmt: skip
+        """`interfaces` are the names of its ports, for the counters."""
         self._virtual = virtual
+        self._interfaces = interfaces
         self._node = node
         self._program = program
         self._options = options
         self._clock = clock
         self._retired: list[dict[str, Any]] = []  # counters of engines of earlier pipelines
         self._settings = PortSettings(options, virtual.ports(node))
-        self._engine = self._make_engine(program.bmv2_json)
+        self.engine = self._make_engine(program.bmv2_json)
+        self._trace: TraceFile | None = None
+        if options.trace is not None:
+            self._trace = TraceFile(self.engine, options.trace)
         self.device = Device(options.device_id, self._make_engine, self._install, in_thread=False)
         try:
-            self.device.adopt(program.p4info, program.blob, self._engine)
+            self.device.adopt(program.p4info, program.blob, self.engine)
         except StatusError as error:
             raise Minip4Error(f"P4Info: {error.message}") from error
         self.messages = Messages(self.device, self, cpu_port=options.cpu_port is not None)
         self.service = Service(self.device, self.messages)
-        virtual.install(node, self._engine)
+        self._control = ControlServer(self, self._settings)
+        virtual.install(node, self.engine)
+
+    def control(self, call: str, **values: Any) -> Any:
+        """What `minip4 control` can do: see minip4.runtime.control. Raises Minip4Error."""
+        return self._control.call(call, values)
+
+    def wake(self) -> None:
+        """Something changed that may be due earlier than it was."""
+        self._virtual.refresh(self._node)
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether write_trace() is to be called before the engine's buffer is full."""
+        return self._trace is not None
+
+    def write_trace(self, *, is_end: bool = False) -> None:
+        """Write what was traced since the last time. Raises Minip4Error."""
+        if self._trace is None:
+            return
+        if is_end:
+            self._trace.close()
+        else:
+            self._trace.write()
+        if self._trace.error is not None:
+            raise Minip4Error(self._trace.error)
 
     @property
     def wants_polls(self) -> bool:
@@ -66,9 +111,9 @@ class VirtualSwitch:
         self.messages.packets_in()
         self.messages.collect()
 
-    def counters(self, interfaces: dict[int, str]) -> dict[str, Any]:
-        """The counters, as `minip4 switch --counters` writes them."""
-        part = self._engine_part(self._engine)
+    def counters(self) -> dict[str, Any]:
+        """The counters now, as `minip4 switch --counters` writes them."""
+        part = self._engine_part(self.engine)
         for earlier in self._retired:
             part = dataplane.total(part, earlier)
         for port, counted in part["ports"].items():
@@ -81,7 +126,7 @@ class VirtualSwitch:
                 **part["ports"][str(port)],
                 "kernel": {"receive_drops": 0, "send_errors": 0},
             }
-            for port, name in interfaces.items()
+            for port, name in self._interfaces.items()
         }
         return {
             "device_id": self._options.device_id,
@@ -104,10 +149,12 @@ class VirtualSwitch:
 
     def _make_engine(self, bmv2_json: dict[str, Any]) -> Engine:
         options = self._options
-        if bmv2_json == self._program.bmv2_json:
-            engine = self._program.engine.another(options.seed)
+        program, trace = self._program, options.trace is not None
+        if bmv2_json == program.bmv2_json:
+            original = program.traced_engine if trace else program.engine
+            engine = original.another(options.seed)
         else:
-            engine = Engine(bmv2_json, seed=options.seed)
+            engine = Engine(bmv2_json, seed=options.seed, trace=trace)
         engine.clock = self._clock.now_ns
         self._virtual.prepare(engine)
         self._settings.apply(engine)
@@ -115,13 +162,21 @@ class VirtualSwitch:
         return engine
 
     def _install(self, engine: Engine) -> None:
-        self._retired.append(self._engine_part(self._engine))
+        self._retired.append(self._engine_part(self.engine))
+        if self._trace is not None:
+            self._trace.swap(engine)
         self._virtual.install(self._node, engine)
-        self._engine = engine
+        self.engine = engine
 
     def _engine_part(self, engine: Engine) -> dict[str, Any]:
         ports = self._virtual.ports(self._node)
         return {
             "engine": dataplane.engine_counters(engine),
-            "ports": {str(port): dataplane.port_counters(engine, port) for port in ports},
+            "ports": {
+                str(port): {
+                    **dataplane.port_counters(engine, port),
+                    "queues": dataplane.queues(engine, port, self._settings.priority_queues),
+                }
+                for port in ports
+            },
         }

@@ -1,9 +1,8 @@
 """Virtual time: when tasks run, what controllers get, and what is refused there."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import finsy as fy
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from mininet.topo import Topo
 from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
+from virtual_networks import PROGRAMS, WIRE, Pair, virtually
 
 from controllers.connection import connection
 from testbed import capture
@@ -20,28 +20,13 @@ from testbed.isolation import Run
 from testbed.network import Network
 from testbed.patterns import Poisson
 from testbed.traffic import Flow, Traffic
-from testbed.virtual_clock import START_NS, VirtualClock
+from testbed.virtual_clock import START_NS
 
-PROGRAMS = Path(__file__).parents[1]
-WIRE = PROGRAMS / "testbed" / "programs" / "wire.p4"
 CONTROL = PROGRAMS / "runtime" / "programs" / "control.p4"
 AMPM = PROGRAMS.parent / "p4src" / "ampm" / "ampm.p4"
 CPU = ["--cpu-port", "255"]
 TO_CPU = fy.Action("to_cpu", reason=1)
 TO_H2 = fy.Action("forward", port=2)
-
-
-class Pair(Topo):
-    def build(self, **link: float) -> None:
-        s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")
-        self.addLink(self.addHost("h1"), s1)
-        self.addLink(s1, s2, **link)
-        self.addLink(s2, self.addHost("h2"))
-
-
-def virtually(folder: Path, main: Callable[[Run], Awaitable[Any]], seed: int = 1) -> Any:
-    clock = VirtualClock()
-    return clock.run(main(Run("test", folder, seed, clock=clock)))  # type: ignore[arg-type]
 
 
 # --- the clock ----------------------------------------------------------------------------------

@@ -1,0 +1,30 @@
+"""What tests of virtual time share: a small network, and a run without a process of its own."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from mininet.topo import Topo
+
+from testbed.isolation import Run
+from testbed.virtual_clock import VirtualClock
+
+PROGRAMS = Path(__file__).parents[1]
+WIRE = PROGRAMS / "testbed" / "programs" / "wire.p4"
+
+
+class Pair(Topo):
+    """h1 - s1 - s2 - h2: the properties are those of the link between the switches."""
+
+    def build(self, **link: float) -> None:
+        s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")
+        self.addLink(self.addHost("h1"), s1)
+        self.addLink(s1, s2, **link)
+        self.addLink(s2, self.addHost("h2"))
+
+
+def virtually(folder: Path, main: Callable[[Run], Awaitable[Any]], seed: int = 1) -> Any:
+    """What `main` returns, run in virtual time."""
+    folder.mkdir(exist_ok=True)
+    clock = VirtualClock()
+    return clock.run(main(Run("test", folder, seed, clock=clock)))  # type: ignore[arg-type]
