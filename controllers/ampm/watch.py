@@ -303,8 +303,8 @@ def _entry(
     header, protocol = names
     src, dst = flow.networks
     match = {
-        f"hdr.{header}.src_addr": src if src.prefixlen else None,
-        f"hdr.{header}.dst_addr": dst if dst.prefixlen else None,
+        f"hdr.{header}.src_addr": src,
+        f"hdr.{header}.dst_addr": dst,
         f"hdr.{header}.{protocol}": flow.protocol,
         "hdr.ports.src_port": flow.src_port,
         "hdr.ports.dst_port": flow.dst_port,

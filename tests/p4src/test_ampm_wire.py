@@ -29,7 +29,7 @@ from testbed.network import Network
 from topologies.line import Line
 
 PATH = ("s1", "s2", "s3")
-SCHEDULE = Schedule(2**19)
+SCHEDULE = Schedule(2**20)
 BOUNDS = Bounds(delay_us=22_000)
 TUNNEL = Tunnel("fd00:ed9e::1", "fd00:ed9e::2")
 FLOWS = {
@@ -47,8 +47,9 @@ for line in open(sys.argv[2]):
     time.sleep(0.001)'''
 
 
-async def send(net, frames):
+async def send(net, frames, run, start_us=0):
     host, path = net.host("h1"), net.folder / "frames"
+    await run.clock.sleep_until(1000 * start_us)
     path.write_text("".join(frame.hex() + chr(10) for frame in frames))
     arguments = [sys.executable, "-c", SENDER, host.defaultIntf().name, str(path)]
     sender = await asyncio.create_subprocess_exec(*host.enter(), *arguments)
@@ -95,7 +96,8 @@ with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(t
     async with collector_of(net, run, FLOWS.values()) as collector:
         await collector.watch()
         first = SCHEDULE.block_at(run.clock.now_ns() // 1000) + 2
-        sending, reports = asyncio.create_task(send(net, sent)), []
+        start_us, reports = SCHEDULE.start_us(first), []
+        sending = asyncio.create_task(send(net, sent, run, start_us))
         async for report in collector.blocks(first, first + 50):
             if report.problems:
                 raise TestbedError(report.problems[0])
@@ -146,7 +148,7 @@ with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(t
     async with collector_of(net, run, [FLOWS["in a tunnel"]]) as collector:
         await collector.watch()
         packet = IPv6(src="fd00::3", dst="fd00::2", nh=17) / Raw(bytes(1460))
-        await send(net, [bytes(Ether(dst=net.host("h2").MAC()) / packet)] * 20)
+        await send(net, [bytes(Ether(dst=net.host("h2").MAC()) / packet)] * 20, run)
         await asyncio.sleep(0.3)
 Books.of(net, {{}})
 frames = [capture.read(net.capture(*ends, "out")).length for ends in (PATH[:2], ("s3", "h2"))]
