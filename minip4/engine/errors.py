@@ -6,6 +6,9 @@ from minip4.errors import Minip4Error
 class EngineError(Minip4Error):
     """A request or a program that the engine refuses."""
 
+    reason: str | None = None
+    """Without what it is about, where the engine's C gave it."""
+
 
 class NotFound(EngineError):
     """No table, action, entry, counter, register, ... of that name, index or handle."""

@@ -154,7 +154,9 @@ def check(result: int, what: str) -> int:
     if result >= 0:
         return result
     error, text = _ERRORS[result]
-    raise error(f"{what}: {text}")
+    refusal = error(f"{what}: {text}")
+    refusal.reason = text
+    raise refusal
 
 
 def array(values: list[int]) -> ctypes.Array[c_uint64]:

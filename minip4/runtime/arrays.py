@@ -6,7 +6,7 @@ from finsy.proto import p4r
 
 from minip4.engine.engine import Engine
 from minip4.runtime import p4data
-from minip4.runtime.rates import counter_data
+from minip4.runtime.rates import check_count, counter_data
 from minip4.runtime.schema import Schema
 from minip4.runtime.status import engine_calls, invalid, out_of_range
 from minip4.runtime.updates import MODIFY, Operation, Undo
@@ -40,8 +40,7 @@ class Counters:
         if kind != MODIFY:
             raise invalid(f"{what}: it can only be modified")
         data = message.data
-        if data.packet_count < 0 or data.byte_count < 0:
-            raise invalid(f"{what}: negative count")
+        check_count(what, data)
         cells = indices(what, message, self._engine.counter_size(name))
 
         def write() -> Undo:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from finsy.proto import p4r
 
 from minip4.engine.engine import Engine
-from minip4.runtime.rates import counter_data
+from minip4.runtime.rates import check_count, counter_data
 from minip4.runtime.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid
 from minip4.runtime.tables import Tables
@@ -29,8 +29,7 @@ class DirectCounters:
         entry, data = message.table_entry, message.data
         if entry.is_default_action:
             raise invalid(f"{what}: the default action has no counter")
-        if data.packet_count < 0 or data.byte_count < 0:
-            raise invalid(f"{what}: negative count")
+        check_count(what, data)
 
         def write() -> Undo:
             handle = self._tables.find(table, entry)

@@ -8,7 +8,8 @@ import grpc
 from finsy.proto import p4d, p4r, p4r_grpc
 
 from minip4.errors import Minip4Error
-from minip4.runtime.schema import Action, MatchField, Schema, Table
+from minip4.runtime.match import key_text
+from minip4.runtime.schema import Action, Schema, Table
 
 Read = Callable[[p4r.Entity], Iterator[p4r.Entity]]
 
@@ -52,7 +53,8 @@ def _table(schema: Schema, table: Table, read: Read) -> Iterator[str]:
         count = f"  {_count(entry.counter_data)}" if entry.HasField("counter_data") else ""
         priority = f"priority {entry.priority}: " if entry.priority else ""
         const = " (const)" if entry.is_const else ""
-        yield f"  {priority}{_key(table, entry)} -> {_action(schema, entry.action)}{const}{count}"
+        key, action = key_text(table.fields, entry.match), _action(schema, entry.action)
+        yield f"  {priority}{key} -> {action}{const}{count}"
     default = p4r.Entity(table_entry=p4r.TableEntry(table_id=table.id, is_default_action=True))
     for entity in read(default):
         yield f"  default -> {_action(schema, entity.table_entry.action)}"
@@ -74,31 +76,6 @@ def _register(register: Any, read: Read) -> Iterator[str]:
     yield f"register {register.preamble.name}: {len(written)} of {len(cells)} cells are not zero"
     for index, value in written:
         yield f"  [{index}] {value} ({value:#x})"
-
-
-def _key(table: Table, entry: p4r.TableEntry) -> str:
-    given = {match.field_id: match for match in entry.match}
-    return ", ".join(_match(f, given.get(f.id)) for f in table.fields) or "no key"
-
-
-def _match(match_field: MatchField, match: p4r.FieldMatch | None) -> str:
-    if match is None:
-        return f"{match_field.name}=*"
-    width = (match_field.bitwidth + 3) // 4
-
-    def text(value: bytes) -> str:
-        return f"0x{int.from_bytes(value, 'big'):0{width}x}"
-
-    kind = match.WhichOneof("field_match_type")
-    if kind == "lpm":
-        value = f"{text(match.lpm.value)}/{match.lpm.prefix_len}"
-    elif kind == "ternary":
-        value = f"{text(match.ternary.value)} &&& {text(match.ternary.mask)}"
-    elif kind == "range":
-        value = f"{text(match.range.low)}..{text(match.range.high)}"
-    else:
-        value = text(match.optional.value if kind == "optional" else match.exact.value)
-    return f"{match_field.name}={value}"
 
 
 def _action(schema: Schema, message: p4r.TableAction) -> str:

@@ -29,7 +29,8 @@ def decode_key(
         given[match.field_id] = match
     key = tuple(_decode_field(owner, f, given.pop(f.id, None)) for f in fields)
     if given:
-        raise invalid(f"{owner}: it has no match field with id {min(given)}")
+        known = ", ".join(f"{f.id} ({f.name})" for f in fields) or "none"
+        raise invalid(f"{owner}: it has no match field with id {min(given)}, expected: {known}")
     return key
 
 
@@ -144,7 +145,8 @@ def decode_action(
             raise invalid(f"{what}: parameter {param.name} is missing")
         params.append(values.decode(value, param.bitwidth, f"{what}, parameter {param.name}"))
     if given:
-        raise invalid(f"{what}: it has no parameter with id {min(given)}")
+        known = ", ".join(f"{p.id} ({p.name})" for p in action.params) or "none"
+        raise invalid(f"{what}: it has no parameter with id {min(given)}, expected: {known}")
     return action, params
 
 
@@ -157,3 +159,29 @@ def encode_action(action: Action, params: Sequence[int]) -> p4r.Action:
 
 def _ones(bitwidth: int) -> int:
     return (1 << bitwidth) - 1
+
+
+def key_text(fields: Sequence[MatchField], matches: Iterable[p4r.FieldMatch]) -> str:
+    """A key for a reader: `field=value`, in the order of the table's declaration."""
+    given = {match.field_id: match for match in matches}
+    return ", ".join(_match_text(f, given.get(f.id)) for f in fields) or "no key"
+
+
+def _match_text(match_field: MatchField, match: p4r.FieldMatch | None) -> str:
+    if match is None:
+        return f"{match_field.name}=*"
+    width = (match_field.bitwidth + 3) // 4
+
+    def text(value: bytes) -> str:
+        return f"0x{int.from_bytes(value, 'big'):0{width}x}"
+
+    kind = match.WhichOneof("field_match_type")
+    if kind == "lpm":
+        value = f"{text(match.lpm.value)}/{match.lpm.prefix_len}"
+    elif kind == "ternary":
+        value = f"{text(match.ternary.value)} &&& {text(match.ternary.mask)}"
+    elif kind == "range":
+        value = f"{text(match.range.low)}..{text(match.range.high)}"
+    else:
+        value = text(match.optional.value if kind == "optional" else match.exact.value)
+    return f"{match_field.name}={value}"

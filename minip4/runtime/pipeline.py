@@ -154,7 +154,7 @@ class Pipeline:
     def _handler(self, entity: p4r.Entity) -> tuple[str, tuple[_Prepare, _Read]]:
         kind = entity.WhichOneof("entity")
         if kind is None:
-            raise invalid("the entity is empty")
+            raise invalid(f"the entity is empty, expected one of: {', '.join(self._handlers)}")
         handler = self._handlers.get(kind)
         if handler is None:
             raise unimplemented(f"{kind} is not supported")

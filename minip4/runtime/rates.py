@@ -10,7 +10,8 @@ def decode_rates(what: str, config: p4r.MeterConfig) -> Rates:
     """Check the two rates of a meter."""
     rates = (config.cir, config.cburst, config.pir, config.pburst)
     if min(rates) < 0:
-        raise invalid(f"{what}: negative rate or burst")
+        names = ", ".join(f"{k} {getattr(config, k)}" for k in ("cir", "cburst", "pir", "pburst"))
+        raise invalid(f"{what}: negative rate or burst: {names}; expected 0 or more")
     if config.cir > config.pir:
         raise invalid(f"{what}: cir {config.cir} is above pir {config.pir}")
     if config.eburst:
@@ -25,10 +26,19 @@ def encode_rates(rates: Rates) -> p4r.MeterConfig:
 def decode_counts(what: str, data: p4r.MeterCounterData) -> ColourCounts:
     """Check what a meter is to have counted."""
     colours = (data.green, data.yellow, data.red)
-    if any(c.packet_count < 0 or c.byte_count < 0 for c in colours):
-        raise invalid(f"{what}: negative count")
+    for colour in colours:
+        check_count(what, colour)
     green, yellow, red = ((c.packet_count, c.byte_count) for c in colours)
     return green, yellow, red
+
+
+def check_count(what: str, data: p4r.CounterData) -> None:
+    """Refuse less than nothing."""
+    if data.packet_count < 0 or data.byte_count < 0:
+        raise invalid(
+            f"{what}: negative count: {data.packet_count} packets, {data.byte_count} bytes; "
+            "expected 0 or more"
+        )
 
 
 def encode_counts(counts: ColourCounts) -> p4r.MeterCounterData:

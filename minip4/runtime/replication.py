@@ -50,7 +50,9 @@ class Replication:
             if session.class_of_service:
                 raise unimplemented(f"{what}: class_of_service is not supported, expected 0")
             if session.packet_length_bytes < 0:
-                raise invalid(f"{what}: negative packet_length_bytes")
+                raise invalid(
+                    f"{what}: packet_length_bytes {session.packet_length_bytes}, expected 0 or more"
+                )
             return lambda: self._write(kind, what, self._sessions, session.session_id, session)
         raise invalid("packet_replication_engine_entry: neither a group nor a session given")
 

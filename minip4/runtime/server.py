@@ -70,7 +70,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         try:
             self._check_writer(request)
             if request.atomicity not in p4r.WriteRequest.Atomicity.values():
-                raise invalid(f"atomicity {request.atomicity} is unknown")
+                raise invalid(f"atomicity {request.atomicity}, expected 0 to 2")
             errors = self._device.pipeline.write(request.updates, request.atomicity)
         except StatusError as error:
             await _abort(context, error)

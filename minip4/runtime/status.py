@@ -1,6 +1,6 @@
 """Status of P4Runtime calls: canonical codes, and the per-update details of a Write."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import grpc
@@ -53,13 +53,14 @@ _ENGINE_CODES = (
 
 
 @contextmanager
-def engine_calls(what: str) -> Iterator[None]:
+def engine_calls(what: str | Callable[[], str]) -> Iterator[None]:
     """Turn the engine's errors into a StatusError that names `what` was being done."""
     try:
         yield
     except engine_errors.EngineError as error:
         code = next((c for kind, c in _ENGINE_CODES if isinstance(error, kind)), Code.INTERNAL)
-        raise StatusError(code, f"{what}: {error}") from error
+        text = what if isinstance(what, str) else what()
+        raise StatusError(code, f"{text}: {error.reason or error}") from error
 
 
 def details(status: rpc_status.Status) -> tuple[tuple[str, bytes], ...]:

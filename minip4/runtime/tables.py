@@ -21,7 +21,7 @@ from minip4.runtime.rates import (
 )
 from minip4.runtime.schema import Schema, Table
 from minip4.runtime.status import denied, engine_calls, invalid, not_found, unimplemented
-from minip4.runtime.targets import Place, Target, Targets
+from minip4.runtime.targets import Place, Target, Targets, entry_text
 from minip4.runtime.updates import DELETE, INSERT, MODIFY, Operation, Undo
 
 
@@ -90,7 +90,7 @@ class Tables:
         notes = _Notes(message.controller_metadata, message.metadata, message.idle_timeout_ns)
         direct = _Direct.of(table, message)
         if notes.idle_timeout_ns < 0:
-            raise invalid(f"{what}: idle timeout of {notes.idle_timeout_ns} ns")
+            raise invalid(f"{what}: idle timeout of {notes.idle_timeout_ns} ns, expected 0 or more")
         if notes.idle_timeout_ns and not table.idle_timeout:
             raise invalid(f"{what}: it was declared without support_timeout")
         if kind == INSERT:
@@ -146,7 +146,7 @@ class Tables:
     def find(self, table: Table, message: p4r.TableEntry) -> int:
         """The handle of the one entry that a message names."""
         key = self.decode_key(table, message)
-        return self._handle((table.name, key, message.priority))
+        return self._handle(table, (table.name, key, message.priority))
 
     @property
     def has_timeouts(self) -> bool:
@@ -210,7 +210,7 @@ class Tables:
     def _modify(
         self, table: Table, place: Place, target: Target, notes: _Notes | None, direct: _Direct
     ) -> Undo:
-        entry = self._entry(place)
+        entry = self._entry(table, place)
         old, old_notes = self._targets.target(place, entry), self._notes.get(place)
         old_direct = self._direct(table, entry)
         self._targets.replace(table, place, entry, target)
@@ -219,7 +219,7 @@ class Tables:
         return lambda: self._modify(table, place, old, old_notes, old_direct)
 
     def _delete(self, table: Table, place: Place) -> Undo:
-        entry = self._entry(place)
+        entry = self._entry(table, place)
         old, old_notes = self._targets.target(place, entry), self._notes.get(place)
         old_direct = self._direct(table, entry)
         self._targets.remove(table, place, entry)
@@ -236,11 +236,13 @@ class Tables:
 
     def _set_direct(self, table: Table, place: Place, direct: _Direct) -> None:
         if direct.count is not None:
-            self._engine.direct_counter_write(table.name, self._handle(place), *direct.count)
+            self._engine.direct_counter_write(table.name, self._handle(table, place), *direct.count)
         if direct.rates is not None:
-            self._engine.direct_meter_set(table.name, self._handle(place), direct.rates)
+            self._engine.direct_meter_set(table.name, self._handle(table, place), direct.rates)
         if direct.colours is not None:
-            self._engine.direct_meter_set_counts(table.name, self._handle(place), direct.colours)
+            self._engine.direct_meter_set_counts(
+                table.name, self._handle(table, place), direct.colours
+            )
 
     def _set_default(self, table: Table, call: tuple[str, Sequence[int]] | None) -> Undo:
         old = None
@@ -257,14 +259,14 @@ class Tables:
                 self._changed_defaults.add(table.id)
         return lambda: self._set_default(table, old)
 
-    def _handle(self, place: Place) -> int:
+    def _handle(self, table: Table, place: Place) -> int:
         handle = self._engine.table_find(*place)
         if handle is None:
-            raise not_found(f"table {place[0]}: no entry has this key and priority")
+            raise not_found(f"{entry_text(table, place)}: there is no such entry")
         return handle
 
-    def _entry(self, place: Place) -> Entry:
-        return self._engine.table_entry(place[0], self._handle(place))
+    def _entry(self, table: Table, place: Place) -> Entry:
+        return self._engine.table_entry(place[0], self._handle(table, place))
 
     def _note(self, place: Place, notes: _Notes | None) -> None:
         if notes is None or notes == _NO_NOTES:

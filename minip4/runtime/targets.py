@@ -7,7 +7,7 @@ from finsy.proto import p4r
 
 from minip4.engine.engine import Engine, Entry
 from minip4.engine.keys import MatchKey
-from minip4.runtime.match import decode_action, encode_action
+from minip4.runtime.match import decode_action, encode_action, encode_key, key_text
 from minip4.runtime.profiles import OneShot, Profiles
 from minip4.runtime.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid
@@ -25,6 +25,14 @@ class Call:
 
 # Members, groups and action sets stay in the client's terms.
 Target = Call | p4r.TableAction
+
+
+def entry_text(table: Table, place: Place) -> str:
+    """An entry for a reader: its table, key and priority."""
+    _, key, priority = place
+    text = key_text(table.fields, encode_key(table.fields, key))
+    ranked = f" (priority {priority})" if table.has_priority else ""
+    return f"table {table.name}, entry {text}{ranked}"
 
 
 class Targets:
@@ -60,7 +68,10 @@ class Targets:
     def add(self, table: Table, place: Place, target: Target) -> None:
         """Put an entry into its table. Raises StatusError, and then changes nothing."""
         name, key, priority = place
-        what = f"table {name}"
+
+        def what() -> str:
+            return entry_text(table, place)
+
         if isinstance(target, Call):
             with engine_calls(what):
                 self._engine.table_add(name, key, target.action, target.params, priority)
@@ -132,7 +143,7 @@ class Targets:
         profile = self._schema.profile(table.action_profile)
         one_shot = self._profiles.make_one_shot(profile, message)
         try:
-            with engine_calls(f"table {table.name}"):
+            with engine_calls(lambda: entry_text(table, place)):
                 self._engine.table_add_group(place[0], place[1], one_shot.group, place[2])
         except Exception:
             self._profiles.drop_one_shot(one_shot)

@@ -284,3 +284,23 @@ async def test_a_full_table_says_so() -> None:
 
 def all_of(table: str) -> p4r.Entity:
     return p4r.Entity(table_entry=p4r.TableEntry(table_id=named(info().tables, table).preamble.id))
+
+
+@asynchronous
+async def test_an_error_names_the_entry() -> None:
+    acl = {"hdr.ipv4.source": ternary(b"\x0a\0\0\1", b"\xff\0\0\xff"),
+           "standard_metadata.ingress_port": exact(b"\1")}  # fmt: skip
+    async with bench() as running:
+        await running.write(insert(switching(port=b"\1")), insert(route(b"\x0a\0\0\0", 8)))
+        for update, text in (
+            (insert(switching(port=b"\1")), "table MyIngress.switching, entry "
+             f"hdr.ethernet.destination=0x{MAC.hex()}: there is one with this key already"),
+            (delete(route(b"\x0b\0\0\0", 8)), "table MyIngress.route, entry "
+             "hdr.ipv4.destination=0x0b000000/8: there is no such entry"),
+            (delete(entry("acl", acl, ("drop", {}), priority=7)), "table MyIngress.acl, entry "
+             "hdr.ipv4.source=0x0a000001 &&& 0xff0000ff, hdr.ipv4.protocol=*, hdr.ipv4.ttl=*, "
+             "standard_metadata.ingress_port=0x001 (priority 7): there is no such entry"),
+        ):  # fmt: skip
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await running.write(update)
+            assert error_details(caught.value)[0].message == text

@@ -88,4 +88,4 @@ async def test_a_watch_port_is_refused(
         (detail,) = error_details(caught.value)
         assert detail.canonical_code == code.value[0]
         assert text in detail.message
-        assert "action profile MyIngress.balanced.implementation" in detail.message
+        assert "action profile balanced.implementation" in detail.message
