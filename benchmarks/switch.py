@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from _claims import AtLeast, AtMost
 from _pipeline import Pipelines
 from _start import first_packet_s
 from _tcp import gbps
@@ -72,24 +73,6 @@ class Sample:
     switch: str
     value: float
     round: int
-
-
-class AtLeast(Check):
-    """A claim that was held against what was measured."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether it is reached."""
-        return self.measured >= self.expected
-
-
-class AtMost(Check):
-    """A claim that was held against what was measured."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether it is kept."""
-        return self.measured <= self.expected
 
 
 class Benchmark:

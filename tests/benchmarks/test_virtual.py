@@ -16,7 +16,7 @@ def run(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_fabrics_deliver_every_packet(tmp_path: Path) -> None:
-    small = ("--switches", "10", "30", "--flows", "500", "--packets", "10")
+    small = ("--switches", "10", "30", "--flows", "500", "--packets", "10", "--quick")
     done = run(tmp_path, "--time", "virtual", *small)
     assert "hops/s" in done.stdout, done.stdout + done.stderr
     with (tmp_path / "samples.csv").open() as file:
@@ -24,8 +24,10 @@ def test_fabrics_deliver_every_packet(tmp_path: Path) -> None:
     assert [int(row["switches"]) for row in rows] == [10, 30]
     for row in rows:
         assert int(row["packets"]) == 5000
-        # Two leaves and a spine, or one leaf where both hosts are behind it: they never are.
-        assert int(row["hops"]) == 3 * 5000
+        # Two leaves and a spine within a pod; to another pod a core and another spine, too.
+        assert 4 * 5000 < int(row["hops"]) < 5 * 5000
+    assert "mean wait of M/D/1" in done.stdout
+    assert "holds" in done.stdout
 
 
 def test_real_time_is_not_what_it_measures(tmp_path: Path) -> None:
