@@ -1,14 +1,14 @@
 """Action profiles: members and groups that table entries point to (spec 9.2)."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from finsy.proto import p4r
 
 from minip4.engine.engine import Engine
 from minip4.engine.errors import EngineError
-from minip4.runtime import watch
+from minip4.runtime import members
 from minip4.runtime.match import decode_action, encode_action
 from minip4.runtime.schema import Action, ActionProfile, Schema
 from minip4.runtime.status import (
@@ -97,7 +97,8 @@ class Profiles:
             raise unimplemented(f"{self._name(profile.id)}: random selection is not supported")
         for action in message.action_profile_actions:
             decode_action(self._name(profile.id), profile.actions, action.action)
-        _check_weights(self._name(profile.id), profile, message.action_profile_actions)
+        actions, semantics = message.action_profile_actions, message.size_semantics
+        members.check(self._name(profile.id), profile, actions, semantics=semantics)
 
     def make_one_shot(self, profile: ActionProfile, message: p4r.ActionProfileActionSet) -> OneShot:
         """Make the members and the group of an action set; all or nothing."""
@@ -125,13 +126,13 @@ class Profiles:
     def port_changed(self, port: int) -> None:
         """A port went up or down: its watchers take part again, or no more. Raises StatusError."""
         for (profile_id, _), group in self._groups.items():
-            if port in map(watch.watched, group.message.members):
+            if port in map(members.watched, group.message.members):
                 profile = self._schema.profile(profile_id)
                 with engine_calls(self._name(profile_id)):
-                    members = self._handles(profile, group.message)
-                    self._engine.group_set_members(profile.name, group.handle, members)
+                    handles = self._handles(profile, group.message)
+                    self._engine.group_set_members(profile.name, group.handle, handles)
         for one_shot in self._one_shots.values():
-            if port in map(watch.watched, one_shot.message.action_profile_actions):
+            if port in map(members.watched, one_shot.message.action_profile_actions):
                 with engine_calls(self._name(one_shot.profile.id)):
                     self._set_one_shot(one_shot)
 
@@ -170,7 +171,7 @@ class Profiles:
         what = f"{self._name(profile.id)}, group {message.group_id}"
         if not profile.with_selector:
             raise invalid(f"{what}: the profile has no selector, so no groups")
-        _check_weights(what, profile, message.members)
+        members.check(what, profile, message.members, max_size=message.max_size)
         if kind == DELETE:
             return lambda: self._delete_group(what, profile, message.group_id)
         if kind == INSERT:
@@ -217,11 +218,11 @@ class Profiles:
         number = (profile.id, message.group_id)
         if number in self._groups:
             raise StatusError(Code.ALREADY_EXISTS, f"{what}: it exists")
-        members = self._handles(profile, message)
+        handles = self._handles(profile, message)
         with engine_calls(what):
             handle = self._engine.group_add(profile.name)
             try:
-                self._engine.group_set_members(profile.name, handle, members)
+                self._engine.group_set_members(profile.name, handle, handles)
             except EngineError:
                 self._engine.group_delete(profile.name, handle)
                 raise
@@ -234,9 +235,14 @@ class Profiles:
     ) -> Undo:
         number = (profile.id, message.group_id)
         old = self._find_group(what, number)
-        members = self._handles(profile, message)
+        if message.max_size != old.message.max_size:
+            raise invalid(
+                f"{what}: max_size {message.max_size}, but it was created with "
+                f"{old.message.max_size}, which stays"
+            )
+        handles = self._handles(profile, message)
         with engine_calls(what):
-            self._engine.group_set_members(profile.name, old.handle, members)
+            self._engine.group_set_members(profile.name, old.handle, handles)
         self._groups[number] = _Group(old.handle, message)
         self._hold_members(old.message, -1)
         self._hold_members(message, 1)
@@ -262,12 +268,12 @@ class Profiles:
 
     def _handles(self, profile: ActionProfile, message: p4r.ActionProfileGroup) -> list[int]:
         """The members of a group that take part, each as often as its weight says."""
-        members = [self.member(profile.id, member.member_id) for member in message.members]
-        return watch.taking_part(message.members, members, self._down_ports)
+        handles = [self.member(profile.id, member.member_id) for member in message.members]
+        return members.taking_part(message.members, handles, self._down_ports)
 
     def _set_one_shot(self, one_shot: OneShot) -> None:
         actions = one_shot.message.action_profile_actions
-        handles = watch.taking_part(actions, one_shot.members, self._down_ports)
+        handles = members.taking_part(actions, one_shot.members, self._down_ports)
         self._engine.group_set_members(one_shot.profile.name, one_shot.group, handles)
 
     def _encode_member(self, number: _Number) -> p4r.ActionProfileMember:
@@ -295,20 +301,3 @@ class Profiles:
 
     def _name(self, profile: int) -> str:
         return f"action profile {self._schema.profile(profile).name}"
-
-
-def _check_weights(
-    what: str,
-    profile: ActionProfile,
-    members: Sequence[p4r.ActionProfileGroup.Member] | Sequence[p4r.ActionProfileAction],
-) -> None:
-    for member in members:
-        if member.weight < 1:
-            raise invalid(f"{what}: weight {member.weight}, expected 1 or more")
-        watch.check(what, member)
-    total = sum(member.weight for member in members)
-    if profile.max_group_size and total > profile.max_group_size:
-        raise StatusError(
-            Code.RESOURCE_EXHAUSTED,
-            f"{what}: weights add up to {total}, the program allows {profile.max_group_size}",
-        )

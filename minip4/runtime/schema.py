@@ -60,6 +60,7 @@ class ActionProfile:
     with_selector: bool
     size: int
     max_group_size: int
+    sum_of_members: bool  # that is what max_group_size limits; else the sum of weights
     actions: dict[int, Action] = field(default_factory=dict)
 
 
@@ -138,7 +139,7 @@ class Schema:
             actions.update(self.table(table_id).entry_actions)
         return ActionProfile(
             preamble.id, preamble.name, profile.with_selector, profile.size,
-            profile.max_group_size, actions,
+            profile.max_group_size, profile.HasField("sum_of_members"), actions,
         )  # fmt: skip
 
 

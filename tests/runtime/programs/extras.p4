@@ -77,6 +77,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta,
         }
         actions = { drop; forward; }
         @name("balanced.implementation")
+        @max_group_size(16)
         implementation = action_selector(HashAlgorithm.crc16, 32w32, 32w16);
         size = 64;
     }

@@ -1,4 +1,4 @@
-"""Watch ports: members of groups and of action sets take part while their port is up."""
+"""Members of groups and of action sets: their watch ports, and how many there may be."""
 
 import grpc
 import pytest
@@ -89,3 +89,49 @@ async def test_a_watch_port_is_refused(
         assert detail.canonical_code == code.value[0]
         assert text in detail.message
         assert "action profile balanced.implementation" in detail.message
+
+
+def sized(max_size: int, *weights: int) -> p4r.Entity:
+    entity = group(7, *((1, weight) for weight in weights))
+    entity.action_profile_group.max_size = max_size
+    return entity
+
+
+EXHAUSTED, INVALID = grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    ("update", "code", "text"),
+    [
+        (insert(sized(-1)), INVALID, "max_size -1, expected 0 to 16"),
+        (insert(sized(17)), INVALID, "max_size 17, expected 0 to 16"),
+        (insert(sized(3, 2, 2)), EXHAUSTED, "weights add up to 4, its max_size allows 3"),
+        (insert(sized(0, 9, 8)), EXHAUSTED, "weights add up to 17, the program allows 16"),
+        (modify(sized(5, 1)), INVALID, "max_size 5, but it was created with 4, which stays"),
+        (modify(sized(4, 2, 3)), EXHAUSTED, "weights add up to 5, its max_size allows 4"),
+    ],
+)
+@asynchronous
+async def test_a_group_has_a_size(update: p4r.Update, code: grpc.StatusCode, text: str) -> None:
+    async with bench("extras") as running:
+        await running.write(insert(member(1, 11)))
+        if update.type == p4r.Update.MODIFY:
+            await running.write(insert(sized(4, 4)))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await running.write(update)
+        (detail,) = error_details(caught.value)
+        assert (detail.canonical_code, text in detail.message) == (code.value[0], True)
+
+
+@asynchronous
+async def test_an_action_set_may_count_members() -> None:
+    async with bench("extras") as running:
+        target = action_set(1, 2)
+        actions = target.table_entry.action.action_profile_action_set
+        for action in actions.action_profile_actions:
+            action.weight = 10
+        with pytest.raises(grpc.aio.AioRpcError):
+            await running.write(insert(target))
+        actions.size_semantics = p4r.ActionProfileActionSet.SUM_OF_MEMBERS
+        await running.write(insert(target))
+        assert await running.read(target) == [target]
