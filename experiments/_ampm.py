@@ -4,7 +4,7 @@ import argparse
 import shutil
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -155,7 +155,7 @@ async def measure(run: Run, setting: Setting) -> Outcome:
         switch_options=cpu_ports(setting.topo),
     ) as net:  # fmt: skip
         async with Collector(
-            _watched(net, setting), schedule, run.clock, bounds=setting.bounds
+            _watched(net, setting), schedule, run.clock, bounds=_bounds(net, setting)
         ) as collector:
             await collector.watch()
             first = schedule.block_at(run.clock.now_ns() // 1000 + AHEAD_US) + 1
@@ -216,7 +216,10 @@ async def _taps(net: Network, run: Run, setting: Setting) -> AsyncIterator[dict[
 
 
 def _watched(net: Network, setting: Setting) -> dict[WatchedFlow, list[Hop]]:
-    path = [Hop(connection(net, name), forwarding_entries(net, name)) for name in setting.path]
+    path = [
+        Hop(connection(net, name), forwarding_entries(net, name), net.switch(name).clock_offset_us)
+        for name in setting.path
+    ]
     return {
         WatchedFlow(
             flow.id, net.host(flow.source).IP(), net.host(flow.destination).IP(), UDP,
@@ -224,6 +227,14 @@ def _watched(net: Network, setting: Setting) -> dict[WatchedFlow, list[Hop]]:
         ): path
         for flow, methods in setting.watched.items()
     }  # fmt: skip
+
+
+def _bounds(net: Network, setting: Setting) -> Bounds | None:
+    """What is promised, with what finding the clocks of the target's switches may be wrong by."""
+    if setting.bounds is None:
+        return None
+    error_us = max(net.switch(name).clock_error_us for name in setting.path)
+    return replace(setting.bounds, clock_error_us=setting.bounds.clock_error_us + error_us)
 
 
 def _dropped(net: Network, setting: Setting) -> dict[tuple[int, str, str], NDArray[np.int64]]:

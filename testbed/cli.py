@@ -16,6 +16,7 @@ from testbed.errors import TestbedError
 from testbed.isolation import Interrupted, Run
 from testbed.progress import Progress
 from testbed.results import Report, make_folder
+from testbed.targets import bmv2
 from testbed.virtual_clock import VirtualClock
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -71,7 +72,7 @@ def _supervise(name: str, options: argparse.Namespace, _experiment: Experiment) 
 
 def _run(name: str, options: argparse.Namespace, experiment: Experiment) -> int:
     with isolation.inside() as folder:
-        run = Run(name, folder, options.seed, options.interactive)
+        run = Run(name, folder, options.seed, options.interactive, options.target)
         return _conduct(run, options, experiment)
 
 
@@ -133,7 +134,7 @@ def _parse(
     options = parser.parse_args()
     options.out = options.out.absolute()
     try:
-        options.target = _available_target(options.target)
+        options.target = _available_target(options.target, options.time)
         if options.time == "virtual" and options.interactive:
             raise TestbedError("--interactive needs --time real")
     except TestbedError as error:
@@ -148,10 +149,17 @@ class _Parser(argparse.ArgumentParser):
         self.exit(UNUSABLE, f"{self.prog}: error: {message} (see --help)\n")
 
 
-def _available_target(wanted: str) -> str:
-    if wanted == "bmv2":
-        raise TestbedError("--target bmv2 is not supported yet: there is --target minip4")
-    return "minip4"
+def _available_target(wanted: str, time: str) -> str:
+    if wanted != "bmv2":
+        return "minip4"
+    if time == "virtual":
+        raise TestbedError("--target bmv2 needs --time real: virtual time is minip4's alone")
+    if shutil.which(bmv2.PROGRAM) is None:
+        raise TestbedError(
+            f"--target bmv2 needs {bmv2.PROGRAM} on PATH: the VM has it (vagrant up), "
+            "--target minip4 needs nothing"
+        )
+    return wanted
 
 
 def _require_root() -> None:

@@ -55,6 +55,7 @@ class Run:
     folder: Path  # logs and captures; removed when the run ends
     seed: int
     interactive: bool = False
+    target: str = "minip4"  # what runs the P4 programs
     clock: Clock = field(default_factory=RealClock)
     progress: Progress = field(default_factory=Progress)
 

@@ -3,7 +3,7 @@
 import contextlib
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from testbed.isolation import DISABLE_IPV6
 from testbed.plant import LinkEnd, Outcome, Settings, check_link
 from testbed.process_frames import FrameSender
 from testbed.process_traffic import ProcessCarrier
+from testbed.targets.bmv2 import PANEL, Bmv2Switch
 from testbed.targets.minip4 import Minip4Switch, Program, SwitchSettings
 from testbed.traffic import Flow, Schedule
 
@@ -56,7 +57,7 @@ class MininetPlant:
         setLogLevel("error")
         mininet.net.fixLimits = lambda: None  # it writes settings of the whole machine
         self._mininet = Mininet(
-            switch=partial(Minip4Switch, settings=switch_settings), host=Host, link=ImpairedLink,
+            switch=_switch_maker(settings, switch_settings), host=Host, link=ImpairedLink,
             controller=None, autoSetMacs=True, build=False,
         )  # fmt: skip
         leaving.callback(self._mininet.stop)
@@ -109,6 +110,12 @@ class MininetPlant:
             outcome.interface_counters |= _interface_counters(proc / "dev")
             outcome.udp_losses[host.name] = _udp_losses(proc / "snmp")
         return outcome
+
+
+def _switch_maker(settings: Settings, shared: SwitchSettings) -> Callable[..., Minip4Switch]:
+    if settings.target == "bmv2":
+        return partial(Bmv2Switch, settings=shared, panel=Program.build(PANEL, settings.folder))
+    return partial(Minip4Switch, settings=shared)
 
 
 class Host(Node):

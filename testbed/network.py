@@ -168,6 +168,7 @@ class Network:
             program=self._program_path,
             seed=self.seed,
             capture=self._capture,
+            target=self._run.target,
             switch_options=self._switch_options,
             control_delay_ns=round(self._control_delay_us * 1000),
             tell=self._tell,

@@ -37,6 +37,7 @@ class Settings:
     program: Path  # P4 source
     seed: int
     capture: bool
+    target: str  # what runs it: minip4 or bmv2
     switch_options: Mapping[str, Sequence[str]]  # switch -> further options of `minip4 switch`
     control_delay_ns: int  # of messages between controllers and switches, each way
     tell: Callable[[str], None]  # what is being done

@@ -70,6 +70,8 @@ class Switch:
     p4info_path: Path
     blob_path: Path
     running: VirtualSwitch | None = None  # once the network is whole
+    clock_offset_us: int | None = 0  # as Minip4Switch's
+    clock_error_us: float = 0
 
     @property
     def grpc_address(self) -> str:

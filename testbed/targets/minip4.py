@@ -65,6 +65,9 @@ class Minip4Switch(Switch):
     start() only launches it; wait_ready() awaits it, so that many can start side by side.
     """
 
+    clock_offset_us: int | None = 0  # to be added to get the common clock; None: to be found
+    clock_error_us: float = 0  # by which that may be wrong
+
     def __init__(self, name: str, settings: SwitchSettings, **params: Any) -> None:
         super().__init__(name, **params)
         self._settings = settings
@@ -160,9 +163,8 @@ class Minip4Switch(Switch):
     def _command(self) -> list[str]:
         settings = self._settings
         command = [
-            sys.executable, "-m", "minip4.cli", "switch", str(self.blob_path),
-            "--p4info", str(self.p4info_path), "--device-id", str(self.device_id),
-            "--grpc-server-addr", self.grpc_address, "--counters", str(self._counters_path),
+            sys.executable, "-m", "minip4.cli", "switch", *self._program_options(),
+            "--device-id", str(self.device_id), "--counters", str(self._counters_path),
             "--control", str(self.control_path),
             "--seed", str(derived_seed(settings.seed, self.name)),
         ]  # fmt: skip
@@ -172,7 +174,14 @@ class Minip4Switch(Switch):
             if interface.name != "lo":
                 command += ["-i", f"{port}@{interface.name}"]
                 command += link_option(interface.name, port, interface.params, settings.seed)
-        return [*command, *settings.options.get(self.name, ())]
+        return command
+
+    def _program_options(self) -> list[str]:
+        """What the process runs, and how its controller reaches it."""
+        return [
+            str(self.blob_path), "--p4info", str(self.p4info_path),
+            "--grpc-server-addr", self.grpc_address, *self._settings.options.get(self.name, ()),
+        ]  # fmt: skip
 
 
 def link_option(interface: str, port: int, params: Mapping[str, Any], seed: int) -> list[str]:

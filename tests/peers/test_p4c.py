@@ -6,14 +6,14 @@ from pathlib import Path
 import content
 import pytest
 import subject
-from random_packets import PROGRAMS, REPOSITORY, SEEDS, fill, frames
+from random_packets import PANEL, PROGRAMS, REPOSITORY, SEEDS, fill, frames
 
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 
 pytestmark = pytest.mark.skipif(not subject.has_p4c(), reason="p4c-bm2-ss is not on PATH")
 WITH_LOOPS = {"mixture.p4"}  # which p4c's back end for BMv2 does not have
-COMMON = [program for program in PROGRAMS if program.name not in WITH_LOOPS]
+COMMON = [program for program in [*PROGRAMS, PANEL] if program.name not in WITH_LOOPS]
 TO_BE_USED = [program for program in COMMON if (REPOSITORY / "tests") not in program.parents]
 of_each_program = pytest.mark.parametrize("program", COMMON, ids=lambda path: path.stem)
 

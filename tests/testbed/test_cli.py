@@ -38,7 +38,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         (["--colour"], "unrecognized arguments: --colour"),
         (["--lo", "5"], "unrecognized arguments: --lo"),
         (["--target", "tofino"], "invalid choice: 'tofino'"),
-        (["--target", "bmv2"], "there is --target minip4"),
+        (["--target", "bmv2"], "--target bmv2 needs simple_switch_grpc on PATH"),
+        (["--target", "bmv2", "--time", "virtual"], "virtual time is minip4's alone"),
         (["--time", "virtual", "--interactive"], "--interactive needs --time real"),
     ],
 )
@@ -49,6 +50,7 @@ def test_a_mistake_gets_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("sys.argv", ["example.py", *arguments])
+    monkeypatch.setenv("PATH", "")
     with pytest.raises(SystemExit) as ended:
         cli.main("experiments/example.py", "An example.", never, add_options)
     assert ended.value.code == 2

@@ -1,0 +1,39 @@
+/* The front panel of a bmv2 switch: what comes in at port P leaves at port P + 256, to which bmv2's port
+ * P is wired, and the other way round. The panel's ports have what bmv2's have not: links, captures,
+ * and counters of every drop. */
+#include <core.p4>
+#include <v1model.p4>
+
+struct none_t { }
+
+parser PanelParser(
+    packet_in packet, out none_t hdr, inout none_t meta,
+    inout standard_metadata_t standard_metadata) {
+    state start {
+        transition accept;
+    }
+}
+
+control PanelChecksum(inout none_t hdr, inout none_t meta) {
+    apply { }
+}
+
+control PanelIngress(
+    inout none_t hdr, inout none_t meta, inout standard_metadata_t standard_metadata) {
+    apply {
+        standard_metadata.egress_spec = standard_metadata.ingress_port ^ 256;
+    }
+}
+
+control PanelEgress(
+    inout none_t hdr, inout none_t meta, inout standard_metadata_t standard_metadata) {
+    apply { }
+}
+
+control PanelDeparser(packet_out packet, in none_t hdr) {
+    apply { }
+}
+
+V1Switch(
+    PanelParser(), PanelChecksum(), PanelIngress(), PanelEgress(), PanelChecksum(),
+    PanelDeparser()) main;
