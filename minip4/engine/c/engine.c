@@ -105,7 +105,8 @@ static void release_packets(struct engine *e)
         for (uint32_t priority = 0; e->port[i].waiting && priority < ENGINE_MAX_PRIORITIES;
              priority++)
             give_all(e, &e->backlog[i].queue[priority].packets);
-        link_destroy(e->port[i].link);
+        if (e->port[i].link)
+            link_close(e->port[i].link);
     }
     give_all(e, &e->again);
     give_all(e, &e->collected);

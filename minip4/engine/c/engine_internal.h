@@ -37,16 +37,17 @@ struct queue {
     struct shaper pps, bps;
 };
 
-/* What each packet needs of a port that keeps nothing back: one cache line. */
+/* What each packet needs of a port that keeps nothing back: a cache line, and one for its link. */
 struct port {
     uint64_t received_packets, received_bytes, transmitted_packets, transmitted_bytes;
-    struct link *link;
+    struct link *link;     /* own_link, or NULL */
     uint64_t link_free_ns; /* link_free_at() */
     uint64_t due_ns;       /* of its queues and its link, while it stands in engine.pending */
     uint32_t waiting;      /* packets in all its queues */
     uint16_t number;
     bool is_up;
     bool is_shaped;        /* one of its queues has a rate */
+    struct link own_link;
 };
 
 /* The rest of a port. Zero at first, and touched by few: so that it costs memory with few. */
@@ -115,8 +116,8 @@ void traffic_enqueue(struct engine *e, uint16_t port, struct packet *packet);
 /* Enqueues, or sends at once where nothing would keep the packet; the caller has done with it. */
 void traffic_forward(struct engine *e, uint16_t port, struct packet *packet);
 void traffic_transmit(struct engine *e, struct port *port, struct packet *packet);
-/* NULL when memory is short. */
-struct link *traffic_make_link(struct port *port, const struct link_config *config);
+/* False when memory is short. */
+bool traffic_make_link(struct port *port, const struct link_config *config);
 void traffic_set_due(struct engine *e, struct port *port);
 /* Counts the drop, and gives the packet back. */
 void traffic_drop(struct engine *e, struct packet *packet, enum drop_reason reason, uint32_t port);

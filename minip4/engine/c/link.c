@@ -48,16 +48,7 @@ struct delay_line {
     struct packet *first, *last;
 };
 
-struct link {
-    /* What each frame needs comes first, in one cache line. */
-    uint64_t rate_bps, free_at_ns;
-    uint64_t wire_remainder; /* bits x 1e9 modulo the rate, carried over: the rate is exact */
-    uint64_t delay_ns;
-    uint64_t last_due_ns;    /* of the frames that keep their order */
-    uint64_t sent_packets, sent_bytes;
-    bool has_dice;           /* else all frames go the same way */
-    bool is_passed;          /* by link_pass(): all that was not lost counts as delivered */
-    uint64_t last_held_ns;   /* as last_due_ns, of those held back */
+struct link_rest {
     struct packet_pool *pool;
     link_deliver_fn deliver;
     link_drop_fn drop;
@@ -65,6 +56,7 @@ struct link {
     /* Held-back frames have a line of their own: all are held back for the same time, so each line
      * stays in order by itself, and no line needs sorting. */
     struct delay_line straight, held_back;
+    uint64_t last_held_ns;             /* as last_due_ns, of those held back */
     struct dice loss, jitter, reorder; /* apart, so that jitter does not change which are lost */
     struct link_config config;
     struct link_counters counters; /* in part only as link_counters() last saw them */
@@ -72,8 +64,8 @@ struct link {
 
 static void seed_dice(struct link *link)
 {
-    uint64_t state = link->config.seed;
-    struct dice *dice[] = {&link->loss, &link->jitter, &link->reorder};
+    uint64_t state = link->rest->config.seed;
+    struct dice *dice[] = {&link->rest->loss, &link->rest->jitter, &link->rest->reorder};
     for (int i = 0; i < 3; i++)
         for (int word = 0; word < 4; word++)
             dice[i]->state[word] = split_mix(&state);
@@ -81,26 +73,24 @@ static void seed_dice(struct link *link)
 
 static void set_config(struct link *link, const struct link_config *config)
 {
-    link->config = *config;
+    link->rest->config = *config;
     link->rate_bps = config->rate_bps;
     link->delay_ns = config->delay_ns;
     link->wire_remainder = 0; /* it is in units of the rate */
     link->has_dice = config->loss > 0 || config->jitter_ns || config->reorder > 0;
 }
 
-struct link *link_create(const struct link_config *config, struct packet_pool *pool,
-                         link_deliver_fn deliver, link_drop_fn drop, void *user)
+bool link_open(struct link *link, const struct link_config *config, struct packet_pool *pool,
+               link_deliver_fn deliver, link_drop_fn drop, void *user)
 {
-    struct link *link = memory_take(sizeof *link);
-    if (!link)
-        return NULL;
+    struct link_rest *rest = memory_take(sizeof *rest);
+    if (!rest)
+        return false;
+    *link = (struct link){.rest = rest};
+    *rest = (struct link_rest){.pool = pool, .deliver = deliver, .drop = drop, .user = user};
     set_config(link, config);
-    link->pool = pool;
-    link->deliver = deliver;
-    link->drop = drop;
-    link->user = user;
     seed_dice(link);
-    return link;
+    return true;
 }
 
 static void empty(struct delay_line *line, struct packet_pool *pool)
@@ -112,18 +102,35 @@ static void empty(struct delay_line *line, struct packet_pool *pool)
     }
 }
 
+void link_close(struct link *link)
+{
+    empty(&link->rest->straight, link->rest->pool);
+    empty(&link->rest->held_back, link->rest->pool);
+    memory_give(link->rest, sizeof *link->rest);
+}
+
+struct link *link_create(const struct link_config *config, struct packet_pool *pool,
+                         link_deliver_fn deliver, link_drop_fn drop, void *user)
+{
+    struct link *link = memory_take(sizeof *link);
+    if (link && !link_open(link, config, pool, deliver, drop, user)) {
+        memory_give(link, sizeof *link);
+        return NULL;
+    }
+    return link;
+}
+
 void link_destroy(struct link *link)
 {
     if (!link)
         return;
-    empty(&link->straight, link->pool);
-    empty(&link->held_back, link->pool);
+    link_close(link);
     memory_give(link, sizeof *link);
 }
 
 void link_configure(struct link *link, const struct link_config *config)
 {
-    bool reseed = config->seed != link->config.seed;
+    bool reseed = config->seed != link->rest->config.seed;
     set_config(link, config);
     if (reseed)
         seed_dice(link);
@@ -136,7 +143,7 @@ uint64_t link_free_at(const struct link *link)
 
 const struct link_counters *link_counters(struct link *link)
 {
-    struct link_counters *counters = &link->counters;
+    struct link_counters *counters = &link->rest->counters;
     counters->sent_packets = link->sent_packets;
     counters->sent_bytes = link->sent_bytes;
     if (link->is_passed) {
@@ -163,20 +170,20 @@ static uint64_t transmit(struct link *link, uint32_t length, uint64_t now_ns)
 
 static uint64_t propagation_ns(struct link *link)
 {
-    uint64_t jitter_ns = link->config.jitter_ns;
+    uint64_t jitter_ns = link->rest->config.jitter_ns;
     if (!jitter_ns)
         return link->delay_ns;
-    uint64_t delay_ns = link->delay_ns + roll(&link->jitter) % (2 * jitter_ns + 1);
+    uint64_t delay_ns = link->delay_ns + roll(&link->rest->jitter) % (2 * jitter_ns + 1);
     return delay_ns > jitter_ns ? delay_ns - jitter_ns : 0;
 }
 
 static void lose(struct link *link, struct packet *packet, uint64_t now_ns)
 {
-    link->counters.lost_packets++;
-    link->counters.lost_bytes += packet->length;
-    if (link->drop)
-        link->drop(link->user, now_ns, packet->data, packet->length);
-    packet_give(link->pool, packet);
+    link->rest->counters.lost_packets++;
+    link->rest->counters.lost_bytes += packet->length;
+    if (link->rest->drop)
+        link->rest->drop(link->rest->user, now_ns, packet->data, packet->length);
+    packet_give(link->rest->pool, packet);
 }
 
 /* Sends a frame: true, with its due time in packet->time_ns, and whether it was held back; false
@@ -186,16 +193,16 @@ static bool pass(struct link *link, struct packet *packet, uint64_t now_ns, bool
     uint64_t due_ns = transmit(link, packet->length, now_ns) + link->delay_ns;
     *is_held_back = false;
     if (link->has_dice) {
-        if (happens(&link->loss, link->config.loss)) {
+        if (happens(&link->rest->loss, link->rest->config.loss)) {
             lose(link, packet, now_ns);
             return false;
         }
         due_ns = due_ns - link->delay_ns + propagation_ns(link);
-        *is_held_back = happens(&link->reorder, link->config.reorder);
+        *is_held_back = happens(&link->rest->reorder, link->rest->config.reorder);
         if (*is_held_back)
-            due_ns += link->config.reorder_ns;
+            due_ns += link->rest->config.reorder_ns;
     }
-    uint64_t *last_ns = *is_held_back ? &link->last_held_ns : &link->last_due_ns;
+    uint64_t *last_ns = *is_held_back ? &link->rest->last_held_ns : &link->last_due_ns;
     packet->time_ns = *last_ns = due_ns > *last_ns ? due_ns : *last_ns;
     return true;
 }
@@ -212,7 +219,7 @@ void link_send(struct link *link, struct packet *packet, uint64_t now_ns)
     bool is_held_back;
     if (!pass(link, packet, now_ns, &is_held_back))
         return;
-    struct delay_line *line = is_held_back ? &link->held_back : &link->straight;
+    struct delay_line *line = is_held_back ? &link->rest->held_back : &link->rest->straight;
     packet->next = NULL;
     if (line->first)
         line->last->next = packet;
@@ -224,10 +231,10 @@ void link_send(struct link *link, struct packet *packet, uint64_t now_ns)
 /* The line whose first frame is due first; NULL: nothing is in flight. */
 static struct delay_line *next_line(struct link *link)
 {
-    struct packet *straight = link->straight.first, *held_back = link->held_back.first;
+    struct packet *straight = link->rest->straight.first, *held_back = link->rest->held_back.first;
     if (!straight)
-        return held_back ? &link->held_back : NULL;
-    return held_back && held_back->time_ns < straight->time_ns ? &link->held_back : &link->straight;
+        return held_back ? &link->rest->held_back : NULL;
+    return held_back && held_back->time_ns < straight->time_ns ? &link->rest->held_back : &link->rest->straight;
 }
 
 uint64_t link_advance(struct link *link, uint64_t now_ns)
@@ -239,9 +246,9 @@ uint64_t link_advance(struct link *link, uint64_t now_ns)
         if (due_ns > now_ns)
             return due_ns;
         line->first = packet->next; /* before deliver(), which may send on this link again */
-        link->counters.delivered_packets++;
-        link->counters.delivered_bytes += packet->length;
-        link->deliver(link->user, packet, due_ns);
+        link->rest->counters.delivered_packets++;
+        link->rest->counters.delivered_bytes += packet->length;
+        link->rest->deliver(link->rest->user, packet, due_ns);
     }
     return UINT64_MAX;
 }

@@ -31,12 +31,27 @@ typedef void (*link_drop_fn)(void *user, uint64_t now_ns, const uint8_t *frame, 
 /* Given each frame, and the exact time at which it comes out; owns it from then on. */
 typedef void (*link_deliver_fn)(void *user, struct packet *packet, uint64_t now_ns);
 
-struct link;
+/* For link.c alone; here so that it may lie within what it belongs to: what each frame needs, in one
+ * cache line. */
+struct link {
+    uint64_t rate_bps, free_at_ns;
+    uint64_t wire_remainder; /* bits x 1e9 modulo the rate, carried over: the rate is exact */
+    uint64_t delay_ns : 62;
+    uint64_t has_dice : 1;   /* else all frames go the same way */
+    uint64_t is_passed : 1;  /* by link_pass(): all that was not lost counts as delivered */
+    uint64_t last_due_ns;    /* of the frames that keep their order */
+    uint64_t sent_packets, sent_bytes;
+    struct link_rest *rest;
+};
 
-/* NULL when memory is short. */
+/* False when memory is short. */
+bool link_open(struct link *link, const struct link_config *config, struct packet_pool *pool,
+               link_deliver_fn deliver, link_drop_fn drop, void *user);
+/* Gives the frames in flight back to the pool. */
+void link_close(struct link *link);
+/* The same with memory of its own. NULL when memory is short. */
 struct link *link_create(const struct link_config *config, struct packet_pool *pool,
                          link_deliver_fn deliver, link_drop_fn drop, void *user);
-/* Gives the frames in flight back to the pool. */
 void link_destroy(struct link *link);
 /* Holds for frames sent from now on; a new seed starts the dice anew. */
 void link_configure(struct link *link, const struct link_config *config);

@@ -18,7 +18,7 @@ static void remove_link(struct engine *e, struct port *port)
     if (!e->driver.keeps_flying)
         link_advance(port->link, UINT64_MAX); /* what is in flight arrives */
     keep_counters(&backlog_of(e, port)->past_links, link_counters(port->link));
-    link_destroy(port->link);
+    link_close(port->link);
     port->link = NULL;
     port->link_free_ns = 0;
 }
@@ -31,8 +31,7 @@ bool engine_set_link(struct engine *e, uint16_t number, const struct link_config
     } else if (port->link) {
         remove_link(e, port);
     } else if (config) {
-        port->link = traffic_make_link(port, config);
-        if (!port->link)
+        if (!traffic_make_link(port, config))
             return false;
         backlog_of(e, port)->link_due_ns = UINT64_MAX;
     }

@@ -146,6 +146,7 @@ void traffic_enqueue(struct engine *e, uint16_t number, struct packet *packet)
 void traffic_forward(struct engine *e, uint16_t number, struct packet *packet)
 {
     struct port *port = number < ENGINE_MAX_PORTS ? &e->port[number] : NULL;
+    __builtin_prefetch(&e->port[number & (ENGINE_MAX_PORTS - 1)].own_link, 1);
     struct phv_start *start = phv_start(packet);
     uint64_t now_ns = e->context.now_ns;
     if (!port || !port->is_up || port->waiting || start->priority >= e->priorities ||
@@ -154,7 +155,6 @@ void traffic_forward(struct engine *e, uint16_t number, struct packet *packet)
         traffic_enqueue(e, number, packet);
         return;
     }
-    __builtin_prefetch(port->link, 1);
     start->enqueued_us = e->context.now_us;
     program.set_enqueued(packet->phv, e->context.now_us, 0);
     if (port->is_shaped)
@@ -182,9 +182,12 @@ static void link_drops(void *user, uint64_t now_ns, const uint8_t *frame, uint32
         driver->link_drop(driver->user, port->number, now_ns, frame, length);
 }
 
-struct link *traffic_make_link(struct port *port, const struct link_config *config)
+bool traffic_make_link(struct port *port, const struct link_config *config)
 {
-    return link_create(config, engine_of(port)->pool, link_delivers, link_drops, port);
+    if (!link_open(&port->own_link, config, engine_of(port)->pool, link_delivers, link_drops, port))
+        return false;
+    port->link = &port->own_link;
+    return true;
 }
 
 /* Sends a frame on the port's link. */

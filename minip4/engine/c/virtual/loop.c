@@ -250,7 +250,7 @@ static void look_ahead(struct virtual *v)
             event->what |= NEAR;
             __builtin_prefetch(source, 1);
             __builtin_prefetch(source->head, 1);
-        } else if (i == 0 && !(event->what & READY)) {
+        } else if (!(event->what & READY)) {
             event->what |= READY;
             const struct wire *wire = source->host->wire;
             if (wire && wire->to)
