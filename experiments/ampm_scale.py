@@ -1,0 +1,396 @@
+"""How large may a network be? The load on AM-PM's controller: flows, switches, length of blocks.
+
+A mobile operator's backhaul (RFC 8321 section 5.1): cells send flows over an access switch and an
+aggregation switch to the core, where all flows meet. Every switch counts every flow by step
+marking, and the controller reads all counters of each block, one request a switch. How much CPU
+time does that take, how short may blocks be, and is every flow's loss on every link exact?
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import finsy as fy
+import numpy as np
+from _ampm import UDP, flow_count, worst
+from _truth import read_truths
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from controllers.ampm.collector import BlockReport, Collector
+from controllers.ampm.readout import Record
+from controllers.ampm.records import Point
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Bounds, Hop, Method, WatchedFlow
+from controllers.connection import connection, cpu_ports
+from testbed import cli, plots
+from testbed.books import Books
+from testbed.errors import TestbedError
+from testbed.isolation import Run
+from testbed.network import Network
+from testbed.patterns import Poisson
+from testbed.results import Check, Report, table
+from testbed.traffic import Flow, FlowRecord, Traffic
+from topologies.backhaul import Backhaul
+
+# Switches -> (access, aggregation); one more is the core.
+BACKHAULS = {5: (3, 1), 20: (16, 3), 100: (90, 9), 300: (280, 19), 1000: (966, 33)}
+LINK = {"delay_us": 1000, "loss": 0.01}
+BOUNDS = Bounds(delay_us=2000)
+NOISE_US = 50_000  # what a busy machine may add to the delay in real time
+START_US = 60_000  # for a flow's processes to start, in real time
+IDLE_BLOCKS = 5  # read to see what a reading costs, when no packets are sent
+CARRIERS_BLOCK_S = 300  # Telecom Italia's: RFC 8321 section 5.1
+REPEATED_SWITCHES = 20  # larger networks run once
+
+# What is read: only what loss needs, or all that double marking records.
+READINGS: dict[str, Collection[Record] | None] = {"counters": (), "all records": None}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--switches", type=int, choices=BACKHAULS, nargs="+", metavar="N",
+        help=f"sizes to run, of {', '.join(map(str, BACKHAULS))} "
+        "(default: 20 100 1000 in virtual time, else 20)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--flows", type=cli.positive_int, nargs="+", metavar="N",
+        help="numbers of flows, each with every size (default: 10 100 1000)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rate", type=cli.positive_float, default=5, metavar="PPS",
+        help="packets a second of each flow (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--blocks", type=cli.positive_int, default=4, metavar="N",
+        help="complete blocks to measure (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--block-us", type=cli.power_of_two, default=2**21, metavar="US",
+        help="length of a block, a power of two of microseconds (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seeds", type=cli.positive_int, metavar="N",
+        help="runs of each size up to 20 switches, from --seed on "
+        "(default: 10 in virtual time, else 1)",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Load:
+    """What reading one block costs the controller."""
+
+    cpu_s: float
+    took_s: float  # 0 in virtual time: there, controllers take none
+
+    @property
+    def shortest_block_s(self) -> float:
+        """The reading must be over before the next block of the same colour comes near."""
+        return 2 * (max(self.cpu_s, self.took_s) + BOUNDS.guard_us / 1e6)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One network: how exact it was, and what it cost."""
+
+    switches: int
+    flows: int
+    seed: int
+    packets: int  # sent in complete blocks
+    lost: int  # of them, as measured
+    accounts: int  # of a flow, a block and a segment
+    wrong: int  # of them, those that differ from the truth
+    problems: list[str]
+    set_up_s: float  # CPU time
+    loads: Mapping[str, Load]
+    books: Books
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    is_virtual = options.time == "virtual"
+    sizes = ([20, 100] if options.quick else [20, 100, 1000]) if is_virtual else [20]
+    options.switches = sorted(options.switches or sizes)
+    options.flows = sorted(options.flows or ([10, 100] if options.quick else [10, 100, 1000]))
+    options.seeds = options.seeds or ((1 if options.quick else 10) if is_virtual else 1)
+    found: list[Measurement] = []
+    for switches, flows in product(options.switches, options.flows):
+        seeds = options.seeds if switches <= REPEATED_SWITCHES else 1
+        for seed in range(options.seed, options.seed + seeds):
+            run.progress.update(f"{switches} switches, {flows} flows, seed {seed}")
+            try:
+                found.append(await measure(switches, flows, options, replace(run, seed=seed)))
+            except TestbedError as error:
+                if is_virtual or not found:
+                    raise
+                run.progress.say(f"{switches} switches, {flows} flows: not here: {error}")
+    return Report(
+        samples=[row for m in found for row in rows_of(m)],
+        checks=worst(check for m in found for check in checks_of(m)),
+        metrics=metrics_of(found),
+        figure=draw(found, options),
+        tables=[summary_table(found)],
+    )
+
+
+async def measure(switches: int, count: int, options: argparse.Namespace, run: Run) -> Measurement:
+    """Measure all flows of one network, and then what readings cost when nothing else happens."""
+    began_s = time.process_time()
+    access, aggregation = BACKHAULS[switches]
+    topo = Backhaul(access=access, aggregation=aggregation, **LINK)
+    schedule = Schedule(options.block_us)
+    with Network(
+        topo, run, program="p4src/ampm/ampm.p4", name=f"{switches}-{count}-{run.seed}",
+        switch_options=cpu_ports(topo),
+    ) as net:  # fmt: skip
+        flows = flows_of(topo, count, options, schedule)
+        watched = watch_list(net, topo, flows)
+        noise_us = NOISE_US if options.time == "real" else 0
+        bounds = replace(BOUNDS, delay_us=BOUNDS.delay_us + noise_us)
+        loads = {}
+        for what, registers in READINGS.items():
+            async with Collector(
+                watched, schedule, run.clock, bounds=bounds, records=registers
+            ) as collector:
+                if not loads:
+                    await collector.watch()
+                    set_up_s = time.process_time() - began_s
+                    reports, records = await conduct(collector, net, flows, options, run)
+                loads[what] = await load_of(collector, run)
+    blocks = range(reports[0].block, reports[-1].block + 1)
+    truth = true_losses(net, topo, flows, schedule, blocks)
+    packets, measured = measured_losses(topo, flows, reports)
+    return Measurement(
+        switches, count, run.seed,
+        packets=int(packets[:, 1:-1].sum()),
+        lost=int(measured[:, -1, 1:-1].sum()),
+        accounts=measured[:, :, 1:-1].size,
+        wrong=int(np.count_nonzero((measured != truth)[:, :, 1:-1])),
+        problems=[problem for report in reports[1:-1] for problem in report.problems],
+        set_up_s=set_up_s,
+        loads=loads,
+        books=Books.of(net, records),
+    )  # fmt: skip
+
+
+async def conduct(
+    collector: Collector, net: Network, flows: Sequence[Flow], options: argparse.Namespace, run: Run
+) -> tuple[list[BlockReport], dict[int, FlowRecord]]:
+    """Send all flows, from the middle of one block to that of another, and read the blocks."""
+    schedule = collector.schedule
+    starting_us = START_US * len(flows) if options.time == "real" else 0
+    first = schedule.block_at(run.clock.now_ns() // 1000 + starting_us) + 3
+    start_us = schedule.start_us(first) + schedule.block_us // 2
+    async with Traffic(net, flows, start_ns=1000 * start_us) as traffic:
+        last = first + options.blocks + 1
+        reports = [report async for report in collector.blocks(first, last)]
+        return reports, await traffic.finish()
+
+
+async def load_of(collector: Collector, run: Run) -> Load:
+    """What reading a block costs, when no packets are sent: the median of some."""
+    first = collector.schedule.block_at(run.clock.now_ns() // 1000) + 3
+    cpu_s, took_s = [], []
+    async for report in collector.blocks(first, first + IDLE_BLOCKS):
+        cpu_s.append(time.process_time())
+        took_s.append(run.clock.now_ns() / 1e9 - collector.schedule.reading_us(report.block) / 1e6)
+    return Load(float(np.median(np.diff(cpu_s))), float(np.median(took_s)))
+
+
+def flows_of(
+    topo: Backhaul, count: int, options: argparse.Namespace, schedule: Schedule
+) -> list[Flow]:
+    """Flows from all cells in turn to the core."""
+    cells = list(topo.paths)
+    packets = flow_count(options.rate, options.blocks, schedule)
+    return [
+        Flow(number, cells[number % len(cells)], topo.server, options.rate, packets,
+             pattern=Poisson())
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def watch_list(net: Network, topo: Backhaul, flows: Sequence[Flow]) -> dict[WatchedFlow, list[Hop]]:
+    """All flows with their paths."""
+    server = net.host(topo.server)
+    hops = {}
+    for name, above in topo.uplinks.items():
+        up = fy.P4TableEntry(
+            "forwarding",
+            match=fy.Match({"hdr.ethernet.dst_addr": server.MAC()}),
+            action=fy.Action("forward", port=net.port(name, above)),
+        )
+        hops[name] = Hop(connection(net, name), entries=[up])
+    return {
+        WatchedFlow(
+            flow.id, net.host(flow.source).IP(), server.IP(), UDP, dst_port=flow.port,
+            methods=Method.DOUBLE,
+        ): [hops[name] for name in topo.paths[flow.source]]
+        for flow in flows
+    }  # fmt: skip
+
+
+def segments_of(path: tuple[str, str, str]) -> list[tuple[Point, Point]]:
+    """Both links of a path, and the whole of it."""
+    access, aggregation, core = path
+    return [
+        (Point(access, "departures"), Point(aggregation, "arrivals")),
+        (Point(aggregation, "departures"), Point(core, "arrivals")),
+        (Point(access, "departures"), Point(core, "departures")),
+    ]
+
+
+def measured_losses(
+    topo: Backhaul, flows: Sequence[Flow], reports: Sequence[BlockReport]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Packets at the first point, shape (flows, blocks), and losses, (flows, segments, blocks); -1
+    where it is not known."""
+    packets = np.full((len(flows), len(reports)), -1)
+    losses = np.full((len(flows), 3, len(reports)), -1)
+    for column, report in enumerate(reports):
+        for flow in flows:
+            records = report.records[flow.id]
+            for number, points in enumerate(segments_of(topo.paths[flow.source])):
+                first, second = (records[point] for point in points)
+                if first is not None and second is not None:
+                    packets[flow.id, column] = first.packets
+                    losses[flow.id, number, column] = first.packets - second.packets
+    return packets, losses
+
+
+def true_losses(
+    net: Network, topo: Backhaul, flows: Sequence[Flow], schedule: Schedule, blocks: range
+) -> NDArray[np.int64]:
+    """What was really lost of each block, by captures alone; shape (flows, segments, blocks)."""
+    paths = {flow: topo.paths[flow.source] for flow in flows}
+    truths = read_truths(net, paths, schedule, Method.DOUBLE)
+    return np.array(
+        [
+            [truths[flow.id].lost(*points, blocks) for points in segments_of(path)]
+            for flow, path in paths.items()
+        ]
+    )
+
+
+def rows_of(m: Measurement) -> list[dict[str, object]]:
+    """Rows of samples.csv: one for each kind of reading."""
+    return [
+        {
+            "switches": m.switches,
+            "flows": m.flows,
+            "seed": m.seed,
+            "packets": m.packets,
+            "lost": m.lost,
+            "accounts": m.accounts,
+            "wrong": m.wrong,
+            "set_up_s": m.set_up_s,
+            "reading": what,
+            "cpu_s": load.cpu_s,
+            "took_s": load.took_s,
+        }
+        for what, load in m.loads.items()
+    ]
+
+
+def checks_of(m: Measurement) -> list[Check]:
+    """Every flow, block and segment exact, none of them unknown, and the books balanced."""
+    at = f"{m.switches} switches, {m.flows} flows"
+    return [
+        Check(f"{at}: accounts of a flow, a block and a segment wrong", m.wrong, 0),
+        Check(f"{at}: switches' blocks not read", len(m.problems), 0),
+        *m.books.checks("all runs"),
+    ]
+
+
+def by_size(found: Sequence[Measurement]) -> dict[tuple[int, int], list[Measurement]]:
+    """The runs of each size: (switches, flows)."""
+    sizes: dict[tuple[int, int], list[Measurement]] = {}
+    for m in found:
+        sizes.setdefault((m.switches, m.flows), []).append(m)
+    return sizes
+
+
+def metrics_of(found: Sequence[Measurement]) -> dict[str, object]:
+    """For each size, what a block costs: means over the runs."""
+    return {
+        f"{switches} switches, {flows} flows": {
+            "set_up_s": float(np.mean([m.set_up_s for m in runs])),
+            **{
+                what: {
+                    "cpu_s": float(np.mean([m.loads[what].cpu_s for m in runs])),
+                    "took_s": float(np.mean([m.loads[what].took_s for m in runs])),
+                    "shortest_block_s": float(
+                        np.mean([m.loads[what].shortest_block_s for m in runs])
+                    ),
+                }
+                for what in READINGS
+            },
+        }
+        for (switches, flows), runs in by_size(found).items()
+    }
+
+
+def summary_table(found: Sequence[Measurement]) -> object:
+    """A row for each size."""
+    rows = []
+    for (switches, flows), runs in by_size(found).items():
+        costs = [[m.loads[what] for m in runs] for what in READINGS]
+        rows.append(
+            (
+                switches,
+                flows,
+                sum(m.accounts for m in runs),
+                sum(m.wrong for m in runs),
+                float(np.mean([m.set_up_s for m in runs])),
+                *(float(np.mean([load.cpu_s for load in loads])) for loads in costs),
+                *(float(np.mean([load.shortest_block_s for load in loads])) for loads in costs),
+            )
+        )
+    columns = ("switches", "flows", "accounts", "wrong", "set-up, CPU s",
+               *(f"{what}: CPU s a block" for what in READINGS),
+               *(f"{what}: shortest L, s" for what in READINGS))  # fmt: skip
+    return table(
+        "Blocks of all flows on all links, and what they cost the controller", columns, rows
+    )
+
+
+def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
+    """Left: CPU time of reading a block. Right: that as a share of a core, by length of blocks."""
+    figure, (left, right) = plots.figure("What AM-PM costs its controller", columns=2)
+    lengths_s = np.geomspace(0.1, 2 * CARRIERS_BLOCK_S, 50)
+    for number, switches in enumerate(options.switches):
+        style = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
+        for what, line in zip(READINGS, ("-", "--"), strict=True):
+            costs = [
+                [m.loads[what].cpu_s for m in found if (m.switches, m.flows) == (switches, flows)]
+                for flows in options.flows
+            ]
+            label = f"{switches} switches: {what}"
+            left.errorbar(
+                options.flows, [np.mean(c) for c in costs], [np.std(c) for c in costs],
+                linestyle=line, linewidth=1, label=label, **style,
+            )  # fmt: skip
+            share = 100 * np.mean(costs[-1]) / lengths_s
+            right.plot(
+                lengths_s, share, color=style["color"], linestyle=line, marker="", label=label
+            )
+    left.set_xlabel("Flows, over 3 switches each")
+    left.set_ylabel("CPU time to read a block (s)\nmean and sd over runs")
+    left.legend(loc="upper left", fontsize=8)
+    right.axhline(50, color="black", linestyle=":", linewidth=1)
+    right.text(100, 60, "half a block")
+    right.axvline(CARRIERS_BLOCK_S, color="black", linestyle=":", linewidth=1)
+    right.text(CARRIERS_BLOCK_S, 300, "5 min ", ha="right")
+    right.set_xlabel("Length of a block (s)")
+    right.set_ylabel(f"Share of a core, {options.flows[-1]:,} flows (%)")
+    for axes in (left, right):
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+    return figure
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)
