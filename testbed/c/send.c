@@ -2,8 +2,8 @@
  * file gives for it, whatever came before.
  *
  * A sender that falls behind catches up, but in batches of at most `burst` datagrams and at no
- * more than twice the rate: it must not flood the queues that it is there to measure. When it lags
- * too far it gives up, since the machine cannot keep the rate. */
+ * more than twice the schedule's pace: it must not flood the queues that it is there to measure.
+ * When it lags too far it gives up, since the machine cannot keep the rate. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -85,12 +85,11 @@ static void send_batch(int fd, const struct options *options, uint64_t first, un
 /* Sends the flow; returns false when the lag became larger than allowed. */
 static bool send_flow(int fd, const struct options *options, FILE *records, struct totals *totals)
 {
-    double catch_up_gap_ns = 0.5e9 / options->rate_pps;
     uint64_t not_before_ns = options->start_ns;
 
     while (totals->sent < options->count && !stopped) {
         uint64_t due = due_ns(options, totals->sent);
-        uint64_t now, lag, gap_ns;
+        uint64_t now, lag, gap_ns = 0;
         unsigned number = 0;
 
         sleep_until(due > not_before_ns ? due : not_before_ns);
@@ -111,7 +110,8 @@ static bool send_flow(int fd, const struct options *options, FILE *records, stru
             totals->largest_lag_ns = lag;
         if (lag > options->max_lag_ns)
             return false;
-        gap_ns = (uint64_t)(number * catch_up_gap_ns);
+        if (totals->sent < options->count)
+            gap_ns = (due_ns(options, totals->sent) - due) / 2;
         not_before_ns = now + (gap_ns > TICK_NS ? gap_ns : TICK_NS);
     }
     return true;

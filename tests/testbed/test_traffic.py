@@ -127,3 +127,12 @@ def test_a_schedule_of_its_own_is_kept(tmp_path: Path) -> None:
     sent_ns = np.fromfile(tmp_path / "sent", SENT)["sent_ns"]
     late_ns = (sent_ns - sent_ns[0]).astype(np.int64) - due_ns.astype(np.int64)
     assert late_ns.min() > -sent["largest_lag_ns"] - 1
+
+
+def test_datagrams_close_together_are_not_drawn_apart(tmp_path: Path) -> None:
+    """As Poisson traffic has them: half the mean gap was the least, and rates seemed not kept."""
+    due_ns = np.array([0, 5_000_000, 100_000_000, 101_000_000], np.uint64)
+    due_ns.tofile(tmp_path / "due")
+    exchange(tmp_path, rate_pps=1, count=4, due=str(tmp_path / "due"))
+    sent_ns = np.fromfile(tmp_path / "sent", SENT)["sent_ns"]
+    assert sent_ns[3] - sent_ns[0] < 400_000_000
