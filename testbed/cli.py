@@ -3,6 +3,7 @@
 import argparse
 import inspect
 import os
+import resource
 import shutil
 import sys
 import traceback
@@ -88,6 +89,7 @@ def _run_virtual(name: str, options: argparse.Namespace, experiment: Experiment)
 
 def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> int:
     make_folder(options.out)  # before the run: what would fail after it is refused
+    _allow_many_files()
     with run.progress:
         outcome = experiment(options, run)
         if inspect.iscoroutine(outcome):
@@ -96,6 +98,13 @@ def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> i
     outcome.write(run.name, options)
     outcome.show(options.out)
     return PASSED if outcome.passed else CHECK_FAILED
+
+
+def _allow_many_files() -> None:
+    """Captures of a large network are thousands of open files; shells often allow 1,024 at first,
+    and as many as anybody asks for."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _parse(

@@ -1,6 +1,8 @@
 """The common command line: mistakes get one line and status 2."""
 
 import argparse
+import subprocess
+from collections.abc import Callable
 
 import pytest
 
@@ -94,3 +96,16 @@ def test_powers_of_two(text: str, value: int) -> None:
 @pytest.mark.parametrize(("text", "value"), [("0", 0.0), ("0.1", 0.1), ("100", 100.0)])
 def test_percentages(text: str, value: float) -> None:
     assert cli.percentage(text) == value
+
+
+def test_an_experiment_may_open_as_many_files_as_the_machine_lets_it(
+    start_experiment: Callable[..., subprocess.Popen[str]],
+) -> None:
+    """A shell's first limit of 1,024 is too low for the captures of a thousand switches."""
+    head = "import resource\nmost = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+    head += "resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))"
+    body = "now = resource.getrlimit(resource.RLIMIT_NOFILE)[0]\n"
+    body += "return Report(samples=[{'files': now}], checks=[Check('files', now, most)])"
+    started = start_experiment(body, "--time", "virtual", head=head)
+    output, errors = started.communicate(timeout=60)
+    assert started.returncode == 0, output + errors
