@@ -11,7 +11,7 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 import argparse
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 
 import finsy as fy
@@ -39,11 +39,17 @@ from topologies.backhaul import Backhaul
 
 # Switches -> (access, aggregation); one more is the core.
 BACKHAULS = {5: (3, 1), 20: (16, 3), 100: (90, 9), 300: (280, 19), 1000: (966, 33)}
+DEFAULTS = {  # kind of time, quick -> switches, flows
+    ("virtual", False): ([20, 100, 1000], [10, 100, 1000]),
+    ("virtual", True): ([20, 100], [10, 100]),
+    ("real", False): ([20], [100, 1000]),
+    ("real", True): ([20], [30]),
+}
 LINK = {"delay_us": 1000, "loss": 0.01}
 BOUNDS = Bounds(delay_us=2000)
 NOISE_US = 50_000  # what a busy machine may add to the delay in real time
-START_US = 60_000  # for a flow's processes to start, in real time
-IDLE_BLOCKS = 5  # read to see what a reading costs, when no packets are sent
+START_US = 30_000  # for a flow's processes to start, in real time
+IDLE_BLOCKS = 3  # read to see what a reading costs, when no packets are sent
 CARRIERS_BLOCK_S = 300  # Telecom Italia's: RFC 8321 section 5.1
 REPEATED_SWITCHES = 20  # larger networks run once
 
@@ -59,7 +65,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--flows", type=cli.positive_int, nargs="+", metavar="N",
-        help="numbers of flows, each with every size (default: 10 100 1000)",
+        help="each with every size (default: 10 100 1000 in virtual time, else 100 1000)",
     )  # fmt: skip
     parser.add_argument(
         "--rate", type=cli.positive_float, default=5, metavar="PPS",
@@ -70,8 +76,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="complete blocks to measure (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--block-us", type=cli.power_of_two, default=2**21, metavar="US",
-        help="length of a block, a power of two of microseconds (default: %(default)s)",
+        "--block-us", type=cli.power_of_two, metavar="US",
+        help="length of a block, a power of two of microseconds (default: 2097152)",
     )  # fmt: skip
     parser.add_argument(
         "--seeds", type=cli.positive_int, metavar="N",
@@ -112,9 +118,10 @@ class Measurement:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_virtual = options.time == "virtual"
-    sizes = ([20, 100] if options.quick else [20, 100, 1000]) if is_virtual else [20]
-    options.switches = sorted(options.switches or sizes)
-    options.flows = sorted(options.flows or ([10, 100] if options.quick else [10, 100, 1000]))
+    switches, flows = DEFAULTS[options.time, options.quick]
+    options.switches = sorted(options.switches or switches)
+    options.flows = sorted(options.flows or flows)
+    options.block_us = options.block_us or (2**19 if options.quick else 2**21)
     options.seeds = options.seeds or ((1 if options.quick else 10) if is_virtual else 1)
     found: list[Measurement] = []
     for switches, flows in product(options.switches, options.flows):
@@ -192,7 +199,7 @@ async def conduct(
 
 async def load_of(collector: Collector, run: Run) -> Load:
     """What reading a block costs, when no packets are sent: the median of some."""
-    first = collector.schedule.block_at(run.clock.now_ns() // 1000) + 3
+    first = collector.schedule.block_at(run.clock.now_ns() // 1000) + 2
     cpu_s, took_s = [], []
     async for report in collector.blocks(first, first + IDLE_BLOCKS):
         cpu_s.append(time.process_time())
@@ -313,21 +320,22 @@ def by_size(found: Sequence[Measurement]) -> dict[tuple[int, int], list[Measurem
     return sizes
 
 
+def mean_load(runs: Sequence[Measurement], what: str) -> Load:
+    """The mean of some runs."""
+    loads = [m.loads[what] for m in runs]
+    return Load(
+        float(np.mean([load.cpu_s for load in loads])),
+        float(np.mean([load.took_s for load in loads])),
+    )
+
+
 def metrics_of(found: Sequence[Measurement]) -> dict[str, object]:
     """For each size, what a block costs: means over the runs."""
     return {
         f"{switches} switches, {flows} flows": {
-            "set_up_s": float(np.mean([m.set_up_s for m in runs])),
-            **{
-                what: {
-                    "cpu_s": float(np.mean([m.loads[what].cpu_s for m in runs])),
-                    "took_s": float(np.mean([m.loads[what].took_s for m in runs])),
-                    "shortest_block_s": float(
-                        np.mean([m.loads[what].shortest_block_s for m in runs])
-                    ),
-                }
-                for what in READINGS
-            },
+            what: {"shortest_block_s": load.shortest_block_s, **asdict(load)}
+            for what in READINGS
+            for load in [mean_load(runs, what)]
         }
         for (switches, flows), runs in by_size(found).items()
     }
@@ -335,26 +343,21 @@ def metrics_of(found: Sequence[Measurement]) -> dict[str, object]:
 
 def summary_table(found: Sequence[Measurement]) -> object:
     """A row for each size."""
-    rows = []
-    for (switches, flows), runs in by_size(found).items():
-        costs = [[m.loads[what] for m in runs] for what in READINGS]
-        rows.append(
-            (
-                switches,
-                flows,
-                sum(m.accounts for m in runs),
-                sum(m.wrong for m in runs),
-                float(np.mean([m.set_up_s for m in runs])),
-                *(float(np.mean([load.cpu_s for load in loads])) for loads in costs),
-                *(float(np.mean([load.shortest_block_s for load in loads])) for loads in costs),
-            )
+    rows = [
+        (
+            *size,
+            sum(m.accounts for m in runs),
+            sum(m.wrong for m in runs),
+            float(np.mean([m.set_up_s for m in runs])),
+            *(mean_load(runs, what).cpu_s for what in READINGS),
+            *(mean_load(runs, what).shortest_block_s for what in READINGS),
         )
+        for size, runs in by_size(found).items()
+    ]
     columns = ("switches", "flows", "accounts", "wrong", "set-up, CPU s",
                *(f"{what}: CPU s a block" for what in READINGS),
                *(f"{what}: shortest L, s" for what in READINGS))  # fmt: skip
-    return table(
-        "Blocks of all flows on all links, and what they cost the controller", columns, rows
-    )
+    return table("Blocks of all flows on all links, and what they cost to read", columns, rows)
 
 
 def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
