@@ -48,7 +48,7 @@ DEFAULTS = {  # kind of time, quick -> switches, flows
 LINK = {"delay_us": 1000, "loss": 0.01}
 BOUNDS = Bounds(delay_us=2000)
 NOISE_US = 50_000  # what a busy machine may add to the delay in real time
-START_US = 30_000  # for a flow's processes to start, in real time
+START_US = 40_000  # for a flow's processes to start, in real time
 IDLE_BLOCKS = 3  # read to see what a reading costs, when no packets are sent
 CARRIERS_BLOCK_S = 300  # Telecom Italia's: RFC 8321 section 5.1
 REPEATED_SWITCHES = 20  # larger networks run once
@@ -384,7 +384,7 @@ def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
     left.set_ylabel("CPU time to read a block (s)\nmean and sd over runs")
     left.legend(loc="upper left", fontsize=8)
     right.axhline(50, color="black", linestyle=":", linewidth=1)
-    right.text(100, 60, "half a block")
+    right.text(CARRIERS_BLOCK_S, 60, "half a block ", ha="right")
     right.axvline(CARRIERS_BLOCK_S, color="black", linestyle=":", linewidth=1)
     right.text(CARRIERS_BLOCK_S, 300, "5 min ", ha="right")
     right.set_xlabel("Length of a block (s)")
