@@ -27,6 +27,17 @@ def test_both_directions_of_a_tcp_connection_are_exact_in_every_block(tmp_path: 
         assert sum(int(row["lost"]) for row in link) > 3
 
 
+def test_a_failing_link_in_virtual_time(tmp_path: Path) -> None:
+    done = run("virtual_time.py", "--time", "virtual", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    with (tmp_path / "samples.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["sequence"]) for row in rows] == [*range(1001, 2001)]
+    assert [round(float(row["time_s"]) * 1e9) for row in rows] == [
+        10**6 * int(row["sequence"]) for row in rows
+    ]
+
+
 def test_real_sockets_are_refused_in_virtual_time(tmp_path: Path) -> None:
     done = run("ampm_tcp.py", "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 2

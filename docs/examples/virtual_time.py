@@ -1,0 +1,68 @@
+"""A link that fails for a second: stopped at, looked into and changed at an instant.
+
+    python docs/examples/virtual_time.py --time virtual
+
+Also with --time real (as root), where times are the machine's and nothing falls to the nanosecond.
+"""
+
+from scapy.layers.inet import ICMP, IP
+from scapy.layers.l2 import Ether
+
+from controllers.connection import connection
+from controllers.routing import routing_entries
+from testbed import capture, cli
+from testbed.books import Books
+from testbed.network import Network
+from testbed.patterns import Poisson, heavy_tailed
+from testbed.results import Check, Report
+from testbed.traffic import Flow, Traffic
+from topologies.line import Line
+
+SECOND = 10**9
+ICMP_PROTOCOL = 1
+
+
+async def experiment(options, run):
+    topo = Line(switches=1)
+    # s1's clock is 70 us ahead, and gains 50 us a second.
+    clock = {"s1": ["--clock-offset-us", "70", "--clock-drift-ppb", "50000"]}
+    with Network(topo, run, program="p4src/routing/router.p4", switch_options=clock) as net:
+        async with connection(net, "s1") as controller:
+            await controller.write([+entry for entry in routing_entries(net, "s1", [])])
+        s1, port, start_ns = net.switch("s1"), net.port("s1", "h2"), run.clock.now_ns() + SECOND
+        flows = [
+            Flow(1, "h1", "h2", rate_pps=1000, count=3000),
+            Flow(2, "h1", "h2", rate_pps=500, count=1500, size=1000, pattern=Poisson()),
+            *heavy_tailed([("h2", "h1")] * 20, flows_per_s=10, mean_count=20, rate_pps=200,
+                          seed=run.seed, first_id=10),
+        ]  # fmt: skip
+        ping = Ether(src=net.host("h1").MAC(), dst=net.host("h2").MAC()) / IP(
+            src=net.host("h1").IP(), dst=net.host("h2").IP()
+        )
+        net.send_frames("h1", [start_ns], [bytes(ping / ICMP())])
+        async with Traffic(net, flows, start_ns) as traffic:
+            await run.clock.sleep_until(start_ns + 1 * SECOND)
+            s1.set_link(port, loss=1.0)
+            s1.set_queue(port, depth=1000)
+            before = s1.read_counters()["ports"][str(port)]["link"]
+            await run.clock.sleep_until(start_ns + 2 * SECOND)
+            s1.set_link(port, loss=0.0)
+            records = await traffic.finish()
+    lost = capture.read_flow(net.capture("s1", "h2", "lost"), flows[0])
+    answers = capture.read(net.capture("s1", "h1", "out"))
+    return Report(
+        samples=[{"sequence": s, "time_s": (t - start_ns) / SECOND}
+                 for s, t in zip(lost.sequence, lost.time_ns, strict=True)],
+        checks=[
+            *Books.of(net, records).checks(),
+            Check("lost in the first second", before["lost_packets"], 0),
+            Check("lost of 1,000 in the second", len(lost.sequence), 1000,
+                  0 if options.time == "virtual" else 100),
+            Check("lost elsewhere", len({*records[1].lost_sequences} - {*lost.sequence}), 0),
+            Check("frames that h2 answered", int(sum(answers.bytes[:, 23] == ICMP_PROTOCOL)), 1),
+        ],
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment)
