@@ -16,7 +16,7 @@ from typing import Any
 
 from finsy.proto import p4r
 from harness import compiled, config, delete, entry, exact, insert, lpm, modify, ternary
-from live import FRAME, Host, make_links
+from rig import FRAME, Host, make_links
 from test_extras import digest, group, known_source, member, meter, one_shot, to, value_set
 from test_state import clone, counter, multicast, register
 
