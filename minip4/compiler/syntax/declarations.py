@@ -1,0 +1,305 @@
+"""Declarations; states of parsers (13), tables of controls (14.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from minip4.compiler import types
+from minip4.compiler.source import Source
+from minip4.compiler.syntax.node import Node
+from minip4.compiler.types import Type
+
+if TYPE_CHECKING:
+    from minip4.compiler.syntax.expressions import Argument, Call, Expression, TypeExpression
+    from minip4.compiler.syntax.node import Annotation
+    from minip4.compiler.syntax.statements import Block, Statement
+
+
+@dataclass(slots=True, eq=False)
+class Declaration(Node):
+    """`source` is the name where it is declared; `whole` the entire declaration."""
+
+    whole: Source
+    annotations: list[Annotation]
+    name: str
+
+    def annotation(self, name: str) -> Annotation | None:
+        """The first annotation called `name`."""
+        return next((a for a in self.annotations if a.name == name), None)
+
+
+@dataclass(slots=True, eq=False)
+class TypeParameter(Declaration):
+    pass
+
+
+@dataclass(slots=True, eq=False)
+class Parameter(Declaration):
+    direction: str  # "in", "out", "inout" or "" (directionless)
+    type_expression: TypeExpression
+    default: Expression | None
+    type: Type = field(default=types.UNCHECKED, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class ConstantDeclaration(Declaration):
+    """`const T name = initializer;`: the value is initializer.constant (if not compound)."""
+
+    type_expression: TypeExpression
+    initializer: Expression
+    type: Type = field(default=types.UNCHECKED, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class VariableDeclaration(Declaration):
+    type_expression: TypeExpression
+    initializer: Expression | None
+    type: Type = field(default=types.UNCHECKED, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class TypedefDeclaration(Declaration):
+    """`typedef T name;`, or `type T name;` if is_new; `struct` for `typedef struct S {...} T;`."""
+
+    type_expression: TypeExpression
+    is_new: bool
+    struct: Declaration | None = None
+    type_of_definition: Type = field(default=types.UNCHECKED, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Field(Declaration):
+    type_expression: TypeExpression
+    type: Type = field(default=types.UNCHECKED, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class StructDeclaration(Declaration):
+    keyword: str  # "struct", "header" or "header_union"
+    type_parameters: list[TypeParameter]
+    fields: list[Field]
+
+
+@dataclass(slots=True, eq=False)
+class EnumMember(Declaration):
+    """`number`: position in the enum, or the value if the enum is serializable."""
+
+    value: Expression | None
+    enum: EnumDeclaration | None = field(default=None, init=False)
+    number: int = field(default=0, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class EnumDeclaration(Declaration):
+    underlying: TypeExpression | None  # None: not serializable
+    members: list[EnumMember]
+    underlying_type: Type = field(default=types.UNCHECKED, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class ErrorMember(Declaration):
+    """`number` counts over all error declarations of the program: NoError is 0."""
+
+    number: int = field(default=0, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class ErrorDeclaration(Declaration):
+    members: list[ErrorMember]
+
+
+@dataclass(slots=True, eq=False)
+class MatchKindMember(Declaration):
+    pass
+
+
+@dataclass(slots=True, eq=False)
+class MatchKindDeclaration(Declaration):
+    members: list[MatchKindMember]
+
+
+@dataclass(slots=True, eq=False)
+class Function(Declaration):
+    """A function; an extern function or method if body is None; a constructor has no result."""
+
+    result: TypeExpression | None
+    type_parameters: list[TypeParameter]
+    parameters: list[Parameter]
+    body: Block | None
+    is_abstract: bool = False
+    result_type: Type = field(default=types.VOID, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class ExternDeclaration(Declaration):
+    type_parameters: list[TypeParameter]
+    constructors: list[Function]
+    methods: list[Function]
+
+
+@dataclass(slots=True, eq=False)
+class Action(Declaration):
+    parameters: list[Parameter]
+    body: Block
+
+
+@dataclass(slots=True, eq=False)
+class ParserTypeDeclaration(Declaration):
+    type_parameters: list[TypeParameter]
+    parameters: list[Parameter]
+
+
+@dataclass(slots=True, eq=False)
+class ControlTypeDeclaration(Declaration):
+    type_parameters: list[TypeParameter]
+    parameters: list[Parameter]
+
+
+@dataclass(slots=True, eq=False)
+class PackageDeclaration(Declaration):
+    type_parameters: list[TypeParameter]
+    parameters: list[Parameter]
+
+
+@dataclass(slots=True, eq=False)
+class Instantiation(Declaration):
+    """`T<...>(arguments) name = {objects};`
+
+    `call` is the constructor call (kind CONSTRUCTOR, arguments in parameter order).
+    """
+
+    call: Call
+    objects: list[Declaration]  # abstract methods' bodies (Function) and inner Instantiations
+    type: Type = field(default=types.UNCHECKED, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class ValueSet(Declaration):
+    """`value_set<T>(size) name;`: size.constant is an int."""
+
+    type_expression: TypeExpression
+    size: Expression
+    type: Type = field(default=types.UNCHECKED, init=False)  # Set(T)
+
+
+@dataclass(slots=True, eq=False)
+class ParserDeclaration(Declaration):
+    type_parameters: list[TypeParameter]
+    parameters: list[Parameter]
+    constructor_parameters: list[Parameter]
+    locals: list[Declaration]
+    states: list[State]
+
+
+@dataclass(slots=True, eq=False)
+class ControlDeclaration(Declaration):
+    type_parameters: list[TypeParameter]
+    parameters: list[Parameter]
+    constructor_parameters: list[Parameter]
+    locals: list[Declaration]
+    body: Block
+
+
+# ---------------------------------------------------------------- parser states (13)
+
+
+@dataclass(slots=True, eq=False)
+class Goto(Node):
+    """`name` as the next state; `state` is None for accept and reject."""
+
+    name: str
+    state: State | None = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class SelectCase(Node):
+    """`keys` has one keyset for each select expression, or is one DontCare or tuple value set."""
+
+    keys: list[Expression]
+    target: Goto
+
+
+@dataclass(slots=True, eq=False)
+class Select(Node):
+    expressions: list[Expression]
+    cases: list[SelectCase]
+
+
+@dataclass(slots=True, eq=False)
+class State(Declaration):
+    """Without a transition (None) the parser rejects."""
+
+    statements: list[Statement | Declaration]
+    transition: Goto | Select | None
+
+
+# ---------------------------------------------------------------- tables (14.2)
+
+
+@dataclass(slots=True, eq=False)
+class KeyElement(Node):
+    """`expression : match_kind @annotations;`."""
+
+    expression: Expression
+    match_kind: str
+    annotations: list[Annotation]
+
+    def annotation(self, name: str) -> Annotation | None:
+        return next((a for a in self.annotations if a.name == name), None)
+
+
+@dataclass(slots=True, eq=False)
+class ActionReference(Node):
+    """`name(arguments)` in a list of actions, an entry or default_action.
+
+    `arguments` follow `action.parameters`, one for each; None where the control plane sets it.
+    """
+
+    annotations: list[Annotation]
+    name: str
+    is_absolute: bool
+    written_arguments: list[Argument] | None  # None: no parentheses written
+    action: Action | None = field(default=None, init=False)
+    arguments: list[Expression | None] = field(default_factory=list, init=False)
+
+    def annotation(self, name: str) -> Annotation | None:
+        return next((a for a in self.annotations if a.name == name), None)
+
+
+@dataclass(slots=True, eq=False)
+class Entry(Node):
+    """`const priority=n: (keys) : action;` keys: one for each key element."""
+
+    annotations: list[Annotation]
+    is_const: bool
+    priority: Expression | None
+    keys: list[Expression]
+    action: ActionReference
+
+
+@dataclass(slots=True, eq=False)
+class TableProperty(Declaration):
+    """Any other `name = value;` of a table (size, implementation, counters, ...)."""
+
+    is_const: bool
+    value: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Table(Declaration):
+    """`default_action` is None if not written: then it is NoAction (14.2.1.3)."""
+
+    keys: list[KeyElement]
+    actions: list[ActionReference]
+    entries: list[Entry] | None
+    are_entries_const: bool
+    default_action: ActionReference | None
+    is_default_action_const: bool
+    properties: list[TableProperty]
+
+    def property(self, name: str) -> TableProperty | None:
+        return next((p for p in self.properties if p.name == name), None)
+
+
+Constant = int | bool | str | EnumMember | ErrorMember | MatchKindMember | tuple

@@ -1,0 +1,279 @@
+"""Expressions (8), and types as they are written (7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from minip4.compiler import types
+from minip4.compiler.syntax.node import Node
+from minip4.compiler.types import Type
+
+if TYPE_CHECKING:
+    from minip4.compiler.syntax.declarations import (
+        Constant,
+        Declaration,
+        Parameter,
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Expression(Node):
+    """`type` is never UNCHECKED after checking; `constant` is the value if known at compile time:
+
+    int | bool | str | EnumMember | ErrorMember | MatchKindMember, a tuple of such for a compound
+    value (in field order), or None. An int constant is already reduced to the range of `type`.
+    """
+
+    type: Type = field(default=types.UNCHECKED, init=False)
+    constant: Constant | None = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class IntLiteral(Expression):
+    """`8w255`, `4s7`, `0xff`; width is None for one without a width."""
+
+    value: int
+    width: int | None = None
+    is_signed: bool = False
+    text: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class BoolLiteral(Expression):
+    value: bool
+
+
+@dataclass(slots=True, eq=False)
+class StringLiteral(Expression):
+    value: str
+
+
+@dataclass(slots=True, eq=False)
+class Name(Expression):
+    """A name used as a value (`.name` if absolute)."""
+
+    name: str
+    is_absolute: bool = False
+    declaration: Declaration | None = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class This(Expression):
+    """`this` in an abstract method's body: the instance."""
+
+
+@dataclass(slots=True, eq=False)
+class TypeReference(Expression):
+    """A type where an expression is expected: `E` in `E.member`, `C` in `C.apply(...)`."""
+
+    type_expression: TypeExpression
+
+
+@dataclass(slots=True, eq=False)
+class Member(Expression):
+    """`base.name`.
+
+    `declaration`: the Field, EnumMember, ErrorMember or Function (extern method) meant. None for
+    built-in ones: see `base.type` (Stack: next last lastIndex size; ApplyResult: hit miss
+    action_run; TableType, Parser, Control: apply; headers: isValid and so on).
+    """
+
+    base: Expression
+    name: str
+    declaration: Declaration | None = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class Index(Expression):
+    """`stack[i]` or `tuple[i]`."""
+
+    base: Expression
+    index: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Slice(Expression):
+    """`base[high:low]`; both have int constants. `[low +: width]` becomes this if constant."""
+
+    base: Expression
+    high: Expression
+    low: Expression
+
+
+@dataclass(slots=True, eq=False)
+class PartSelect(Expression):
+    """`base[low +: width]` with a `low` known only at run time; `width` has an int constant."""
+
+    base: Expression
+    low: Expression
+    width: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Unary(Expression):
+    operator: str  # ! ~ - +
+    operand: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Binary(Expression):
+    """Operators * / % + - |+| |-| << >> <= >= < > != == & ^ | ++ && ||."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Conditional(Expression):
+    """`condition ? then : otherwise`."""
+
+    condition: Expression
+    then: Expression
+    otherwise: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Cast(Expression):
+    """`(T) operand`; target is None if the checker put it in (implicit, 8.12.2)."""
+
+    target: TypeExpression | None
+    operand: Expression
+
+
+class CallKind(Enum):
+    FUNCTION = auto()  # declaration: Function with a body
+    EXTERN_FUNCTION = auto()  # declaration: Function without a body
+    EXTERN_METHOD = auto()  # declaration: the ExternDeclaration's Function; object: the instance
+    ACTION = auto()  # declaration: Action
+    TABLE_APPLY = auto()  # declaration: Table
+    PARSER_APPLY = auto()  # declaration: ParserDeclaration; object: the instance or its type
+    CONTROL_APPLY = auto()  # declaration: ControlDeclaration; object: the instance or its type
+    CONSTRUCTOR = auto()  # declaration: Extern/Parser/Control/PackageDeclaration; no object
+    BUILTIN = auto()  # declaration: None; object: the header, stack, ...; method: its name
+
+
+@dataclass(slots=True, eq=False)
+class Argument(Node):
+    """As written: `name = value` or `value`; value is a DontCare for `_`."""
+
+    name: str | None
+    value: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Call(Expression):
+    """`callee<types>(arguments)`; a TypeReference as callee is a constructor call.
+
+    `arguments` follow the order of `parameters`, one for each: defaults filled in, named ones put
+    in their place, casts made explicit; None where an @optional parameter has no argument.
+    `type_arguments` fill the callee's own type parameters (an extern object's are in
+    `object.type.arguments`). `parameter_types` have both substituted.
+    """
+
+    callee: Expression
+    written_type_arguments: list[TypeExpression]
+    written_arguments: list[Argument]
+    kind: CallKind = field(default=CallKind.FUNCTION, init=False)
+    declaration: Declaration | None = field(default=None, init=False)
+    object: Expression | None = field(default=None, init=False)
+    method: str = field(default="", init=False)
+    parameters: list[Parameter] = field(default_factory=list, init=False)
+    parameter_types: list[Type] = field(default_factory=list, init=False)
+    type_arguments: tuple[Type, ...] = field(default=(), init=False)
+    arguments: list[Expression | None] = field(default_factory=list, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class ListExpression(Expression):
+    """`{a, b}`; after checking its type is Tuple, List or Stack (else: StructExpression)."""
+
+    elements: list[Expression]
+    has_dots: bool = False  # ends in `...`: default values, which the checker writes out
+
+
+@dataclass(slots=True, eq=False)
+class NamedValue(Node):
+    name: str
+    value: Expression
+
+
+@dataclass(slots=True, eq=False)
+class StructExpression(Expression):
+    """`{a = x, b = y}`; after checking also `{x, y}` of struct or header type.
+
+    After checking every field is there, in the order of the declaration.
+    """
+
+    values: list[NamedValue]
+    has_dots: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class InvalidHeader(Expression):
+    """`{#}`: an invalid header, or a union without valid header."""
+
+
+@dataclass(slots=True, eq=False)
+class DontCare(Expression):
+    """`_` or `default` in a keyset; `_` as an argument of an out parameter; `...` as a value."""
+
+    text: str
+
+
+@dataclass(slots=True, eq=False)
+class Mask(Expression):
+    """Keyset `value &&& mask`."""
+
+    value: Expression
+    mask: Expression
+
+
+@dataclass(slots=True, eq=False)
+class Range(Expression):
+    """Keyset, or collection of a for loop: `low .. high`, both included."""
+
+    low: Expression
+    high: Expression
+
+
+# ---------------------------------------------------------------- types as written (7)
+
+
+@dataclass(slots=True, eq=False)
+class TypeExpression(Node):
+    type: Type = field(default=types.UNCHECKED, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class BaseTypeName(TypeExpression):
+    """bool error match_kind string void `_`, or bit int varbit, which may have a `width`."""
+
+    name: str
+    width: Expression | None = None
+
+
+@dataclass(slots=True, eq=False)
+class TypeName(TypeExpression):
+    name: str
+    is_absolute: bool = False
+    arguments: list[TypeExpression] | None = None  # None: no `<...>` written
+    declaration: Declaration | None = field(default=None, init=False)
+
+
+@dataclass(slots=True, eq=False)
+class ArrayTypeName(TypeExpression):
+    element: TypeExpression
+    size: Expression
+
+
+@dataclass(slots=True, eq=False)
+class TupleTypeName(TypeExpression):
+    elements: list[TypeExpression]
+
+
+@dataclass(slots=True, eq=False)
+class ListTypeName(TypeExpression):
+    element: TypeExpression

@@ -1,0 +1,47 @@
+"""The root of all nodes of the syntax tree, and annotations (18)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
+
+from minip4.compiler.source import Source
+
+if TYPE_CHECKING:
+    from minip4.compiler.syntax.declarations import Constant
+    from minip4.compiler.syntax.expressions import Expression, NamedValue
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    source: Source
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly below `node` in the tree; decorations are not followed."""
+    for f in fields(node):
+        if f.init:
+            value = getattr(node, f.name)
+            for item in value if isinstance(value, list) else (value,):
+                if isinstance(item, Node):
+                    yield item
+
+
+@dataclass(slots=True, eq=False)
+class Annotation(Node):
+    """`@name`, `@name(body)` or `@name[...]`.
+
+    `values` holds what the body means: for `@name("x", 3)` and `@name["x", 3]` the literals and
+    constants as str, int, bool; for `@name[k = v]` it is empty and `pairs` has them. A body that
+    is not a list of expressions (tokens that only the reader of the annotation understands) leaves
+    `values` empty; `text` has every unstructured body with one blank between tokens.
+    """
+
+    name: str
+    body: list[Expression]
+    keyed_body: list[NamedValue]
+    text: str = ""
+    is_structured: bool = False
+    values: list[Constant] = field(default_factory=list, init=False)
+    pairs: dict[str, Constant] = field(default_factory=dict, init=False)

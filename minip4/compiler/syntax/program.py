@@ -1,0 +1,35 @@
+"""A whole program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from minip4.compiler.syntax.node import Node
+
+if TYPE_CHECKING:
+    from minip4.compiler.syntax.declarations import (
+        Declaration,
+        ErrorMember,
+        Instantiation,
+        MatchKindMember,
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Program(Node):
+    """`declarations` include those of core.p4 and v1model.p4, in order of appearance.
+
+    `warnings` are texts for the user, each with its place as an error has it.
+    """
+
+    path: str
+    declarations: list[Declaration]
+    warnings: list[str] = field(default_factory=list, init=False)
+    main: Instantiation | None = field(default=None, init=False)
+    errors: list[ErrorMember] = field(default_factory=list, init=False)
+    match_kinds: list[MatchKindMember] = field(default_factory=list, init=False)
+
+    def find(self, name: str) -> Declaration | None:
+        """The top-level declaration called `name` (the last of overloaded functions)."""
+        return next((d for d in reversed(self.declarations) if d.name == name), None)
