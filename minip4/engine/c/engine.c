@@ -156,7 +156,8 @@ void engine_prefetch(const struct engine *e, uint16_t port)
 
 void engine_prefetch_tables(const struct engine *e, const struct packet *packet)
 {
-    program.speculate(tables_of(e), packet->phv);
+    if (packet)
+        program.speculate(tables_of(e), packet->phv);
     for (uint32_t i = 0; i < program.tables; i++)
         table_prefetch(tables_of(e) + i);
 }

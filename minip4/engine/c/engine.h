@@ -54,7 +54,8 @@ void engine_set_clock(struct engine *engine, int64_t offset_us, int64_t drift_pp
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet, uint64_t now_ns);
 /* Brings what a frame from this port will need into the cache. */
 void engine_prefetch(const struct engine *engine, uint16_t port);
-/* Goes on with it, a little later: with entries of tables that this packet will probably need. */
+/* Goes on with it, a little later: with small tables, and of others the entries that this packet
+ * (one that was parsed before, or NULL) will probably need. */
 void engine_prefetch_tables(const struct engine *engine, const struct packet *packet);
 /* Does what is due by now_ns (queues, links); returns when to call again, or UINT64_MAX. */
 uint64_t engine_advance(struct engine *engine, uint64_t now_ns);

@@ -6,9 +6,10 @@
 
 enum {
     /* In `what` of an event, how far its memory has been prefetched. */
-    NEAR = 1u << 31,  /* what it stands for, and the switch where it arrives */
-    READY = 1u << 30, /* what that switch's tables lead to; or a source's first switch */
-    NUMBER = READY - 1
+    SOURCE = 1u << 31, /* the source */
+    SWITCH = 1u << 30, /* the switch where its frame, or the source's, arrives */
+    TABLES = 1u << 29, /* entries of that switch's tables */
+    NUMBER = TABLES - 1
 };
 
 /* --- frames on their way ---------------------------------------------------------------------- */
@@ -218,12 +219,19 @@ static void send_first(struct virtual *v)
         events_replace_first(&v->sends, (struct event){due_ns, number, number});
 }
 
-static void prefetch_node(const struct node *node, uint16_t port)
+/* Fetches what a node will need, in two steps: the second reads what the first has fetched. */
+static void fetch(struct event *event, const struct node *node, uint16_t port,
+                  const struct packet *packet)
 {
+    const struct switching *s = &node->switching;
+    bool is_first = !(event->what & SWITCH);
+    event->what |= is_first ? SWITCH : TABLES;
     if (node->is_host)
         __builtin_prefetch((const char *)node + CACHE_LINE);
+    else if (is_first)
+        s->calls.prefetch(s->engine, port);
     else
-        node->switching.calls.prefetch(node->switching.engine, port);
+        s->calls.prefetch_tables(s->engine, packet);
 }
 
 /* What is due soon is far apart in memory: so it is fetched while what comes before it is done. */
@@ -233,28 +241,18 @@ static void look_ahead(struct virtual *v)
     for (uint32_t i = 0; i < EVENTS_SOON && i < flights->count; i++) {
         struct event *event = &flights->heap[i];
         const struct arrival *flight = &v->flight[event->what & NUMBER];
-        if (!(event->what & NEAR)) {
-            event->what |= NEAR;
-            prefetch_node(flight->to, flight->port);
-        } else if (!(event->what & READY)) {
-            event->what |= READY;
-            if (!flight->to->is_host)
-                flight->to->switching.calls.prefetch_tables(flight->to->switching.engine,
-                                                            flight->packet);
-        }
+        if (!(event->what & TABLES))
+            fetch(event, flight->to, flight->port, flight->packet);
     }
     for (uint32_t i = 0; i < EVENTS_SOON && i < sends->count; i++) {
         struct event *event = &sends->heap[i];
         const struct source *source = &v->source[event->what & NUMBER];
-        if (!(event->what & NEAR)) {
-            event->what |= NEAR;
+        if (!(event->what & SOURCE)) {
+            event->what |= SOURCE;
             __builtin_prefetch(source, 1);
             __builtin_prefetch(source->head, 1);
-        } else if (!(event->what & READY)) {
-            event->what |= READY;
-            const struct wire *wire = source->host->wire;
-            if (wire && wire->to)
-                prefetch_node(wire->to, wire->to_port);
+        } else if (!(event->what & TABLES) && source->host->wire && source->host->wire->to) {
+            fetch(event, source->host->wire->to, source->host->wire->to_port, NULL);
         }
     }
 }
