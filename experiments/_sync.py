@@ -88,9 +88,9 @@ class BlockResult:
 
     @property
     def has_pulse_right(self) -> bool:
-        """As many pulses as arrived, and the delay is that packet's."""
+        """One pulse, or none if it was lost; and the delay is that packet's."""
         another = self.setting.block_us / 64  # other blocks' pulses are further away
-        return self.pulses == self.true_pulses and not abs(self.delay_error_us) > another
+        return self.pulses == self.true_pulses <= 1 and not abs(self.delay_error_us) > another
 
     @property
     def is_exact(self) -> bool:

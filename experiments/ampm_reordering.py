@@ -240,16 +240,16 @@ def checks_of(setting: Setting, results: Sequence[BlockResult], noise_us: int) -
     overtaken = np.array([abs(r.overtaken) for r in results if not np.isnan(r.overtaken)])
     mean, mean_square = setting.overtaken
     if setting.lateness < 1 / 2:  # else two pulses change places with the same packets
-        tolerance = 4 * np.sqrt((mean_square - mean**2) / len(overtaken))
-        checks.append(
-            Check(f"{at}: packets out of order with a pulse", overtaken.mean(), mean, tolerance)
-        )
+        tolerance = 4 * np.sqrt((mean_square - mean**2) / max(len(overtaken), 1))
+        found = overtaken.mean() if len(overtaken) else float("nan")
+        checks.append(Check(f"{at}: packets out of order with a pulse", found, mean, tolerance))
     return checks
 
 
 def rms(errors: Sequence[float]) -> float:
-    """Root mean square of those that are known."""
-    return float(np.sqrt(np.nanmean(np.square(errors))))
+    """Root mean square of those that are known; NaN: none is."""
+    known = [error for error in errors if not np.isnan(error)]
+    return float(np.sqrt(np.mean(np.square(known)))) if known else float("nan")
 
 
 def rms_by_run(
