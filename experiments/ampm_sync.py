@@ -48,6 +48,7 @@ from controllers.forwarding import forwarding_entries
 from testbed import cli, plots
 from testbed.books import Books
 from testbed.clock import ClockAhead
+from testbed.errors import TestbedError
 from testbed.isolation import Run
 from testbed.network import Network
 from testbed.patterns import Poisson
@@ -94,6 +95,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    if options.target == "bmv2":
+        raise TestbedError("here clocks are made to differ, which is for --target minip4 alone")
     is_virtual = options.time == "virtual"
     options.errors = options.errors or errors_of(options)
     options.seeds = options.seeds or ((2 if options.quick else 10) if is_virtual else 1)

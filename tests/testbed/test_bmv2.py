@@ -62,6 +62,18 @@ def test_what_cannot_be_gets_one_line(
     assert errors.count("\n") == 1
 
 
+def test_an_experiment_that_sets_clocks_is_not_for_bmv2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, "exit 3")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    command = [sys.executable, str(REPOSITORY / "experiments" / "ampm_sync.py"), "--quick",
+               "--target", "bmv2", "--out", str(tmp_path)]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "for --target minip4 alone" in done.stderr
+
+
 @pytest.mark.skipif(shutil.which(PROGRAM) is None, reason=f"{PROGRAM} is not on PATH")
 def test_loss_is_exact_on_bmv2(tmp_path: Path) -> None:
     """Of the whole experiment; what bmv2 drops itself on a busy machine is not at issue here."""
