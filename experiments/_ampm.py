@@ -147,7 +147,8 @@ async def measure(run: Run, setting: Setting) -> Outcome:
     """Build the network, watch the flows, send, and read block by block.
 
     Raises TestbedError when not a single block could be read: then something is wrong that will
-    not pass, such as a dead switch, or a machine too slow for such blocks.
+    not pass, such as a dead switch, or a machine too slow for such blocks; and when packets took
+    longer than their methods can bear, which a machine that stands still for a while does to them.
     """
     schedule = setting.schedule
     with Network(
@@ -175,6 +176,7 @@ async def measure(run: Run, setting: Setting) -> Outcome:
                     for problem in report.problems:
                         run.progress.say(f"{setting.name}: {problem}")
                 sent = await traffic.finish()
+    _refuse_long_delays(setting, sent)
     if not any(reports[block].complete for block in blocks):
         raise TestbedError(f"no block could be measured: {reports[blocks[0]].problems[0]}")
     outcome = Outcome(
@@ -194,6 +196,18 @@ async def measure(run: Run, setting: Setting) -> Outcome:
     )
     shutil.rmtree(net.folder)  # captures are large, and all that is wanted of them is known
     return outcome
+
+
+def _refuse_long_delays(setting: Setting, sent: dict[int, FlowRecord]) -> None:
+    for flow, method in setting.watched.items():
+        received = sent[flow.id].received
+        if len(received):
+            delay_us = float((received["received_ns"] - received["sent_ns"]).max()) / 1000
+            bounds = Bounds(setting.bounds.clock_error_us, delay_us)
+            try:
+                check_limits(method, setting.schedule, bounds)
+            except LimitError as error:
+                raise TestbedError(f"run invalid: this machine stood still: {error}") from None
 
 
 @asynccontextmanager

@@ -47,7 +47,7 @@ RATE_BPS, QUEUE, BACKGROUND_BYTES, WATCHED_BYTES = 10_000_000, 64, 1000, 64
 LINK_DELAY_US = 1000
 EMPTY_US = LINK_DELAY_US + WATCHED_BYTES * 8e6 / RATE_BPS  # through a free link
 FULL_QUEUE_US = QUEUE * BACKGROUND_BYTES * 8e6 / RATE_BPS
-MACHINE_US = 20_000  # what a busy machine may add in real time
+MACHINE_US = 60_000  # what a busy machine may add in real time
 RESOLUTION_US = 1
 STAMP_US = 100  # what lies between a switch's stamps in real time, beside the wait for the link
 
@@ -271,7 +271,7 @@ def mean_of(periods: Sequence[Period], name: str) -> float:
 def draw(periods: Sequence[Period], options: argparse.Namespace, schedule: Schedule) -> Figure:
     """Loss and delay of each period against time, and the load that causes them."""
     figure, (loss, delay) = plots.figure(
-        f"Congestion seen by one flow ({options.method} marking), {options.seeds} seeds", columns=2
+        f"Congestion seen by one flow ({options.method} marking), seeds: {options.seeds}", columns=2
     )
     for axes, measured, true, scale in (
         (loss, "measured_loss", "true_loss", 100 * 1e6 / (options.rate * schedule.block_us)),

@@ -76,8 +76,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 class BlockLoss:
     """Loss in one block on one segment; under pulse marking, from the pulse before to its own.
 
-    None where it is not known: the switches could not be read, or a pulse was lost. `packets` are
-    those at the segment's first point, as counted there.
+    None where it is not known: the switches could not be `read`, or a pulse was lost. `packets`
+    are those at the segment's first point, as counted there.
     """
 
     seed: int
@@ -85,6 +85,7 @@ class BlockLoss:
     method: str
     segment: str
     block: int
+    read: bool
     packets: int | None
     measured: int | None
     true: int | None
@@ -171,7 +172,7 @@ def losses_of(
     return losses
 
 
-Values = tuple[int | None, int | None, int | None]  # packets, measured, true
+Values = tuple[bool, int | None, int | None, int | None]  # the last four of BlockLoss
 
 
 def of_one_colour(
@@ -181,8 +182,8 @@ def of_one_colour(
     first, second = (outcome.record(flow, point, block) for point in segment)
     true = int(np.count_nonzero(outcome.truths[flow.id].block[lost] == block))
     if first is None or second is None:
-        return None, None, true
-    return first.packets, first.packets - second.packets, true
+        return False, None, None, true
+    return True, first.packets, first.packets - second.packets, true
 
 
 def from_pulse_to_pulse(
@@ -199,10 +200,10 @@ def from_pulse_to_pulse(
     points = [[outcome.record(flow, p, b) for p in segment] for b in (block - 1, block)]
     (first, second), (later_first, later_second) = points
     if not (first and second and later_first and later_second):
-        return None, None, true
+        return False, None, None, true
     measured = pulse_loss((first, second), (later_first, later_second))
     packets = None if measured is None else later_first.pulse_count - first.pulse_count
-    return packets, measured, true
+    return True, packets, measured, true
 
 
 def lost_sequences(outcome: Outcome, flow: Flow, segment: str) -> NDArray[np.int64]:
@@ -225,7 +226,7 @@ def checks_of(
         largest = max(errors, default=float("nan"))
         checks.append(Check(f"{at}, {method}: largest error of a block, packets", largest, 0))
         if METHODS[method] == Method.PULSE:
-            wrong = sum((x.measured is None) != (x.true is None) for x in ours)
+            wrong = sum(x.read and (x.measured is None) != (x.true is None) for x in ours)
             checks.append(Check(f"{at}, {method}: lost pulses that were not noticed", wrong, 0))
         else:
             checks += hosts_agree(f"{at}, {method}", outcomes, number, SEGMENTS["end to end"])
@@ -297,12 +298,12 @@ def draw(losses: list[BlockLoss], options: argparse.Namespace) -> Figure:
     """Left: loss end to end against loss configured. Right: the error of every block."""
     figure, (left, right) = plots.figure(
         f"Loss by alternate marking: {options.blocks} blocks of {options.block_us / 1e6:.3g} s, "
-        f"{options.seeds} seeds",
+        f"seeds: {options.seeds}",
         columns=2,
     )
     places = np.arange(len(options.loss))
     configured = [100 * (1 - (1 - percent / 100) ** 2) for percent in options.loss]
-    left.plot(places, configured, "_", color="black", markersize=42, label="configured")
+    left.hlines(configured, places - 0.4, places + 0.4, color="black", label="configured")
     groups = grouped(losses)
     for number, method in enumerate(options.method):
         style = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
@@ -322,7 +323,7 @@ def draw(losses: list[BlockLoss], options: argparse.Namespace) -> Figure:
                 if loss.error is not None
             ]  # fmt: skip
             spread = np.linspace(-0.05, 0.05, len(errors))
-            right.plot(place + spread, errors, linestyle="", markersize=3, **style)
+            right.plot(place + spread, errors, linestyle="", markersize=3, rasterized=True, **style)
     for axes in (left, right):
         axes.set_xticks(places, [f"{percent:g}" for percent in options.loss])
         axes.set_xlim(-0.5, len(places) - 0.5)

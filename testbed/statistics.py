@@ -18,7 +18,12 @@ def percentiles(values: NDArray[np.float64]) -> dict[str, float]:
 
 
 def largest_distance(some: NDArray[np.float64], every: NDArray[np.float64]) -> float:
-    """The largest distance between two empirical distributions (Kolmogorov and Smirnov)."""
+    """The largest distance between two empirical distributions (Kolmogorov and Smirnov).
+
+    NaN where one of them has no values.
+    """
+    if not len(some) or not len(every):
+        return math.nan
     places = np.sort(np.concatenate([some, every]))
     shares = [np.searchsorted(np.sort(x), places, side="right") / len(x) for x in (some, every)]
     return float(abs(shares[0] - shares[1]).max())
@@ -26,7 +31,7 @@ def largest_distance(some: NDArray[np.float64], every: NDArray[np.float64]) -> f
 
 def likely_distance(count: int) -> float:
     """Within which `count` independent samples are of their distribution, 999 times in 1000."""
-    return KOLMOGOROV_999 / math.sqrt(count)
+    return KOLMOGOROV_999 / math.sqrt(max(count, 1))
 
 
 def likely_mean_square(count: int) -> tuple[float, float]:

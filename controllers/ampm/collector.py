@@ -86,6 +86,10 @@ class _UnknownError(Exception):
     """A switch's part of a block is unknown; the message says why."""
 
 
+class _NotReadError(_UnknownError):
+    """It was not read while its counters stood still."""
+
+
 class Collector:
     """Has `flows` marked and measured, each along its path (first switch first).
 
@@ -198,17 +202,20 @@ class Collector:
     async def _part(self, session: Session, block: int, clock: Clock) -> _Part:
         """A switch's part of a block."""
         totals, colour = self._totals[session.name], colour_of(block)
-        before, totals[colour] = totals[colour], _Totals(problem=f"block {block} was not read")
         part = _Part()
         try:
             reading = await self._read(session, block, clock)
-            totals[colour] = _Totals(reading.counts)
+            before, totals[colour] = totals[colour], _Totals(reading.counts)
             if self._bounds is not None:
                 await session.check_clock(self._clock, self._bounds)
             if before.counts is None:
                 raise _UnknownError(
                     f"switch {session.name}: no count to start from: {before.problem}"
                 )
+        except _NotReadError as error:
+            totals[colour] = _Totals(problem=f"block {block} was not read")
+            part.problems.append(f"block {block}: {error}")
+            return part
         except (AwayError, ClockError, _UnknownError) as error:
             part.problems.append(f"block {block}: {error}")
             return part
@@ -238,7 +245,7 @@ class Collector:
                     return reading
             again_us = min(_now_us(clock) + pause_us, deadline_us)
             await clock.sleep_until(round(1000 * again_us))
-        raise _UnknownError(
+        raise _NotReadError(
             problem
             or f"switch {session.name} was read {-left_us:.0f} us too late for its counters to "
             f"stand still: this machine is too slow for blocks of {self.schedule.block_us} us"

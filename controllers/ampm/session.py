@@ -1,7 +1,7 @@
 """One switch as a collector uses it: connected, filled, and read; all over again if it restarts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -82,11 +82,12 @@ class Session:
         self._slots_id = schema.tables["slots"].id
         self._counter_ids = {schema.counters[name].id: name for name in COUNTERS}
         self._register_ids = {
-            schema.registers[f"{control}_{point}.{register}"].id: (record, point, number)
+            schema.registers[f"{control}_{point}.{register}"].id: (record, 4 * place + number)
             for record, (control, registers) in REGISTERS.items()
-            for point in COUNTERS
+            for place, point in enumerate(COUNTERS)
             for number, register in enumerate(registers)
         }
+        self._requests: dict[tuple[Cells, bool], p4r.ReadRequest] = {}
         self._ready = False
         self._by_packets = False  # how registers are read; found out by open()
 
@@ -153,32 +154,32 @@ class Session:
 
     async def _read(self, cells: Cells) -> Reading | None:
         """One request for everything, however many flows there are."""
-        registers: dict[Place, dict[str, list[int]]] = {}
+        registers: dict[Place, list[int]] = {}  # eight values: four of arrival, four of departure
         reading = Reading({}, {})
         has_entries = False
-        async for entity in self._entities(cells):
-            if entity.HasField("counter_entry"):
-                counter = entity.counter_entry
-                key = self._counter_ids[counter.counter_id], counter.index.index
-                reading.counts[key] = counter.data.packet_count, counter.data.byte_count
-            elif entity.HasField("register_entry"):
-                register = entity.register_entry
-                record, point, number = self._register_ids[register.register_id]
-                place = record, register.index.index
-                values = registers.setdefault(place, {name: [0] * 4 for name in COUNTERS})
-                values[point][number] = int.from_bytes(register.data.bitstring, "big")
-            else:
-                has_entries = True
+        async for reply in self._client.request_iter(self._request(cells)):
+            for entity in reply.entities:
+                if entity.HasField("counter_entry"):
+                    counter = entity.counter_entry
+                    key = self._counter_ids[counter.counter_id], counter.index.index
+                    reading.counts[key] = counter.data.packet_count, counter.data.byte_count
+                elif entity.HasField("register_entry"):
+                    register = entity.register_entry
+                    record, number = self._register_ids[register.register_id]
+                    values = registers.setdefault((record, register.index.index), [0] * 8)
+                    values[number] = int.from_bytes(register.data.bitstring, "big")
+                else:
+                    has_entries = True
         if not has_entries:
             return None
-        for place, values in registers.items():
-            # The clock of the readout is not asked for here.
-            arrival, departure = (_four(values[point]) for point in COUNTERS)
-            reading.registers[place] = Readout(0, arrival, departure)
+        for place, (a, b, c, d, e, f, g, h) in registers.items():
+            reading.registers[place] = Readout(0, (a, b, c, d), (e, f, g, h))  # 0: no clock asked
         return reading
 
-    async def _entities(self, cells: Cells) -> AsyncIterator[p4r.Entity]:
-        """Ask for the entries that every watching switch has, and for all cells, in one request."""
+    def _request(self, cells: Cells) -> p4r.ReadRequest:
+        """Ask for the entries that every watching switch has, and for all cells."""
+        if (cells, self._by_packets) in self._requests:
+            return self._requests[cells, self._by_packets]
         entities = [p4r.Entity(table_entry=p4r.TableEntry(table_id=self._slots_id))]
         entities += [
             p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=number, index=p4r.Index(index=i)))
@@ -189,13 +190,12 @@ class Session:
             entities += [
                 p4r.Entity(register_entry=p4r.RegisterEntry(
                     register_id=number, index=p4r.Index(index=i)))
-                for number, (record, _, _) in self._register_ids.items()
+                for number, (record, _) in self._register_ids.items()
                 for wanted, i in cells.places if wanted is record
             ]  # fmt: skip
         request = p4r.ReadRequest(device_id=self._switch.device_id, entities=entities)
-        async for reply in self._client.request_iter(request):
-            for entity in reply.entities:
-                yield entity
+        self._requests[cells, self._by_packets] = request
+        return request
 
     async def _reads_registers(self) -> bool:
         """Whether P4Runtime gives registers here; servers made with PI do not."""
@@ -214,8 +214,3 @@ class Session:
         except (fy.P4ClientError, NoReadoutError, grpc.aio.UsageError) as error:
             reason = error.message if isinstance(error, fy.P4ClientError) else error
             raise AwayError(f"switch {self.name} does not answer: {reason}") from error
-
-
-def _four(values: list[int]) -> tuple[int, int, int, int]:
-    first, second, third, fourth = values
-    return first, second, third, fourth

@@ -1,0 +1,85 @@
+"""The collector and a switch process that is killed and started again, under traffic."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HEAD = """
+import asyncio
+from controllers.ampm.collector import Collector
+from controllers.ampm.records import Point
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Bounds, Hop, Method, WatchedFlow
+from controllers.connection import connection, cpu_ports
+from controllers.forwarding import forwarding_entries
+from testbed.books import Books
+from testbed.errors import TestbedError
+from testbed.network import Network
+from testbed.traffic import Flow, Traffic
+from topologies.line import Line
+PATH, SCHEDULE, BLOCKS = ("s1", "s2", "s3"), Schedule(2**20), 9
+
+def start_again(switch):
+    switch.stop(deleteIntfs=False)
+    switch.start(None)
+    switch.wait_ready()
+"""
+
+RESTART = """
+topo = Line()
+with Network(
+    topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(topo), capture=False
+) as net:
+    hops = [Hop(connection(net, n), forwarding_entries(net, n)) for n in PATH]
+    flow = WatchedFlow(1, net.host("h1").IP(), net.host("h2").IP(), methods=Method.DOUBLE)
+    bounds = Bounds(delay_us=25_000)
+    async with Collector({flow: hops}, SCHEDULE, run.clock, bounds=bounds) as collector:
+        await collector.watch()
+        first = SCHEDULE.block_at(run.clock.now_ns() // 1000) + 3
+        count = 500 * (BLOCKS + 1) * SCHEDULE.block_us // 1_000_000
+        start_ns = 1000 * (SCHEDULE.start_us(first) - SCHEDULE.block_us // 2)
+        async with Traffic(net, [Flow(1, "h1", "h2", 500, count)], start_ns) as traffic:
+            reports, restart = [], None
+            async for report in collector.blocks(first, first + BLOCKS - 1):
+                reports.append(report)
+                if len(reports) == 2:
+                    restart = asyncio.create_task(asyncio.to_thread(start_again, net.switch("s2")))
+            await restart
+            records = await traffic.finish()
+try:
+    Books.of(net, records)
+    overloaded = ""
+except TestbedError as error:
+    overloaded = str(error)
+known = [
+    {f"{p.switch} {p.name}": r.packets for p, r in report.records[1].items() if r is not None}
+    for report in reports
+]
+problems = [problem for report in reports for problem in report.problems]
+return Report([], [Check("ran", 1, 1)], metrics={
+    "known": known, "problems": problems, "overloaded": overloaded
+})
+"""
+
+
+def test_a_killed_switch_is_found_again_and_counts_right(
+    start_experiment: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    process = start_experiment(RESTART, "--out", str(tmp_path / "out"), head=HEAD)
+    output, errors = process.communicate(timeout=90)
+    assert process.returncode == 0, output + errors
+    metrics = json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"]
+    known = metrics["known"]
+    print(*known, *metrics["problems"], sep="\n")
+    if metrics["overloaded"]:
+        pytest.skip(metrics["overloaded"])
+    unknown = [number for number, block in enumerate(known) if "s2 arrivals" not in block]
+    assert 2 in unknown
+    assert any(number > 2 and "s2 arrivals" in block for number, block in enumerate(known))
+    assert any("s2 restarted" in problem for problem in metrics["problems"])
+    for number, block in enumerate(known):
+        if number not in unknown:  # no link loses anything here
+            assert len(set(block.values())) == 1, metrics
