@@ -42,9 +42,10 @@ def python(host, *arguments):
     )
 
 
-async def transfer(h1, h2):
+async def transfer(h1, h2, clock, start_us):
     server = await python(h2, SERVER)
     await server.stdout.readline()
+    await clock.sleep_until(1000 * start_us)
     client = await python(h1, CLIENT, h2.IP())
     await client.communicate()
     return int((await server.communicate())[0])
@@ -53,7 +54,7 @@ async def transfer(h1, h2):
 async def experiment(options, run):
     if options.time == "virtual":
         raise TestbedError("real sockets are processes of the kernel: take --time real")
-    schedule, topo = Schedule(2**19), Line(loss=0.02, delay_us=1000)
+    schedule, topo = Schedule(2**20), Line(loss=0.02, delay_us=1000)
     with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(topo)) as net:
         hops = [Hop(connection(net, name), forwarding_entries(net, name)) for name in PATH]
         h1, h2 = net.host("h1"), net.host("h2")
@@ -62,8 +63,9 @@ async def experiment(options, run):
         flows = {there: hops, back: hops[::-1]}
         async with Collector(flows, schedule, run.clock, bounds=Bounds(0, 22_000)) as collector:
             await collector.watch()
-            sending = asyncio.create_task(transfer(h1, h2))
             first = schedule.block_at(run.clock.now_ns() // 1000) + 2
+            start_us = schedule.start_us(first)
+            sending = asyncio.create_task(transfer(h1, h2, run.clock, start_us))
             reports = []
             async for report in collector.blocks(first, first + 200):
                 reports.append(report)

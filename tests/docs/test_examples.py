@@ -22,7 +22,7 @@ def test_both_directions_of_a_tcp_connection_are_exact_in_every_block(tmp_path: 
     assert all(row["lost"] == row["true"] for row in rows)
     for near, far in (("s1", "s2"), ("s2", "s3"), ("s3", "s2"), ("s2", "s1")):
         link = [row for row in rows if (row["from"], row["to"]) == (near, far)]
-        assert len(link) >= 4  # of three seconds, without those before the first block
+        assert len(link) >= 3  # three seconds in blocks of one
         assert sum(int(row["sent"]) for row in link) > 500
         assert sum(int(row["lost"]) for row in link) > 3
 
