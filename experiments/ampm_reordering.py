@@ -226,7 +226,8 @@ def row(r: BlockResult) -> dict[str, object]:
 
 
 def checks_of(setting: Setting, results: Sequence[BlockResult], noise_us: int) -> list[Check]:
-    """Step exact within its bound and wrong beyond; pulses wrong by their law."""
+    """Step exact within its bound and wrong beyond; pulses exact in order, and else (without a
+    machine's noise, which makes other times of packets than theory supposes) wrong by their law."""
     at = f"{100 * setting.held:g} % held back for {setting.packets} packets"
     wrong = sum(r.step_error != 0 for r in results)
     checks = []
@@ -239,7 +240,9 @@ def checks_of(setting: Setting, results: Sequence[BlockResult], noise_us: int) -
         checks.append(Check(f"{at}, step: mean square error over its law", ratio, 1, tolerance))
     overtaken = np.array([abs(r.overtaken) for r in results if not np.isnan(r.overtaken)])
     mean, mean_square = setting.overtaken
-    if setting.lateness < 1 / 2:  # else two pulses change places with the same packets
+    if (
+        setting.lateness < 1 / 2 and not noise_us
+    ):  # beyond, two pulses change places with the same packets
         tolerance = 4 * np.sqrt((mean_square - mean**2) / max(len(overtaken), 1))
         found = overtaken.mean() if len(overtaken) else float("nan")
         checks.append(Check(f"{at}: packets out of order with a pulse", found, mean, tolerance))
