@@ -1,8 +1,10 @@
 """What theory says of wrong clocks in ampm_sync.py, and what decoders made of its blocks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controllers.ampm.records import Point
 from controllers.ampm.watch import Method
@@ -126,3 +128,12 @@ def law_packets(setting: Setting, decoder: Decoder, packets: float) -> float:
     two independent numbers of packets, of variance w * packets * (1 - loss) each.
     """
     return float(np.sqrt(2 * setting.misplaced(decoder) * packets * (1 - decoder.loss)))
+
+
+def rms_by_run(results: Sequence[BlockResult]) -> NDArray[np.float64]:
+    """Root mean square error of a block's loss in each run, packets."""
+    runs: dict[int, list[float]] = {}
+    for r in results:
+        runs.setdefault(r.setting.seed, []).append(r.error)
+    means = [np.mean(np.square(errors)) for errors in runs.values()]
+    return np.sqrt([mean for mean in means if not np.isnan(mean)] or [float("nan")])

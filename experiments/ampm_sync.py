@@ -32,12 +32,12 @@ from _sync import (
     Decoder,
     Setting,
     law_packets,
+    rms_by_run,
 )
 from _truth import Truth, read_truths
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from numpy.typing import NDArray
 
 from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.records import pulse_delay
@@ -305,15 +305,6 @@ def of_error(results: Sequence[BlockResult], decoder: Decoder) -> dict[float, li
         if r.decoder is decoder:
             found.setdefault(abs(r.setting.error), []).append(r)
     return found
-
-
-def rms_by_run(results: Sequence[BlockResult]) -> NDArray[np.float64]:
-    """Root mean square error of a block's loss in each run, packets."""
-    runs: dict[int, list[float]] = {}
-    for r in results:
-        runs.setdefault(r.setting.seed, []).append(r.error)
-    means = [np.mean(np.square(errors)) for errors in runs.values()]
-    return np.sqrt([mean for mean in means if not np.isnan(mean)] or [float("nan")])
 
 
 def exact_percent(results: Sequence[BlockResult]) -> float:
