@@ -176,8 +176,6 @@ async def measure(run: Run, setting: Setting) -> Outcome:
                     for problem in report.problems:
                         run.progress.say(f"{setting.name}: {problem}")
                 sent = await traffic.finish()
-    if setting.bounds is not None:
-        _refuse_long_delays(setting, setting.bounds, sent)
     if not any(reports[block].complete for block in blocks):
         raise TestbedError(f"no block could be measured: {reports[blocks[0]].problems[0]}")
     outcome = Outcome(
@@ -196,19 +194,21 @@ async def measure(run: Run, setting: Setting) -> Outcome:
         books=Books.of(net, sent),
     )
     shutil.rmtree(net.folder)  # captures are large, and all that is wanted of them is known
+    if setting.bounds is not None:
+        _refuse_long_delays(setting, setting.bounds, outcome)
     return outcome
 
 
-def _refuse_long_delays(setting: Setting, promised: Bounds, sent: dict[int, FlowRecord]) -> None:
+def _refuse_long_delays(setting: Setting, promised: Bounds, outcome: Outcome) -> None:
+    first, last = Point(setting.path[0], "arrivals"), Point(setting.path[-1], "departures")
     for flow, method in setting.watched.items():
-        received = sent[flow.id].received
-        if len(received):
-            delay_us = float((received["received_ns"] - received["sent_ns"]).max()) / 1000
-            bounds = Bounds(promised.clock_error_us, delay_us)
-            try:
-                check_limits(method, setting.schedule, bounds)
-            except LimitError as error:
-                raise TestbedError(f"run invalid: this machine stood still: {error}") from None
+        truth = outcome.truths[flow.id]
+        delays_ns = (truth.time_ns[last] - truth.time_ns[first])[truth.passed(last)]
+        delay_us = float(delays_ns.max(initial=0)) / 1000
+        try:
+            check_limits(method, setting.schedule, Bounds(promised.clock_error_us, delay_us))
+        except LimitError as error:
+            raise TestbedError(f"run invalid: this machine stood still: {error}") from None
 
 
 @asynccontextmanager
