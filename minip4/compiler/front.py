@@ -20,7 +20,7 @@ DEEPEST_RECURSION = 10_000
 def parse_and_check(
     path: str | Path, include_dirs: Sequence[str | Path] = (), defines: Sequence[str] = ()
 ) -> syntax.Program:
-    """The decorated tree of the program at `path` (see syntax.py).
+    """The decorated tree of the program at `path` (see minip4.compiler.syntax).
 
     `include_dirs` are searched before our own core.p4 and v1model.p4; `defines` are macros,
     "NAME" (for 1) or "NAME=value".
