@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import ctypes
+import errno
 import fcntl
 import socket
 import struct
@@ -10,8 +12,11 @@ from dataclasses import dataclass
 
 RTMGRP_LINK = 1  # rtnetlink(7): messages about interfaces
 SIOCGIFFLAGS = 0x8913  # netdevice(7)
-IFF_UP, IFF_RUNNING = 0x1, 0x40
+IFF_UP = 0x1
 REQUEST = "16sH14x"  # struct ifreq: name and flags
+# Whether the other end is up, at once: IFF_RUNNING follows up to a second later (linkwatch).
+SIOCETHTOOL, ETHTOOL_GLINK = 0x8946, 0xA
+REQUEST_DATA = "16sP8x"  # struct ifreq: name and a pointer
 MESSAGES_SIZE = 65536
 
 
@@ -80,7 +85,16 @@ class Interfaces:
         except OSError:  # there is none
             return _Interface(0, False)
         flags = struct.unpack(REQUEST, answer)[1]
-        return _Interface(_index(name), flags & IFF_UP != 0 and flags & IFF_RUNNING != 0)
+        return _Interface(_index(name), flags & IFF_UP != 0 and self._has_carrier(name))
+
+    def _has_carrier(self, name: str) -> bool:
+        value = (ctypes.c_uint32 * 2)(ETHTOOL_GLINK)  # struct ethtool_value
+        request = struct.pack(REQUEST_DATA, name.encode(), ctypes.addressof(value))
+        try:
+            fcntl.ioctl(self._asking, SIOCETHTOOL, request)
+        except OSError as error:  # gone since; or one that cannot tell, and counts as up
+            return error.errno == errno.EOPNOTSUPP
+        return bool(value[1])
 
 
 def _index(name: str) -> int:
