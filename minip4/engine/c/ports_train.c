@@ -183,7 +183,7 @@ void train_compose(struct packet *const *frames, unsigned count, struct train_he
     else
         l4[TCP_FLAGS] = last.frame[L4 + TCP_FLAGS]; /* the kernel leaves PSH to the last one */
     unsigned checksum = udp ? UDP_CHECKSUM : TCP_CHECKSUM;
-    uint16_t sum = sum_of(NULL, 0, pseudo_header(ip, size)); /* of which it makes each one's own */
+    uint16_t sum = sum_of(l4, 0, pseudo_header(ip, size)); /* of which it makes each one's own */
     memcpy(l4 + checksum, &sum, sizeof sum);
     headers->offload = (struct virtio_net_hdr){
         .flags = VIRTIO_NET_HDR_F_NEEDS_CSUM,
