@@ -124,7 +124,7 @@ class Benchmark:
                 add("64 B, chain of three", "kpps", kind, self._best(row, CHAIN_PACES, TRAIN))
         for kind in (NO_SWITCH, MINIP4, *self.bmv2):
             tell(f"TCP through {kind}")
-            with self.row(kind, 0 if kind == NO_SWITCH else 1, ANY_CORE) as row:
+            with self.row(kind, 0 if kind == NO_SWITCH else 1) as row:
                 add("TCP, one stream", "Gbit/s", kind, gbps(row, self._seconds * 2))
         self._starts(tell, add)
 
