@@ -254,7 +254,8 @@ def figure(grouped: dict[tuple[str, str, str], list[float]]) -> "Figure":
             spread = [[middle - min(values)], [max(values) - middle]]
             colour = plots.COLOURS[0] if switch == MINIP4 else plots.COLOURS[5]
             axis.bar(place, middle, yerr=spread, color=colour)
-        axis.set_xticks(range(len(taken)), [switch.replace(" ", "\n") for switch, _, _ in taken])
+        names = [switch.replace(" ", "\n").replace("_", "_\n") for switch, _, _ in taken]
+        axis.set_xticks(range(len(taken)), names)
         axis.set_title(measure)
         axis.set_ylabel(taken[0][1])
     return drawn
