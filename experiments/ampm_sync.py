@@ -62,7 +62,7 @@ NEIGHBOURS = (-2, 0, 2)  # blocks of the same colour
 
 ERRORS = (0, 0.05, 0.1, 0.15, 0.2, 0.21, 0.24, 0.3, 0.4, 0.45, 0.49, 0.55, 0.65, 0.8, 1, 1.25, 1.5,
           1.75, 2, 2.25, 2.5)  # fmt: skip
-FEW_ERRORS = (0, 0.1, 0.17, 0.3, 0.4, 0.6, 1, 2)
+FEW_ERRORS = (0, 0.17, 0.3, 0.4, 0.6, 1, 2)
 FEWEST_ERRORS = (0.1, 0.4, 0.6, 2)
 CLAIMED_ERROR_US = 1_000_000  # of the AM-PM talk: synchronisation to about a second is enough
 CLAIMED_BLOCKS_US = {DOUBLE: 2**21, MULTIPLEXED: 2**23}  # the shortest that it fits

@@ -238,18 +238,22 @@ class Checker(StateChecker):
 
     def parser_inside(self, d: syntax.ParserDeclaration) -> None:
         with self.scope(), self.at(Place("parser", d.name)):
-            self.type_parameters(d.type_parameters)
-            self.parameters(d.parameters)
-            self.parameters(d.constructor_parameters, takes_objects=True)
-            self.constructor_parameters.update(d.constructor_parameters)
-            for local in d.locals:
-                self.declaration_rules[type(local)](local)
+            self.head_and_locals(d)
             states = self.states(d)
             for state in d.states:
                 self.state(state, states)
             if not can_end(states):
                 message = f"parser {d.name!r} never reaches accept or reject"
                 raise P4Error(message, d.source, "a transition to accept")
+
+    def head_and_locals(self, d: syntax.ParserDeclaration | syntax.ControlDeclaration) -> None:
+        """What parsers and controls have in common."""
+        self.type_parameters(d.type_parameters)
+        self.parameters(d.parameters)
+        self.parameters(d.constructor_parameters, takes_objects=True)
+        self.constructor_parameters.update(d.constructor_parameters)
+        for local in d.locals:
+            self.declaration_rules[type(local)](local)
 
     # ------------------------------------------------------------ controls (14)
 
@@ -260,12 +264,7 @@ class Checker(StateChecker):
 
     def control_inside(self, d: syntax.ControlDeclaration) -> None:
         with self.scope(), self.at(Place("control", d.name)):
-            self.type_parameters(d.type_parameters)
-            self.parameters(d.parameters)
-            self.parameters(d.constructor_parameters, takes_objects=True)
-            self.constructor_parameters.update(d.constructor_parameters)
-            for local in d.locals:
-                self.declaration_rules[type(local)](local)
+            self.head_and_locals(d)
             self.control_plane_names(
                 [local for local in d.locals if not _control_plane_name(local).startswith(".")]
             )

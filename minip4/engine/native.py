@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, c_bool, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64
+from ctypes import (
+    POINTER,
+    c_bool,
+    c_double,
+    c_int,
+    c_int32,
+    c_int64,
+    c_uint8,
+    c_uint16,
+    c_uint32,
+    c_uint64,
+)
 from ctypes import c_void_p as handle
 
 from minip4.engine import build
@@ -47,6 +58,30 @@ class CrcCustom(ctypes.Structure):
         ("data_reflected", c_bool),
         ("remainder_reflected", c_bool),
     ]
+
+
+class LinkConfig(ctypes.Structure):
+    """struct link_config of link.h."""
+
+    _fields_ = [
+        ("rate_bps", c_uint64),
+        ("delay_ns", c_uint64),
+        ("jitter_ns", c_uint64),
+        ("loss", c_double),
+        ("reorder", c_double),
+        ("reorder_ns", c_uint64),
+        ("seed", c_uint64),
+    ]
+
+
+class LinkCounters(ctypes.Structure):
+    """struct link_counters of link.h."""
+
+    _fields_ = [
+        (name, c_uint64)
+        for name in ("sent_packets", "sent_bytes", "delivered_packets", "delivered_bytes",
+                     "lost_packets", "lost_bytes")
+    ]  # fmt: skip
 
 
 class QueueConfig(ctypes.Structure):

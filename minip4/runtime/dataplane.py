@@ -1,37 +1,12 @@
 """The engine's ports from Python: links behind them, queues, and the counters of engine.h."""
 
 import ctypes
+from collections.abc import Iterable
 from typing import Any
 
 from minip4.engine.engine import Engine
-from minip4.engine.native import QueueConfig, QueueState
+from minip4.engine.native import LinkConfig, LinkCounters, QueueConfig, QueueState
 from minip4.runtime.options import LinkOptions
-
-
-class _LinkConfig(ctypes.Structure):  # struct link_config
-    _fields_ = [
-        ("rate_bps", ctypes.c_uint64),
-        ("delay_ns", ctypes.c_uint64),
-        ("jitter_ns", ctypes.c_uint64),
-        ("loss", ctypes.c_double),
-        ("reorder", ctypes.c_double),
-        ("reorder_ns", ctypes.c_uint64),
-        ("seed", ctypes.c_uint64),
-    ]
-
-
-class _LinkCounters(ctypes.Structure):  # struct link_counters
-    _fields_ = [
-        (name, ctypes.c_uint64)
-        for name in (
-            "sent_packets",
-            "sent_bytes",
-            "delivered_packets",
-            "delivered_bytes",
-            "lost_packets",
-            "lost_bytes",
-        )
-    ]
 
 
 class _PortCounters(ctypes.Structure):  # struct engine_port_counters
@@ -42,7 +17,7 @@ class _PortCounters(ctypes.Structure):  # struct engine_port_counters
         ("transmitted_bytes", ctypes.c_uint64),
         ("queue_drops", ctypes.c_uint64),
         ("enqueued_now", ctypes.c_uint64),
-        ("link", _LinkCounters),
+        ("link", LinkCounters),
     ]
 
 
@@ -78,7 +53,7 @@ def set_port(engine: Engine, port: int, is_up: bool) -> None:
 
 def set_link(engine: Engine, link: LinkOptions) -> None:
     """Put a link behind a port of the engine; its `queue` is the depth of all the port's queues."""
-    config = _LinkConfig(
+    config = LinkConfig(
         rate_bps=link.rate_bps,
         delay_ns=round(link.delay_us * 1000),
         jitter_ns=round(link.jitter_us * 1000),
@@ -151,6 +126,20 @@ def port_counters(engine: Engine, port: int) -> dict[str, Any]:
             engine.handle, ctypes.c_uint16(port), ctypes.byref(counters)
         )
     return _fields(counters)
+
+
+def counters(engine: Engine, ports: Iterable[int], priority_queues: int) -> dict[str, Any]:
+    """What an engine counted: "engine", and "ports" by their numbers, each with its "queues"."""
+    return {
+        "engine": engine_counters(engine),
+        "ports": {
+            str(port): {
+                **port_counters(engine, port),
+                "queues": queues(engine, port, priority_queues),
+            }
+            for port in ports
+        },
+    }
 
 
 def total(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:

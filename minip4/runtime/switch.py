@@ -162,17 +162,8 @@ class _Switch:
 
     def _engine_part(self, engine: Engine) -> dict[str, Any]:
         ports = [interface.port for interface in self._options.interfaces]
-        return {
-            "engine": dataplane.engine_counters(engine),
-            "ports": {
-                str(port): {
-                    **dataplane.port_counters(engine, port),
-                    "queues": dataplane.queues(engine, port, self._settings.priority_queues),
-                }
-                for port in ports
-            },
-            "drops": dataplane.drops(engine),
-        }
+        counted = dataplane.counters(engine, ports, self._settings.priority_queues)
+        return {**counted, "drops": dataplane.drops(engine)}
 
     def _write_counters(self) -> str | None:
         """Return what went wrong, or None."""

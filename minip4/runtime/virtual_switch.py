@@ -170,13 +170,4 @@ class VirtualSwitch:
 
     def _engine_part(self, engine: Engine) -> dict[str, Any]:
         ports = self._virtual.ports(self._node)
-        return {
-            "engine": dataplane.engine_counters(engine),
-            "ports": {
-                str(port): {
-                    **dataplane.port_counters(engine, port),
-                    "queues": dataplane.queues(engine, port, self._settings.priority_queues),
-                }
-                for port in ports
-            },
-        }
+        return dataplane.counters(engine, ports, self._settings.priority_queues)

@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 
 #include "flow.h"
 
@@ -33,6 +34,18 @@ static inline void sleep_until(uint64_t time_ns)
 
     while (!stopped && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
         ;
+}
+
+static inline void send_messages(int fd, struct mmsghdr *messages, unsigned number)
+{
+    for (unsigned done = 0; done < number;) {
+        int sent = sendmmsg(fd, messages + done, number - done, 0);
+
+        if (sent > 0)
+            done += (unsigned)sent;
+        else if (errno != EINTR)
+            fail("send");
+    }
 }
 
 static inline uint64_t natural(const char *text)

@@ -51,18 +51,23 @@ static int open_socket(const struct options *options)
     return fd;
 }
 
-/* Sends `number` datagrams, of which the first has the given sequence number. */
-static void send_batch(int fd, const struct options *options, uint64_t first, unsigned number,
-                       FILE *records)
+/*
+ * Sends `number` datagrams, of which the first has the given sequence number; returns the time in
+ * the last one. A scheduler may come between two of them.
+ */
+static uint64_t send_batch(int fd, const struct options *options, uint64_t first, unsigned number,
+                           FILE *records)
 {
     static uint8_t payloads[FLOW_BATCH][FLOW_MAX_PAYLOAD];
     struct mmsghdr messages[FLOW_BATCH] = {0};
     struct iovec vectors[FLOW_BATCH];
+    uint64_t record[2] = {0};
 
     for (unsigned i = 0; i < number; i++) {
         struct flow_payload *payload = (struct flow_payload *)payloads[i];
-        uint64_t record[2] = {first + i, clock_ns(CLOCK_MONOTONIC)};
 
+        record[0] = first + i;
+        record[1] = clock_ns(CLOCK_MONOTONIC);
         payload->flow = htobe16(options->flow);
         payload->sequence = htobe64(record[0]);
         payload->sent_ns = htobe64(record[1]);
@@ -72,14 +77,8 @@ static void send_batch(int fd, const struct options *options, uint64_t first, un
         if (fwrite(record, sizeof record, 1, records) != 1)
             fail("records");
     }
-    for (unsigned done = 0; done < number;) {
-        int sent = sendmmsg(fd, messages + done, number - done, 0);
-
-        if (sent > 0)
-            done += (unsigned)sent;
-        else if (errno != EINTR)
-            fail("send");
-    }
+    send_messages(fd, messages, number);
+    return record[1];
 }
 
 /* Sends the flow; returns false when the lag became larger than allowed. */
@@ -89,22 +88,22 @@ static bool send_flow(int fd, const struct options *options, FILE *records, stru
 
     while (totals->sent < options->count && !stopped) {
         uint64_t due = due_ns(options, totals->sent);
-        uint64_t now, lag, gap_ns = 0;
+        uint64_t now, last, lag, gap_ns = 0;
         unsigned number = 0;
 
         sleep_until(due > not_before_ns ? due : not_before_ns);
         now = clock_ns(CLOCK_MONOTONIC);
-        lag = now > due ? now - due : 0;
         while (number < options->burst && totals->sent + number < options->count &&
                due_ns(options, totals->sent + number) <= now)
             number++;
         if (number == 0) /* woken by a signal */
             continue;
-        send_batch(fd, options, totals->sent, number, records);
+        last = send_batch(fd, options, totals->sent, number, records);
+        lag = last - due;
         if (totals->sent == 0)
             totals->first_ns = now;
         totals->sent += number;
-        totals->last_ns = now;
+        totals->last_ns = last;
         totals->last_lag_ns = lag;
         if (lag > totals->largest_lag_ns)
             totals->largest_lag_ns = lag;

@@ -67,14 +67,7 @@ static void send_batch(int fd, uint8_t *bytes, const uint32_t *length, unsigned 
         messages[i].msg_hdr.msg_iov = &vectors[i];
         messages[i].msg_hdr.msg_iovlen = 1;
     }
-    for (unsigned done = 0; done < number;) {
-        int sent = sendmmsg(fd, messages + done, number - done, 0);
-
-        if (sent > 0)
-            done += (unsigned)sent;
-        else if (errno != EINTR)
-            fail("send");
-    }
+    send_messages(fd, messages, number);
 }
 
 /* Sends the frames; returns how many, and in `largest_lag_ns` how late the latest was. */

@@ -9,28 +9,9 @@ from itertools import pairwise
 import pytest
 
 from minip4.engine.build import C_FOLDER, shared_object
+from minip4.engine.native import LinkConfig, LinkCounters
 
 SECOND = 10**9
-
-
-class Config(ctypes.Structure):
-    _fields_ = [
-        ("rate_bps", ctypes.c_uint64),
-        ("delay_ns", ctypes.c_uint64),
-        ("jitter_ns", ctypes.c_uint64),
-        ("loss", ctypes.c_double),
-        ("reorder", ctypes.c_double),
-        ("reorder_ns", ctypes.c_uint64),
-        ("seed", ctypes.c_uint64),
-    ]
-
-
-class Counters(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_uint64)
-        for name in ("sent_packets", "sent_bytes", "delivered_packets", "delivered_bytes",
-                     "lost_packets", "lost_bytes")
-    ]  # fmt: skip
 
 
 class Packet(ctypes.Structure):
@@ -58,18 +39,18 @@ def load() -> ctypes.CDLL:
     library.packet_take.restype = ctypes.POINTER(Packet)
     library.packet_give.argtypes = [ctypes.c_void_p, ctypes.POINTER(Packet)]
     library.link_create.argtypes = [
-        ctypes.POINTER(Config), ctypes.c_void_p, DELIVER, DROP, ctypes.c_void_p,
+        ctypes.POINTER(LinkConfig), ctypes.c_void_p, DELIVER, DROP, ctypes.c_void_p,
     ]  # fmt: skip
     library.link_create.restype = ctypes.c_void_p
     library.link_destroy.argtypes = [ctypes.c_void_p]
-    library.link_configure.argtypes = [ctypes.c_void_p, ctypes.POINTER(Config)]
+    library.link_configure.argtypes = [ctypes.c_void_p, ctypes.POINTER(LinkConfig)]
     library.link_free_at.argtypes = [ctypes.c_void_p]
     library.link_free_at.restype = ctypes.c_uint64
     library.link_send.argtypes = [ctypes.c_void_p, ctypes.POINTER(Packet), ctypes.c_uint64]
     library.link_advance.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
     library.link_advance.restype = ctypes.c_uint64
     library.link_counters.argtypes = [ctypes.c_void_p]
-    library.link_counters.restype = ctypes.POINTER(Counters)
+    library.link_counters.restype = ctypes.POINTER(LinkCounters)
     return library
 
 
@@ -78,7 +59,7 @@ class Link:
     """A link and what came out of it: (frame number, time) of each delivered and lost frame."""
 
     library: ctypes.CDLL
-    config: Config
+    config: LinkConfig
     delivered: list[tuple[int, int]] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
 
@@ -103,7 +84,7 @@ class Link:
     def advance(self, now_ns: int) -> int:
         return int(self.library.link_advance(self.handle, now_ns))
 
-    def counters(self) -> Counters:
+    def counters(self) -> LinkCounters:
         return self.library.link_counters(self.handle).contents
 
     def close(self) -> None:
@@ -119,7 +100,7 @@ class Links:
         self.made: list[Link] = []
 
     def __call__(self, **config: float) -> Link:
-        self.made.append(Link(self.library, Config(**config)))
+        self.made.append(Link(self.library, LinkConfig(**config)))
         return self.made[-1]
 
 
@@ -258,7 +239,7 @@ def test_reordered_frames_are_overtaken(make_link: Links) -> None:
 def test_configuration_holds_for_later_frames(make_link: Links) -> None:
     link = make_link(delay_ns=1000)
     link.send(0, 0)
-    link.library.link_configure(link.handle, Config(delay_ns=10))
+    link.library.link_configure(link.handle, LinkConfig(delay_ns=10))
     link.send(1, 0)  # never overtakes: order is kept where no reordering was asked for
     link.send(2, 5000)
     link.advance(SECOND)

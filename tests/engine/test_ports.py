@@ -15,6 +15,7 @@ from wire import TIMEOUT_S, await_true, frame, pcap_records, run
 
 from minip4.engine.build import C_FOLDER, shared_object
 from minip4.engine.driver import Driver, DriverError
+from minip4.engine.native import LinkConfig
 
 SOURCES = [
     *(C_FOLDER / name for name in ("memory.c", "packet.c", "link.c", "capture.c")),
@@ -22,18 +23,6 @@ SOURCES = [
 ]
 CPU_PORT = 320
 MTU = 20_000
-
-
-class LinkConfig(ctypes.Structure):
-    _fields_ = [
-        ("rate_bps", ctypes.c_uint64),
-        ("delay_ns", ctypes.c_uint64),
-        ("jitter_ns", ctypes.c_uint64),
-        ("loss", ctypes.c_double),
-        ("reorder", ctypes.c_double),
-        ("reorder_ns", ctypes.c_uint64),
-        ("seed", ctypes.c_uint64),
-    ]
 
 
 class Forwarder:

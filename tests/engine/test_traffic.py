@@ -6,7 +6,7 @@ import pytest
 from small_programs import engine
 
 from minip4.engine.engine import Engine
-from minip4.engine.native import QueueConfig
+from minip4.engine.native import LinkConfig, QueueConfig
 from minip4.runtime import dataplane
 
 TYPES = """header h_t {
@@ -22,20 +22,6 @@ FRAME = 125  # 1000 bits
 MBIT = 1_000_000
 
 
-class LinkConfig(ctypes.Structure):
-    """struct link_config of link.h."""
-
-    _fields_ = [
-        ("rate_bps", ctypes.c_uint64),
-        ("delay_ns", ctypes.c_uint64),
-        ("jitter_ns", ctypes.c_uint64),
-        ("loss", ctypes.c_double),
-        ("reorder", ctypes.c_double),
-        ("reorder_ns", ctypes.c_uint64),
-        ("seed", ctypes.c_uint64),
-    ]
-
-
 class Bench:
     """A switch whose frames are injected at given times, and taken when they have left."""
 
@@ -48,7 +34,7 @@ class Bench:
         function = getattr(self.engine.library, name)
         return int(function(self.engine.handle, *arguments) or 0)
 
-    def link(self, port: int, **config: int) -> None:
+    def link(self, port: int, **config: float) -> None:
         function = self.engine.library.engine_set_link
         function.argtypes = [ctypes.c_void_p, ctypes.c_uint16, ctypes.c_void_p]
         function(self.engine.handle, port, ctypes.byref(LinkConfig(**config)))
@@ -176,10 +162,7 @@ def test_the_clock_may_be_offset_and_drift(bench: Bench) -> None:
 
 
 def test_what_the_link_loses_is_no_drop_of_the_switch(bench: Bench) -> None:
-    config = LinkConfig(delay_ns=1000, loss=1.0)
-    function = bench.engine.library.engine_set_link
-    function.argtypes = [ctypes.c_void_p, ctypes.c_uint16, ctypes.c_void_p]
-    function(bench.engine.handle, 2, ctypes.byref(config))
+    bench.link(2, delay_ns=1000, loss=1.0)
     bench.send(0)
     assert bench.seen() == []
     values = (ctypes.c_uint64 * 9)()
