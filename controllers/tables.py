@@ -14,7 +14,8 @@ async def reconcile(
     """Insert, modify and delete entries until the switch's tables hold just these.
 
     What is there already is left alone, so that traffic notices nothing; and so is what `may_stay`,
-    if it is there. Default actions are set. Raises finsy's P4ClientError.
+    if it is there. Default actions are set first, then entries inserted in their order: so no
+    packet meets an entry without what stands before it. Raises finsy's P4ClientError.
     """
     encoded = [entry.encode(switch.p4info) for entry in wanted]
     defaults = [entity for entity in encoded if entity.table_entry.is_default_action]
@@ -22,7 +23,6 @@ async def reconcile(
     old = {_key(entity): entity for entity in await _present(switch)}
     staying = new.keys() | {_key(entry.encode(switch.p4info)) for entry in may_stay}
     await switch.delete([entity for key, entity in old.items() if key not in staying])
-    await switch.insert([entity for key, entity in new.items() if key not in old])
     await switch.modify(
         [
             *defaults,
@@ -30,6 +30,7 @@ async def reconcile(
               if key in old and entity.table_entry.action != old[key].table_entry.action),
         ]
     )  # fmt: skip
+    await switch.insert([entity for key, entity in new.items() if key not in old])
 
 
 async def _present(switch: fy.Switch) -> list[p4r.Entity]:

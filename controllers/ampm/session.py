@@ -107,14 +107,18 @@ class Session:
         await self._open.aclose()
 
     async def fill(self, *, marking: bool) -> None:
-        """Write the switch's entries, as far as they are not there; `marking`: all of them."""
-        entries = [*self._hop.entries, *schedule_entries(self._schedule, self._offset_us or 0),
-                   *self._observing]  # fmt: skip
+        """Write the switch's entries, as far as they are not there; `marking`: all of them.
+
+        Forwarding comes last: behind a switch that restarted, others count by their marks, and
+        would take packets without one for packets of a block.
+        """
+        entries = [*schedule_entries(self._schedule, self._offset_us or 0), *self._observing]
         with self._reaching():
             if marking:
-                await reconcile(self._switch, [*entries, *self._marking])
+                await reconcile(self._switch, [*entries, *self._marking, *self._hop.entries])
             else:
-                await reconcile(self._switch, entries, may_stay=self._marking)
+                wanted = [*entries, *self._hop.entries]
+                await reconcile(self._switch, wanted, may_stay=self._marking)
 
     async def set_clock(self, clock: Clock, bounds: Bounds) -> None:
         """Find the clock's offset where nobody gave it. Raises ClockError."""

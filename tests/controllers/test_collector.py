@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+import finsy as fy
 import numpy as np
 import pytest
 from _truth import read_truths
@@ -198,6 +199,32 @@ def test_a_switch_that_restarted_is_filled_again(name: str, tmp_path: Path) -> N
     assert f"switch {name} restarted: its tables and counts were lost" in problem
     (problem,) = scene.reports[4].problems
     assert f"switch {name}: no count to start from: it had restarted" in problem
+    check_known(scene, Method.DOUBLE)
+
+
+@pytest.mark.parametrize("name", PATH)
+def test_a_switch_that_is_filled_slowly_lets_no_packet_pass_unmarked(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or with the marks of another clock: those behind it would count it in a block."""
+    insert, modify = fy.Switch.insert, fy.Switch.modify
+
+    def slowly(call: Callable[[fy.Switch, Sequence[Any]], Awaitable[None]]) -> Any:
+        async def write(switch: fy.Switch, entities: Sequence[Any]) -> None:
+            for entity in entities:
+                await asyncio.sleep(0.001)
+                await call(switch, [entity])
+
+        return write
+
+    async def restart(scene: Scene, block: int) -> None:
+        if block == 2:
+            Kit(scene, name).restart()
+            monkeypatch.setattr(fy.Switch, "insert", slowly(insert))
+            monkeypatch.setattr(fy.Switch, "modify", slowly(modify))
+
+    scene = virtually(tmp_path, lambda run: collect(run, Setting(Method.DOUBLE, 8, restart)))
+    assert {s: unknown(scene, s) for s in PATH} == {s: [3, 4] if s == name else [] for s in PATH}
     check_known(scene, Method.DOUBLE)
 
 
