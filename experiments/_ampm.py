@@ -248,7 +248,8 @@ def _bounds(net: Network, setting: Setting) -> Bounds | None:
     """What is promised, with what finding the clocks of the target's switches may be wrong by."""
     if setting.bounds is None:
         return None
-    error_us = max(net.switch(name).clock_error_us for name in setting.path)
+    # Two of them, one each way.
+    error_us = 2 * max(net.switch(name).clock_error_us for name in setting.path)
     return replace(setting.bounds, clock_error_us=setting.bounds.clock_error_us + error_us)
 
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import finsy as fy
 
-from controllers.ampm.readout import Record
+from controllers.ampm.readout import RESOLUTION_US, Record
 from controllers.ampm.records import (
     OverwrittenError,
     Point,
@@ -145,6 +145,8 @@ class Collector:
         sessions = self._sessions.values()
         if self._bounds is not None:
             await _together(s.set_clock(self._clock, self._bounds) for s in sessions)
+            for problem in apart(sessions, self._bounds).values():
+                raise ClockError(problem)
         for marking in (False, True):
             await _together(session.fill(marking=marking) for session in sessions)
 
@@ -163,6 +165,13 @@ class Collector:
         for block in range(first - 2, last + 1):
             await clock.sleep_until(1000 * self.schedule.reading_us(block))
             parts = await _together(self._part(self._sessions[n], block, clock) for n in names)
+            if self._bounds is not None:
+                wrong = apart([self._sessions[n] for n in names], self._bounds)
+                parts = [
+                    _Part(problems=[*part.problems, f"block {block}: {wrong[name]}"])
+                    if name in wrong else part
+                    for name, part in zip(names, parts, strict=True)
+                ]  # fmt: skip
             if block >= first:
                 yield self._report(block, dict(zip(names, parts, strict=True)))
 
@@ -282,6 +291,24 @@ class Collector:
                 raise _UnknownError(f"its counter of {name} went back")
             records.append(replace(record, packets=packets, bytes=size))
         return records[0], records[1]
+
+
+def apart(sessions: Iterable[Session], bounds: Bounds) -> dict[str, str]:
+    """Switches whose clocks provably differ from another one's by more than they may, and by how
+    much: each of them may be near enough to the common clock for itself."""
+    ahead = {s.name: s.ahead_us for s in sessions if s.ahead_us is not None}
+    if not ahead:
+        return {}
+    first, last = max(ahead, key=lambda n: ahead[n][0]), min(ahead, key=lambda n: ahead[n][1])
+    found = {}
+    for name, (least_us, most_us) in ahead.items():
+        by_us, other = max((least_us - ahead[last][1], last), (ahead[first][0] - most_us, first))
+        if by_us > bounds.clock_error_us + 2 * RESOLUTION_US:
+            found[name] = (
+                f"switch {name}: its clock and that of {other} differ by {by_us:.0f} us or more, "
+                f"and {bounds.clock_error_us:.0f} us are allowed"
+            )
+    return found
 
 
 async def _together(coroutines: Iterable[Coroutine[None, None, T]]) -> list[T]:

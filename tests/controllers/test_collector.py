@@ -317,6 +317,35 @@ def test_a_clock_beyond_its_bound_is_refused(
         assert all(report.complete for report in scene.reports)
 
 
+@pytest.mark.parametrize("methods", [Method.DOUBLE, Method.MULTIPLEXED])
+def test_two_clocks_that_are_wrong_in_opposite_ways_are_refused(
+    methods: Method, tmp_path: Path
+) -> None:
+    """A is the greatest difference between two clocks, not between one and the common clock."""
+    setting = Setting(
+        methods=methods,
+        options={"s1": ["--clock-offset-us", "20000"], "s2": ["--clock-offset-us", "-20000"]},
+        bounds=Bounds(26_000, 2 * LINK_DELAY_US),
+    )
+    words = r"switch s1: its clock and that of s2 differ by (40000|39999) us or more, and 26000 us"
+    with pytest.raises(ClockError, match=words):
+        virtually(tmp_path, lambda run: collect(run, setting))
+
+
+def test_clocks_that_drift_apart_make_blocks_unknown(tmp_path: Path) -> None:
+    """Each for itself stays as near to the common clock as two may be to each other."""
+    setting = Setting(
+        options={"s1": ["--clock-drift-ppb", "500000"], "s3": ["--clock-drift-ppb", "-500000"]},
+        bounds=Bounds(1700, 2 * LINK_DELAY_US),
+    )
+    scene = virtually(tmp_path, lambda run: collect(run, setting))
+    late = [n for n in range(6) if SCHEDULE.reading_us(scene.first + n) * 1e-3 > 1703]
+    assert 0 < len(late) < 6
+    assert unknown(scene, "s1") == unknown(scene, "s3") == late
+    assert unknown(scene, "s2") == []
+    assert "switch s1: its clock and that of s3 differ by" in scene.reports[late[0]].problems[0]
+
+
 def test_a_clock_that_drifts_away_makes_blocks_unknown(tmp_path: Path) -> None:
     setting = Setting(
         options={"s3": ["--clock-drift-ppb", "900000"]}, bounds=Bounds(1700, 2 * LINK_DELAY_US)
