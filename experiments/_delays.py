@@ -1,5 +1,6 @@
 """The delays that each method measures, and the true ones of the very packets that it measured."""
 
+import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from controllers.ampm.records import (
     sample_delays,
 )
 from controllers.ampm.watch import Method
+from testbed.errors import TestbedError
 from testbed.statistics import percentiles
 from testbed.traffic import Flow
 
@@ -49,6 +51,14 @@ class DelaySample:
         if self.measured_us is None or self.true_us is None:
             return None
         return self.measured_us - self.true_us
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Raise TestbedError for what leaves nothing to measure."""
+    if options.load and options.blocks < 2:
+        raise TestbedError("--blocks 1: the load step takes half of two or more; or take --load 0")
+    if 100 in options.loss:
+        raise TestbedError("--loss 100: no packet arrives, so none has a delay; take less")
 
 
 def true_delays_us(

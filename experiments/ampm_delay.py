@@ -22,6 +22,7 @@ from _delays import (
     ESTIMATORS,
     METHODS,
     DelaySample,
+    check_options,
     delays_of,
     kernel_errors_us,
     kernel_metrics,
@@ -68,8 +69,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="packets a second of each flow (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--blocks", type=cli.positive_int, default=6, metavar="N",
-        help="complete blocks of each run (default: %(default)s)",
+        "--blocks", type=cli.positive_int, metavar="N",
+        help="complete blocks of each run; two or more, with a load step (default: 6)",
     )  # fmt: skip
     add_common_options(parser)
 
@@ -136,7 +137,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     virtual = options.time == "virtual"
     options.delay_ms = options.delay_ms or ([1] if options.quick else [0.1, 1, 10, 100, 500])
     options.loss = ([5] if options.quick else [1, 5]) if options.loss is None else options.loss
-    options.blocks = min(options.blocks, 4) if options.quick else options.blocks
+    options.blocks = options.blocks or (4 if options.quick else 6)
+    check_options(options)
     options.seeds = options.seeds or (10 if virtual and not options.quick else 1)
     found = []
     for case in cases_of(options):
@@ -242,6 +244,10 @@ def checks_of(results: Results, options: argparse.Namespace) -> list[Check]:
             wanted = options.blocks * options.seeds
             name = f"{case.name}, {estimator}: blocks with a delay"
             checks.append(Check(name, len(errors), wanted, 0 if virtual else wanted // 2))
+        if estimator == "hashed":
+            wrong = sum(s.true_us is None for s in samples)
+            name = f"{case.name}, hashed: samples whose time is no packet's"
+            checks.append(Check(name, wrong, 0))
         if estimator in ("pulse", "double", "multiplexed"):
             wrong = sum((s.measured_us is None) != (s.true_us is None) for s in samples)
             checks.append(Check(f"{case.name}, {estimator}: lost pulses not noticed", wrong, 0))

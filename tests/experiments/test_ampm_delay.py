@@ -49,6 +49,25 @@ def test_a_wrong_time_of_a_pulse_is_found_out(tmp_path: Path) -> None:
     }
 
 
+def test_a_wrong_time_of_some_samples_is_found_out(tmp_path: Path) -> None:
+    """Though there is no packet then whose delay it could be held against."""
+    right = "meta.watch, meta.sample, meta.watch.now_us,"
+    wrong = "meta.watch, meta.sample, meta.watch.now_us + (bit<48>)meta.sample.hash[29:29] * 512,"
+    program = faulty_program(tmp_path, "ampm.p4", right, wrong)
+    options = ("--delay-ms", "1", "--load", "0", "--loss", "--program", program)
+    done = run("ampm_delay", *SHORT, *options, "--out", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    name = "delay 1 ms, hashed: samples whose time is no packet's"
+    assert failed_checks(tmp_path / "out") == {name}
+
+
+def test_a_small_version_has_the_blocks_that_were_asked_for(tmp_path: Path) -> None:
+    options = ("--quick", "--time", "virtual", "--load", "0", "--loss", "--blocks", "6")
+    done = run("ampm_delay", *options, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len({row["block"] for row in samples(tmp_path)}) == 6
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -56,6 +75,8 @@ def test_a_wrong_time_of_a_pulse_is_found_out(tmp_path: Path) -> None:
         (("--delay-ms", "slow"), "--delay-ms"),
         (("--load", "2"), "--load"),
         (("--loss", "101"), "--loss"),
+        (("--loss", "100"), "--loss 100: no packet arrives"),
+        (("--blocks", "1"), "--blocks 1: the load step"),
         (("--program", "no/such.p4"), "no/such.p4"),
     ],
 )
