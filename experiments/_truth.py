@@ -17,6 +17,7 @@ from testbed.network import Network
 from testbed.traffic import Flow
 
 NEVER = -1
+EDGE_US = 2  # around an edge, where a capture's time and the switch's may be on two sides of it
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,10 @@ def read_truths(
         dscp = _by_sequence(flow, marked, marked.dscp)
         arrived_ns = times[Point(path[0], "arrivals")]
         of_flow = methods if isinstance(methods, Method) else methods[flow]
-        block = _blocks(arrived_ns // 1000 + first_offset_us, dscp, schedule, of_flow)
+        # Captures of a target with clocks of its own are taken long before it stamps a frame.
+        own_clock = net.switch(path[0]).clock_error_us > 0
+        edge_us = schedule.block_us // 4 if own_clock else EDGE_US
+        block = _blocks(arrived_ns // 1000 + first_offset_us, dscp, schedule, of_flow, edge_us)
         inverted = Method.MULTIPLEXED in of_flow
         pulse = (dscp & 1 != block & 1) if inverted else (dscp & 2 != 0)
         block[arrived_ns == NEVER] = NEVER
@@ -99,16 +103,18 @@ def _by_sequence(flow: Flow, frames: FlowFrames, values: NDArray[np.integer]) ->
 
 
 def _blocks(
-    arrived_us: NDArray[np.int64], dscp: NDArray[np.int64], schedule: Schedule, methods: Method
-) -> NDArray[np.int64]:
+    arrived_us: NDArray[np.int64], dscp: NDArray[np.int64], schedule: Schedule, methods: Method,
+    edge_us: int,
+) -> NDArray[np.int64]:  # fmt: skip
     """The first switch's block of each packet: that in which it arrived.
 
-    Its stamp and the capture's may lie on two sides of a block's edge: there the colour decides.
+    Its stamp and the capture's may lie on two sides of a block's edge: there, and no further than
+    `edge_us` from it, the colour decides. All else that is coloured wrongly is an error.
     """
     block = arrived_us >> schedule.block_shift
     if not methods & (Method.STEP | Method.MULTIPLEXED):
         return block
     into_us = arrived_us & (schedule.block_us - 1)
-    near_edge = np.minimum(into_us, schedule.block_us - into_us) < schedule.block_us // 4
+    near_edge = np.minimum(into_us, schedule.block_us - into_us) < edge_us
     decided = near_edge & (dscp != NEVER)
     return np.where(decided, schedule.attribute(arrived_us, dscp & 1), block)

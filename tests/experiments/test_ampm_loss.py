@@ -42,6 +42,18 @@ def test_virtual_time_is_exact_for_every_seed(tmp_path: Path) -> None:
     assert sum(int(row["true"] or 0) for row in rows) > 10_000
 
 
+def test_packets_of_another_block_s_colour_are_found_out(tmp_path: Path) -> None:
+    """Near the block's end, some get the next one's colour: all switches agree, all are wrong."""
+    right = "bit<48> block = watch.now_us >> block_shift;"
+    early = "((bit<48>)hdr.ports.word[0:0] << (block_shift - 3))"  # by the UDP checksum
+    wrong = f"bit<48> block = (watch.now_us + {early}) >> block_shift;"
+    program = faulty_program(tmp_path, "watch.p4", right, wrong)
+    options = ("--time", "virtual", "--seeds", "2", "--method", "step", "--program", program)
+    done = run(*SHORT, *options, "--loss", "10", "--out", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert failed_checks(tmp_path / "out") == {"loss 10 %, step: largest error of a block, packets"}
+
+
 def test_virtual_time_gives_the_same_bytes_whatever_the_load(tmp_path: Path) -> None:
     arguments = ("--time", "virtual", *SHORT, "--out")
     assert run(*arguments, str(tmp_path / "idle")).returncode == 0
