@@ -112,8 +112,17 @@ def fitting(methods: Iterable[Method], bounds: Bounds) -> Schedule:
 
 
 def flow_count(rate_pps: float, blocks: int, schedule: Schedule) -> int:
-    """Packets of a flow that fills so many blocks, and half of one before and after."""
-    return round(rate_pps * (blocks + 1) * schedule.block_us / 1e6)
+    """Packets of a flow that fills so many blocks, and half of one before and after.
+
+    Raises TestbedError where that is none.
+    """
+    count = round(rate_pps * (blocks + 1) * schedule.block_us / 1e6)
+    if not count:
+        raise TestbedError(
+            f"--rate {rate_pps:g}: no packet comes in {blocks + 1} blocks of {schedule.block_us} "
+            "us; take a higher rate, longer blocks or more of them"
+        )
+    return count
 
 
 def worst(checks: Iterable[Check]) -> list[Check]:

@@ -19,8 +19,9 @@ from controllers.ampm.records import (
     sample_delays,
 )
 from controllers.ampm.watch import Method
+from testbed import statistics
 from testbed.errors import TestbedError
-from testbed.statistics import percentiles
+from testbed.results import Check
 from testbed.traffic import Flow
 
 # How the flow is marked that a delay is measured of; step marking gives two.
@@ -61,6 +62,23 @@ def check_options(options: argparse.Namespace) -> None:
         raise TestbedError("--loss 100: no packet arrives, so none has a delay; take less")
 
 
+def samples_are_fair(
+    name: str, samples: Sequence[DelaySample], all_us: NDArray[np.float64]
+) -> list[Check]:
+    """Delays of hashed samples are distributed as those of all packets, but for chance.
+
+    No check where chance alone could do anything: with one to three samples.
+    """
+    hashed = [s for s in samples if s.estimator == "hashed"]
+    sampled = np.array([s.true_us for s in hashed if s.true_us is not None])
+    likely = statistics.likely_distance(len(sampled))
+    if len(sampled) and likely >= 1:
+        return []
+    distance = statistics.largest_distance(sampled, all_us) if len(sampled) else float("nan")
+    what = "hashed: samples against all packets (Kolmogorov-Smirnov)"
+    return [Check(f"{name}, {what}", distance, 0, likely)]
+
+
 def true_delays_us(
     outcome: Outcome, flow: Flow, first: Point, second: Point
 ) -> NDArray[np.float64]:
@@ -91,7 +109,7 @@ def kernel_metrics(
     if not outcomes[0].kernel_ns:
         return {}
     name = "delays by the switches' stamps against the kernel's, us"
-    metrics = {name: percentiles(kernel_errors_us(outcomes, segment))}
+    metrics = {name: statistics.percentiles(kernel_errors_us(outcomes, segment))}
     for point in segment:
         late_us = _known(
             [
@@ -100,9 +118,8 @@ def kernel_metrics(
                 for flow, kernel_ns in outcome.kernel_ns[point].items()
             ]
         )
-        metrics[f"{point.switch}, {point.name}: its stamp - the kernel's, us"] = percentiles(
-            late_us
-        )
+        name = f"{point.switch}, {point.name}: its stamp - the kernel's, us"
+        metrics[name] = statistics.percentiles(late_us)
     return metrics
 
 

@@ -224,6 +224,7 @@ def checks_of(
         ("blocks that were not read", len(periods) - len(losses), 0, few * 5),
         ("calm blocks with loss", sum((p.measured_loss or 0) > 0 for p in calm), 0, 0),
         ("congested blocks without loss", sum(p.measured_loss == 0 for p in congested), 0, 0),
+        ("calm blocks without a delay", sum(id(p) not in delays for p in calm), 0, few * 5),
         ("calm blocks with more than the link's delay",
          sum(delays.get(id(p), 0) > EMPTY_US + slack_us for p in calm), 0, 0),
         ("congested blocks whose delay is below half a full queue's",

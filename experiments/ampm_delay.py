@@ -26,6 +26,7 @@ from _delays import (
     delays_of,
     kernel_errors_us,
     kernel_metrics,
+    samples_are_fair,
     true_delays_us,
 )
 from matplotlib.axes import Axes
@@ -252,7 +253,9 @@ def checks_of(results: Results, options: argparse.Namespace) -> list[Check]:
             wrong = sum((s.measured_us is None) != (s.true_us is None) for s in samples)
             checks.append(Check(f"{case.name}, {estimator}: lost pulses not noticed", wrong, 0))
     if case.load:
-        checks.append(samples_are_fair(results))
+        checks += samples_are_fair(
+            case.name, [row.sample for row in results.rows if row.loaded], results.true_us
+        )
     return [*checks, *worst(c for o in results.outcomes for c in o.checks(case.name))]
 
 
@@ -263,19 +266,6 @@ def kernel_agrees(found: Sequence[Results]) -> list[Check]:
     errors_us = np.concatenate([results.kernel_errors_us for results in found])
     name = "all packets: stamps against the kernel's, 99th percentile, us"
     return [Check(name, float(np.percentile(errors_us, 99)), 0, KERNEL_US)]
-
-
-def samples_are_fair(results: Results) -> Check:
-    """Delays of hashed samples are distributed as those of all packets, but for chance."""
-    sampled = np.array([
-        row.sample.true_us for row in results.rows
-        if row.loaded and row.sample.estimator == "hashed" and row.sample.true_us is not None
-    ])  # fmt: skip
-    name = f"{results.case.name}, hashed: samples against all packets (Kolmogorov-Smirnov)"
-    distance = (
-        statistics.largest_distance(sampled, results.true_us) if len(sampled) else float("nan")
-    )
-    return Check(name, distance, 0, statistics.likely_distance(max(len(sampled), 1)))
 
 
 def law_of_the_mean(results: Results, options: argparse.Namespace) -> Check:

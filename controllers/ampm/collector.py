@@ -41,6 +41,7 @@ from controllers.ampm.watch import (
     WatchedFlow,
     check_distinct,
     check_limits,
+    check_paths,
     watch_entries,
 )
 
@@ -105,6 +106,7 @@ class Collector:
         bounds: Bounds | None, records: Collection[Record] | None = None,
     ) -> None:  # fmt: skip
         check_distinct(flows)
+        check_paths(flows)
         if bounds is not None:
             for methods in {flow.methods for flow in flows}:
                 check_limits(methods, schedule, bounds)

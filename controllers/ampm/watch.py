@@ -4,7 +4,7 @@ Any combination of methods that share no bit of the packet: see Method.
 """
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -91,8 +91,8 @@ class WatchedFlow:
 
     Addresses may be prefixes (`10.1.0.0/16`), and what is None is left open; of several flows
     that a packet matches, the one that leaves least open has it, or else the one of the least
-    number. Fragments have no ports: only an
-    entry without ports sees them all. `dscp` is what the packets have outside: of the bits that
+    number. That is so at each switch for the flows whose path has it: let flows that share packets
+    share their path. Fragments have no ports: only an entry without ports sees them all. `dscp` is what the packets have outside: of the bits that
     the marks take, the last switch gives them those.
 
     IPv6 packets have the AltMark option (RFC 9343) with `flow_mon_id`. Where their host puts it in,
@@ -189,6 +189,26 @@ def check_distinct(flows: Iterable[WatchedFlow]) -> None:
                 "addresses, protocols or ports differ, or their FlowMonIDs"
             )
         by_number[flow.number] = flow
+
+
+def check_paths(flows: Mapping[WatchedFlow, Sequence["Hop"]]) -> None:
+    """Raise TestbedError for a path that comes back, or packets that two tunnels begin with."""
+    entering: dict[Hashable, WatchedFlow] = {}
+    for flow, path in flows.items():
+        names = [hop.name for hop in path]
+        if len(set(names)) < len(names):
+            raise TestbedError(
+                f"flow {flow.number}: its path {', '.join(names)} has a switch twice, which counts "
+                "a packet once; end the path before, or watch the rest from another switch"
+            )
+        if flow.tunnel and names:
+            key = names[0], flow.networks, flow.protocol, flow.src_port, flow.dst_port
+            other = entering.setdefault(key, flow)
+            if other is not flow:
+                raise TestbedError(
+                    f"flows {other.number} and {flow.number} are of the same packets at "
+                    f"{names[0]}: make their addresses, protocols or ports differ"
+                )
 
 
 def _method_problem(methods: Method) -> str:

@@ -196,13 +196,17 @@ control NearestBlock(inout watch_t watch, in bit<1> colour) {
     }
 }
 
-/* Takes the outer IPv6 packet off; that it saw congestion goes on with the inner one (RFC 6040). */
+/* Takes the outer IPv6 packet off. The congestion that it saw goes on with the inner one (RFC 6040
+ * section 4.2); but an inner one that cannot carry it passes as it is, where the RFC drops it: what
+ * is lost here would be no loss of the path's. */
 control Decapsulate(inout headers_t hdr) {
     apply {
         bit<2> outer_ecn = hdr.ipv6.traffic_class[1:0];
         hdr.ipv6 = hdr.inner_ipv6;
-        if (outer_ecn == 3 && hdr.ipv6.traffic_class[1:0] != 0) {
-            hdr.ipv6.traffic_class[1:0] = 3;
+        bit<2> inner_ecn = hdr.ipv6.traffic_class[1:0];
+        // 0: cannot carry it; 1, 2: ECT(1), ECT(0); 3: congestion met
+        if ((outer_ecn == 3 && inner_ecn != 0) || (outer_ecn == 1 && inner_ecn == 2)) {
+            hdr.ipv6.traffic_class[1:0] = outer_ecn;
         }
         hdr.altmark.setInvalid();
         hdr.inner_ipv6.setInvalid();

@@ -2,18 +2,21 @@
 
 from typing import Any
 
+import finsy as fy
 import pytest
 
 from controllers.ampm.collector import Collector
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import (
     Bounds,
+    Hop,
     LimitError,
     Method,
     Tunnel,
     WatchedFlow,
     check_distinct,
     check_limits,
+    check_paths,
 )
 from testbed.clock import RealClock
 from testbed.errors import TestbedError
@@ -156,6 +159,35 @@ def test_flows_that_no_switch_can_tell_apart_are_refused(second: WatchedFlow, wo
         return
     with pytest.raises(TestbedError, match=words):
         Collector(dict.fromkeys(flows, ()), Schedule(L), RealClock(), bounds=None)
+
+
+def hop(name: str) -> Hop:
+    return Hop(fy.Switch(name, "127.0.0.1:1"))
+
+
+@pytest.mark.parametrize(
+    ("second", "path", "words"),
+    [
+        ((2, 3, None), ["s1", "s2"], "flows 1 and 2 are of the same packets at s1"),
+        ((2, 3, 17), ["s1", "s2"], ""),
+        ((2, 3, None), ["s2", "s1"], ""),
+        ((2, 3, 17), ["s1", "s2", "s1"], "flow 2: its path s1, s2, s1 has a switch twice"),
+    ],
+)
+def test_paths_that_make_counts_wrong_are_refused(
+    second: tuple[int, int, int | None], path: list[str], words: str
+) -> None:
+    def flow(number: int, flow_mon_id: int, protocol: int | None) -> WatchedFlow:
+        tunnel = Tunnel("fd00::8", "fd00::9")
+        return WatchedFlow(number, "::/0", "::/0", protocol, flow_mon_id=flow_mon_id, tunnel=tunnel)
+
+    hops = {name: hop(name) for name in ("s1", "s2")}
+    flows = {flow(1, 2, None): [hops["s1"]], flow(*second): [hops[name] for name in path]}
+    if not words:
+        check_paths(flows)
+        return
+    with pytest.raises(TestbedError, match=words):
+        Collector(flows, Schedule(L), RealClock(), bounds=None)
 
 
 def test_a_flow_that_leaves_less_open_comes_first_then_the_lower_number() -> None:

@@ -150,15 +150,15 @@ def with_ecn(data: bytes, at: int, ecn: int) -> bytes:
 
 
 @pytest.mark.parametrize("sent", [0, 1, 2, 3])
-@pytest.mark.parametrize("met", [False, True], ids=["no congestion", "congestion inside"])
-def test_congestion_seen_inside_is_told_outside(sent: int, met: bool) -> None:
-    """RFC 6040: a router that marks the outer packet CE means the inner one, if that is capable."""
+@pytest.mark.parametrize("met", range(4))
+def test_congestion_seen_inside_is_told_outside(sent: int, met: int) -> None:
+    """RFC 6040 section 4.2: what routers make of the outer packet's ECN means the inner one's, if
+    that is capable: CE, and ECT(1) of ECT(0). But it does not drop the other ones."""
     data = with_ecn(plain(), 14, sent)
     inside = edge(FIRST, Method.STEP).pass_on(data, L)
     assert inside == with_ecn(inside, 14, sent)
-    if met:
-        inside = with_ecn(inside, 14, 3)
-    expected = with_ecn(data, 14, 3) if met and sent else data
+    inside = with_ecn(inside, 14, met)
+    expected = with_ecn(data, 14, met) if (sent and met == 3) or (sent, met) == (2, 1) else data
     assert edge(DECAPSULATE, Method.STEP).pass_on(inside, L) == expected
 
 
