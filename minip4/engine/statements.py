@@ -255,7 +255,14 @@ class Statements(StateStatements):
         ]
 
     def truncate(self, p: m.Primitive) -> Lines:
-        return [f"h->start.truncate_to = (uint32_t)({self.expressions.word(p.args[0])});"]
+        """Of several the shortest holds, as in bmv2 (packet.h, Packet::truncate)."""
+        return [
+            "{",
+            f"    uint32_t length = (uint32_t)({self.expressions.word(p.args[0])});",
+            "    if (length < h->start.truncate_to)",
+            "        h->start.truncate_to = length;",
+            "}",
+        ]
 
     def log(self, p: m.Primitive) -> Lines:
         text, values = p.args

@@ -149,6 +149,12 @@ def test_truncate_cuts_the_frame_that_leaves() -> None:
     ]
 
 
+@pytest.mark.parametrize(("ingress", "egress"), [(5, 7), (7, 5)])
+def test_of_several_truncations_the_shortest_holds(ingress: int, egress: int) -> None:
+    e = engine(ingress=f"truncate({ingress}); truncate(9);", egress=f"truncate({egress});")
+    assert e.process(1, bytes(20), 0) == [(0, bytes(5))]
+
+
 def test_headers_come_and_go_before_a_payload_that_stays() -> None:
     e = engine(
         types="""header h_t { bit<8> a; bit<8> b; bit<16> c; }
