@@ -29,6 +29,8 @@ from minip4.engine.trace import Trace
 from minip4.errors import Minip4Error
 
 PACKET_INTERVAL_NS = 1_000_000
+DROP_PORT = 511
+"""The first number that is no port (engine.h)."""
 
 
 class StfError(Minip4Error):
@@ -100,8 +102,10 @@ class StfRun:
                 raise self._error(f"unknown command {words[0]!r}; there are {', '.join(_COMMANDS)}")
             try:
                 command(self, words[1:])
-            except (EngineError, ValueError, IndexError) as error:
-                raise self._error(str(error) or f"{words[0]}: too few words") from error
+            except IndexError as error:
+                raise self._error(f"{words[0]}: too few words") from error
+            except (EngineError, ValueError) as error:
+                raise self._error(str(error)) from error
 
     def failures(self) -> list[str]:
         """What was expected and did not come, and what came unexpected, since the last call."""
@@ -132,7 +136,9 @@ class StfRun:
         table = find(self.engine.program.tables, words[0], "table")
         rest = words[1:]
         priority = int(rest.pop(0)) if rest[0].isdigit() else 0
-        at = next(i for i, word in enumerate(rest) if "(" in word)
+        at = next((i for i, word in enumerate(rest) if "(" in word), None)
+        if at is None:
+            raise ValueError("add: no ACTION(NAME:VALUE, ...) at its end")
         call = self._call(table.name, " ".join(rest[at:]))
         key = parse_key(table, rest[:at])
         self.engine.table_add(table.name, key, call.action, call.params, priority)
@@ -147,9 +153,12 @@ class StfRun:
 
     def packet(self, words: list[str]) -> None:
         frame = bytes.fromhex("".join(words[1:]))
+        port_in = int(words[0])
+        if not 0 <= port_in < DROP_PORT:
+            raise ValueError(f"port {port_in}: expected 0 to {DROP_PORT - 1}")
         self._time_ns += PACKET_INTERVAL_NS
         self._packets += 1
-        for port, sent in self.engine.process(int(words[0]), frame, self._time_ns):
+        for port, sent in self.engine.process(port_in, frame, self._time_ns):
             self._got[port].append(Received(sent, self._packets))
         if self._trace is not None:
             self._traces[self._packets] = "\n".join(self._trace.blocks())
@@ -180,8 +189,11 @@ class StfRun:
         self._nodes.append((int(words[0]), [int(port) for port in words[1:]]))
 
     def associate(self, words: list[str]) -> None:
-        rid, ports = self._nodes[int(words[1])]
-        self._groups[int(words[0])] += [(port, rid) for port in ports]
+        group, node = int(words[0]), int(words[1])
+        if group not in self._groups or not 0 <= node < len(self._nodes):
+            raise ValueError(f"mc_node_associate: no group {group} or no node {node} so far")
+        rid, ports = self._nodes[node]
+        self._groups[group] += [(port, rid) for port in ports]
         self._set_groups()
 
     def mirror(self, words: list[str]) -> None:

@@ -38,7 +38,11 @@ def parse_call(actions: Iterable[m.Action], text: str) -> Call:
     if match is None:
         raise ValueError(f"{text!r}: expected ACTION(NAME:VALUE, ...)")
     action = find({a.name: a for a in actions}, match[1], "action")
-    given = dict(item.split(":", 1) for item in match[2].split(",") if item)
+    items = [item for item in match[2].split(",") if item]
+    for item in items:
+        if ":" not in item:
+            raise ValueError(f"action {action.name}: {item!r}: expected NAME:VALUE")
+    given = dict(item.split(":", 1) for item in items)
     params = []
     for param in action.params:
         if param.name not in given:

@@ -56,7 +56,13 @@ MALFORMED = {
     "no such key": ("add t second:1 drop()", "key of table I.t 'second'"),
     "no value": ("add t first:1 go(port:1)", "no value for parameter value"),
     "no hexadecimal": ("packet 1 zz", "error: non-hexadecimal"),
-    "words missing": ("packet", "error: "),
+    "words missing": ("packet", "error: packet: too few words"),
+    "no action": ("add t first:1 c:1 drop", "no ACTION(NAME:VALUE, ...)"),
+    "a parameter without a value": ("add t first:1 c:1 go(port)", "'port': expected NAME:VALUE"),
+    "no such port": ("packet 511 00", "port 511: expected 0 to 510"),
+    "a negative port": ("packet -1 00", "port -1: expected 0 to 510"),
+    "no such group": ("mc_node_create 1 2\nmc_node_associate 1 0", "no group 1"),
+    "no such node": ("mc_mgrp_create 1\nmc_node_associate 1 0", "no node 0"),
     "a wildcard that is no prefix": ("add t c:0x0*0* drop()", "is no prefix"),
 }
 
