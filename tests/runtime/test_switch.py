@@ -38,6 +38,7 @@ BAD = {
     "interface without port": (["-i", "veth1"], "'veth1': expected PORT@INTERFACE"),
     "port too large": (["-i", "511@veth1"], "511: expected 0 to 510"),
     "no such interface": (["-i", "1@nosuch0"], "nosuch0"),
+    "no folder for counters": (["--counters", "/no/such/c.json"], "/no/such is no folder"),
     "port twice": (["-i", "1@a", "-i", "1@b"], "port 1 is given twice"),
     "loss": (["-i", "1@lo", "--link", "1:loss=1.5"], "loss: 1.5: expected 0 to 1"),
     "jitter": (["--link", "1:delay_us=1,jitter_us=2"], "jitter_us 2 is above delay_us 1"),
