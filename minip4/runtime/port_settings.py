@@ -22,8 +22,11 @@ class PortSettings:
         self._ports = set(ports)
         if options.cpu_port is not None:
             self._ports.add(options.cpu_port)
+        # A seed alone makes no link yet: it is for the one that set_link() may put there.
+        self._seeds = {link.port: link.seed for link in options.links}
         # Depths are kept with the queues.
-        self._links = {link.port: replace(link, queue=None) for link in options.links}
+        self._links = {link.port: replace(link, queue=None) for link in options.links
+                       if link != LinkOptions(link.port, seed=link.seed)}  # fmt: skip
         self._queues: dict[tuple[int, int], QueueOptions] = {}
         for link in options.links:
             if link.queue is not None:
@@ -43,7 +46,8 @@ class PortSettings:
         """Change what is given of a port's link; a port without one gets it. Raises Minip4Error."""
         self._check_port(port)
         properties = {key: value for key, value in changes.items() if key != "queue"}
-        link = replace(self._links.get(port, LinkOptions(port)), **properties)
+        none = LinkOptions(port, seed=self._seeds.get(port, 0))
+        link = replace(self._links.get(port, none), **properties)
         fault = link_fault(link)
         if fault:
             raise Minip4Error(f"link of port {port}: {fault}")

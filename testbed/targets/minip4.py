@@ -185,10 +185,11 @@ class Minip4Switch(Switch):
 
 
 def link_option(interface: str, port: int, params: Mapping[str, Any], seed: int) -> list[str]:
-    """The option of `minip4 switch` for the link behind an egress port, as a topology has it."""
+    """The option of `minip4 switch` for the link behind an egress port, as a topology has it.
+
+    One without properties has a seed too: it may be given some while the switch runs.
+    """
     given = {key: params[key] for key in LINK_PROPERTIES if params.get(key)}
-    if not given:
-        return []
     given["seed"] = derived_seed(seed, interface)
     return ["--link", f"{port}:" + ",".join(f"{key}={value}" for key, value in given.items())]
 

@@ -75,6 +75,29 @@ def test_another_switch_and_other_links_move_nobody_elses_dice(tmp_path: Path) -
     assert len(other[3].received) < len(plain[3].received)
 
 
+def test_links_that_are_set_while_they_run_have_dice_of_their_own(tmp_path: Path) -> None:
+    """As those have that had a property from the start: by the seed, and by their names."""
+
+    def lost(folder: str, seed: int, *, is_set_live: bool) -> list[list[int]]:
+        async def main(run: Run) -> list[list[int]]:
+            topo = Pair() if is_set_live else Pair(loss=0.2)
+            with Network(topo, run, program=WIRE) as net:
+                for switch, other in (("s1", "s2"), ("s2", "s1")) if is_set_live else ():
+                    net.switch(switch).set_link(net.port(switch, other), loss=0.2)
+                flows = [Flow(1, "h1", "h2", 1000, 200), Flow(2, "h2", "h1", 1000, 200)]
+                async with Traffic(net, flows, run.clock.now_ns()) as traffic:
+                    records = await traffic.finish()
+            return [record.lost_sequences.tolist() for record in records.values()]
+
+        found: list[list[int]] = virtually(tmp_path / folder, main, seed)
+        return found
+
+    live = lost("a", 1, is_set_live=True)
+    assert live[0] != live[1]
+    assert live == lost("b", 1, is_set_live=False)
+    assert live != lost("c", 2, is_set_live=True)
+
+
 def test_delay_and_jitter_do_not_change_which_frames_are_lost(tmp_path: Path) -> None:
     lost = [
         records(tmp_path / name, Pair(loss=0.1, **link), FLOWS[:1])[1].lost_sequences
