@@ -27,6 +27,11 @@ class LinkOptions:
     queue: int | None = None
     seed: int = 0
 
+    @property
+    def is_seed_alone(self) -> bool:
+        """That makes no link yet: it is for the one that may be put there while packets flow."""
+        return self == LinkOptions(self.port, seed=self.seed)
+
 
 def link_fault(link: LinkOptions) -> str | None:
     """What contradicts itself in a link, or None."""
@@ -82,7 +87,7 @@ class SwitchOptions:
         links = [link.port for link in self.links]
         _refuse_twice("port", ports)
         _refuse_twice("interface", [interface.name for interface in self.interfaces])
-        _refuse_twice("link of port", links)
+        _refuse_twice("link of port", [link.port for link in self.links if not link.is_seed_alone])
         if self.cpu_port in ports:
             raise Minip4Error(f"port {self.cpu_port} cannot be the CPU port and an interface too")
         for port in links:

@@ -22,11 +22,10 @@ class PortSettings:
         self._ports = set(ports)
         if options.cpu_port is not None:
             self._ports.add(options.cpu_port)
-        # A seed alone makes no link yet: it is for the one that set_link() may put there.
         self._seeds = {link.port: link.seed for link in options.links}
         # Depths are kept with the queues.
         self._links = {link.port: replace(link, queue=None) for link in options.links
-                       if link != LinkOptions(link.port, seed=link.seed)}  # fmt: skip
+                       if not link.is_seed_alone}  # fmt: skip
         self._queues: dict[tuple[int, int], QueueOptions] = {}
         for link in options.links:
             if link.queue is not None:
