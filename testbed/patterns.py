@@ -60,10 +60,13 @@ def heavy_tailed(
     """
     if not (shape > 1 and mean_count >= 1):
         raise TestbedError("heavy_tailed: a mean needs a shape above 1, and a datagram a flow")
-    dice = np.random.default_rng(seed)
-    after_s = np.cumsum(dice.exponential(1 / flows_per_s, len(pairs)))
+    if not flows_per_s > 0:
+        raise TestbedError(f"heavy_tailed: flows_per_s {flows_per_s} is not above 0")
+    # Dice for times, and dice for sizes: one more flow at the end leaves those before it alone.
+    times, sizes = (np.random.default_rng([seed, which]) for which in range(2))
+    after_s = np.cumsum(times.exponential(1 / flows_per_s, len(pairs)))
     smallest = mean_count * (shape - 1) / shape
-    counts = np.ceil(smallest * (1 + dice.pareto(shape, len(pairs))))
+    counts = np.ceil(smallest * (1 + sizes.pareto(shape, len(pairs))))
     return [
         Flow(first_id + i, *pair, rate_pps, int(counts[i]), size, after_s=float(after_s[i]))
         for i, pair in enumerate(pairs)

@@ -56,9 +56,18 @@ def test_few_flows_carry_most_of_a_heavy_tailed_load() -> None:
     assert [flow.id for flow in flows[:3]] == [0, 1, 2]
 
 
+def test_one_more_flow_leaves_those_before_it_alone() -> None:
+    few, more = (
+        heavy_tailed([("a", "b")] * count, flows_per_s=9, mean_count=20, rate_pps=100, seed=1)
+        for count in (50, 51)
+    )
+    assert few == more[:50]
+
+
 @pytest.mark.parametrize(
     "make",
     [
+        lambda: heavy_tailed([], flows_per_s=0, mean_count=5, rate_pps=1, seed=1),
         lambda: OnOff(on_s=0, off_s=1),
         lambda: OnOff(on_s=1, off_s=-1),
         lambda: Flow(1, "a", "b", 1, 1, after_s=-1),
