@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scapy.data import DLT_EN10MB
 from scapy.error import Scapy_Exception
-from scapy.utils import RawPcapReader
+from scapy.utils import RawPcapNgReader, RawPcapReader
 
 from testbed.errors import TestbedError
 from testbed.traffic import PAYLOAD, Flow
@@ -43,18 +44,22 @@ class FlowFrames:
 def read_frames(path: Path) -> tuple[list[int], list[bytes]]:
     """Times (ns since the first frame) and frames of any pcap file, to be sent again.
 
-    Raises TestbedError when it is no such file, or when frames were cut.
+    Raises TestbedError when it is no such file, not of Ethernet, or when frames were cut.
     """
     times_ns: list[int] = []
     frames: list[bytes] = []
     try:
         with RawPcapReader(str(path)) as reader:
+            if isinstance(reader, RawPcapNgReader):
+                raise TestbedError(f"{path} is pcapng: `editcap -F nsecpcap` makes pcap of it")
+            if reader.linktype != DLT_EN10MB:
+                raise TestbedError(f"{path} has link type {reader.linktype}, not Ethernet's")
             for frame, meta in reader:
-                if len(frame) < meta.wirelen:
+                if len(frame) != meta.wirelen:  # longer: a length is not true, or no whole frame
                     raise TestbedError(f"{path}: frame {len(frames) + 1} was cut when captured")
                 times_ns.append(meta.sec * 10**9 + meta.usec * (1 if reader.nano else 1000))
                 frames.append(bytes(frame))
-    except Scapy_Exception as error:
+    except (Scapy_Exception, OSError) as error:
         raise TestbedError(f"{path}: {error}") from None
     return [time_ns - times_ns[0] for time_ns in times_ns], frames
 

@@ -54,6 +54,7 @@ class VirtualClock:
 
     async def sleep_until(self, time_ns: int) -> None:
         """Return at `time_ns` exactly, after all events up to then; at once when it has passed."""
+        time_ns = math.ceil(time_ns)  # it may have come from a sum with floats
         if time_ns <= self.now_ns():
             return
         future = asyncio.get_running_loop().create_future()

@@ -57,7 +57,7 @@ class Host:
             f"host {self.name}: programs, and with them TCP, need kernels: use --time real"
         )
 
-    cmd = enter = popen
+    cmd = cmdPrint = enter = pexec = sendCmd = popen
 
 
 @dataclass
@@ -198,8 +198,8 @@ class VirtualPlant:
     def finish(self) -> Outcome:
         """Let queues and links run empty, and take all counters in."""
         end_ns = self._virtual.now_ns + DRAIN_NS
-        while self._virtual.next_ns is not None and self._virtual.now_ns <= end_ns:
-            if self._run(NEVER, DRAIN_EVENTS) is Stop.CONTROL:
+        while (due_ns := self._virtual.next_ns) is not None and due_ns <= end_ns:
+            if self._run(due_ns, DRAIN_EVENTS) is Stop.CONTROL:
                 self._take_messages()
         for traced in self._traced:
             traced.write_trace(is_end=True)
@@ -333,8 +333,14 @@ class VirtualCarrier:
 
     async def start(self) -> None:
         """Put the flows into the event queue."""
+        now_ns = self._clock.now_ns()
         for flow in self._flows:
             schedule = self._schedules[flow.id]
+            if schedule.start_ns < now_ns:  # in real time its sender would not keep its rate
+                late_s = (now_ns - schedule.start_ns) / 1e9
+                raise TestbedError(
+                    f"flow {flow.id} was to begin {late_s:g} s ago: give Traffic a later start_ns"
+                )
             self._numbers[flow.id] = self._virtual.add_flow(
                 FlowSpec(
                     source=self._hosts[flow.source],

@@ -10,6 +10,7 @@ import pytest
 from mininet.topo import Topo
 from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
+from scapy.utils import wrpcap, wrpcapng
 from virtual_networks import PROGRAMS, WIRE, Pair, virtually
 
 from controllers.connection import connection
@@ -58,9 +59,11 @@ def test_timers_of_asyncio_are_virtual_too(tmp_path: Path) -> None:
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(run.clock.sleep_until(10**15), timeout=0.5)
         assert run.clock.now_ns() == START_NS + 3_600_500_000_000
+        await run.clock.sleep_until(run.clock.now_ns() + 0.5)  # type: ignore[arg-type]
+        assert run.clock.now_ns() == START_NS + 3_600_500_000_001
         await run.clock.sleep_until(0)
         assert await asyncio.to_thread(lambda: 5) == 5  # takes no virtual time
-        assert run.clock.now_ns() == START_NS + 3_600_500_000_000
+        assert run.clock.now_ns() == START_NS + 3_600_500_000_001
 
     virtually(tmp_path, main)
 
@@ -233,6 +236,45 @@ def test_frames_of_a_capture_are_sent_again_at_their_times(tmp_path: Path) -> No
         assert list(answers.time_ns) == [start_ns + 20_000, start_ns + 21_234]
 
     virtually(tmp_path, main)
+
+
+def test_frames_that_are_due_long_after_the_end_are_not_sent(tmp_path: Path) -> None:
+    async def main(run: Run) -> None:
+        with Network(Pair(delay_us=10), run, program=WIRE) as net:
+            now_ns = run.clock.now_ns()
+            times_ns = [now_ns, now_ns + 10**9, now_ns + 10**9 + 1, now_ns + 3600 * 10**9]
+            net.send_frames("h1", times_ns, [bytes(60)] * 4)
+        assert list(capture.read(net.capture("s1", "h1", "in")).time_ns) == times_ns[:2]
+        assert run.clock.now_ns() == times_ns[1]
+
+    virtually(tmp_path, main)
+
+
+@pytest.mark.parametrize("ago_s", [1e-9, 0.5, 1e6])
+def test_flows_cannot_begin_in_the_past(tmp_path: Path, ago_s: float) -> None:
+    async def main(run: Run) -> None:
+        with Network(Pair(), run, program=WIRE) as net:
+            start_ns = run.clock.now_ns() - round(ago_s * 1e9)
+            async with Traffic(net, [Flow(1, "h1", "h2", 1000, 10)], start_ns):
+                pass
+
+    with pytest.raises(TestbedError, match="flow 1 was to begin"):
+        virtually(tmp_path, main)
+
+
+def test_captures_that_cannot_be_sent_again_say_why(tmp_path: Path) -> None:
+    ping = Ether() / IP() / ICMP()
+    wrpcapng(str(tmp_path / "ng"), [ping])
+    wrpcap(str(tmp_path / "ip"), [ping[IP]], linktype=101)
+    wrpcap(str(tmp_path / "long"), [ping])
+    data = bytearray((tmp_path / "long").read_bytes())
+    data[32] -= 1  # of the length on the wire
+    data[36] -= 2
+    (tmp_path / "long").write_bytes(data)
+    for name, why in (("ng", "pcapng"), ("ip", "link type 101, not Ethernet"), ("long", "cut"),
+                      ("nowhere", "No such file")):  # fmt: skip
+        with pytest.raises(TestbedError, match=why):
+            capture.read_frames(tmp_path / name)
 
 
 def test_what_is_no_capture_cannot_be_sent_again(tmp_path: Path) -> None:
