@@ -29,6 +29,7 @@ NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, as Mininet's
 SOURCE_PORT = 49152  # of all flows: the first of those that nobody is assigned (RFC 6335)
 DRAIN_NS = 1_000_000_000  # as long as a switch process takes at most to empty queues and links
 DRAIN_EVENTS = 100_000
+CIRCLING_EVENTS = 20_000_000  # at one instant: more than any burst that ends
 TRACED_EVENTS = 256  # after so many a traced switch is asked, before its buffer is full
 # Of the options of `minip4 switch`, by the names of SwitchOptions' fields.
 VIRTUAL_OPTIONS = {"device_id", "cpu_port", "links", "queues", "priority_queues", "seed",
@@ -113,6 +114,7 @@ class VirtualPlant:
         self._link_options: dict[str, list[str]] = {}  # by switch
         self._ports: dict[str, dict[int, str]] = {}  # by switch: names of interfaces
         self._traced: list[VirtualSwitch] = []
+        self._instant_ns = self._instant_events = 0  # when time last went on, and events until then
         self._plane = ControlPlane(clock, settings.control_delay_ns)
         self._polls = _Polls(self._plane)
 
@@ -169,6 +171,18 @@ class VirtualPlant:
         return True
 
     def _run(self, until_ns: int, max_events: int) -> Stop:
+        stop = self._run_traced(until_ns, max_events)
+        now_ns, events = self._virtual.now_ns, self._virtual.events
+        if now_ns != self._instant_ns:
+            self._instant_ns, self._instant_events = now_ns, events
+        elif events - self._instant_events > CIRCLING_EVENTS:
+            raise TestbedError(
+                f"virtual time stands still at {now_ns / 1e9:g} s: frames go in circles over links "
+                "without delay_us or rate_bps; look at the switches' tables"
+            )
+        return stop
+
+    def _run_traced(self, until_ns: int, max_events: int) -> Stop:
         if not self._traced:
             return self._virtual.run(until_ns, max_events)
         stop = self._virtual.run(until_ns, min(max_events, TRACED_EVENTS))

@@ -76,6 +76,25 @@ def test_waiting_for_nothing_is_an_error(tmp_path: Path) -> None:
         virtually(tmp_path, main)
 
 
+def test_frames_that_go_in_circles_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no link takes time they would go round for ever, at one instant."""
+    monkeypatch.setattr("testbed.virtual_network.CIRCLING_EVENTS", 1000)
+
+    async def main(run: Run) -> None:
+        with Network(Pair(), run, program=CONTROL) as net:
+            for name, other in (("s1", "s2"), ("s2", "s1")):
+                action = fy.Action("forward", port=net.port(name, other))
+                async with connection(net, name) as switch:
+                    await switch.write([+fy.P4TableEntry("route", match=fy.Match(), action=action)])
+            net.send_frames("h1", [run.clock.now_ns()], [bytes(Ether() / IP() / ICMP())])
+            await asyncio.sleep(1)
+
+    with pytest.raises(TestbedError, match="frames go in circles"):
+        virtually(tmp_path, main)
+
+
 def test_what_cannot_be_virtual_is_refused(tmp_path: Path) -> None:
     async def processes(run: Run) -> None:
         await asyncio.create_subprocess_exec("true")
