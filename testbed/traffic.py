@@ -57,6 +57,11 @@ class Flow:
         ):
             if not low <= value <= high:
                 raise TestbedError(f"flow {self.id}: {what} {value} is not from {low} to {high}")
+        for what in ("id", "count", "size", "port", "dscp"):
+            value = getattr(self, what)
+            if value != int(value):
+                raise TestbedError(f"flow {self.id}: {what} {value} is not a whole number")
+            object.__setattr__(self, what, int(value))  # 1e6 and numpy's are welcome
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,8 @@ class Schedule:
     @classmethod
     def of(cls, flow: Flow, start_ns: int, seed: int) -> "Schedule":
         """`start_ns` is when traffic starts, `seed` the network's."""
-        start_ns += round(flow.after_s * 1e9)
+        # Also of `now + 0.5 * SECOND`, which is a float.
+        start_ns = int(start_ns) + round(flow.after_s * 1e9)
         if flow.pattern is None:
             return cls(start_ns, start_ns + int((flow.count - 1) * 1e9 / flow.rate_pps), None)
         due_ns = flow.pattern.due_ns(flow, np.random.default_rng([seed, flow.id]))

@@ -64,6 +64,13 @@ def test_one_more_flow_leaves_those_before_it_alone() -> None:
     assert few == more[:50]
 
 
+def test_whole_numbers_may_come_as_floats() -> None:
+    flow = Flow(1, "a", "b", 1000, count=1e2)  # type: ignore[arg-type]
+    start_ns = 10**9 + 0.5 * 10**9
+    schedule = Schedule.of(flow, start_ns, seed=1)  # type: ignore[arg-type]
+    assert (repr(flow.count), repr(schedule.start_ns)) == ("100", "1500000000")
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -71,6 +78,7 @@ def test_one_more_flow_leaves_those_before_it_alone() -> None:
         lambda: OnOff(on_s=0, off_s=1),
         lambda: OnOff(on_s=1, off_s=-1),
         lambda: Flow(1, "a", "b", 1, 1, after_s=-1),
+        lambda: Flow(1, "a", "b", 1, 1.5),  # type: ignore[arg-type]
         lambda: heavy_tailed([], flows_per_s=1, mean_count=5, rate_pps=1, seed=1, shape=1),
     ],
 )
