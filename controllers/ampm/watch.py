@@ -92,8 +92,8 @@ class WatchedFlow:
     Addresses may be prefixes (`10.1.0.0/16`), and what is None is left open; of several flows
     that a packet matches, the one that leaves least open has it, or else the one of the least
     number. That is so at each switch for the flows whose path has it: let flows that share packets
-    share their path. Fragments have no ports: only an entry without ports sees them all. `dscp` is what the packets have outside: of the bits that
-    the marks take, the last switch gives them those.
+    share their path. Fragments have no ports: only an entry without ports sees them all. `dscp` is
+    what the packets have outside: the last switch gives them those of its bits that marks take.
 
     IPv6 packets have the AltMark option (RFC 9343) with `flow_mon_id`. Where their host puts it in,
     they are known by it and their addresses alone. Where it does not, give a `tunnel`: the first
