@@ -223,9 +223,11 @@ def checks_of(
     for number, method in enumerate(options.method, start=1):
         ours = [loss for loss in losses if loss.method == method]
         errors = [abs(loss.error) for loss in ours if loss.error is not None]
-        largest = max(errors, default=float("nan"))
-        checks.append(Check(f"{at}, {method}: largest error of a block, packets", largest, 0))
-        if METHODS[method] == Method.PULSE:
+        is_pulse = METHODS[method] == Method.PULSE
+        if not is_pulse or any(x.true is not None for x in ours):  # else no two pulses came through
+            largest = max(errors, default=float("nan"))
+            checks.append(Check(f"{at}, {method}: largest error of a block, packets", largest, 0))
+        if is_pulse:
             wrong = sum(x.read and (x.measured is None) != (x.true is None) for x in ours)
             checks.append(Check(f"{at}, {method}: lost pulses that were not noticed", wrong, 0))
         else:
@@ -246,8 +248,10 @@ def guard_of(outcome: Outcome) -> float:
     delays_us = [
         (record.received["received_ns"] - record.received["sent_ns"]) / 1000
         for record in outcome.sent.values()
+        if len(record.received)
     ]
-    return max(guard_us(0, float(delay.mean()), float(delay.std())) for delay in delays_us)
+    guards_us = (guard_us(0, float(delay.mean()), float(delay.std())) for delay in delays_us)
+    return max(guards_us, default=0.0)
 
 
 def rates_by_seed(losses: list[BlockLoss], what: str) -> NDArray[np.float64]:

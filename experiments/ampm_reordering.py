@@ -45,6 +45,7 @@ SWEPT_HELD = (0.01, 0.03, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97, 1)
 SOME = ((HELD, 0), (HELD, PACKETS), (0.5, PACKETS), (HELD, 300))
 # Later than half a block, packets come while the block is read: in real time it is then unknown.
 BEYOND = (HELD, 900)
+LONGEST_HELD_US = 900_000  # at its end a network empties its links for a second
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -135,6 +136,12 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.blocks = options.blocks or (12 if options.quick else 40)
     options.seeds = options.seeds or ((2 if options.quick else 10) if is_virtual else 1)
     settings = [Setting(*pair, options.rate, options.block_us) for pair in pairs_of(options)]
+    longest = max(setting.packets for setting in settings)
+    if longest * 1e6 / options.rate > LONGEST_HELD_US:
+        raise TestbedError(
+            f"--rate {options.rate}: {longest} packets, while which others are held back, must "
+            f"be sent in {LONGEST_HELD_US / 1e6} s; take {longest * 1e6 / LONGEST_HELD_US:.0f}"
+        )
     noise_us = 0 if is_virtual else NOISE_US
     results: dict[Setting, list[BlockResult]] = {}
     checks: list[Check] = []

@@ -99,6 +99,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         raise TestbedError("here clocks are made to differ, which is for --target minip4 alone")
     is_virtual = options.time == "virtual"
     options.errors = options.errors or errors_of(options)
+    if max(options.errors) > max(ERRORS):
+        raise TestbedError(
+            f"--errors {max(options.errors):g}: the laws that it is held against reach to "
+            f"{max(ERRORS)} lengths of a block"
+        )
     options.seeds = options.seeds or ((2 if options.quick else 10) if is_virtual else 1)
     options.block_us = options.block_us or (2**18 if options.quick else 2**20)
     settings = [

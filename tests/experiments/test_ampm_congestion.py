@@ -23,6 +23,14 @@ def test_congestion_is_seen_in_loss_and_delay(method: str, tmp_path: Path) -> No
     assert (tmp_path / "ampm_congestion.png").stat().st_size > 10_000
 
 
+@pytest.mark.parametrize("options", [("--rate", "20"), ("--load", "1.05")])
+def test_what_must_not_show_in_each_block_is_not_asked_for(
+    options: tuple[str, str], tmp_path: Path
+) -> None:
+    done = run("ampm_congestion", *SHORT, *options, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_without_congestion_none_is_seen(tmp_path: Path) -> None:
     done = run("ampm_congestion", *SHORT, "--load", "0.3", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr

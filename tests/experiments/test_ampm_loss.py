@@ -42,6 +42,12 @@ def test_virtual_time_is_exact_for_every_seed(tmp_path: Path) -> None:
     assert sum(int(row["true"] or 0) for row in rows) > 10_000
 
 
+def test_where_nothing_arrives_no_pulse_is_compared(tmp_path: Path) -> None:
+    done = run(*SHORT, "--loss", "100", "--time", "virtual", "--seeds", "1", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {row["measured"] for row in samples(tmp_path) if row["method"] == "pulse"} == {""}
+
+
 def test_packets_of_another_block_s_colour_are_found_out(tmp_path: Path) -> None:
     """Near the block's end, some get the next one's colour: all switches agree, all are wrong."""
     right = "bit<48> block = watch.now_us >> block_shift;"
@@ -115,6 +121,7 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
         (("--method", "guess"), "guess"),
         (("--seeds", "0"), "--seeds"),
         (("--rate", "0"), "--rate"),
+        (("--rate", "3", "--time", "virtual", "--block-us", "16384"), "--rate 3: no packet comes"),
         (("--program", "no/such.p4"), "no/such.p4"),
     ],
 )

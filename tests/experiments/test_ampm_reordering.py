@@ -58,3 +58,9 @@ def test_an_error_is_found_out(step_loss: int, overtaken: float, failed: list[st
     ]
     checks = reordering.checks_of(setting, blocks, noise_us=0)
     assert [c.name.partition("packets")[2].lstrip(",: ") for c in checks if not c.passed] == failed
+
+
+def test_packets_held_back_beyond_the_network_s_end_are_refused(tmp_path: Path) -> None:
+    done = run("ampm_reordering", "--time", "virtual", "--rate", "100", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert "--rate 100: 900 packets" in done.stderr

@@ -68,7 +68,9 @@ def test_exact_as_far_as_theory_says_and_no_further(tmp_path: Path) -> None:
     assert (tmp_path / "ampm_sync.png").stat().st_size > 10_000
 
 
-def test_a_negative_clock_error_is_refused(tmp_path: Path) -> None:
-    done = run("ampm_sync", "--errors", "-1", "--out", str(tmp_path))
+@pytest.mark.parametrize("error", ["-1", "3"])
+def test_a_clock_error_without_a_law_is_refused(error: str, tmp_path: Path) -> None:
+    done = run("ampm_sync", "--time", "virtual", "--errors", error, "--out", str(tmp_path))
     assert done.returncode == 2
+    assert f"{error}" in done.stderr
     assert "Traceback" not in done.stderr
