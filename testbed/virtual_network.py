@@ -1,11 +1,8 @@
 """A network in virtual time: all its switches and hosts in this process, without root."""
 
-import argparse
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,7 +11,6 @@ from mininet.util import ipAdd, macColonHex
 
 from minip4.compiler import compile_p4
 from minip4.engine.virtual import CAPTURES, NEVER, FlowSpec, Stop, Virtual
-from minip4.runtime import cli
 from minip4.runtime.local_channel import SCHEME, ControlPlane, local_channels
 from minip4.runtime.options import SwitchOptions
 from minip4.runtime.stream import IDLE_TURNS, POLL_S
@@ -24,6 +20,7 @@ from testbed.plant import LinkEnd, Outcome, Settings, check_link
 from testbed.targets.minip4 import derived_seed, link_option
 from testbed.traffic import HEADERS_BYTES, Flow, FlowRecord, Schedule
 from testbed.virtual_clock import VirtualClock
+from testbed.virtual_options import device_id, parse
 
 NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, as Mininet's
 SOURCE_PORT = 49152  # of all flows: the first of those that nobody is assigned (RFC 6335)
@@ -31,9 +28,6 @@ DRAIN_NS = 1_000_000_000  # as long as a switch process takes at most to empty q
 DRAIN_EVENTS = 100_000
 CIRCLING_EVENTS = 20_000_000  # at one instant: more than any burst that ends
 TRACED_EVENTS = 256  # after so many a traced switch is asked, before its buffer is full
-# Of the options of `minip4 switch`, by the names of SwitchOptions' fields.
-VIRTUAL_OPTIONS = {"device_id", "cpu_port", "links", "queues", "priority_queues", "seed",
-                   "clock_offset_us", "clock_drift_ppb", "trace"}  # fmt: skip
 POLL_NS = round(POLL_S * 1e9)
 
 
@@ -173,6 +167,12 @@ class VirtualPlant:
     def _run(self, until_ns: int, max_events: int) -> Stop:
         stop = self._run_traced(until_ns, max_events)
         now_ns, events = self._virtual.now_ns, self._virtual.events
+        if stop is Stop.SHORT:
+            raise TestbedError(
+                f"at {now_ns / 1e9:g} s of virtual time there is no memory for more packets "
+                f"({self._virtual.max_packets:,} at most): where switches copy packets in a loop, "
+                "mend their multicast groups or clones; else shorten queues, delays or bursts"
+            )
         if now_ns != self._instant_ns:
             self._instant_ns, self._instant_events = now_ns, events
         elif events - self._instant_events > CIRCLING_EVENTS:
@@ -252,9 +252,9 @@ class VirtualPlant:
 
     def _add_switch(self, name: str) -> int:
         options = self._settings.switch_options.get(name, ())
-        node = self._virtual.add_switch(_parse(name, options).cpu_port)
-        device_id = _device_id(name, self._settings.topo.nodeInfo(name).get("dpid"))
-        switch = Switch(name, device_id, node, self._p4info_path, self._blob_path)
+        node = self._virtual.add_switch(parse(name, options).cpu_port)
+        number = device_id(name, self._settings.topo.nodeInfo(name).get("dpid"))
+        switch = Switch(name, number, node, self._p4info_path, self._blob_path)
         self.switches.append(switch)
         self._link_options[name] = []
         self._ports[name] = {}
@@ -293,7 +293,7 @@ class VirtualPlant:
         words = ["--device-id", str(switch.device_id), "--seed", str(seed),
                  *self._link_options[switch.name],
                  *settings.switch_options.get(switch.name, ())]  # fmt: skip
-        return _parse(switch.name, words)
+        return parse(switch.name, words)
 
     def _open_captures(self) -> None:
         nodes = {switch.name: switch.node for switch in self.switches}
@@ -389,39 +389,3 @@ class VirtualCarrier:
         for number in self._numbers.values():
             self._virtual.remove_flow(number)
         self._numbers.clear()
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise TestbedError(f"switch {self.prog}: {message}")
-
-
-@cache
-def _parser() -> tuple[_Parser, dict[str, Any]]:
-    """The parser of the options of `minip4 switch`, and their defaults."""
-    parser = _Parser(add_help=False)
-    cli.add_arguments(parser)
-    return parser, vars(parser.parse_args(["program.json"]))
-
-
-def _parse(name: str, options: Sequence[str]) -> SwitchOptions:
-    """The options of `minip4 switch`, as far as they do not come from the network."""
-    parser, default = _parser()
-    parser.prog = name
-    given = parser.parse_args(["program.json", *options])
-    for key, value in vars(given).items():
-        if key not in VIRTUAL_OPTIONS and value != default[key]:
-            option = key.replace("_", "-")
-            raise TestbedError(f"switch {name}: --{option} has no meaning in virtual time")
-    fields = SwitchOptions.__dataclass_fields__
-    return SwitchOptions(**{key: value for key, value in vars(given).items() if key in fields})
-
-
-def _device_id(name: str, dpid: str | None) -> int:
-    """As Mininet derives it: a given dpid, or the first number in the name."""
-    if dpid is not None:
-        return int(dpid.replace(":", ""), 16)
-    digits = re.search(r"\d+", name)
-    if digits is None:
-        raise TestbedError(f"switch {name}: its name needs a number, as in s1, or give it a dpid")
-    return int(digits.group())

@@ -38,6 +38,7 @@ class Stop(enum.Enum):
     REACHED = 0
     CONTROL = 1
     PAUSED = 2
+    SHORT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,6 @@ class _FlowResult(ctypes.Structure):
         ("received_count", u64),
         ("foreign", u64),
         ("dscp_changed", u64),
-        ("memory_drops", u64),
     ]
 
 
@@ -156,6 +156,11 @@ class Virtual:
         return int(self._library.virtual_events(self._handle))
 
     @property
+    def max_packets(self) -> int:
+        """How many packets there may be at once, in queues, on links and within switches."""
+        return int(self._library.virtual_max_packets())
+
+    @property
     def next_ns(self) -> int | None:
         """When the next event is due; None: nothing will ever happen by itself."""
         due = int(self._library.virtual_next(self._handle))
@@ -164,7 +169,8 @@ class Virtual:
     def run(self, until_ns: int, max_events: int = 2**62) -> Stop:
         """Do the events up to `until_ns`, those included, in the order of their times.
 
-        Ends sooner after `max_events`, and where a switch has something for its controller.
+        Ends sooner after `max_events`, and where a switch has something for its controller. SHORT
+        of memory is the end: there were more than max_packets, say.
         """
         return Stop(self._library.virtual_run(self._handle, until_ns, max_events))
 
@@ -282,8 +288,7 @@ class Virtual:
 
     def flow_result(self, flow: int) -> FlowResult:
         result = _FlowResult()
-        self._library.virtual_flow_result(self._handle, flow, byref(result))
-        if result.memory_drops:
+        if not self._library.virtual_flow_result(self._handle, flow, byref(result)):
             raise EngineError("memory is short: datagrams were lost for it")
         return FlowResult(
             _records(result.sent, result.sent_count, SENT),
@@ -338,6 +343,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "create": (handle, c_uint32, u64),
     "destroy": (c_int, handle, text, c_size_t),
     "pool": (handle, handle),
+    "max_packets": (u64,),
     "now": (u64, handle),
     "events": (u64, handle),
     "next": (u64, handle),
@@ -354,7 +360,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cpu_write": (c_int, handle, c_uint32, text, c_uint32),
     "host_counters": (None, handle, c_uint32, POINTER(_HostCounters)),
     "add_flow": (c_uint32, handle, POINTER(_FlowConfig)),
-    "flow_result": (None, handle, c_uint32, POINTER(_FlowResult)),
+    "flow_result": (c_bool, handle, c_uint32, POINTER(_FlowResult)),
     "remove_flow": (None, handle, c_uint32),
     "send_frames": (c_bool, handle, c_uint32, u64, handle, handle, text),
 }

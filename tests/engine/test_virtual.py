@@ -16,7 +16,7 @@ from scapy.utils import rdpcap
 
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
-from minip4.engine.errors import InvalidArgument
+from minip4.engine.errors import EngineError, InvalidArgument
 from minip4.engine.virtual import FlowResult, FlowSpec, Stop, Virtual
 from minip4.runtime import dataplane
 from minip4.runtime.options import LinkOptions
@@ -105,6 +105,20 @@ def test_a_burst_waits_in_the_queue_and_the_rest_is_dropped() -> None:
     result = line.virtual.flow_result(flow)
     # One is on the wire and ten wait; queues know no difference between the frames of a flow.
     assert list(delays(result)) == [8000 * (i + 1) for i in range(11)]
+    line.virtual.close()
+
+
+def test_frames_beyond_the_memory_end_the_run() -> None:
+    line = Line({"delay_us": 1000})
+    assert line.virtual.max_packets * 12_000 < 8e9  # bytes: a jumbo frame, and all its pages
+    pool, library = line.virtual._library.virtual_pool(line.virtual._handle), wire().library
+    library.packet_pool_set_limit(ctypes.c_void_p(pool), ctypes.c_uint64(64))
+    flow = line.flow(100)
+    line.virtual.send_frames(line.hosts[0], [START_NS + 10**6] * 2, [bytes(60)] * 2)
+    assert line.virtual.run(START_NS + 10**9) is Stop.SHORT
+    assert line.virtual.run(START_NS + 10**9) is Stop.SHORT
+    with pytest.raises(EngineError, match="memory is short"):
+        line.virtual.flow_result(flow)
     line.virtual.close()
 
 

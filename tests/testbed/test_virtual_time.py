@@ -1,6 +1,7 @@
 """Virtual time: when tasks run, what controllers get, and what is refused there."""
 
 import asyncio
+import ctypes
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,6 +93,34 @@ def test_frames_that_go_in_circles_are_an_error(
             await asyncio.sleep(1)
 
     with pytest.raises(TestbedError, match="frames go in circles"):
+        virtually(tmp_path, main)
+
+
+def test_a_loop_that_copies_what_it_carries_is_an_error(tmp_path: Path) -> None:
+    """It doubled the frames with each turn, and ate all of the machine's memory."""
+    copies = [+fy.P4MulticastGroupEntry(1, replicas=[2, 3]),
+              +fy.P4TableEntry("route", match=fy.Match(), action=fy.Action("multicast", group=1))]
+
+    class Ring(Topo):
+        def build(self) -> None:
+            s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")
+            self.addLink(self.addHost("h1"), s1)
+            for port in (2, 3):
+                self.addLink(s1, s2, port, port, delay_us=10)
+
+    async def main(run: Run) -> None:
+        with Network(Ring(), run, program=CONTROL, capture=False) as net:
+            engine = net.switch("s1").running.engine
+            most = ctypes.c_uint64(1000)  # in place of MAX_PACKETS: a test needs no gigabytes
+            pool = engine.library.engine_pool(engine.handle)
+            engine.library.packet_pool_set_limit(ctypes.c_void_p(pool), most)
+            for name in ("s1", "s2"):
+                async with connection(net, name) as switch:
+                    await switch.write(copies)
+            net.send_frames("h1", [run.clock.now_ns()], [bytes(Ether() / IP() / ICMP())])
+            await asyncio.sleep(1)
+
+    with pytest.raises(TestbedError, match=r"^at \S+ s of virtual time there is no memory"):
         virtually(tmp_path, main)
 
 

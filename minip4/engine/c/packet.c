@@ -34,6 +34,7 @@ struct packet_pool {
     size_t phv_room;  /* rounded up */
     size_t slot_size;
     uint64_t slabs, max_slabs;
+    bool *is_short;   /* NULL: nobody wants to know */
     unsigned fresh;   /* slots of the newest slab that were never handed out */
     struct slab *newest;
 };
@@ -66,6 +67,11 @@ void packet_pool_destroy(struct packet_pool *pool)
         free(slab);
     }
     free(pool);
+}
+
+void packet_pool_tell(struct packet_pool *pool, bool *is_short)
+{
+    pool->is_short = is_short;
 }
 
 void packet_pool_set_limit(struct packet_pool *pool, uint64_t packets)
@@ -105,6 +111,8 @@ struct packet *packet_take(struct packet_pool *pool)
         UNPOISON(&packet->next, sizeof packet->next);
         pool->free = packet->next;
     } else if (!(packet = fresh_packet(pool))) {
+        if (pool->is_short)
+            *pool->is_short = true;
         return NULL;
     }
     uint8_t *slot = (uint8_t *)packet - GUARD - pool->phv_room;

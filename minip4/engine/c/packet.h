@@ -2,6 +2,7 @@
 #ifndef MINIP4_PACKET_H
 #define MINIP4_PACKET_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -26,6 +27,8 @@ struct packet_pool *packet_pool_create(uint32_t phv_size);
 /* Frees every packet of the pool, whoever owns it. */
 void packet_pool_destroy(struct packet_pool *pool);
 void packet_pool_set_limit(struct packet_pool *pool, uint64_t packets);
+/* From now on *is_short becomes true when packet_take() has none to give. */
+void packet_pool_tell(struct packet_pool *pool, bool *is_short);
 uint32_t packet_pool_phv_size(const struct packet_pool *pool);
 
 /* An empty packet (length 0, data after PACKET_ROOM, phv of any content, aligned to 16 bytes), or

@@ -14,48 +14,65 @@ enum {
 
 /* --- frames on their way ---------------------------------------------------------------------- */
 
-static void *grown(void *array, size_t size)
+static bool grow(void *array, size_t size)
 {
-    void *made = realloc(array, size);
-    if (!made)
-        abort(); /* a lost frame would be a wrong result */
-    return made;
+    void **start = array, *made = realloc(*start, size);
+    if (made)
+        *start = made;
+    return made != NULL;
 }
 
-static void more_arrivals(struct virtual *v)
+static bool more_arrivals(struct virtual *v)
 {
     uint32_t room = v->arrival_room;
-    v->arrivals = grown(v->arrivals, 2 * (size_t)room * sizeof *v->arrivals);
+    if (!grow(&v->arrivals, 2 * (size_t)room * sizeof *v->arrivals))
+        return false;
     /* What had come round to the start goes on behind the old end. */
     memcpy(v->arrivals + room, v->arrivals, v->arrival_first * sizeof *v->arrivals);
     v->arrival_room = 2 * room;
+    return true;
 }
 
-static void more_flights(struct virtual *v)
+static bool more_flights(struct virtual *v)
 {
     uint32_t room = v->flight_room ? 2 * v->flight_room : 64;
-    v->flight = grown(v->flight, room * sizeof *v->flight);
-    v->free_flight = grown(v->free_flight, room * sizeof *v->free_flight);
+    if (!grow(&v->flight, room * sizeof *v->flight) ||
+        !grow(&v->free_flight, room * sizeof *v->free_flight))
+        return false;
     for (uint32_t i = v->flight_room; i < room; i++)
         v->free_flight[i] = i;
     v->flight_room = room;
+    return true;
+}
+
+static void lose(struct virtual *v, struct packet *packet)
+{
+    v->is_short = true;
+    packet_give(v->pool, packet);
 }
 
 static void put(struct virtual *v, struct arrival arrival, uint64_t due_ns)
 {
     if (due_ns <= v->now_ns) {
-        if (v->arrival_count == v->arrival_room)
-            more_arrivals(v);
+        if (v->arrival_count == v->arrival_room && !more_arrivals(v)) {
+            lose(v, arrival.packet);
+            return;
+        }
         v->arrivals[(v->arrival_first + v->arrival_count++) & (v->arrival_room - 1)] = arrival;
         return;
     }
-    if (v->flight_count == v->flight_room)
-        more_flights(v);
-    uint32_t place = v->free_flight[v->flight_count++];
-    v->flight[place] = arrival;
+    if (v->flight_count == v->flight_room && !more_flights(v)) {
+        lose(v, arrival.packet);
+        return;
+    }
+    uint32_t place = v->free_flight[v->flight_count];
     __builtin_prefetch(arrival.to);
-    if (!events_add(&v->flights, (struct event){due_ns, v->flight_order++, place}))
-        abort(); /* as above */
+    if (!events_add(&v->flights, (struct event){due_ns, v->flight_order++, place})) {
+        lose(v, arrival.packet);
+        return;
+    }
+    v->flight[place] = arrival;
+    v->flight_count++;
 }
 
 void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet, uint64_t due_ns)
@@ -139,7 +156,7 @@ static void wake_at(struct node *node, uint64_t due_ns)
         return; /* it is looked at in time, or has nothing to do */
     s->queued_ns = due_ns;
     if (!events_add(&node->v->wakes, (struct event){due_ns, node->number, node->number}))
-        abort(); /* as above */
+        node->v->is_short = true;
 }
 
 void virtual_set_engine(struct virtual *v, uint32_t number, struct engine *engine,
@@ -287,6 +304,8 @@ enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max
 {
     uint64_t last = v->event_count + max_events;
     while (v->event_count < last) {
+        if (v->is_short)
+            return VIRTUAL_SHORT;
         if (v->arrival_count) {
             struct arrival arrival = v->arrivals[v->arrival_first];
             v->arrival_first = (v->arrival_first + 1) & (v->arrival_room - 1);
@@ -307,7 +326,7 @@ enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max
         do_first(v, due_ns);
         v->event_count++;
     }
-    return VIRTUAL_PAUSED;
+    return v->is_short ? VIRTUAL_SHORT : VIRTUAL_PAUSED;
 }
 
 uint64_t virtual_next(struct virtual *v)

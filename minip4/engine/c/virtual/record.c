@@ -22,18 +22,26 @@ static bool make_room(struct flow *flow, uint64_t more)
     return true;
 }
 
-/* Hands what was noted to the flows, but for those that were removed since. */
-static void sort(struct virtual *v)
+/* Room in each flow for what was noted of it. */
+static bool make_rooms(struct virtual *v)
 {
     uint64_t *counts = calloc(v->sources + 1, sizeof *counts);
     if (!counts)
-        abort(); /* a lost record would be a wrong result */
+        return false;
     for (uint64_t i = 0; i < v->receptions; i++)
         counts[v->reception[i].flow]++;
-    for (uint32_t i = 0; i < v->sources; i++)
-        if (counts[i] && v->flow[i] && !make_room(v->flow[i], counts[i]))
-            abort();
+    bool is_done = true;
+    for (uint32_t i = 0; i < v->sources && is_done; i++)
+        is_done = !counts[i] || !v->flow[i] || make_room(v->flow[i], counts[i]);
     free(counts);
+    return is_done;
+}
+
+/* Hands what was noted to the flows, but for those that were removed since. False: no memory. */
+static bool sort(struct virtual *v)
+{
+    if (!make_rooms(v))
+        return false;
     for (uint64_t i = 0; i < v->receptions; i++) {
         const struct reception *seen = &v->reception[i];
         struct flow *flow = v->flow[seen->flow];
@@ -42,17 +50,19 @@ static void sort(struct virtual *v)
                 (struct virtual_received){seen->sequence, seen->sent_ns, seen->received_ns};
     }
     v->receptions = 0;
+    return true;
 }
 
+/* NULL: no memory. */
 static struct reception *next_reception(struct virtual *v)
 {
-    if (v->receptions == MOST_RECEPTIONS)
-        sort(v);
+    if (v->receptions == MOST_RECEPTIONS && !sort(v))
+        return NULL;
     if (v->receptions == v->reception_room) {
         uint64_t room = v->reception_room ? 2 * v->reception_room : FIRST_RECEPTIONS;
         struct reception *grown = realloc(v->reception, room * sizeof *grown);
         if (!grown)
-            abort(); /* as above */
+            return NULL;
         v->reception = grown;
         v->reception_room = room;
     }
@@ -68,33 +78,40 @@ void flow_receive(struct virtual *v, const struct listener *listener, uint8_t to
         v->flow[flow]->result.foreign++;
         return;
     }
-    *next_reception(v) = (struct reception){be64toh(payload->sequence), be64toh(payload->sent_ns),
-                                            v->now_ns, flow};
+    struct reception *next = next_reception(v);
+    if (!next) {
+        v->is_short = true;
+        return;
+    }
+    *next = (struct reception){be64toh(payload->sequence), be64toh(payload->sent_ns), v->now_ns,
+                               flow};
     if (tos >> 2 != listener->tos >> 2)
         v->flow[flow]->result.dscp_changed++;
 }
 
 /* A flow always keeps its schedule: what it sent, and when, need not be noted. */
-static void note_sent(struct virtual *v, uint32_t number)
+static bool note_sent(struct virtual *v, uint32_t number)
 {
     struct flow *flow = v->flow[number];
     uint64_t count = v->source[number].next;
     struct virtual_sent *sent = realloc(flow->sent, (count + 1) * sizeof *sent);
     if (!sent)
-        abort(); /* as above */
+        return false;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t due_ns = source_due_ns(&v->source[number], i);
         sent[i] = (struct virtual_sent){i, due_ns > flow->added_ns ? due_ns : flow->added_ns};
     }
     flow->sent = sent;
     flow->result.sent_count = count;
+    return true;
 }
 
-void virtual_flow_result(struct virtual *v, uint32_t number, struct virtual_flow_result *out)
+bool virtual_flow_result(struct virtual *v, uint32_t number, struct virtual_flow_result *out)
 {
-    sort(v);
-    note_sent(v, number);
+    if (v->is_short || !sort(v) || !note_sent(v, number))
+        return false;
     *out = v->flow[number]->result;
     out->sent = v->flow[number]->sent;
     out->received = v->flow[number]->received;
+    return true;
 }

@@ -29,6 +29,8 @@ struct virtual *virtual_create(uint32_t phv_size, uint64_t now_ns);
 int virtual_destroy(struct virtual *v, char *error, size_t error_size);
 /* For engine_share_pool(). */
 struct packet_pool *virtual_pool(struct virtual *v);
+/* How many packets there may be at once, wherever they are. */
+uint64_t virtual_max_packets(void);
 uint64_t virtual_now(const struct virtual *v);
 
 /* Nodes are numbered in the order in which they are added; VIRTUAL_NONE: memory is short. */
@@ -53,7 +55,8 @@ void virtual_flying(const struct virtual *v, uint32_t node, uint16_t port, uint6
 enum virtual_stop {
     VIRTUAL_REACHED, /* all events up to until_ns are done; now is until_ns, or (UINT64_MAX) the last */
     VIRTUAL_CONTROL, /* a switch has something for its controller: virtual_control_next() */
-    VIRTUAL_PAUSED   /* after max_events */
+    VIRTUAL_PAUSED,  /* after max_events */
+    VIRTUAL_SHORT    /* of packets or of other memory: something was lost, results would be wrong */
 };
 enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events);
 /* Events since the beginning: frames that arrived or were sent, and switches that went on. */
@@ -104,9 +107,10 @@ struct virtual_flow_result {
     const struct virtual_sent *sent;
     const struct virtual_received *received; /* both valid until the next event */
     uint64_t sent_count, received_count;
-    uint64_t foreign, dscp_changed, memory_drops;
+    uint64_t foreign, dscp_changed;
 };
-void virtual_flow_result(struct virtual *v, uint32_t flow, struct virtual_flow_result *out);
+/* False: memory is, or was, short. */
+bool virtual_flow_result(struct virtual *v, uint32_t flow, struct virtual_flow_result *out);
 /* Ends a flow, and frees its port and its records. */
 void virtual_remove_flow(struct virtual *v, uint32_t flow);
 

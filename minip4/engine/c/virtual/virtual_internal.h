@@ -124,6 +124,7 @@ struct reception {
 struct virtual {
     uint64_t now_ns, event_count;
     struct packet_pool *pool;
+    bool is_short; /* of memory: something was lost, and the run is over */
     /* Events, by kind: at the same time the earlier kind comes first. */
     struct events flights; /* frames that come out of a link; `what` is a place in `flight` */
     struct events wakes;   /* switches with work; `what` is a node, which may not be due any more */
