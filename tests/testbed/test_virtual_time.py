@@ -98,8 +98,10 @@ def test_frames_that_go_in_circles_are_an_error(
 
 def test_a_loop_that_copies_what_it_carries_is_an_error(tmp_path: Path) -> None:
     """It doubled the frames with each turn, and ate all of the machine's memory."""
-    copies = [+fy.P4MulticastGroupEntry(1, replicas=[2, 3]),
-              +fy.P4TableEntry("route", match=fy.Match(), action=fy.Action("multicast", group=1))]
+    copies = [
+        +fy.P4MulticastGroupEntry(1, replicas=[2, 3]),
+        +fy.P4TableEntry("route", match=fy.Match(), action=fy.Action("multicast", group=1)),
+    ]
 
     class Ring(Topo):
         def build(self) -> None:
