@@ -1,5 +1,6 @@
 """Links and queues of a switch's ports: as it was started, and as they are changed at run time."""
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -40,6 +41,15 @@ class PortSettings:
             dataplane.set_link(engine, link)
         for (port, priority), queue in self._queues.items():
             dataplane.set_queue(engine, port, priority, _config(queue))
+
+    def apply_anew(self, engine: Engine) -> None:
+        """Give them to the engine of another pipeline: its links' dice are others, by the seed.
+
+        The same dice from their beginning would lose what the links lost before, over again.
+        """
+        self._links = {port: replace(link, seed=_next_seed(link.seed))
+                       for port, link in self._links.items()}  # fmt: skip
+        self.apply(engine)
 
     def set_link(self, engine: Engine, port: int, changes: Mapping[str, Any]) -> None:
         """Change what is given of a port's link; a port without one gets it. Raises Minip4Error."""
@@ -83,6 +93,10 @@ class PortSettings:
         if port not in self._ports:
             known = ", ".join(map(str, sorted(self._ports))) or "none"
             raise Minip4Error(f"the switch has no port {port} (it has {known})")
+
+
+def _next_seed(seed: int) -> int:
+    return int.from_bytes(hashlib.sha256(str(seed).encode()).digest()[:8], "big") >> 1
 
 
 def _config(queue: QueueOptions) -> QueueConfig:

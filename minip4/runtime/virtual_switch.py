@@ -63,6 +63,7 @@ class VirtualSwitch:
         self._retired: list[dict[str, Any]] = []  # counters of engines of earlier pipelines
         self._settings = PortSettings(options, virtual.ports(node))
         self.engine = self._make_engine(program.bmv2_json)
+        self._settings.apply(self.engine)
         self._trace: TraceFile | None = None
         if options.trace is not None:
             self._trace = TraceFile(self.engine, options.trace)
@@ -157,7 +158,6 @@ class VirtualSwitch:
             engine = Engine(bmv2_json, seed=options.seed, trace=trace)
         engine.clock = self._clock.now_ns
         self._virtual.prepare(engine)
-        self._settings.apply(engine)
         dataplane.set_clock(engine, options.clock_offset_us, options.clock_drift_ppb)
         return engine
 
@@ -165,6 +165,7 @@ class VirtualSwitch:
         self._retired.append(self._engine_part(self.engine))
         if self._trace is not None:
             self._trace.swap(engine)
+        self._settings.apply_anew(engine)
         self._virtual.install(self._node, engine)
         self.engine = engine
 

@@ -14,6 +14,7 @@ from harness import compiled
 from minip4.engine.engine import Engine
 from minip4.engine.native import QueueState
 from minip4.errors import Minip4Error
+from minip4.runtime import dataplane
 from minip4.runtime.cli import add_arguments
 from minip4.runtime.control import ControlServer, call
 from minip4.runtime.control_cli import described
@@ -156,3 +157,23 @@ def test_counters_for_a_reader() -> None:
         "port 9 (no interface)",
         "  dropped: no_port 2",
     ]
+
+
+def test_another_pipeline_has_other_dice_behind_the_links_by_the_seed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both kinds of time set them so; and a link that changes goes on with its dice."""
+    seeds = []
+    monkeypatch.setattr(dataplane, "set_link", lambda engine, link: seeds.append(link.seed))
+    for _ in range(2):
+        target = Target("--link", "2:loss=0.5,seed=7")
+        target.settings.apply_anew(target.engine)
+        target.ask(call="set_link", port=2, delay_us=10)
+        target.settings.apply_anew(target.engine)
+        target.ask(call="set_link", port=2, seed=5)
+    once = seeds[:5]
+    assert seeds == once * 2
+    assert once[0] == 7
+    assert once[1] == once[2]
+    assert once[4] == 5
+    assert len({*once}) == 4

@@ -69,6 +69,30 @@ def test_counters_are_those_of_the_instant(tmp_path: Path) -> None:
     virtually(tmp_path, main)
 
 
+def test_a_program_pushed_anew_has_other_dice(tmp_path: Path) -> None:
+    """They began anew: the link lost again what it had lost after the start."""
+
+    async def main(run: Run) -> tuple[set[int], set[int]]:
+        with Network(Pair(loss=0.2), run, program=WIRE) as net:
+            s1, start_ns = net.switch("s1"), run.clock.now_ns()
+            options = fy.SwitchOptions(
+                p4info=s1.p4info_path, p4blob=s1.blob_path, p4force=True, device_id=s1.device_id
+            )
+            async with Traffic(net, [Flow(1, "h1", "h2", 1000, 1000)], start_ns) as traffic:
+                await run.clock.sleep_until(start_ns + 500 * MS - 1)
+                s1.set_link(net.port("s1", "s2"), delay_us=10)  # which leaves the dice alone
+                async with fy.Switch("s1", s1.grpc_address, options):
+                    s1.set_link(net.port("s1", "s2"), delay_us=20)
+                lost = (await traffic.finish())[1].lost_sequences.tolist()
+        return {n for n in lost if n < 500}, {n - 500 for n in lost if n >= 500}
+
+    before, after = virtually(tmp_path / "a", main)
+    assert (before, after) == virtually(tmp_path / "b", main)
+    assert 70 < len(before) < 130  # 100 +- 3 sigma, as the next
+    assert 70 < len(after) < 130
+    assert len(before & after) < 40  # 20 +- 4: a fifth of a fifth, for dice that are independent
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
