@@ -27,13 +27,14 @@ def parse_and_check(
     Raises P4Error with the place of a mistake, Minip4Error if the file cannot be read.
     """
     try:
-        tokens = preprocess(path, include_dirs, defines)
+        tokens, warnings = preprocess(path, include_dirs, defines)
     except FileNotFoundError:
         raise Minip4Error(f"{path}: no such file; expected a P4-16 program") from None
     except OSError as problem:
         raise Minip4Error(f"{path}: cannot be read: {problem}") from problem
     with deep_recursion():
         program = parse(tokens, str(path))
+        program.warnings += warnings
         check(program)
     return program
 

@@ -1,7 +1,8 @@
 """The preprocessor: #include, macros and conditionals, on tokens, so that positions stay exact.
 
-It follows C (spec section 6.3.1): object-like and function-like macros with `#` and `##`, and `#if`
-expressions. A token out of a macro has the place where the macro is used.
+It follows C (spec section 6.3.1): object-like and function-like macros with `#` and `##`, `#if`
+expressions, `#pragma once`; and p4c's preprocessor in `#warning`. A token out of a macro has the
+place where the macro is used.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from minip4.compiler.errors import P4Error
+from minip4.compiler.errors import P4Error, located
 from minip4.compiler.if_expression import evaluate
 from minip4.compiler.lexer import Token, tokenize, tokenize_text
 from minip4.compiler.source import SourceFile
@@ -45,8 +46,8 @@ class _Condition:
 
 def preprocess(
     path: str | Path, include_dirs: Sequence[str | Path], defines: Sequence[str]
-) -> list[Token]:
-    """Tokens of the program at `path`, ending in one of kind "end".
+) -> tuple[list[Token], list[str]]:
+    """Tokens of the program at `path`, ending in one of kind "end", and warnings for the user.
 
     Raises P4Error, and OSError if `path` itself cannot be read.
     """
@@ -64,7 +65,7 @@ def preprocess(
     preprocessor.output.append(
         Token("end", "", file, len(lines), len(lines[-1]) + 1, len(lines), len(lines[-1]) + 1)
     )
-    return preprocessor.output
+    return preprocessor.output, preprocessor.warnings
 
 
 def _read(path: Path) -> str:
@@ -77,11 +78,15 @@ class _Preprocessor:
         self.include_dirs = include_dirs
         self.macros: dict[str, Macro] = {}
         self.output: list[Token] = []
+        self.warnings: list[str] = []
+        self.once: set[Path] = set()  # files that have `#pragma once`
         self.includes = 0
         self.handlers: dict[str, Callable[[Token, str], None]] = {
             "define": self.define,
             "undef": self.undef,
             "error": self.error,
+            "warning": self.warning,
+            "pragma": self.pragma,
         }
 
     def run(self, file: SourceFile, depth: int) -> None:
@@ -98,14 +103,14 @@ class _Preprocessor:
             name, rest = _split(token)
             if name in ("if", "ifdef", "ifndef", "elif", "else", "endif"):
                 self.conditional(name, rest, token, conditions)
-            elif not is_active or name in ("", "line"):
+            elif not is_active or name in ("", "line", "ident"):
                 continue  # line markers: errors name the file that was read
             elif name == "include":
                 self.include(token, rest, depth)
             elif name in self.handlers:
                 self.handlers[name](token, rest)
             else:
-                known = "include define undef if ifdef ifndef elif else endif error"
+                known = "include define undef if ifdef ifndef elif else endif error warning pragma"
                 raise P4Error(f"unknown directive #{name}", token.source, known)
         self.flush(pending)
         if conditions:
@@ -138,6 +143,8 @@ class _Preprocessor:
         for folder in [*local, *self.include_dirs, INCLUDE_DIR]:
             path = folder / name
             if path.is_file():
+                if path.resolve() in self.once:
+                    return
                 try:
                     text = _read(path)
                 except OSError as problem:
@@ -173,6 +180,14 @@ class _Preprocessor:
 
     def error(self, token: Token, rest: str) -> None:
         raise P4Error(f"#error {rest.strip()}", token.source)
+
+    def warning(self, token: Token, rest: str) -> None:
+        self.warnings.append(located("warning", f"#warning {rest}", token.source))
+
+    def pragma(self, token: Token, rest: str) -> None:
+        """Those that are not for the preprocessor are other compilers'."""
+        if rest == "once":
+            self.once.add(Path(token.file.path).resolve())
 
     def conditional(self, name: str, rest: str, token: Token, conditions: list[_Condition]) -> None:
         if name in ("if", "ifdef", "ifndef"):

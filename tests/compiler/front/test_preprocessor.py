@@ -12,7 +12,7 @@ from minip4.errors import Minip4Error
 def texts(tmp_path: Path, text: str, defines: tuple[str, ...] = ()) -> list[str]:
     path = tmp_path / "test.p4"
     path.write_text(text)
-    return [t.text for t in preprocess(path, [], defines)][:-1]
+    return [t.text for t in preprocess(path, [], defines)[0]][:-1]
 
 
 MACROS = [
@@ -30,6 +30,8 @@ MACROS = [
     ("__LINE__\n\n__LINE__", "1 3"),
     ("a\\\nb", "a b"),
     ('# 7 "x.p4"\n#line 3\n__LINE__', "3"),
+    ('#pragma pack(1)\n#ident "1.2"\n#pragma\na', "a"),
+    ("#if 0\n#warning x\n#pragma once\n#endif\na", "a"),
 ]
 
 
@@ -112,7 +114,7 @@ def test_tokens_keep_their_file_line_and_column(tmp_path: Path) -> None:
     (tmp_path / "inner.p4").write_text("\n  inner")
     path = tmp_path / "test.p4"
     path.write_text('#define M 1 +\\\n 2\n/* two\nlines */ a\n#include "inner.p4"\n  M end')
-    tokens = preprocess(path, [], [])
+    tokens, _ = preprocess(path, [], [])
     places = [(t.text, Path(t.file.path).name, t.line, t.column) for t in tokens]
     assert places == [
         ("a", "test.p4", 4, 10),
@@ -131,11 +133,36 @@ def test_include_directories_come_before_our_own_files(tmp_path: Path) -> None:
     (folder / "core.p4").write_text("mine")
     path = tmp_path / "test.p4"
     path.write_text("#include <core.p4>")
-    assert preprocess(path, [folder], [])[0].text == "mine"
-    assert preprocess(path, [], [])[0].file.is_system
+    assert preprocess(path, [folder], [])[0][0].text == "mine"
+    assert preprocess(path, [], [])[0][0].file.is_system
 
 
 def test_defines_of_the_command_line(tmp_path: Path) -> None:
     assert texts(tmp_path, "A B", ("A", "B=x y")) == ["1", "x", "y"]
     with pytest.raises(Minip4Error, match="expected NAME or NAME=value"):
         texts(tmp_path, "", ("1=2",))
+
+
+ONCE = [
+    ("#pragma once\nx", "x"),
+    ("x\n#  pragma  once // x", "x"),
+    ("#if 0\n#pragma once\n#endif\nx", "x x x"),
+    ("#pragma once more\nx", "x x x"),
+]
+
+
+@pytest.mark.parametrize(("inner", "expected"), ONCE)
+def test_pragma_once(tmp_path: Path, inner: str, expected: str) -> None:
+    (tmp_path / "inner.p4").write_text(inner)
+    (tmp_path / "other.p4").symlink_to("inner.p4")
+    source = '#include "inner.p4"\n#include "./inner.p4"\n#include "other.p4"\n'
+    assert " ".join(texts(tmp_path, source)) == expected
+
+
+def test_a_warning_has_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "test.p4"
+    path.write_text("a\n#warning look here // please\nb")
+    tokens, warnings = preprocess(path, [], [])
+    assert [t.text for t in tokens] == ["a", "b", ""]
+    assert len(warnings) == 1
+    assert "test.p4:2:1: warning: #warning look here\n" in warnings[0]
