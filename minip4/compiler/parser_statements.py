@@ -65,15 +65,28 @@ class StatementParser(AnnotationParser):
         right = self.expression()
         return syntax.Assignment(self.since(first), left, operator[:-1], right)
 
-    # if '(' expression ')' statement [else statement]
+    # if '(' expression ')' statement (else if '(' expression ')' statement)* [else statement]
     def if_statement(self) -> syntax.Statement:
-        first = self.advance()
-        self.expect("(", "after 'if'")
-        condition = self.expression()
-        self.expect(")", "after the condition")
-        then = self.statement()
-        otherwise = self.statement() if self.accept("else") else None
-        return syntax.If(self.since(first), condition, then, otherwise)
+        """A chain of `else if` is flat in the source: it takes arms instead of nesting."""
+        heads: list[tuple[Token, syntax.Expression, syntax.Statement]] = []
+        otherwise: syntax.Statement | None = None
+        while True:
+            first = self.advance()
+            self.expect("(", "after 'if'")
+            condition = self.expression()
+            self.expect(")", "after the condition")
+            heads.append((first, condition, self.statement()))
+            if not self.accept("else"):
+                break
+            if not self.at("if"):
+                otherwise = self.statement()
+                break
+            self.arm()
+        self.arms -= len(heads) - 1
+        for first, condition, then in reversed(heads):
+            otherwise = syntax.If(self.since(first), condition, then, otherwise)
+        assert otherwise is not None
+        return otherwise
 
     # return [expression] ';'
     def return_statement(self) -> syntax.Statement:

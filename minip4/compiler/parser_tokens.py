@@ -11,6 +11,7 @@ from minip4.compiler.lexer import SOFT_KEYWORDS, Token
 from minip4.compiler.source import Source
 
 DEEPEST_NESTING = 200  # of expressions, types and statements: later passes recurse over the tree
+MOST_ARMS = 1500  # `else if`s that lead to one statement: each is one level of the tree, too
 MOST_RETRIES = 2  # for each token, of the few productions that need unlimited lookahead
 
 BASE_TYPES = frozenset(["bit", "bool", "error", "int", "match_kind", "string", "varbit"])
@@ -25,6 +26,7 @@ class TokenStream:
         self.token = tokens[0]
         self.scopes: list[dict[str, bool]] = [{}]
         self.depth = 0
+        self.arms = 0
         self.retries = 0
 
     # ------------------------------------------------------------ tokens
@@ -104,6 +106,12 @@ class TokenStream:
             yield
         finally:
             self.depth -= 1
+
+    def arm(self) -> None:
+        """At every `else if`; they count as long as their chain lasts."""
+        self.arms += 1
+        if self.arms > MOST_ARMS:
+            self.fail(f"more than {MOST_ARMS} 'else if' in a chain", "a table, or a switch")
 
     # ------------------------------------------------------------ names
 

@@ -22,6 +22,7 @@ DOUBLING_TYPES = "struct p<A, B> { A a; B b; } typedef p<bit<8>, bit<8>> t0;" + 
 DOUBLING_STRINGS = 'const string s0 = "ab";' + "".join(
     f"const string s{i + 1} = s{i} ++ s{i};" for i in range(60)
 )
+ARMS = "if (true) { } else " * 1000 + "if (true) { "
 
 MONSTERS = {
     "parentheses": ("const bit<8> a = " + "(" * MANY, "nested deeper"),
@@ -34,7 +35,8 @@ MONSTERS = {
     "types": ("const " + "tuple<" * MANY, "nested deeper"),
     "widths": ("const " + "bit<(" * MANY, "nested deeper"),
     "blocks": ("action a() " + "{" * MANY, "nested deeper"),
-    "else if": ("action a() { " + "if (true) { } else " * MANY, "nested deeper"),
+    "else if": ("action a() { " + "if (true) { } else " * MANY, "more than 1500"),
+    "else if in else if": ("action a() { " + ARMS * 2, "more than 1500"),
     "annotations": ("@a(" * MANY, "expected: ')'"),
     "wide shift": ("const bit<8> a = (bit<8>) (1 << 1000000000);", "too large"),
     "power": ("const int a0 = 1 << 60000; const int a1 = a0 * a0;", "too large"),
@@ -76,9 +78,12 @@ def test_encodings_and_line_ends(tmp_path: Path) -> None:
 
 
 def test_deep_but_sane_programs_pass() -> None:
-    chain = " else ".join(f"if (m.x == {i}) {{ m.y = {i}; }}" for i in range(150))
+    chain = " else ".join(f"if (m.x == {i}) {{ m.y = {i}; }}" for i in range(1500))
     total = " + ".join(["m.x"] * 300)
-    check(program(body=f"{chain} m.x = {total}; m.y = {'(' * 90}1{')' * 90};"))
+    blocks = "{" * 190 + "}" * 190
+    check(
+        program(body=f"{chain} else {blocks} {chain} m.x = {total}; m.y = {'(' * 90}1{')' * 90};")
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
