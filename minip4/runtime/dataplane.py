@@ -105,9 +105,9 @@ def drops(engine: Engine) -> dict[str, dict[str, int]]:
     return result
 
 
-def set_clock(engine: Engine, offset_us: int, drift_ppb: int) -> None:
-    """Shift the program's timestamps against the host's clock, and have them run faster."""
-    engine.library.engine_set_clock(engine.handle, offset_us, drift_ppb)
+def set_clock(engine: Engine, offset_us: int, drift_ppb: int, since_ns: int) -> None:
+    """Shift the program's timestamps against the driver's clock; they run faster since then."""
+    engine.library.engine_set_clock(engine.handle, offset_us, drift_ppb, since_ns)
 
 
 def engine_counters(engine: Engine) -> dict[str, Any]:

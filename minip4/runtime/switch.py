@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def run_switch(options: SwitchOptions) -> int:
 class _Switch:
     def __init__(self, options: SwitchOptions) -> None:
         self._options = options
+        self._began_ns = time.monotonic_ns()  # whatever the machine's clock shows then
         ports = [interface.port for interface in options.interfaces]
         self._settings = PortSettings(options, ports)
         self._trace: TraceWriter | None = None
@@ -143,7 +145,9 @@ class _Switch:
         engine = Engine(
             program, seed=options.seed, sanitize=options.sanitize, trace=options.trace is not None
         )
-        dataplane.set_clock(engine, options.clock_offset_us, options.clock_drift_ppb)
+        dataplane.set_clock(
+            engine, options.clock_offset_us, options.clock_drift_ppb, self._began_ns
+        )
         return engine
 
     def _port_changed(self, port: int, is_up: bool) -> None:

@@ -158,7 +158,8 @@ class VirtualSwitch:
             engine = Engine(bmv2_json, seed=options.seed, trace=trace)
         engine.clock = self._clock.now_ns
         self._virtual.prepare(engine)
-        dataplane.set_clock(engine, options.clock_offset_us, options.clock_drift_ppb)
+        # Virtual time began at 0: that is the start.
+        dataplane.set_clock(engine, options.clock_offset_us, options.clock_drift_ppb, since_ns=0)
         return engine
 
     def _install(self, engine: Engine) -> None:

@@ -151,14 +151,28 @@ def test_a_queue_may_be_held_to_packets_a_second(bench: Bench) -> None:
 
 
 def test_the_clock_may_be_offset_and_drift(bench: Bench) -> None:
-    bench.call("engine_set_clock", 250, 1000)  # 1000 ppb: 1 us a second
+    bench.call("engine_set_clock", 250, 1000, 0)  # 1000 ppb: 1 us a second
     bench.send(3_000_000_000)
     [seen] = bench.seen()
     assert seen["arrived"] == 3_000_000 + 250 + 3
-    bench.call("engine_set_clock", -4_000_000, 0)
+    bench.call("engine_set_clock", -4_000_000, 0, 0)
     bench.send(3_000_000_000)
     [seen] = bench.seen()
     assert seen["arrived"] == 2**48 - 1_000_000, "P4 time is 48 bits, modulo"
+
+
+@pytest.mark.parametrize("drift_ppb", [10**8, 50_000, -50_000, -(10**8)])
+def test_the_clock_drifts_since_its_start_and_not_since_the_machines(
+    bench: Bench, drift_ppb: int
+) -> None:
+    boot_ns = 30 * 86_400 * 10**9
+    for offset_us in (0, -(boot_ns // 1000) - 10):  # and where 48 bits are come round
+        for ran_s in (0, 1, 3600):
+            bench.call("engine_set_clock", offset_us, drift_ppb, boot_ns)
+            bench.send(boot_ns + ran_s * 10**9)
+            us = boot_ns // 1000 + offset_us + ran_s * (10**6 + drift_ppb // 1000)
+            assert bench.seen()[-1]["arrived"] == us % 2**48
+        boot_ns += 86_400 * 10**9
 
 
 def test_what_the_link_loses_is_no_drop_of_the_switch(bench: Bench) -> None:

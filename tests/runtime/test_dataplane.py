@@ -40,7 +40,7 @@ def test_a_queue_before_a_slow_link_drops(engine: Engine) -> None:
 
 
 def test_the_clock_is_shifted(engine: Engine) -> None:
-    dataplane.set_clock(engine, 5_000_000, 0)
+    dataplane.set_clock(engine, 5_000_000, 0, 0)
     engine.process(1, FRAME, 2_000_000)
     assert engine.register_read("MyIngress.last_seen", 0) == 5_002_000
 

@@ -47,8 +47,9 @@ bool engine_share_pool(struct engine *engine, struct packet_pool *pool);
 void engine_set_driver(struct engine *engine, const struct engine_driver *driver);
 /* A frame sent to a port that is down is dropped (no_port_drops). */
 void engine_set_port(struct engine *engine, uint16_t port, bool is_up);
-/* P4 time: driver's time + offset, running drift_ppb faster, in microseconds modulo 2^48. */
-void engine_set_clock(struct engine *engine, int64_t offset_us, int64_t drift_ppb);
+/* P4 time: driver's time + offset, running drift_ppb faster since then, in microseconds modulo 2^48. */
+void engine_set_clock(struct engine *engine, int64_t offset_us, int64_t drift_ppb,
+                      uint64_t since_ns);
 
 /* Takes a frame in at a port; owns the packet. Time never goes back between calls. */
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet, uint64_t now_ns);

@@ -78,6 +78,7 @@ struct engine {
     struct backlog *backlog;   /* of each port; the last: drops of ports that cannot be */
     struct engine_counters counters;
     int64_t clock_offset_us, clock_drift_ppb;
+    uint64_t drifts_since_ns;
     uint32_t priorities;
     bool is_pool_shared;
     uint64_t pending[ENGINE_MAX_PORTS / 64]; /* bit set of ports that are due */

@@ -84,8 +84,9 @@ void engine_queue_state(struct engine *e, uint16_t number, uint32_t priority,
     };
 }
 
-void engine_set_clock(struct engine *e, int64_t offset_us, int64_t drift_ppb)
+void engine_set_clock(struct engine *e, int64_t offset_us, int64_t drift_ppb, uint64_t since_ns)
 {
+    e->drifts_since_ns = since_ns;
     e->clock_offset_us = offset_us;
     e->clock_drift_ppb = drift_ppb;
 }

@@ -252,9 +252,11 @@ static void serve(struct engine *e, struct port *port)
 
 static void set_time(struct engine *e, uint64_t now_ns)
 {
-    int64_t drift_us = e->clock_drift_ppb
-                           ? (int64_t)((__int128)now_ns * e->clock_drift_ppb / 1000000000 / 1000)
-                           : 0;
+    int64_t drift_us = 0;
+    if (e->clock_drift_ppb) {
+        __int128 ran_ns = (__int128)now_ns - e->drifts_since_ns;
+        drift_us = (int64_t)(ran_ns * e->clock_drift_ppb / 1000000000 / 1000);
+    }
     uint64_t us = now_ns / 1000 + (uint64_t)e->clock_offset_us + (uint64_t)drift_us;
     e->context.now_ns = now_ns;
     e->context.now_us = low_bits(us, 48);
