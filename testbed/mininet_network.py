@@ -44,6 +44,9 @@ class MininetPlant:
     def start(self, leaving: contextlib.ExitStack) -> None:
         """Build Mininet's network, and return when all switches forward and answer."""
         settings = self._settings
+        linked = {name for link in settings.topo.links() for name in link}
+        if alone := sorted({*settings.topo.hosts()} - linked):
+            raise TestbedError(f"host {alone[0]} has no link: in real time it needs one")
         switch_settings = SwitchSettings(
             program=Program.build(settings.program, settings.folder),
             folder=settings.folder,

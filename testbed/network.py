@@ -12,7 +12,7 @@ from mininet.topo import Topo
 from testbed.errors import TestbedError
 from testbed.isolation import Run
 from testbed.mininet_network import MininetPlant
-from testbed.plant import LinkEnd, Plant, Settings
+from testbed.plant import LinkEnd, Plant, Settings, check_topology
 from testbed.targets.minip4 import derived_seed
 from testbed.traffic import LARGEST_FRAME
 from testbed.virtual_clock import VirtualClock
@@ -22,6 +22,7 @@ __all__ = ["LinkEnd", "Network"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CAPTURES = ("in", "out", "lost")
+MAX_CONTROL_DELAY_US = 3_600_000_000  # an hour, as for links
 ETHERNET_BYTES = 14  # of its header: the shortest frame that can be sent
 
 
@@ -115,7 +116,10 @@ class Network:
         self.plant.send_frames(host, times_ns, frames)
 
     def interface(self, node: str, neighbour: str) -> str:
-        """The name of a node's interface towards a neighbour, as in `s1-eth2`."""
+        """The name of a node's interface towards a neighbour, as in `s1-eth2`.
+
+        Of several links between them: the first; and so with port().
+        """
         return self._end(node, neighbour).interface
 
     def port(self, switch: str, neighbour: str) -> int:
@@ -125,11 +129,21 @@ class Network:
     def capture(self, switch: str, neighbour: str, what: str) -> Path:
         """The capture of a switch's port towards a neighbour.
 
-        `what`: frames that came "in", went "out" (before the link), or were "lost" by the link.
+        Where several links go there, give the interface's name (`s1-eth3`) in its place. `what`:
+        frames that came "in", went "out" (before the link), or were "lost" by the link.
         """
         if what not in CAPTURES:
             raise ValueError(f"{what!r} is none of {CAPTURES}")
-        return self.folder / f"{self.interface(switch, neighbour)}_{what}.pcap"
+        ends = [near for link in self.links for near, far in (link, link[::-1])
+                if near.node == switch and neighbour in (far.node, near.interface)]  # fmt: skip
+        if len(ends) > 1:
+            names = ", ".join(end.interface for end in ends)
+            raise TestbedError(
+                f"{len(ends)} links go from {switch} to {neighbour}: say which to capture(), "
+                f"by its interface in place of {neighbour}: {names}"
+            )
+        end = ends[0] if ends else self._end(switch, neighbour)  # which raises
+        return self.folder / f"{end.interface}_{what}.pcap"
 
     @property
     def plant(self) -> Plant:
@@ -159,6 +173,12 @@ class Network:
         unknown = self._switch_options.keys() - {*self.topo.switches()}
         if unknown:
             raise TestbedError(f"options for switches that are not there: {sorted(unknown)}")
+        check_topology(self.topo)
+        if not 0 <= self._control_delay_us <= MAX_CONTROL_DELAY_US:
+            raise TestbedError(
+                f"control_delay_us {self._control_delay_us:g}: "
+                f"expected 0 to {MAX_CONTROL_DELAY_US:g}"
+            )
         self._tell(f"compiling {self._program_path.name}")
         self.folder.mkdir()
         settings = Settings(

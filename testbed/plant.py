@@ -1,8 +1,10 @@
 """What a network is made of, in real or in virtual time: the seam below class Network."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 MININET_PARAMETERS = {"port1", "port2", "intfName1", "intfName2", "addr1", "addr2", "params1",
                       "params2", "cls", "cls1", "cls2", "intf", "fast"}  # fmt: skip
+MAC = re.compile("[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 LINK_PROPERTIES = ("rate_bps", "delay_us", "jitter_us", "loss", "reorder", "reorder_us", "queue")
 
 
@@ -81,6 +84,29 @@ class Plant(Protocol):
 
     def finish(self) -> Outcome:
         """Empty queues and links, stop the switches, and take all counters in."""
+
+
+def check_topology(topo: Topo) -> None:
+    """Raise TestbedError for addresses of hosts that are none, and for links that lead nowhere."""
+    for name in topo.hosts():
+        info = topo.nodeInfo(name)
+        if "ip" in info and not _is_address(str(info["ip"])):
+            raise TestbedError(f"host {name}: ip {info['ip']!r}: expected as in 10.0.0.1/8")
+        if "mac" in info and not MAC.fullmatch(str(info["mac"])):
+            raise TestbedError(
+                f"host {name}: mac {info['mac']!r}: expected as in 00:00:00:00:00:01"
+            )
+    for node1, node2 in topo.links():
+        if node1 == node2:
+            raise TestbedError(f"link {node1}-{node2}: both its ends are {node1}")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        IPv4Interface(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_link(node1: object, node2: object, params: Mapping[str, Any]) -> None:

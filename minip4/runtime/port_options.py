@@ -31,14 +31,25 @@ QUEUE_KEYS: Keys = {
 
 
 def number(text: str, kind: type, low: float, high: float) -> Any:
-    """A number within its limits. Raises argparse.ArgumentTypeError."""
+    """A number within its limits; a whole one may be written as 1e6. Raises ArgumentTypeError."""
     try:
-        value = kind(text)
+        value = _whole(text) if kind is int else kind(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a number") from None
+        what = "a whole number" if kind is int else "a number"
+        raise argparse.ArgumentTypeError(f"{text!r}: expected {what}") from None
     if not low <= value <= high:
         raise argparse.ArgumentTypeError(f"{text}: expected {low:g} to {high:g}")
     return value
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)  # of any size
+    except ValueError:
+        value = float(text)
+    if not value.is_integer():
+        raise ValueError(text)
+    return int(value)
 
 
 def port_number(text: str) -> int:
@@ -91,7 +102,9 @@ def checked(values: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
         if key not in limits:
             raise argparse.ArgumentTypeError(f"{key}: expected one of {', '.join(limits)}")
         kind = limits[key][0]
-        if isinstance(value, bool) or not isinstance(value, int | kind):
+        is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        is_number = is_whole if kind is int else isinstance(value, int | float)
+        if isinstance(value, bool) or not is_number:
             what = "a whole number" if kind is int else "a number"
             raise argparse.ArgumentTypeError(f"{key}: expected {what}, not {value!r}")
         try:

@@ -19,6 +19,7 @@ from minip4.runtime.cli import add_arguments
 from minip4.runtime.control import ControlServer, call
 from minip4.runtime.control_cli import described
 from minip4.runtime.options import QueueOptions, SwitchOptions
+from minip4.runtime.port_options import link, port_number
 from minip4.runtime.port_settings import PortSettings
 
 
@@ -177,3 +178,14 @@ def test_another_pipeline_has_other_dice_behind_the_links_by_the_seed(
     assert once[1] == once[2]
     assert once[4] == 5
     assert len({*once}) == 4
+
+
+def test_whole_numbers_may_be_floats(target: Target) -> None:
+    assert target.ask(call="set_queue", port=1, depth=1e3, rate_bps=1e6) == {"result": None}
+    assert target.queue(1, 0) == (1000, 0, 0, 10**6)
+    assert Target("--link", "2:rate_bps=1e6,queue=50.0").queue(2, 0)[0] == 50
+    with pytest.raises(argparse.ArgumentTypeError, match=r"rate_bps: '1\.5': expected a whole"):
+        link("2:rate_bps=1.5")
+    for text in ("nan", "inf", "1e400", "x"):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected a whole number"):
+            port_number(text)

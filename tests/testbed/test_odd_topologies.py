@@ -1,0 +1,87 @@
+"""Topologies with something odd: one clear line; and links that are two between the same nodes."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from mininet.topo import Topo
+from virtual_networks import WIRE, virtually
+
+from testbed.errors import TestbedError
+from testbed.isolation import Run
+from testbed.network import Network
+
+
+class Odd(Topo):
+    """h1 - s1 - h2, of which something is odd."""
+
+    def build(self, loop: bool = False, **host: str) -> None:
+        s1 = self.addSwitch("s1")
+        self.addLink(self.addHost("h1", **host), s1)
+        self.addLink(self.addHost("h2"), s1)
+        if loop:
+            self.addLink(s1, s1)
+
+
+@pytest.mark.parametrize(
+    ("topo", "delay_us", "words"),
+    [
+        (Odd(ip="foo"), 0, "^host h1: ip 'foo': expected as in 10.0.0.1/8$"),
+        (Odd(mac="00:00:00:00:00"), 0, "^host h1: mac '00:00:00:00:00': expected as in"),
+        (Odd(loop=True), 0, "^link s1-s1: both its ends are s1$"),
+        (Odd(), -5, "^control_delay_us -5: expected 0 to"),
+        (Odd(), float("nan"), "^control_delay_us nan: expected 0 to"),
+    ],
+)
+def test_networks_that_cannot_be_are_refused(
+    tmp_path: Path, topo: Topo, delay_us: float, words: str
+) -> None:
+    async def main(run: Run) -> None:
+        Network(topo, run, program=WIRE, control_delay_us=delay_us).__enter__()
+
+    with pytest.raises(TestbedError, match=words):
+        virtually(tmp_path, main)
+
+
+def test_of_parallel_links_a_capture_is_named_by_its_interface(tmp_path: Path) -> None:
+    class Twice(Topo):
+        def build(self) -> None:
+            s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")
+            self.addLink(self.addHost("h1"), s1)
+            for _ in range(2):
+                self.addLink(s1, s2, rate_bps=1e6)  # a whole number, as a float
+
+    async def main(run: Run) -> None:
+        with Network(Twice(), run, program=WIRE) as net:
+            pass
+        assert net.capture("s1", "h1", "in").name == "s1-eth1_in.pcap"
+        assert net.capture("s1", "s1-eth3", "in").is_file()
+        words = "2 links go from s1 to s2: .*: s1-eth2, s1-eth3$"
+        with pytest.raises(TestbedError, match=words):
+            net.capture("s1", "s2", "in")
+        with pytest.raises(TestbedError, match="no link from s1 to s3"):
+            net.capture("s1", "s3", "in")
+
+    virtually(tmp_path, main)
+
+
+def test_a_host_without_a_link_is_refused_in_real_time(
+    start_experiment: Callable[..., subprocess.Popen[str]],
+) -> None:
+    head = """
+from mininet.topo import Topo
+from testbed.network import Network
+"""
+    body = f"""
+topo = Topo()
+topo.addLink(topo.addHost("h1"), topo.addSwitch("s1"))
+topo.addHost("h2")
+with Network(topo, run, program={str(WIRE)!r}):
+    return Report([], [])
+"""
+    process = start_experiment(body, head=head)
+    _output, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "error: host h2 has no link" in errors.splitlines()[-1]
+    assert "Traceback" not in errors
