@@ -37,9 +37,10 @@ def only_good_json() -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError,
             RecursionError) as error:  # fmt: skip
-        raise InvalidArgument(f"not BMv2 JSON as p4c writes it: {error!r} is missing or odd") from (
-            error
-        )
+        what = f"{error.args[0]!r}" if isinstance(error, KeyError) else "some member"
+        raise InvalidArgument(
+            f"not BMv2 JSON as p4c writes it: {what} is missing or odd"
+        ) from error
 
 
 def hexstr(text: str) -> int:

@@ -14,13 +14,15 @@ NUMBERS = frozenset({
     "prefix_length", "priority", "rate_count", "size", "timeout",
 })  # fmt: skip
 NAMES = frozenset({"header_type", "init_state", "init_table", "name", "op", "union_type"})
+SECTIONS = ("header_types", "headers", "parsers", "deparsers", "actions", "calculations",
+            "pipelines")  # fmt: skip
 MAX_NUMBER = 2**32 - 1
 MAX_WIDTH = 2**20  # bits of a field
 MAX_DEPTH = 400  # of objects and lists in each other; Python itself gives up at 1000 calls
 
 
 def check_document(document: dict[str, Any]) -> None:
-    """Raise InvalidArgument where a number or a name is something else."""
+    """Raise InvalidArgument where a number or a name is something else, or a section lacks."""
     waiting: list[tuple[str, Any, int]] = [("", document, 0)]
     while waiting:
         path, node, depth = waiting.pop()
@@ -33,6 +35,9 @@ def check_document(document: dict[str, Any]) -> None:
                     waiting.append((f"{path}.{key}", value, depth + 1))
         elif isinstance(node, list):
             waiting += [(f"{path}[{i}]", value, depth + 1) for i, value in enumerate(node)]
+    for section in SECTIONS:
+        if not isinstance(document.get(section), list):
+            raise _invalid(f".{section}", "a list")
     for i, type_ in enumerate(document.get("header_types", [])):
         for j, item in enumerate(type_.get("fields", [])):
             width = item[1] if isinstance(item, list) and len(item) > 1 else None

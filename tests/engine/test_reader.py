@@ -72,11 +72,22 @@ def test_names_of_any_text_are_only_names() -> None:
     Engine(json.loads(text)).close()
 
 
+EMPTY: Any = {
+    name: []
+    for name in (
+        "header_types", "headers", "parsers", "deparsers", "actions", "calculations", "pipelines",
+    )
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({}, "header_types"),
-        ({"header_types": [{"name": "h_t", "id": 0, "fields": [["a", "8"]]}]}, "fields[0]"),
+        ({}, "header_types: expected a list"),
+        ({"header_types": {}}, "header_types: expected a list"),
+        ({**EMPTY, "header_types": [3]}, "writes it: some member is missing or odd"),
+        ({**EMPTY, "headers": [{}]}, "writes it: 'name' is missing or odd"),
+        ({**EMPTY, "header_types": [{"name": "h", "fields": [["a", "8"]]}]}, "fields[0]: expected"),
         ({"register_arrays": [{"name": "r", "id": "1 + 1"}]}, "register_arrays[0].id"),
     ],
 )
