@@ -11,7 +11,7 @@ from typing import Any
 
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
-from minip4.engine.stf import run_stf
+from minip4.engine.stf import StfError, run_stf
 from minip4.errors import Minip4Error
 
 
@@ -33,8 +33,14 @@ def run(args: argparse.Namespace) -> int:
     failed = 0
     for script in args.scripts:
         engine = Engine(document, trace=args.trace)
-        failures = run_stf(engine, script)
-        engine.close()
+        try:
+            failures = run_stf(engine, script)
+        except StfError as error:
+            if error.told:
+                print(textwrap.indent(error.told, "    "))
+            raise
+        finally:
+            engine.close()
         print(f"{'FAIL' if failures else 'PASS'} {script}")
         for failure in failures:
             print(textwrap.indent(failure, "    "))
@@ -51,6 +57,8 @@ def _document(args: argparse.Namespace) -> dict[str, Any]:
         return compiled.bmv2_json
     try:
         document: dict[str, Any] = json.loads(args.program.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Minip4Error(f"{args.program}: cannot be read: {error}") from error
+    if not isinstance(document, dict):
+        raise Minip4Error(f"{args.program}: expected BMv2 JSON: its root is no object")
     return document

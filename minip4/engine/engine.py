@@ -18,6 +18,7 @@ __all__ = ["Digest", "Engine", "Entry"]
 MAX_PORTS = 512
 MAX_INSTANTS = 10_000
 """Steps of time that process() takes at most to drain an engine."""
+MAX_TRACED_INSTANTS = 200  # with trace, when each takes longer
 
 
 class Engine(TableControl, StateControl):
@@ -84,7 +85,7 @@ class Engine(TableControl, StateControl):
             if not self.library.engine_inject(self.handle, port, data, len(frame), time_ns):
                 raise InvalidArgument(f"a frame of {len(frame)} bytes is too long")
             due = time_ns
-            for _ in range(MAX_INSTANTS):
+            for _ in range(MAX_TRACED_INSTANTS if self.generator.trace else MAX_INSTANTS):
                 due = self.library.engine_advance(self.handle, due)
                 if due == 2**64 - 1:
                     return self._taken()

@@ -29,12 +29,20 @@ from minip4.engine.trace import Trace
 from minip4.errors import Minip4Error
 
 PACKET_INTERVAL_NS = 1_000_000
+MAX_LINES = 20  # of the trace of a packet that is never done
 DROP_PORT = 511
 """The first number that is no port (engine.h)."""
 
 
 class StfError(Minip4Error):
-    """A script that cannot be read or run: file, line, what is wrong."""
+    """A script that cannot be read or run: file, line, what is wrong.
+
+    `told` is how the trace of the packet begins that it is about, of a traced engine.
+    """
+
+    def __init__(self, text: str, told: str = "") -> None:
+        super().__init__(text)
+        self.told = told
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +131,8 @@ class StfRun:
         failures, self._failures = self._failures, []
         return failures
 
-    def _error(self, text: str) -> StfError:
-        return StfError(f"{self.name}:{self._line}: error: {text}")
+    def _error(self, text: str, told: str = "") -> StfError:
+        return StfError(f"{self.name}:{self._line}: error: {text}", told)
 
     def _fail(self, text: str, line: int, packet: int = 0) -> None:
         told = self._traces.pop(packet, "")  # once, for the first failure
@@ -158,10 +166,22 @@ class StfRun:
             raise ValueError(f"port {port_in}: expected 0 to {DROP_PORT - 1}")
         self._time_ns += PACKET_INTERVAL_NS
         self._packets += 1
-        for port, sent in self.engine.process(port_in, frame, self._time_ns):
+        try:
+            left = self.engine.process(port_in, frame, self._time_ns)
+        except EngineError as error:
+            raise self._error(str(error), self._beginning()) from error
+        for port, sent in left:
             self._got[port].append(Received(sent, self._packets))
         if self._trace is not None:
             self._traces[self._packets] = "\n".join(self._trace.blocks())
+
+    def _beginning(self) -> str:
+        """Of the trace of a packet that is still in the switch."""
+        if self._trace is None:
+            return ""
+        ended = list(self._trace.blocks())
+        lines = "\n".join([*self._trace.unfinished(), *ended]).splitlines()
+        return "\n".join([*lines[:MAX_LINES], "..."] if len(lines) > MAX_LINES else lines)
 
     def expect(self, words: list[str]) -> None:
         pattern = "".join(words[1:]).lower()

@@ -1,5 +1,6 @@
 """STF scripts and `minip4 test`: what passes, what fails and how it is said."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,33 @@ def test_a_failure_is_told_with_its_packets_trace(
     assert "packet 1:" not in told, "that which came out right"
     assert main(["test", str(program), str(script)]) == 1
     assert "packet 2:" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["[]", "3", '"x"', "null"])
+def test_json_that_is_no_program_is_refused_as_the_switch_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    program, script = tmp_path / "e.json", tmp_path / "x.stf"
+    program.write_text(text)
+    script.write_text("")
+    for arguments in (["test", str(program), str(script)], ["switch", str(program)]):
+        assert main(arguments) == 2
+        assert "e.json: expected BMv2 JSON: its root is no object" in capsys.readouterr().err
+
+
+def test_a_packet_that_goes_round_for_ever_is_told_from_its_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, script = tmp_path / "round.p4", tmp_path / "round.stf"
+    parts = {"egress": "recirculate_preserving_field_list(0);"}
+    program.write_text(TEMPLATE.format(**{**DEFAULTS, **parts}))
+    script.write_text("packet 1 01020304")
+    start = time.process_time()
+    assert main(["test", "--trace", str(program), str(script)]) == 2
+    assert time.process_time() - start < 5, "20 s once"
+    shown = capsys.readouterr()
+    lines = shown.out.splitlines()
+    assert lines[0].startswith("    packet 1: in at port 1, 4 bytes")
+    assert any("recirculated" in line for line in lines)
+    assert lines[20:] == ["    ..."]
+    assert "round.stf:1: error: packets go round in the switch for ever" in shown.err
