@@ -42,13 +42,14 @@ class PortSettings:
         for (port, priority), queue in self._queues.items():
             dataplane.set_queue(engine, port, priority, _config(queue))
 
-    def apply_anew(self, engine: Engine) -> None:
-        """Give them to the engine of another pipeline: its links' dice are others, by the seed.
+    def apply_anew(self, engine: Engine, old: Engine) -> None:
+        """Give them to the engine of another pipeline: links with traffic get dice of a next seed.
 
         The same dice from their beginning would lose what the links lost before, over again.
         """
-        self._links = {port: replace(link, seed=_next_seed(link.seed))
-                       for port, link in self._links.items()}  # fmt: skip
+        for port, link in self._links.items():
+            if dataplane.port_counters(old, port)["link"]["sent_packets"]:
+                self._links[port] = replace(link, seed=_next_seed(link.seed))
         self.apply(engine)
 
     def set_link(self, engine: Engine, port: int, changes: Mapping[str, Any]) -> None:

@@ -156,7 +156,7 @@ class _Switch:
 
     def _install(self, engine: Engine) -> None:
         old = self._engine
-        self._settings.apply_anew(engine)
+        self._settings.apply_anew(engine, old)
         self._driver.swap(engine)  # which has all its ports up
         self._engine = engine
         for port in self._interfaces.down:

@@ -166,7 +166,7 @@ class VirtualSwitch:
         self._retired.append(self._engine_part(self.engine))
         if self._trace is not None:
             self._trace.swap(engine)
-        self._settings.apply_anew(engine)
+        self._settings.apply_anew(engine, self.engine)
         self._virtual.install(self._node, engine)
         self.engine = engine
 

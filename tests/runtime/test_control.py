@@ -165,16 +165,21 @@ def test_another_pipeline_has_other_dice_behind_the_links_by_the_seed(
 ) -> None:
     """Both kinds of time set them so; and a link that changes goes on with its dice."""
     seeds = []
+    sent = {"link": {"sent_packets": 0}}
     monkeypatch.setattr(dataplane, "set_link", lambda engine, link: seeds.append(link.seed))
+    monkeypatch.setattr(dataplane, "port_counters", lambda engine, port: sent)
     for _ in range(2):
+        sent["link"]["sent_packets"] = 0
         target = Target("--link", "2:loss=0.5,seed=7")
-        target.settings.apply_anew(target.engine)
+        target.settings.apply_anew(target.engine, target.engine)
+        sent["link"]["sent_packets"] = 1
+        target.settings.apply_anew(target.engine, target.engine)
         target.ask(call="set_link", port=2, delay_us=10)
-        target.settings.apply_anew(target.engine)
+        target.settings.apply_anew(target.engine, target.engine)
         target.ask(call="set_link", port=2, seed=5)
-    once = seeds[:5]
-    assert seeds == once * 2
-    assert once[0] == 7
+    assert seeds[:6] == seeds[6:]
+    assert seeds[:2] == [7, 7], "before any traffic they are as they were"
+    once = seeds[1:6]
     assert once[1] == once[2]
     assert once[4] == 5
     assert len({*once}) == 4
