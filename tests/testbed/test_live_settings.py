@@ -25,7 +25,7 @@ class Pair(Topo):
 
 # Six phases of 0.3 s. Of each: when its settings were made, when it ended, how many frames left.
 SCRIPT = """
-PHASE_NS, START_NS = 300_000_000, 100_000_000
+PHASE_NS, START_NS, POLL_NS, RATE_PPS = 300_000_000, 100_000_000, 1_000_000, 2000
 FRAME_BITS, FRAME_NS = 8 * 500, 400_000  # at the rate that is set: less than the 500 us between two
 with Network(Pair(), run, program=PROGRAM) as net:
     s1, port = net.switch("s1"), net.port("s1", "s2")
@@ -41,7 +41,9 @@ with Network(Pair(), run, program=PROGRAM) as net:
     phases = []
     def transmitted():
         return s1.read_counters()["ports"][str(port)]["transmitted_packets"]
-    flow = Flow(1, "h1", "h2", rate_pps=2000, count=4000, size=500)
+    def taken_in():
+        return s1.read_counters()["ports"][str(port ^ 3)]["received_packets"]
+    flow = Flow(1, "h1", "h2", rate_pps=RATE_PPS, count=4000, size=500)
     start_ns = run.clock.now_ns() + START_NS
     async with Traffic(net, [flow], start_ns) as traffic:
         for number, change in enumerate(settings, start=1):
@@ -50,6 +52,9 @@ with Network(Pair(), run, program=PROGRAM) as net:
             await run.clock.sleep_until(start_ns + number * PHASE_NS)
             left = transmitted() - left
             phases.append((made_ns, run.clock.now_ns(), left))
+            due = (phases[-1][1] - start_ns) * RATE_PPS // 10**9 + 1
+            while taken_in() < due:  # those sent in this phase meet its settings, however late
+                await run.clock.sleep_until(run.clock.now_ns() + POLL_NS)
         records = await traffic.finish()
     now = s1.read_counters()["ports"]
 record = records[1]
