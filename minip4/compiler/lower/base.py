@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ class Restart(Exception):
         self.shared = (instance, parameter)
 
 
-class Lowering:
+class Lowering(ABC):
     """State and helpers. `block` says where we are: parser, ingress, egress, deparser, verify,
     compute (the blocks of v1model)."""
 
@@ -141,25 +142,25 @@ class Lowering:
 
     # -- implemented by the layers above
 
-    def value(self, expression: syntax.Expression) -> places.Value:
-        raise NotImplementedError
+    @abstractmethod
+    def value(self, expression: syntax.Expression) -> places.Value: ...
 
-    def scalar(self, expression: syntax.Expression) -> ir.Expression:
-        raise NotImplementedError
+    @abstractmethod
+    def scalar(self, expression: syntax.Expression) -> ir.Expression: ...
 
+    @abstractmethod
     def assign(
         self, target: places.Place, value: places.Value, source: syntax.Source | None
-    ) -> None:
-        raise NotImplementedError
+    ) -> None: ...
 
-    def call(self, call: syntax.Call) -> places.Value | None:
-        raise NotImplementedError
+    @abstractmethod
+    def call(self, call: syntax.Call) -> places.Value | None: ...
 
-    def statement(self, statement: syntax.Statement | syntax.Declaration) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def statement(self, statement: syntax.Statement | syntax.Declaration) -> None: ...
 
-    def apply_table(self, table: syntax.Table, source: syntax.Source) -> ir.Apply:
-        raise NotImplementedError
+    @abstractmethod
+    def apply_table(self, table: syntax.Table, source: syntax.Source) -> ir.Apply: ...
 
-    def apply_parser(self, instance: Instance, call: syntax.Call) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def apply_parser(self, instance: Instance, call: syntax.Call) -> None: ...

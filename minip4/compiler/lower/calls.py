@@ -6,6 +6,7 @@ from that; elsewhere they get temporaries.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 from minip4.compiler import syntax, types
@@ -68,11 +69,11 @@ class Calls(Expressions):
                 return None
         raise P4Error("an object cannot be constructed here", call.source)
 
-    def extern_function(self, call: syntax.Call) -> places.Value | None:
-        raise NotImplementedError
+    @abstractmethod
+    def extern_function(self, call: syntax.Call) -> places.Value | None: ...
 
-    def extern_method(self, call: syntax.Call) -> places.Value | None:
-        raise NotImplementedError
+    @abstractmethod
+    def extern_method(self, call: syntax.Call) -> places.Value | None: ...
 
     # -- inlining
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 
 from minip4.compiler import syntax
@@ -78,11 +79,11 @@ class Externs(Tables):
             return None
         raise P4Error(f"{kind}.{method}() is not supported", call.source)
 
-    def packet_in(self, call: syntax.Call) -> places.Value | None:
-        raise NotImplementedError
+    @abstractmethod
+    def packet_in(self, call: syntax.Call) -> places.Value | None: ...
 
-    def emit_header(self, call: syntax.Call) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def emit_header(self, call: syntax.Call) -> None: ...
 
     # -- helpers
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
 from minip4.compiler.lower import arithmetic, ir, places
@@ -174,8 +176,8 @@ class Statements(Calls):
         assert isinstance(label.declaration, syntax.Action)
         return self.action_name(label.declaration)
 
-    def action_name(self, action: syntax.Action) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def action_name(self, action: syntax.Action) -> str: ...
 
     # -- loops (12.8)
 
