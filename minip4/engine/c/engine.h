@@ -47,7 +47,8 @@ bool engine_share_pool(struct engine *engine, struct packet_pool *pool);
 void engine_set_driver(struct engine *engine, const struct engine_driver *driver);
 /* A frame sent to a port that is down is dropped (no_port_drops). */
 void engine_set_port(struct engine *engine, uint16_t port, bool is_up);
-/* P4 time: driver's time + offset, running drift_ppb faster since then, in microseconds modulo 2^48. */
+/* P4 time: driver's time + offset + what a clock that is drift_ppb too fast gains since since_ns,
+ * in microseconds modulo 2^48. */
 void engine_set_clock(struct engine *engine, int64_t offset_us, int64_t drift_ppb,
                       uint64_t since_ns);
 
