@@ -61,10 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--block-us", type=cli.power_of_two, default=2**18, metavar="US",
         help="length L of a block, a power of two of microseconds (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--seeds", type=cli.positive_int, metavar="N",
-        help="runs of each setting, from --seed on (default: 10 in virtual time, else 1)",
-    )  # fmt: skip
+    _ampm.add_common_options(parser)
 
 
 @dataclass(frozen=True)
@@ -149,7 +146,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     for setting in settings:
         results[setting] = []
         for seed in range(options.seed, options.seed + options.seeds):
-            network = network_of(setting, options.blocks)
+            network = network_of(setting, options.blocks, options.program)
             outcome = await _ampm.measure(replace(run, seed=seed), network)
             results[setting] += results_of(setting, seed, outcome)
             books += outcome.checks("all runs")
@@ -172,7 +169,7 @@ def pairs_of(options: argparse.Namespace) -> list[tuple[float, int]]:
     return [*((HELD, m) for m in SWEPT_PACKETS), *((q, PACKETS) for q in SWEPT_HELD)]
 
 
-def network_of(setting: Setting, blocks: int) -> _ampm.Setting:
+def network_of(setting: Setting, blocks: int, program: str) -> _ampm.Setting:
     """The flow, and a link that holds packets back."""
     schedule = Schedule(setting.block_us)
     blocks += 2 * MARGIN
@@ -188,6 +185,7 @@ def network_of(setting: Setting, blocks: int) -> _ampm.Setting:
         schedule,
         None,
         blocks,
+        program=program,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from itertools import product
 
 import finsy as fy
 import numpy as np
-from _ampm import UDP, flow_count, worst
+from _ampm import UDP, add_common_options, flow_count, worst
 from _truth import read_truths
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--switches", type=int, choices=BACKHAULS, nargs="+", metavar="N",
         help=f"sizes to run, of {', '.join(map(str, BACKHAULS))} "
-        "(default: 20 100 1000 in virtual time, else 20)",
+        "(default: 20 100 1000 in virtual time, else 20); larger ones than 20 run once",
     )  # fmt: skip
     parser.add_argument(
         "--flows", type=cli.positive_int, nargs="+", metavar="N",
@@ -79,11 +79,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--block-us", type=cli.power_of_two, metavar="US",
         help="length of a block, a power of two of microseconds (default: 2097152)",
     )  # fmt: skip
-    parser.add_argument(
-        "--seeds", type=cli.positive_int, metavar="N",
-        help="runs of each size up to 20 switches, from --seed on "
-        "(default: 10 in virtual time, else 1)",
-    )  # fmt: skip
+    add_common_options(parser)
 
 
 @dataclass(frozen=True)
@@ -150,7 +146,7 @@ async def measure(switches: int, count: int, options: argparse.Namespace, run: R
     topo = Backhaul(access=access, aggregation=aggregation, **LINK)
     schedule = Schedule(options.block_us)
     with Network(
-        topo, run, program="p4src/ampm/ampm.p4", name=f"{switches}-{count}-{run.seed}",
+        topo, run, program=options.program, name=f"{switches}-{count}-{run.seed}",
         switch_options=cpu_ports(topo),
     ) as net:  # fmt: skip
         flows = flows_of(topo, count, options, schedule)

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import finsy as fy
 import numpy as np
-from _ampm import UDP, flow_count, worst
+from _ampm import UDP, add_common_options, flow_count, worst
 from _sync import (
     DECODERS,
     DOUBLE,
@@ -88,10 +88,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--block-us", type=cli.power_of_two, metavar="US",
         help="length L of a block, a power of two of microseconds (default: 1048576)",
     )  # fmt: skip
-    parser.add_argument(
-        "--seeds", type=cli.positive_int, metavar="N",
-        help="runs of each clock error, from --seed on (default: 10 in virtual time, else 1)",
-    )  # fmt: skip
+    add_common_options(parser)
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -152,7 +149,7 @@ async def measure(
     count = flow_count(options.rate, options.blocks + 2 * MARGIN, schedule)
     flows = [Flow(n, "h1", "h2", options.rate, count, pattern=Poisson()) for n in METHODS]
     with Network(
-        topo, run, program="p4src/ampm/ampm.p4", name=setting.name, switch_options=cpu_ports(topo)
+        topo, run, program=options.program, name=setting.name, switch_options=cpu_ports(topo)
     ) as net:
         paths = dict.fromkeys(watch_list(net, flows), hops_of(net, setting))
         async with Collector(paths, schedule, run.clock, bounds=None) as collector:
