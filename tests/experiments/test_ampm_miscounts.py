@@ -1,0 +1,28 @@
+"""A switch that misses one packet in four: the experiments about the method find it out, too."""
+
+from pathlib import Path
+
+import pytest
+from scripts import failed_checks, faulty_program, run
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "check"),
+    [
+        ("ampm_scale", ("--switches", "5", "--flows", "10"),
+         "5 switches, 10 flows: accounts of a flow, a block and a segment wrong"),
+        ("ampm_sync", ("--errors", "0.1", "--seeds", "1"),
+         "double, A + D < 0.5 L: blocks without their loss"),
+        ("ampm_reordering", ("--seeds", "1"), "10 % held back for 30 packets, step: blocks wrong"),
+    ],
+)  # fmt: skip
+def test_a_switch_that_miscounts_is_found_out(
+    name: str, options: tuple[str, ...], check: str, tmp_path: Path
+) -> None:
+    count = "arrivals.count("
+    faulty = f"if (standard_metadata.ingress_global_timestamp[5:4] != 0) {count}"
+    program = faulty_program(tmp_path, "ampm.p4", count, faulty)
+    out = str(tmp_path / "out")
+    done = run(name, "--time", "virtual", "--quick", *options, "--program", program, "--out", out)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert check in failed_checks(tmp_path / "out")
