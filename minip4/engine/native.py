@@ -112,7 +112,7 @@ _FUNCTIONS = {
     "engine_unlock": (None, [handle]),
     "engine_advance": (c_uint64, [handle, c_uint64]),
     "engine_set_port": (None, [handle, c_uint16, c_bool]),
-    "engine_set_clock": (None, [handle, c_int64, c_int64, c_uint64]),
+    "engine_set_clock": (None, [handle, c_int64, c_int32, c_uint64]),
     "engine_pool": (handle, [handle]),
     "engine_share_pool": (c_bool, [handle, handle]),
     "packet_pool_phv_size": (c_uint32, [handle]),

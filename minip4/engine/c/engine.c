@@ -105,8 +105,8 @@ static void release_packets(struct engine *e)
         for (uint32_t priority = 0; e->port[i].waiting && priority < ENGINE_MAX_PRIORITIES;
              priority++)
             give_all(e, &e->backlog[i].queue[priority].packets);
-        if (e->port[i].link)
-            link_close(e->port[i].link);
+        if (has_link(&e->port[i]))
+            link_close(&e->port[i].link);
     }
     give_all(e, &e->again);
     give_all(e, &e->collected);
@@ -147,9 +147,12 @@ void engine_destroy(struct engine *e)
 
 void engine_prefetch(const struct engine *e, uint16_t port)
 {
-    for (size_t at = 0; at < offsetof(struct engine, port); at += CACHE_LINE)
-        __builtin_prefetch((const char *)e + at, 1);
-    __builtin_prefetch(&e->port[port & (ENGINE_MAX_PORTS - 1)], 1);
+    __builtin_prefetch(e, 1);
+    __builtin_prefetch(&e->context, 1);
+    if (program.registers + program.counters + program.meters)
+        __builtin_prefetch(&e->context.registers);
+    __builtin_prefetch(e->open);
+    __builtin_prefetch(&e->received[port & (ENGINE_MAX_PORTS - 1)], 1);
     for (uint32_t i = 0; i < program.tables; i++)
         __builtin_prefetch(tables_of(e) + i);
 }

@@ -49,7 +49,7 @@ void engine_set_driver(struct engine *engine, const struct engine_driver *driver
 void engine_set_port(struct engine *engine, uint16_t port, bool is_up);
 /* P4 time: driver's time + offset + what a clock that is drift_ppb too fast gains since since_ns,
  * in microseconds modulo 2^48. */
-void engine_set_clock(struct engine *engine, int64_t offset_us, int64_t drift_ppb,
+void engine_set_clock(struct engine *engine, int64_t offset_us, int32_t drift_ppb,
                       uint64_t since_ns);
 
 /* Takes a frame in at a port; owns the packet. Time never goes back between calls. */

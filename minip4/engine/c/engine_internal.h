@@ -37,17 +37,15 @@ struct queue {
     struct shaper pps, bps;
 };
 
-/* What each packet needs of a port that keeps nothing back: a cache line, and one for its link. */
+/* Of a port that is open and has a link, a frame that leaves needs the link alone: a cache line. */
 struct port {
-    uint64_t received_packets, received_bytes, transmitted_packets, transmitted_bytes;
-    struct link *link;     /* own_link, or NULL */
-    uint64_t link_free_ns; /* link_free_at() */
+    uint64_t transmitted_packets, transmitted_bytes; /* without its link, which counts what it sends */
     uint64_t due_ns;       /* of its queues and its link, while it stands in engine.pending */
     uint32_t waiting;      /* packets in all its queues */
     uint16_t number;
     bool is_up;
     bool is_shaped;        /* one of its queues has a rate */
-    struct link own_link;
+    _Alignas(CACHE_LINE) struct link link; /* all zero: it has none */
 };
 
 /* The rest of a port. Zero at first, and touched by few: so that it costs memory with few. */
@@ -69,20 +67,26 @@ struct replicas {
 };
 
 struct engine {
-    /* What each packet needs. */
-    struct context context;
-    struct engine_driver driver;
+    /* What each packet needs, in as few cache lines as can be: a network has a thousand engines. */
     struct packet_pool *pool;
-    uint64_t again_due_ns;     /* when work that was put off goes on; UINT64_MAX: none */
     uint64_t next_due_ns;
-    struct backlog *backlog;   /* of each port; the last: drops of ports that cannot be */
-    struct engine_counters counters;
-    int64_t clock_offset_us, clock_drift_ppb;
-    uint64_t drifts_since_ns;
-    uint32_t priorities;
+    int64_t clock_offset_us;
+    int32_t clock_drift_ppb;
+    uint16_t priorities;
+    bool is_shaped;            /* one of its ports is */
     bool is_pool_shared;
-    uint64_t pending[ENGINE_MAX_PORTS / 64]; /* bit set of ports that are due */
-    _Alignas(CACHE_LINE) struct port port[ENGINE_MAX_PORTS];
+    struct engine_driver driver;
+    _Alignas(CACHE_LINE) struct context context;
+    _Alignas(CACHE_LINE) uint64_t open[ENGINE_MAX_PORTS / 64]; /* bit set: ports that are up, and where
+                                                                  nothing waits */
+    _Alignas(CACHE_LINE) struct cell received[ENGINE_MAX_PORTS];
+    struct port port[ENGINE_MAX_PORTS];
+    /* The rest. */
+    uint64_t pending[ENGINE_MAX_PORTS / 64]; /* bit set: ports that are due */
+    uint64_t again_due_ns;     /* when work that was put off goes on; UINT64_MAX: none */
+    uint64_t drifts_since_ns;
+    struct backlog *backlog;   /* of each port; the last: drops of ports that cannot be */
+    struct engine_counters counters; /* but what ports count: engine_counters() */
     struct fifo again;         /* resubmitted and recirculated: to be parsed next */
     uint8_t *scratch;          /* one parsed packet */
     struct replicas **groups, **sessions; /* NULL until the first is set */
@@ -99,9 +103,20 @@ static inline struct engine *engine_of(struct port *port)
     return (struct engine *)(void *)((char *)first - offsetof(struct engine, port));
 }
 
+/* The same as port->number, without that cache line. */
+static inline uint16_t number_of(const struct engine *e, const struct port *port)
+{
+    return (uint16_t)(port - e->port);
+}
+
+static inline bool has_link(const struct port *port)
+{
+    return port->link.rest != NULL;
+}
+
 static inline struct backlog *backlog_of(const struct engine *e, const struct port *port)
 {
-    return &e->backlog[port->number];
+    return &e->backlog[number_of(e, port)];
 }
 
 /* pipeline.c */
@@ -119,7 +134,8 @@ void traffic_forward(struct engine *e, uint16_t port, struct packet *packet);
 void traffic_transmit(struct engine *e, struct port *port, struct packet *packet);
 /* False when memory is short. */
 bool traffic_make_link(struct port *port, const struct link_config *config);
-void traffic_set_due(struct engine *e, struct port *port);
+/* After what waits at a port, its link, its rates or whether it is up have changed. */
+void traffic_settle(struct engine *e, struct port *port);
 /* Counts the drop, and gives the packet back. */
 void traffic_drop(struct engine *e, struct packet *packet, enum drop_reason reason, uint32_t port);
 void traffic_count_drop(struct engine *e, enum drop_reason reason, uint32_t port);

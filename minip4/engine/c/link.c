@@ -107,6 +107,7 @@ void link_close(struct link *link)
     empty(&link->rest->straight, link->rest->pool);
     empty(&link->rest->held_back, link->rest->pool);
     memory_give(link->rest, sizeof *link->rest);
+    *link = (struct link){0};
 }
 
 struct link *link_create(const struct link_config *config, struct packet_pool *pool,
@@ -210,7 +211,8 @@ static bool pass(struct link *link, struct packet *packet, uint64_t now_ns, bool
 bool link_pass(struct link *link, struct packet *packet, uint64_t now_ns)
 {
     bool is_held_back;
-    link->is_passed = true;
+    if (!link->is_passed) /* a store would hold up pass(), which reads the same word */
+        link->is_passed = true;
     return pass(link, packet, now_ns, &is_held_back);
 }
 

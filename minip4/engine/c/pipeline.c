@@ -226,20 +226,21 @@ void pipeline_egress(struct engine *e, struct port *port, struct packet *packet,
     e->context.packet = packet;
     e->context.queue_depth = depth;
     clear_requests(e);
-    start->egress_port = port->number;
+    uint16_t number = number_of(e, port);
+    start->egress_port = number;
     start->priority = priority;
-    TRACE(&e->context, start->trace, TRACED_DEQUEUE, priority, port->number,
+    TRACE(&e->context, start->trace, TRACED_DEQUEUE, priority, number,
           TRACE_WORDS(depth, e->context.now_us - start->enqueued_us));
     program.egress(&e->context);
     struct requests request = e->context.request;
     if (request.clone_session)
         clone_egress(e, &request);
     if (request.egress_spec == ENGINE_DROP_PORT) {
-        traffic_drop(e, packet, DROP_EGRESS, port->number);
+        traffic_drop(e, packet, DROP_EGRESS, number);
         return;
     }
     if (!program.deparse(&e->context)) {
-        traffic_drop(e, packet, DROP_HEADERS, port->number);
+        traffic_drop(e, packet, DROP_HEADERS, number);
         return;
     }
     if (packet->length > start->truncate_to)

@@ -68,6 +68,7 @@ struct array {
 };
 
 struct context {
+    /* What every packet needs, in one cache line. */
     struct packet *packet;
     uint64_t now_ns; /* of the driver */
     uint64_t now_us; /* P4 time: microseconds, 48 bits */

@@ -16,37 +16,39 @@ static void keep_counters(struct link_counters *past, const struct link_counters
 static void remove_link(struct engine *e, struct port *port)
 {
     if (!e->driver.keeps_flying)
-        link_advance(port->link, UINT64_MAX); /* what is in flight arrives */
-    keep_counters(&backlog_of(e, port)->past_links, link_counters(port->link));
-    link_close(port->link);
-    port->link = NULL;
-    port->link_free_ns = 0;
+        link_advance(&port->link, UINT64_MAX); /* what is in flight arrives */
+    const struct link_counters *counters = link_counters(&port->link);
+    keep_counters(&backlog_of(e, port)->past_links, counters);
+    port->transmitted_packets += counters->sent_packets;
+    port->transmitted_bytes += counters->sent_bytes;
+    link_close(&port->link);
 }
 
 bool engine_set_link(struct engine *e, uint16_t number, const struct link_config *config)
 {
     struct port *port = &e->port[number];
-    if (port->link && config) {
-        link_configure(port->link, config);
-    } else if (port->link) {
+    if (has_link(port) && config) {
+        link_configure(&port->link, config);
+    } else if (has_link(port)) {
         remove_link(e, port);
     } else if (config) {
         if (!traffic_make_link(port, config))
             return false;
         backlog_of(e, port)->link_due_ns = UINT64_MAX;
     }
-    traffic_set_due(e, port);
+    traffic_settle(e, port);
     return true;
 }
 
 void engine_set_port(struct engine *e, uint16_t number, bool is_up)
 {
     e->port[number].is_up = is_up;
+    traffic_settle(e, &e->port[number]);
 }
 
 void engine_set_priorities(struct engine *e, uint32_t count)
 {
-    e->priorities = count;
+    e->priorities = (uint16_t)count;
 }
 
 static void set_rate(struct shaper *shaper, uint64_t rate, uint64_t now_ns)
@@ -68,7 +70,8 @@ void engine_set_queue(struct engine *e, uint16_t number, uint32_t priority,
     port->is_shaped = false;
     for (uint32_t i = 0; i < ENGINE_MAX_PRIORITIES; i++)
         port->is_shaped |= queues[i].pps.rate || queues[i].bps.rate;
-    traffic_set_due(e, port);
+    e->is_shaped |= port->is_shaped;
+    traffic_settle(e, port);
 }
 
 void engine_queue_state(struct engine *e, uint16_t number, uint32_t priority,
@@ -84,7 +87,7 @@ void engine_queue_state(struct engine *e, uint16_t number, uint32_t priority,
     };
 }
 
-void engine_set_clock(struct engine *e, int64_t offset_us, int64_t drift_ppb, uint64_t since_ns)
+void engine_set_clock(struct engine *e, int64_t offset_us, int32_t drift_ppb, uint64_t since_ns)
 {
     e->drifts_since_ns = since_ns;
     e->clock_offset_us = offset_us;
@@ -93,19 +96,28 @@ void engine_set_clock(struct engine *e, int64_t offset_us, int64_t drift_ppb, ui
 
 void engine_port_counters(struct engine *e, uint16_t number, struct engine_port_counters *out)
 {
-    const struct port *port = &e->port[number];
+    struct port *port = &e->port[number];
     const struct backlog *backlog = backlog_of(e, port);
     *out = (struct engine_port_counters){
-        port->received_packets, port->received_bytes, port->transmitted_packets,
+        e->received[number].packets, e->received[number].bytes, port->transmitted_packets,
         port->transmitted_bytes, backlog->queue_drops, port->waiting, backlog->past_links,
     };
-    if (port->link)
-        keep_counters(&out->link, link_counters(port->link));
+    if (has_link(port)) {
+        const struct link_counters *link = link_counters(&port->link);
+        out->transmitted_packets += link->sent_packets;
+        out->transmitted_bytes += link->sent_bytes;
+        keep_counters(&out->link, link);
+    }
 }
 
 void engine_counters(struct engine *e, struct engine_counters *out)
 {
     *out = e->counters;
+    for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++) {
+        const struct port *port = &e->port[i];
+        out->received += e->received[i].packets;
+        out->transmitted += port->transmitted_packets + port->link.sent_packets;
+    }
 }
 
 void engine_drops(struct engine *e, uint32_t port, uint64_t out[DROP_REASONS])

@@ -50,7 +50,7 @@ static uint64_t next_send(const struct engine *e, const struct port *port, uint3
     for (uint32_t i = e->priorities; port->waiting && i-- > 0;) {
         if (!queue[i].packets.count)
             continue;
-        uint64_t at = max(port->link_free_ns, ready_at(&queue[i]));
+        uint64_t at = max(port->link.free_at_ns, ready_at(&queue[i]));
         if (at < due) {
             due = at;
             *which = i;
@@ -59,18 +59,26 @@ static uint64_t next_send(const struct engine *e, const struct port *port, uint3
     return due;
 }
 
-void traffic_set_due(struct engine *e, struct port *port)
+static void set_bit(uint64_t *set, uint32_t number, bool value)
+{
+    uint64_t bit = UINT64_C(1) << number % 64;
+    set[number / 64] = value ? set[number / 64] | bit : set[number / 64] & ~bit;
+}
+
+static bool has_bit(const uint64_t *set, uint32_t number)
+{
+    return set[number / 64] >> number % 64 & 1;
+}
+
+void traffic_settle(struct engine *e, struct port *port)
 {
     uint32_t which;
     uint64_t due = next_send(e, port, &which);
-    if (port->link && !e->driver.keeps_flying && backlog_of(e, port)->link_due_ns < due)
+    if (has_link(port) && !e->driver.keeps_flying && backlog_of(e, port)->link_due_ns < due)
         due = backlog_of(e, port)->link_due_ns;
-    uint64_t bit = UINT64_C(1) << port->number % 64;
     port->due_ns = due;
-    if (due == UINT64_MAX)
-        e->pending[port->number / 64] &= ~bit;
-    else
-        e->pending[port->number / 64] |= bit;
+    set_bit(e->pending, port->number, due != UINT64_MAX);
+    set_bit(e->open, port->number, port->is_up && !port->waiting);
     if (due < e->next_due_ns)
         e->next_due_ns = due;
 }
@@ -140,38 +148,42 @@ void traffic_enqueue(struct engine *e, uint16_t number, struct packet *packet)
     queue->bytes += bytes;
     port->waiting++;
     e->counters.in_queues++;
-    traffic_set_due(e, port);
+    traffic_settle(e, port);
 }
 
 void traffic_forward(struct engine *e, uint16_t number, struct packet *packet)
 {
-    struct port *port = number < ENGINE_MAX_PORTS ? &e->port[number] : NULL;
-    __builtin_prefetch(&e->port[number & (ENGINE_MAX_PORTS - 1)].own_link, 1);
+    struct port *port = &e->port[number & (ENGINE_MAX_PORTS - 1)];
     struct phv_start *start = phv_start(packet);
     uint64_t now_ns = e->context.now_ns;
-    if (!port || !port->is_up || port->waiting || start->priority >= e->priorities ||
-        port->link_free_ns > now_ns ||
-        (port->is_shaped && ready_at(&backlog_of(e, port)->queue[start->priority]) > now_ns)) {
+    bool is_shaped = e->is_shaped && port->is_shaped;
+    if (number >= ENGINE_MAX_PORTS || !has_bit(e->open, number) ||
+        start->priority >= e->priorities || port->link.free_at_ns > now_ns ||
+        (is_shaped && ready_at(&backlog_of(e, port)->queue[start->priority]) > now_ns)) {
         traffic_enqueue(e, number, packet);
         return;
     }
     start->enqueued_us = e->context.now_us;
     program.set_enqueued(packet->phv, e->context.now_us, 0);
-    if (port->is_shaped)
+    if (is_shaped)
         shape(&backlog_of(e, port)->queue[start->priority].pps, 1, now_ns);
     pipeline_egress(e, port, packet, 0, start->priority);
-    if (port->link && !e->driver.keeps_flying)
-        traffic_set_due(e, port);
+    if (!e->driver.keeps_flying && has_link(port))
+        traffic_settle(e, port);
+}
+
+static void leave(struct engine *e, uint16_t port, struct packet *packet, uint64_t now_ns)
+{
+    if (e->driver.transmit)
+        e->driver.transmit(e->driver.user, port, packet, now_ns);
+    else
+        packet_give(e->pool, packet);
 }
 
 static void link_delivers(void *user, struct packet *packet, uint64_t now_ns)
 {
     struct port *port = user;
-    struct engine *e = engine_of(port);
-    if (e->driver.transmit)
-        e->driver.transmit(e->driver.user, port->number, packet, now_ns);
-    else
-        packet_give(e->pool, packet);
+    leave(engine_of(port), port->number, packet, now_ns);
 }
 
 static void link_drops(void *user, uint64_t now_ns, const uint8_t *frame, uint32_t length)
@@ -184,10 +196,8 @@ static void link_drops(void *user, uint64_t now_ns, const uint8_t *frame, uint32
 
 bool traffic_make_link(struct port *port, const struct link_config *config)
 {
-    if (!link_open(&port->own_link, config, engine_of(port)->pool, link_delivers, link_drops, port))
-        return false;
-    port->link = &port->own_link;
-    return true;
+    struct packet_pool *pool = engine_of(port)->pool;
+    return link_open(&port->link, config, pool, link_delivers, link_drops, port);
 }
 
 /* Sends a frame on the port's link. */
@@ -195,39 +205,37 @@ static void fly(struct engine *e, struct port *port, struct packet *packet)
 {
     uint64_t now_ns = e->context.now_ns;
     if (e->driver.keeps_flying) {
-        if (link_pass(port->link, packet, now_ns))
-            link_delivers(port, packet, packet->time_ns);
+        if (link_pass(&port->link, packet, now_ns))
+            leave(e, number_of(e, port), packet, packet->time_ns);
     } else {
-        link_send(port->link, packet, now_ns);
-        backlog_of(e, port)->link_due_ns = link_advance(port->link, now_ns);
+        link_send(&port->link, packet, now_ns);
+        backlog_of(e, port)->link_due_ns = link_advance(&port->link, now_ns);
     }
-    port->link_free_ns = link_free_at(port->link);
 }
 
 void traffic_transmit(struct engine *e, struct port *port, struct packet *packet)
 {
     uint64_t now_ns = e->context.now_ns;
-    e->counters.transmitted++;
-    port->transmitted_packets++;
-    port->transmitted_bytes += packet->length;
     if (e->driver.tap)
-        e->driver.tap(e->driver.user, TAP_OUT, port->number, packet, now_ns);
-    if (port->is_shaped)
+        e->driver.tap(e->driver.user, TAP_OUT, number_of(e, port), packet, now_ns);
+    if (e->is_shaped && port->is_shaped)
         shape(&backlog_of(e, port)->queue[phv_start(packet)->priority].bps,
               packet->length * UINT64_C(8), now_ns);
-    if (!port->link) {
+    if (!has_link(port)) {
+        port->transmitted_packets++;
+        port->transmitted_bytes += packet->length;
         TRACE(&e->context, phv_start(packet)->trace, TRACED_OUT, packet->length, port->number,
               TRACE_WORDS(0));
-        link_delivers(port, packet, now_ns);
+        leave(e, number_of(e, port), packet, now_ns);
         return;
     }
 #ifdef MINIP4_TRACE
     uint32_t traced = phv_start(packet)->trace, length = packet->length;
-    uint64_t lost = link_counters(port->link)->lost_packets;
+    uint64_t lost = link_counters(&port->link)->lost_packets;
 #endif
     fly(e, port, packet);
     TRACE(&e->context, traced, TRACED_OUT, length, port->number,
-          TRACE_WORDS(link_counters(port->link)->lost_packets - lost));
+          TRACE_WORDS(link_counters(&port->link)->lost_packets - lost));
 }
 
 /* Does what is due at one port: first what comes out of its link, then its next packet. */
@@ -235,8 +243,8 @@ static void serve(struct engine *e, struct port *port)
 {
     uint64_t now_ns = e->context.now_ns;
     struct backlog *backlog = backlog_of(e, port);
-    if (port->link && !e->driver.keeps_flying && backlog->link_due_ns <= now_ns)
-        backlog->link_due_ns = link_advance(port->link, now_ns);
+    if (has_link(port) && !e->driver.keeps_flying && backlog->link_due_ns <= now_ns)
+        backlog->link_due_ns = link_advance(&port->link, now_ns);
     uint32_t which = 0;
     if (next_send(e, port, &which) <= now_ns) {
         struct queue *queue = &backlog->queue[which];
@@ -247,7 +255,7 @@ static void serve(struct engine *e, struct port *port)
         shape(&queue->pps, 1, now_ns);
         pipeline_egress(e, port, packet, queue->packets.count, (uint8_t)which);
     }
-    traffic_set_due(e, port);
+    traffic_settle(e, port);
 }
 
 static void set_time(struct engine *e, uint64_t now_ns)
@@ -306,10 +314,11 @@ void engine_receive(struct engine *e, uint16_t port, struct packet *packet, uint
 {
     engine_advance(e, now_ns);
     set_time(e, now_ns);
-    e->counters.received++;
     if (port < ENGINE_MAX_PORTS) {
-        e->port[port].received_packets++;
-        e->port[port].received_bytes += packet->length;
+        e->received[port].packets++;
+        e->received[port].bytes += packet->length;
+    } else {
+        e->counters.received++;
     }
     if (e->driver.tap)
         e->driver.tap(e->driver.user, TAP_IN, port, packet, now_ns);
