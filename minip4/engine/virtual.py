@@ -222,7 +222,8 @@ class Virtual:
             ctypes.cast(getattr(engine.library, f"engine_{name}"), handle) for name in _CALLS
         )
         calls = _Calls(*functions)
-        self._library.virtual_set_engine(self._handle, switch, engine.handle, byref(calls))
+        if not self._library.virtual_set_engine(self._handle, switch, engine.handle, byref(calls)):
+            raise EngineError("memory is short for a switch")
         old = self._engines.get(switch)
         self._engines[switch] = engine
         if old is not None:
@@ -351,7 +352,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "add_switch": (c_uint32, handle, c_uint16),
     "add_host": (c_uint32, handle, text, c_uint32),
     "connect": (c_bool, handle, c_uint32, c_uint16, c_uint32, c_uint16),
-    "set_engine": (None, handle, c_uint32, handle, POINTER(_Calls)),
+    "set_engine": (c_bool, handle, c_uint32, handle, POINTER(_Calls)),
     "capture": (c_int, handle, c_uint32, c_uint16, c_int, text),
     "refresh": (None, handle, c_uint32),
     "flying": (None, handle, c_uint32, c_uint16, POINTER(u64), POINTER(u64)),

@@ -4,14 +4,6 @@
 
 #include "virtual_internal.h"
 
-enum {
-    /* In `what` of an event, how far its memory has been prefetched. */
-    SOURCE = 1u << 31, /* the source */
-    SWITCH = 1u << 30, /* the switch where its frame, or the source's, arrives */
-    TABLES = 1u << 29, /* entries of that switch's tables */
-    NUMBER = TABLES - 1
-};
-
 /* --- frames on their way ---------------------------------------------------------------------- */
 
 static bool grow(void *array, size_t size)
@@ -51,27 +43,29 @@ static void lose(struct virtual *v, struct packet *packet)
     packet_give(v->pool, packet);
 }
 
-static void put(struct virtual *v, struct arrival arrival, uint64_t due_ns)
+static void put(struct virtual *v, struct packet *packet, struct node *to, uint16_t port,
+                uint64_t due_ns)
 {
     if (due_ns <= v->now_ns) {
         if (v->arrival_count == v->arrival_room && !more_arrivals(v)) {
-            lose(v, arrival.packet);
+            lose(v, packet);
             return;
         }
-        v->arrivals[(v->arrival_first + v->arrival_count++) & (v->arrival_room - 1)] = arrival;
+        v->arrivals[(v->arrival_first + v->arrival_count++) & (v->arrival_room - 1)] =
+            (struct arrival){packet, to, port, 0};
         return;
     }
     if (v->flight_count == v->flight_room && !more_flights(v)) {
-        lose(v, arrival.packet);
+        lose(v, packet);
         return;
     }
     uint32_t place = v->free_flight[v->flight_count];
-    __builtin_prefetch(arrival.to);
+    __builtin_prefetch(to);
     if (!events_add(&v->flights, (struct event){due_ns, v->flight_order++, place})) {
-        lose(v, arrival.packet);
+        lose(v, packet);
         return;
     }
-    v->flight[place] = arrival;
+    v->flight[place] = (struct arrival){packet, to, port, 0};
     v->flight_count++;
 }
 
@@ -79,14 +73,14 @@ void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet
 {
     const struct wire *wire = port < from->ports ? &from->wire[port] : NULL;
     if (wire && wire->to)
-        put(from->v, (struct arrival){packet, wire->to, wire->to_port}, due_ns);
+        put(from->v, packet, wire->to, wire->to_port, due_ns);
     else
         packet_give(from->v->pool, packet); /* a host without a wire; switches' ports are down then */
 }
 
 static bool flies_from(const struct virtual *v, const struct event *event, const struct wire *wire)
 {
-    const struct arrival *flight = &v->flight[event->what & NUMBER];
+    const struct arrival *flight = &v->flight[event->what];
     return flight->to == wire->to && flight->port == wire->to_port;
 }
 
@@ -98,7 +92,7 @@ void virtual_flying(const struct virtual *v, uint32_t node, uint16_t port, uint6
     for (uint32_t i = 0; wire->to && i < v->flights.count; i++)
         if (flies_from(v, &v->flights.heap[i], wire)) {
             ++*packets;
-            *bytes += v->flight[v->flights.heap[i].what & NUMBER].packet->length;
+            *bytes += v->flight[v->flights.heap[i].what].packet->length;
         }
 }
 
@@ -119,7 +113,7 @@ static void transmit(void *user, uint16_t port, struct packet *packet, uint64_t 
 {
     struct node *node = user;
     if (port == node->switching.cpu_port)
-        put(node->v, (struct arrival){packet, node, TO_CONTROLLER}, due_ns);
+        put(node->v, packet, node, TO_CONTROLLER, due_ns);
     else
         virtual_put_on_wire(node, port, packet, due_ns);
 }
@@ -159,11 +153,29 @@ static void wake_at(struct node *node, uint64_t due_ns)
         node->v->is_short = true;
 }
 
-void virtual_set_engine(struct virtual *v, uint32_t number, struct engine *engine,
+/* NULL: memory is short. */
+static const struct virtual_calls *keep_calls(struct virtual *v, const struct virtual_calls *calls)
+{
+    struct program_calls *of_program = v->programs;
+    while (of_program && memcmp(&of_program->calls, calls, sizeof *calls) != 0)
+        of_program = of_program->next;
+    if (of_program)
+        return &of_program->calls;
+    if (!(of_program = malloc(sizeof *of_program)))
+        return NULL;
+    *of_program = (struct program_calls){v->programs, *calls};
+    v->programs = of_program;
+    return &of_program->calls;
+}
+
+bool virtual_set_engine(struct virtual *v, uint32_t number, struct engine *engine,
                         const struct virtual_calls *calls)
 {
     struct node *node = v->node[number];
     struct switching *s = &node->switching;
+    const struct virtual_calls *kept = keep_calls(v, calls);
+    if (!kept)
+        return false;
     struct engine_driver driver = {
         .user = node, .keeps_flying = true, .transmit = transmit, .notify = notify};
     if (node->is_captured) {
@@ -171,7 +183,7 @@ void virtual_set_engine(struct virtual *v, uint32_t number, struct engine *engin
         driver.link_drop = link_drop;
     }
     s->engine = engine;
-    s->calls = *calls;
+    s->calls = kept;
     calls->set_driver(engine, &driver);
     for (uint16_t port = 0; port < node->ports; port++)
         if (node->wire[port].to)
@@ -179,12 +191,13 @@ void virtual_set_engine(struct virtual *v, uint32_t number, struct engine *engin
     if (s->cpu_port != VIRTUAL_NO_CPU)
         calls->set_port(engine, s->cpu_port, true);
     virtual_refresh(v, number);
+    return true;
 }
 
 void virtual_refresh(struct virtual *v, uint32_t number)
 {
     struct node *node = v->node[number];
-    wake_at(node, node->switching.calls.advance(node->switching.engine, v->now_ns));
+    wake_at(node, node->switching.calls->advance(node->switching.engine, v->now_ns));
 }
 
 /* --- the loop --------------------------------------------------------------------------------- */
@@ -204,13 +217,13 @@ void virtual_arrive(struct virtual *v, const struct arrival *arrival)
         want_control(node);
         return;
     }
-    s->calls.receive(s->engine, arrival->port, arrival->packet, v->now_ns);
-    wake_at(node, s->calls.advance(s->engine, v->now_ns));
+    s->calls->receive(s->engine, arrival->port, arrival->packet, v->now_ns);
+    wake_at(node, s->calls->advance(s->engine, v->now_ns));
 }
 
 static void land_first(struct virtual *v)
 {
-    uint32_t place = v->flights.heap[0].what & NUMBER;
+    uint32_t place = v->flights.heap[0].what;
     struct arrival arrival = v->flight[place];
     v->free_flight[--v->flight_count] = place;
     events_remove_first(&v->flights);
@@ -223,32 +236,45 @@ static void wake_first(struct virtual *v)
     struct switching *s = &node->switching;
     events_remove_first(&v->wakes);
     s->queued_ns = UINT64_MAX;
-    wake_at(node, s->calls.advance(s->engine, v->now_ns));
+    wake_at(node, s->calls->advance(s->engine, v->now_ns));
 }
 
 static void send_first(struct virtual *v)
 {
-    uint32_t number = v->sends.heap[0].what & NUMBER;
+    uint32_t number = v->sends.heap[0].what;
     uint64_t due_ns = source_wake(v, number);
+    v->source_fetched[number] = 0;
     if (due_ns == UINT64_MAX)
         events_remove_first(&v->sends);
     else
         events_replace_first(&v->sends, (struct event){due_ns, number, number});
 }
 
-/* Fetches what a node will need, in two steps: the second reads what the first has fetched. */
-static void fetch(struct event *event, const struct node *node, uint16_t port,
+/* Fetches what a node will need, in steps: each reads what the one before has fetched. */
+static void fetch(unsigned step, const struct node *node, uint16_t port,
                   const struct packet *packet)
 {
     const struct switching *s = &node->switching;
-    bool is_first = !(event->what & SWITCH);
-    event->what |= is_first ? SWITCH : TABLES;
     if (node->is_host)
         __builtin_prefetch((const char *)node + CACHE_LINE);
-    else if (is_first)
-        s->calls.prefetch(s->engine, port);
+    else if (step == 0)
+        s->calls->prefetch(s->engine, port);
     else
-        s->calls.prefetch_tables(s->engine, packet);
+        s->calls->prefetch_tables(s->engine, packet);
+}
+
+static void fetch_source(unsigned step, const struct source *source)
+{
+    if (step == 0) {
+        __builtin_prefetch(source, 1);
+        __builtin_prefetch(source->head, 1);
+    } else if (step == 1) {
+        __builtin_prefetch(source->host, 1);
+    } else if (step == 2) {
+        __builtin_prefetch(source->host->wire->to);
+    } else if (source->host->wire->to) {
+        fetch(step - 3, source->host->wire->to, source->host->wire->to_port, NULL);
+    }
 }
 
 /* What is due soon is far apart in memory: so it is fetched while what comes before it is done. */
@@ -256,21 +282,14 @@ static void look_ahead(struct virtual *v)
 {
     struct events *flights = &v->flights, *sends = &v->sends;
     for (uint32_t i = 0; i < EVENTS_SOON && i < flights->count; i++) {
-        struct event *event = &flights->heap[i];
-        const struct arrival *flight = &v->flight[event->what & NUMBER];
-        if (!(event->what & TABLES))
-            fetch(event, flight->to, flight->port, flight->packet);
+        struct arrival *flight = &v->flight[flights->heap[i].what];
+        if (flight->fetched < 2)
+            fetch(flight->fetched++, flight->to, flight->port, flight->packet);
     }
     for (uint32_t i = 0; i < EVENTS_SOON && i < sends->count; i++) {
-        struct event *event = &sends->heap[i];
-        const struct source *source = &v->source[event->what & NUMBER];
-        if (!(event->what & SOURCE)) {
-            event->what |= SOURCE;
-            __builtin_prefetch(source, 1);
-            __builtin_prefetch(source->head, 1);
-        } else if (!(event->what & TABLES) && source->host->wire && source->host->wire->to) {
-            fetch(event, source->host->wire->to, source->host->wire->to_port, NULL);
-        }
+        uint32_t number = sends->heap[i].what;
+        if (v->source_fetched[number] < 5)
+            fetch_source(v->source_fetched[number]++, &v->source[number]);
     }
 }
 

@@ -5,7 +5,18 @@
 
 #include "virtual_internal.h"
 
-enum { FIRST_RECEPTIONS = 4096, MOST_RECEPTIONS = 1 << 22 /* 128 MB: then they are sorted */ };
+static const size_t block_size = RECEPTION_BLOCK * sizeof(struct reception);
+
+static struct reception *reception_at(const struct virtual *v, uint32_t number)
+{
+    return &v->reception[number / RECEPTION_BLOCK][number % RECEPTION_BLOCK];
+}
+
+void receptions_free(struct virtual *v)
+{
+    for (uint32_t i = 0; i < RECEPTION_BLOCKS; i++)
+        memory_give(v->reception[i], block_size);
+}
 
 /* Sets room for `more` records; false: no memory. */
 static bool make_room(struct flow *flow, uint64_t more)
@@ -28,8 +39,8 @@ static bool make_rooms(struct virtual *v)
     uint64_t *counts = calloc(v->sources + 1, sizeof *counts);
     if (!counts)
         return false;
-    for (uint64_t i = 0; i < v->receptions; i++)
-        counts[v->reception[i].flow]++;
+    for (uint32_t i = 0; i < v->receptions; i++)
+        counts[reception_at(v, i)->flow]++;
     bool is_done = true;
     for (uint32_t i = 0; i < v->sources && is_done; i++)
         is_done = !counts[i] || !v->flow[i] || make_room(v->flow[i], counts[i]);
@@ -42,8 +53,8 @@ static bool sort(struct virtual *v)
 {
     if (!make_rooms(v))
         return false;
-    for (uint64_t i = 0; i < v->receptions; i++) {
-        const struct reception *seen = &v->reception[i];
+    for (uint32_t i = 0; i < v->receptions; i++) {
+        const struct reception *seen = reception_at(v, i);
         struct flow *flow = v->flow[seen->flow];
         if (flow)
             flow->received[flow->result.received_count++] =
@@ -56,17 +67,12 @@ static bool sort(struct virtual *v)
 /* NULL: no memory. */
 static struct reception *next_reception(struct virtual *v)
 {
-    if (v->receptions == MOST_RECEPTIONS && !sort(v))
+    if (v->receptions == RECEPTION_BLOCK * RECEPTION_BLOCKS && !sort(v))
         return NULL;
-    if (v->receptions == v->reception_room) {
-        uint64_t room = v->reception_room ? 2 * v->reception_room : FIRST_RECEPTIONS;
-        struct reception *grown = realloc(v->reception, room * sizeof *grown);
-        if (!grown)
-            return NULL;
-        v->reception = grown;
-        v->reception_room = room;
-    }
-    return &v->reception[v->receptions++];
+    struct reception **block = &v->reception[v->receptions / RECEPTION_BLOCK];
+    if (!*block && !(*block = memory_take(block_size)))
+        return NULL;
+    return reception_at(v, v->receptions++);
 }
 
 void flow_receive(struct virtual *v, const struct listener *listener, uint8_t tos,

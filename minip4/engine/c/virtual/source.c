@@ -21,15 +21,15 @@ static void send_frame(struct virtual *v, struct source *source, struct packet *
     virtual_put_on_wire(source->host, 0, packet, v->now_ns);
 }
 
+/* What eight bytes add to a checksum (RFC 1071). */
+static uint64_t halves(uint64_t word)
+{
+    return (word & UINT32_MAX) + (word >> 32);
+}
+
 static void send_datagram(struct virtual *v, uint32_t number)
 {
     struct source *source = &v->source[number];
-    struct flow_payload *payload = (struct flow_payload *)(source->head + HEADERS);
-    payload->sequence = htobe64(source->next++);
-    payload->sent_ns = htobe64(v->now_ns);
-    uint16_t sum = checksum_fold(checksum_add(source->sum, (uint8_t *)&payload->sequence, 16));
-    sum = sum ? sum : 0xffff; /* RFC 768: zero would mean that there is none */
-    memcpy(source->head + HEADERS - 2, &sum, 2);
     struct packet *packet = packet_take(v->pool);
     if (!packet)
         return; /* is_short by now */
@@ -37,6 +37,13 @@ static void send_datagram(struct virtual *v, uint32_t number)
     if (source->length > HEAD)
         memset(packet->data + HEAD, 0, source->length - HEAD);
     memcpy(packet->data, source->head, HEAD);
+    struct flow_payload *payload = (struct flow_payload *)(packet->data + HEADERS);
+    uint64_t stamped[2] = {htobe64(source->next++), htobe64(v->now_ns)};
+    payload->sequence = stamped[0];
+    payload->sent_ns = stamped[1];
+    uint16_t sum = checksum_fold(source->sum + halves(stamped[0]) + halves(stamped[1]));
+    sum = sum ? sum : 0xffff; /* RFC 768: zero would mean that there is none */
+    memcpy(packet->data + HEADERS - 2, &sum, 2);
     send_frame(v, source, packet);
 }
 
@@ -74,6 +81,10 @@ static bool more_sources(struct virtual *v)
     if (!flow)
         return false;
     v->flow = flow;
+    uint8_t *fetched = realloc(v->source_fetched, room);
+    if (!fetched)
+        return false;
+    v->source_fetched = fetched;
     struct source *source = memory_resize(v->source, v->source_room * sizeof *source,
                                           room * sizeof *source);
     if (!source)
@@ -93,6 +104,7 @@ static uint32_t add_source(struct virtual *v, const struct source *source, struc
         !events_add(&v->sends, (struct event){source_due_ns(source, 0), number, number}))
         return VIRTUAL_NONE;
     v->source[number] = *source;
+    v->source_fetched[number] = 0;
     v->flow[number] = flow;
     v->sources++;
     return number;
@@ -115,7 +127,8 @@ void sources_free(struct virtual *v)
             free_frames(v->source[i].frames);
     }
     free(v->flow);
-    free(v->reception);
+    free(v->source_fetched);
+    receptions_free(v);
     memory_give(v->source, v->source_room * sizeof *v->source);
 }
 

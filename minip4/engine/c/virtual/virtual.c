@@ -47,7 +47,8 @@ static void node_free(struct node *node)
 {
     if (node->is_host)
         host_free(&node->host);
-    memory_give(node->wire, node->ports * sizeof *node->wire);
+    else
+        memory_give(node->wire, node->ports * sizeof *node->wire);
     memory_give(node->captures, node->ports * sizeof *node->captures);
     memory_give(node, sizeof *node);
 }
@@ -58,6 +59,10 @@ int virtual_destroy(struct virtual *v, char *error, size_t error_size)
     sources_free(v);
     for (uint32_t i = 0; i < v->nodes; i++)
         node_free(v->node[i]);
+    for (struct program_calls *calls = v->programs, *next; calls; calls = next) {
+        next = calls->next;
+        free(calls);
+    }
     free(v->node);
     free(v->arrivals);
     free(v->flight);
@@ -125,6 +130,8 @@ uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t addr
         return VIRTUAL_NONE;
     memcpy(node->host.mac, mac, sizeof node->host.mac);
     node->host.address = address;
+    node->wire = &node->host.wire;
+    node->ports = 1;
     return node->number;
 }
 
@@ -210,6 +217,6 @@ int virtual_cpu_write(struct virtual *v, uint32_t number, const uint8_t *frame, 
         return -1;
     memcpy(packet->data, frame, length);
     packet->length = length;
-    virtual_arrive(v, &(struct arrival){packet, node, node->switching.cpu_port});
+    virtual_arrive(v, &(struct arrival){packet, node, node->switching.cpu_port, 0});
     return 0;
 }

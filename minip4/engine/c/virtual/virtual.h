@@ -39,8 +39,9 @@ uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t addr
 /* A wire without delay between ports of two nodes; a host has port 0 only. False: no memory. */
 bool virtual_connect(struct virtual *v, uint32_t node, uint16_t port, uint32_t other,
                      uint16_t other_port);
-/* Gives a switch an engine, or another one: its ports are those that are connected by now. */
-void virtual_set_engine(struct virtual *v, uint32_t node, struct engine *engine,
+/* Gives a switch an engine, or another one: its ports are those that are connected by now. False:
+ * memory is short. */
+bool virtual_set_engine(struct virtual *v, uint32_t node, struct engine *engine,
                         const struct virtual_calls *calls);
 /* Captures what enters or leaves a switch's port, or what its link loses: `what` is 0, 1, 2. Before
  * virtual_set_engine(). Returns 0, or -1 with errno set. */

@@ -33,26 +33,29 @@ struct listener {
 };
 
 struct host {
-    uint8_t mac[6];
-    uint32_t address; /* network byte order */
-    uint32_t listener_room, listener_count;
     struct listener *listeners; /* a hash table by UDP port, at most half full */
+    uint32_t address; /* network byte order */
+    uint32_t listener_room;
+    struct wire wire;
+    uint8_t mac[6];
+    uint32_t listener_count;
     struct virtual_host_counters counters;
 };
 
 struct switching {
     struct engine *engine;
+    const struct virtual_calls *calls;
     uint64_t queued_ns;  /* the earliest time for which it stands in the queue `wakes` */
-    struct virtual_calls calls;
     uint16_t cpu_port;
     bool wants_control;  /* is in the list of those that have something for the controller */
     struct fifo to_cpu;
     struct node *next_control;
 };
 
+/* What each packet needs lies in the first cache line. */
 struct node {
     struct virtual *v;
-    struct wire *wire;
+    struct wire *wire; /* of each port */
     uint16_t ports; /* room of `wire` and `captures` */
     bool is_host, is_captured;
     uint32_t number;
@@ -68,6 +71,7 @@ struct arrival {
     struct packet *packet;
     struct node *to;
     uint16_t port;
+    uint8_t fetched; /* steps in which its memory was brought into the cache */
 };
 
 enum { TO_CONTROLLER = VIRTUAL_NO_CPU };
@@ -121,6 +125,15 @@ struct reception {
     uint32_t flow;
 };
 
+/* 128 MB at the most, on huge pages: for them the system is asked once for each block. */
+enum { RECEPTION_BLOCK = 1 << 16, RECEPTION_BLOCKS = 64 };
+
+/* A list of what engines share whose programs are the same. */
+struct program_calls {
+    struct program_calls *next;
+    struct virtual_calls calls;
+};
+
 struct virtual {
     uint64_t now_ns, event_count;
     struct packet_pool *pool;
@@ -137,11 +150,13 @@ struct virtual {
     struct node **node;
     uint32_t nodes, node_room;
     struct source *source;
+    uint8_t *source_fetched; /* of each source: as in an arrival, for what it will send next */
     struct flow **flow; /* of each source; NULL: it is none, or it was removed */
     uint32_t sources, source_room;
-    struct reception *reception;
-    uint64_t receptions, reception_room;
+    struct reception *reception[RECEPTION_BLOCKS];
+    uint32_t receptions;
     struct node *first_control, **end_control;
+    struct program_calls *programs;
     struct capture_set *captures;
 };
 
@@ -169,6 +184,8 @@ void sources_free(struct virtual *v);
 /* A datagram has arrived at a flow's port: `payload` of `length` bytes. */
 void flow_receive(struct virtual *v, const struct listener *listener, uint8_t tos,
                   const uint8_t *payload, uint32_t length);
+
+void receptions_free(struct virtual *v);
 
 /* host.c */
 /* False: no memory, or the port is taken. */
