@@ -53,7 +53,6 @@ class Generator:
             self._pipeline("egress", self._before_egress(), self._after_egress()),
             self._metadata(),
             self._copy_list(),
-            self._speculate(),
             self._digest(),
             self._setters(),
         ]
@@ -215,12 +214,6 @@ class Generator:
             ["struct phv *h = (struct phv *)phv;", "memset(&h->m, 0, sizeof h->m);"],
         )
 
-    def _speculate(self) -> str:
-        return self._function(
-            "void program_speculate(const struct table *tables UNUSED, const uint8_t *phv)",
-            ["const struct phv *h UNUSED = (const struct phv *)phv;", *self.tables.speculation()],
-        )
-
     def _copy_list(self) -> str:
         lines = ["struct phv *a UNUSED = (struct phv *)to;",
                  "const struct phv *b UNUSED = (const struct phv *)from;",
@@ -324,7 +317,7 @@ class Generator:
         sets = [str(max(1, self._set_words(v, widths))) for v in program.value_sets.values()]
         functions = ("start", "parse", "ingress", "egress", "deparse", "clear_metadata",
                      "copy_list", "set_instance", "set_length", "set_replica", "set_enqueued",
-                     "digest", "speculate")  # fmt: skip
+                     "digest")  # fmt: skip
         entries = ",\n".join(f"    .{f} = program_{f}" for f in functions)
         return f"""
 {self.tables.specs()}

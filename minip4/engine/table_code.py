@@ -163,27 +163,6 @@ class TableCode:
             lines.append("uint64_t *slot = table_find_ternary(t, key);")
         return lines
 
-    def speculation(self) -> Lines:
-        """Look up what can be known before a packet is parsed: headers, as they were last.
-
-        `slot` of each table is only fetched, so it does no harm when it is wrong.
-        """
-        lines: Lines = []
-        for table in self.program.tables.values():
-            layout = self.layouts[table.name]
-            exprs = [k.expr for k in table.key]
-            if layout.kind == TERNARY or not exprs or not all(_is_in_header(e) for e in exprs):
-                continue
-            lines += [
-                "{",
-                f"    const struct table *t = &tables[{table.index}];",
-                *(f"    {line}" for line in self._lookup(table)),
-                "    __builtin_prefetch(slot);",
-                f"    if (slot) __builtin_prefetch(slot + {layout.data_words});",
-                "}",
-            ]
-        return lines
-
     def _key_field(self, k: m.KeyField) -> list[str]:
         """C of the field's limbs, masked to its width."""
         if k.width <= 64:
@@ -313,11 +292,6 @@ class TableCode:
                          f"{{{', '.join(ranges)}}};")  # fmt: skip
             items.append(f".ranges = {len(ranges)}, .range = ranges_{table.index}")
         return f"    {{{', '.join(items)}}} {comment(table.name)}"
-
-
-def _is_in_header(e: m.Expr) -> bool:
-    """Whether it is a field of a header by itself, of which no extraction can change the place."""
-    return isinstance(e, m.FieldRef) and not e.header.metadata and e.field.width <= 64
 
 
 def _top_bits(codes: list[str], width: int) -> str:

@@ -68,7 +68,7 @@ class FlowResult:
     dscp_changed: int
 
 
-_CALLS = ("prefetch", "prefetch_tables", "receive", "advance", "set_driver", "set_port")
+_CALLS = ("prefetch", "prefetch_more", "receive", "advance", "set_driver", "set_port")
 
 
 class _Calls(ctypes.Structure):

@@ -83,6 +83,12 @@ def test_where_packets_go_and_what_they_carry(switch: Engine, name: str) -> None
     assert_balance(switch)
 
 
+def test_a_clone_comes_out_before_its_original_that_was_enqueued_after_it(switch: Engine) -> None:
+    switch.mirror_set(5, [(3, 0)])
+    sent = switch.process(1, bytes([3, 0, 0, 0]), 0)
+    assert sent == [(3, bytes([3, 0, I2E, 0])), (3, bytes([3, 0, NORMAL, 0]))]
+
+
 def test_a_port_that_is_not_there_is_counted(switch: Engine) -> None:
     switch.process(1, bytes(4), 0)
     switch.library.engine_set_port(switch.handle, 400, False)

@@ -184,6 +184,33 @@ def test_what_the_link_loses_is_no_drop_of_the_switch(bench: Bench) -> None:
     assert list(values[:2]) == [2, 2]
 
 
+def test_what_a_port_sent_adds_up_with_and_without_a_link(bench: Bench) -> None:
+    before = dataplane.engine_counters(bench.engine)
+    bench.send(0)
+    bench.link(2, rate_bps=MBIT)
+    for _ in range(3):
+        bench.send(0)
+    bench.seen()
+    bench.call("engine_set_link", 2, None)
+    bench.send(10**12, size=2 * FRAME)
+    port, after = dataplane.port_counters(bench.engine, 2), dataplane.engine_counters(bench.engine)
+    assert (port["transmitted_packets"], port["transmitted_bytes"]) == (5, 6 * FRAME)
+    assert (port["link"]["sent_packets"], port["link"]["sent_bytes"]) == (3, 3 * FRAME)
+    assert [after[name] - before[name] for name in ("received", "transmitted")] == [5, 5]
+    bench.link(2)
+    bench.send(2 * 10**12)
+    assert dataplane.port_counters(bench.engine, 2)["transmitted_packets"] == 6
+    assert dataplane.port_counters(bench.engine, 1)["received_packets"] == 7, "and Bench's own"
+
+
+def test_a_port_that_was_down_sends_again(bench: Bench) -> None:
+    for time_ns, is_up, sent in ((0, True, 1), (1000, False, 0), (2000, True, 1)):
+        bench.call("engine_set_port", 2, is_up)
+        bench.send(time_ns)
+        assert len(bench.seen(time_ns)) == sent
+    assert bench.drops(2) == {"no_port": 1}
+
+
 def test_a_queue_may_be_held_to_bits_a_second(bench: Bench) -> None:
     bench.queue(2, rate_bps=MBIT)  # 1 ms a frame of 1000 bits
     for size in (125, 250, 125, 125):

@@ -157,10 +157,9 @@ void engine_prefetch(const struct engine *e, uint16_t port)
         __builtin_prefetch(tables_of(e) + i);
 }
 
-void engine_prefetch_tables(const struct engine *e, const struct packet *packet)
+void engine_prefetch_more(const struct engine *e, uint16_t port)
 {
-    if (packet)
-        program.speculate(tables_of(e), packet->phv);
+    __builtin_prefetch(&e->port[port & (ENGINE_MAX_PORTS - 1)].link, 1);
     for (uint32_t i = 0; i < program.tables; i++)
         table_prefetch(tables_of(e) + i);
 }

@@ -35,10 +35,6 @@ struct engine;
 /* NULL when memory is short. All ports are down at first. */
 struct engine *engine_create(const struct engine_driver *driver, uint64_t seed);
 void engine_destroy(struct engine *engine);
-/* Replaces the driver (copied); NULL: frames that leave are given back to the pool. */
-void engine_set_driver(struct engine *engine, const struct engine_driver *driver);
-/* Ports are down at first; a frame sent to a port that is down counts as a no_port_drop. */
-void engine_set_port(struct engine *engine, uint16_t port, bool up);
 struct packet_pool *engine_pool(struct engine *engine);
 /* Before links and frames: packets come from, and go to, a pool that outlives the engine, so that
  * engines can hand packets to each other. False: its packets have less room than the program needs. */
@@ -54,11 +50,10 @@ void engine_set_clock(struct engine *engine, int64_t offset_us, int32_t drift_pp
 
 /* Takes a frame in at a port; owns the packet. Time never goes back between calls. */
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet, uint64_t now_ns);
-/* Brings what a frame from this port will need into the cache. */
+/* Brings what a frame that comes in at this port will need into the cache. */
 void engine_prefetch(const struct engine *engine, uint16_t port);
-/* Goes on with it, a little later: with small tables, and of others the entries that this packet
- * (one that was parsed before, or NULL) will probably need. */
-void engine_prefetch_tables(const struct engine *engine, const struct packet *packet);
+/* Goes on with it a little later: small tables, and the port by which it will probably leave. */
+void engine_prefetch_more(const struct engine *engine, uint16_t port);
 /* Does what is due by now_ns (queues, links); returns when to call again, or UINT64_MAX. */
 uint64_t engine_advance(struct engine *engine, uint64_t now_ns);
 

@@ -119,6 +119,11 @@ static inline struct backlog *backlog_of(const struct engine *e, const struct po
     return &e->backlog[number_of(e, port)];
 }
 
+_Static_assert(offsetof(struct engine, driver.tap) + sizeof(void *) <= CACHE_LINE &&
+                   offsetof(struct context, registers) <= CACHE_LINE &&
+                   sizeof(struct link) == CACHE_LINE,
+               "what each packet needs lies in few cache lines");
+
 /* pipeline.c */
 void pipeline_ingress(struct engine *e, uint16_t port);
 void pipeline_again(struct engine *e, struct packet *packet);

@@ -121,6 +121,7 @@ struct packet *packet_take(struct packet_pool *pool)
     packet->next = NULL;
     packet->data = packet->buffer + PACKET_ROOM;
     packet->length = 0;
+    packet->source = packet->hops = 0;
     packet->phv = slot;
     packet->time_ns = 0;
     return packet;

@@ -14,6 +14,7 @@ struct packet {
     struct packet *next; /* for whoever owns it: free list, queue, batch */
     uint8_t *data;       /* the frame's first byte; lies in buffer */
     uint32_t length;     /* bytes of the frame */
+    uint32_t source, hops; /* for whoever made it; 0 at first */
     uint8_t *phv;        /* parsed headers and metadata, in the layout of the generated code */
     uint64_t time_ns;    /* for whoever owns it: when it is due */
     uint8_t buffer[];

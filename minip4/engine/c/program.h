@@ -119,8 +119,6 @@ struct program {
     void (*set_length)(uint8_t *phv, uint32_t length);
     void (*set_replica)(uint8_t *phv, uint16_t rid);
     void (*set_enqueued)(uint8_t *phv, uint64_t now_us, uint32_t depth);
-    /* Brings the entries into the cache that a packet will hit whose headers are still those. */
-    void (*speculate)(const struct table *tables, const uint8_t *phv);
     bool (*digest)(uint32_t id, const uint8_t *phv, struct digest_sample *out);
 };
 

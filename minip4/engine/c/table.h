@@ -147,6 +147,7 @@ ALWAYS_INLINE uint64_t *table_find_lpm(const struct table *t, const uint64_t *ke
     return NULL;
 }
 
+
 uint64_t *table_find_ternary(const struct table *t, const uint64_t *key);
 
 ALWAYS_INLINE uint32_t stats_offset(const struct table_spec *spec)
@@ -160,7 +161,8 @@ ALWAYS_INLINE void table_prefetch(const struct table *t)
     const char *index = (const char *)t->index, *slots = (const char *)t->slots;
     if (!t->used)
         return;
-    __builtin_prefetch(t->lengths);
+    if (t->lengths)
+        __builtin_prefetch(t->lengths);
     if (t->index_mask >= 16)
         return;
     for (size_t at = 0; at < (t->index_mask + 1) * sizeof *t->index; at += 64)

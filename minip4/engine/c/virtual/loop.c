@@ -109,9 +109,17 @@ static void want_control(struct node *node)
     node->v->end_control = &s->next_control;
 }
 
+/* Where the packet's next port is, or was, noted. */
+static uint16_t *trail_at(const struct virtual *v, const struct packet *packet)
+{
+    return &v->source[packet->source].trail[packet->hops % TRAIL_HOPS];
+}
+
 static void transmit(void *user, uint16_t port, struct packet *packet, uint64_t due_ns)
 {
     struct node *node = user;
+    *trail_at(node->v, packet) = port;
+    packet->hops++;
     if (port == node->switching.cpu_port)
         put(node->v, packet, node, TO_CONTROLLER, due_ns);
     else
@@ -250,30 +258,38 @@ static void send_first(struct virtual *v)
         events_replace_first(&v->sends, (struct event){due_ns, number, number});
 }
 
-/* Fetches what a node will need, in steps: each reads what the one before has fetched. */
-static void fetch(unsigned step, const struct node *node, uint16_t port,
-                  const struct packet *packet)
+enum { STEPS = 2, SOURCE_STEPS = 3 };
+
+/* Fetches what a node will need for a frame that comes in at a port, and probably leaves by `out`; in
+ * steps: each reads what the one before has fetched. */
+static void fetch(unsigned step, const struct node *node, uint16_t port, uint16_t out)
 {
     const struct switching *s = &node->switching;
-    if (node->is_host)
+    if (node->is_host) {
         __builtin_prefetch((const char *)node + CACHE_LINE);
-    else if (step == 0)
+    } else if (step == 0) {
         s->calls->prefetch(s->engine, port);
-    else
-        s->calls->prefetch_tables(s->engine, packet);
+    } else {
+        if (out < node->ports)
+            __builtin_prefetch(&node->wire[out]);
+        s->calls->prefetch_more(s->engine, out);
+    }
 }
 
-static void fetch_source(unsigned step, const struct source *source)
+static void fetch_source(const struct virtual *v, unsigned step, uint32_t number)
 {
+    const struct source *source = &v->source[number];
     if (step == 0) {
         __builtin_prefetch(source, 1);
         __builtin_prefetch(source->head, 1);
+        __builtin_prefetch(source->trail, 1);
     } else if (step == 1) {
         __builtin_prefetch(source->host, 1);
     } else if (step == 2) {
         __builtin_prefetch(source->host->wire->to);
     } else if (source->host->wire->to) {
-        fetch(step - 3, source->host->wire->to, source->host->wire->to_port, NULL);
+        fetch(step - SOURCE_STEPS, source->host->wire->to, source->host->wire->to_port,
+              source->trail[0]);
     }
 }
 
@@ -283,13 +299,13 @@ static void look_ahead(struct virtual *v)
     struct events *flights = &v->flights, *sends = &v->sends;
     for (uint32_t i = 0; i < EVENTS_SOON && i < flights->count; i++) {
         struct arrival *flight = &v->flight[flights->heap[i].what];
-        if (flight->fetched < 2)
-            fetch(flight->fetched++, flight->to, flight->port, flight->packet);
+        if (flight->fetched < STEPS)
+            fetch(flight->fetched++, flight->to, flight->port, *trail_at(v, flight->packet));
     }
     for (uint32_t i = 0; i < EVENTS_SOON && i < sends->count; i++) {
         uint32_t number = sends->heap[i].what;
-        if (v->source_fetched[number] < 5)
-            fetch_source(v->source_fetched[number]++, &v->source[number]);
+        if (v->source_fetched[number] < SOURCE_STEPS + STEPS)
+            fetch_source(v, v->source_fetched[number]++, number);
     }
 }
 

@@ -34,6 +34,7 @@ static void send_datagram(struct virtual *v, uint32_t number)
     if (!packet)
         return; /* is_short by now */
     packet->length = source->length;
+    packet->source = number;
     if (source->length > HEAD)
         memset(packet->data + HEAD, 0, source->length - HEAD);
     memcpy(packet->data, source->head, HEAD);
@@ -72,7 +73,7 @@ uint64_t source_wake(struct virtual *v, uint32_t number)
     return source->next < source->count ? source_due_ns(source, source->next) : UINT64_MAX;
 }
 
-static bool more_sources(struct virtual *v)
+bool sources_make_room(struct virtual *v)
 {
     uint32_t room = v->source_room ? 2 * v->source_room : 16;
     if (v->sources < v->source_room)
@@ -98,7 +99,7 @@ static bool more_sources(struct virtual *v)
 static uint32_t add_source(struct virtual *v, const struct source *source, struct flow *flow)
 {
     uint32_t number = v->sources;
-    if (!more_sources(v))
+    if (!sources_make_room(v))
         return VIRTUAL_NONE;
     if (source->count &&
         !events_add(&v->sends, (struct event){source_due_ns(source, 0), number, number}))

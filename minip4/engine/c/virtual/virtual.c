@@ -34,7 +34,7 @@ struct virtual *virtual_create(uint32_t phv_size, uint64_t now_ns)
     v->arrival_room = FIRST_ARRIVALS;
     v->arrivals = malloc(FIRST_ARRIVALS * sizeof *v->arrivals);
     v->pool = packet_pool_create(phv_size);
-    if (!v->arrivals || !v->pool) {
+    if (!v->arrivals || !v->pool || !sources_make_room(v)) {
         virtual_destroy(v, NULL, 0);
         return NULL;
     }

@@ -14,7 +14,7 @@ enum { VIRTUAL_NO_CPU = 0xffff, VIRTUAL_NONE = UINT32_MAX };
 /* What is called of an engine: each P4 program's shared object has its own. */
 struct virtual_calls {
     void (*prefetch)(const struct engine *, uint16_t);
-    void (*prefetch_tables)(const struct engine *, const struct packet *);
+    void (*prefetch_more)(const struct engine *, uint16_t);
     void (*receive)(struct engine *, uint16_t, struct packet *, uint64_t);
     uint64_t (*advance)(struct engine *, uint64_t);
     void (*set_driver)(struct engine *, const struct engine_driver *);

@@ -52,7 +52,7 @@ struct switching {
     struct node *next_control;
 };
 
-/* What each packet needs lies in the first cache line. */
+/* What each packet needs of a switch lies in the first cache line. */
 struct node {
     struct virtual *v;
     struct wire *wire; /* of each port */
@@ -77,8 +77,9 @@ struct arrival {
 enum { TO_CONTROLLER = VIRTUAL_NO_CPU };
 
 /* What a host sends by itself: a flow of datagrams, or frames as they are. In two cache lines all
- * that a short datagram needs. */
-enum { HEADERS = 14 + 20 + 8, HEAD = 64 };
+ * that a short datagram needs; in a third its trail: the ports by which the last packet left the
+ * switches on its way. The next probably goes the same way, so what it needs there can be fetched. */
+enum { HEADERS = 14 + 20 + 8, HEAD = 64, TRAIL_HOPS = CACHE_LINE / sizeof(uint16_t) };
 
 /* The first bytes of each datagram, in network byte order; zeros follow. */
 struct flow_payload {
@@ -106,6 +107,7 @@ struct source {
     };
     uint32_t length; /* of each datagram's frame; 0: frames as they are */
     uint8_t head[HEAD]; /* its beginning; zeros follow */
+    uint16_t trail[TRAIL_HOPS];
 };
 
 /* What is kept of a flow beside its source. */
@@ -125,10 +127,11 @@ struct reception {
     uint32_t flow;
 };
 
-/* 128 MB at the most, on huge pages: for them the system is asked once for each block. */
+/* A block is a huge page: the first touch of a small one, of each 128 datagrams, costs a page fault.
+ * When all blocks are full, 128 MB, they are sorted. */
 enum { RECEPTION_BLOCK = 1 << 16, RECEPTION_BLOCKS = 64 };
 
-/* A list of what engines share whose programs are the same. */
+/* A list: what the engines of each program share. */
 struct program_calls {
     struct program_calls *next;
     struct virtual_calls calls;
@@ -178,13 +181,15 @@ void virtual_arrive(struct virtual *v, const struct arrival *arrival);
 uint64_t source_due_ns(const struct source *source, uint64_t number);
 /* Sends what is due now; returns when it is due again. */
 uint64_t source_wake(struct virtual *v, uint32_t number);
+/* Makes room for one more source, and for the trail of packets that have none: theirs is the first
+ * one's. False: no memory. */
+bool sources_make_room(struct virtual *v);
 void sources_free(struct virtual *v);
 
 /* record.c */
 /* A datagram has arrived at a flow's port: `payload` of `length` bytes. */
 void flow_receive(struct virtual *v, const struct listener *listener, uint8_t tos,
                   const uint8_t *payload, uint32_t length);
-
 void receptions_free(struct virtual *v);
 
 /* host.c */
