@@ -3,6 +3,8 @@
 
 #include "engine_internal.h"
 
+static const size_t backlogs_size = (ENGINE_MAX_PORTS + 1) * sizeof(struct backlog);
+
 /* Tables lie behind the engine, so that their addresses need not be looked up. */
 static struct table *tables_of(const struct engine *e)
 {
@@ -70,7 +72,7 @@ struct engine *engine_create(const struct engine_driver *driver, uint64_t seed)
     for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++)
         e->port[i].number = (uint16_t)i;
     random_seed(e->context.random, seed);
-    e->backlog = calloc(ENGINE_MAX_PORTS + 1, sizeof *e->backlog);
+    e->backlog = memory_take_sparse(backlogs_size);
     if (e->backlog && create_tables(e) && create_state(e))
         return e;
     engine_destroy(e);
@@ -141,7 +143,7 @@ void engine_destroy(struct engine *e)
         packet_pool_destroy(e->pool);
     pthread_mutex_destroy(&e->turn);
     pthread_mutex_destroy(&e->data);
-    free(e->backlog);
+    memory_give_sparse(e->backlog, backlogs_size);
     memory_give(e, engine_size());
 }
 

@@ -105,3 +105,17 @@ void *memory_resize(void *start, size_t old_size, size_t size)
     memory_give(start, old_size);
     return moved;
 }
+
+/* Not calloc(): that clears, and so touches, what was in use before. */
+void *memory_take_sparse(size_t size)
+{
+    void *start = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return start == MAP_FAILED ? NULL : start;
+}
+
+void memory_give_sparse(void *start, size_t size)
+{
+    if (start)
+        munmap(start, size);
+}

@@ -14,4 +14,8 @@ void memory_give(void *start, size_t size);
 /* Like realloc(): what is new is zero; NULL: memory is short, and `start` is as it was. */
 void *memory_resize(void *start, size_t old_size, size_t size);
 
+/* Zeros on pages of their own, of which those that are touched cost memory; NULL when it is short. */
+void *memory_take_sparse(size_t size);
+void memory_give_sparse(void *start, size_t size);
+
 #endif
