@@ -276,6 +276,7 @@ static void fetch(unsigned step, const struct node *node, uint16_t port, uint16_
     }
 }
 
+/* The same for what a source sends next: itself, its host, and where the host's wire ends. */
 static void fetch_source(const struct virtual *v, unsigned step, uint32_t number)
 {
     const struct source *source = &v->source[number];
