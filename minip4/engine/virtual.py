@@ -188,7 +188,7 @@ class Virtual:
     def connect(self, node: int, port: int, other: int, other_port: int) -> None:
         """Plug a wire in; before the switches get their engines."""
         if not self._library.virtual_connect(self._handle, node, port, other, other_port):
-            raise EngineError("memory is short for a wire")
+            raise EngineError("no wire: memory is short, or a host has another port than 0")
         for at, number in ((node, port), (other, other_port)):
             self._ports.setdefault(at, []).append(number)
 
@@ -223,6 +223,7 @@ class Virtual:
         )
         calls = _Calls(*functions)
         if not self._library.virtual_set_engine(self._handle, switch, engine.handle, byref(calls)):
+            engine.close()
             raise EngineError("memory is short for a switch")
         old = self._engines.get(switch)
         self._engines[switch] = engine

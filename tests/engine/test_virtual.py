@@ -291,6 +291,16 @@ def test_what_cannot_be_sent_is_refused(refused: Callable[[Line], object]) -> No
     line.virtual.close()
 
 
+def test_a_host_has_one_port() -> None:
+    virtual = Virtual(wire(), START_NS)
+    host, switch = virtual.add_host(MAC[0], ADDRESS[0]), virtual.add_switch()
+    with pytest.raises(EngineError, match="port than 0"):
+        virtual.connect(host, 1, switch, 1)
+    virtual.connect(host, 0, switch, 1)
+    assert virtual.ports(host) == [0]
+    virtual.close()
+
+
 def test_ports_are_free_again_after_a_flow() -> None:
     line = Line({})
     for _ in range(3):

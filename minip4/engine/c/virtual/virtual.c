@@ -150,6 +150,8 @@ static bool make_ports(struct node *node, uint16_t ports)
 
 static struct wire *wire_at(struct node *node, uint16_t port)
 {
+    if (node->is_host) /* whose wire lies within it */
+        return port ? NULL : node->wire;
     if (port >= node->ports && !make_ports(node, (uint16_t)(port + 1)))
         return NULL;
     return &node->wire[port];

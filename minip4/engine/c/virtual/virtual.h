@@ -36,7 +36,7 @@ uint64_t virtual_now(const struct virtual *v);
 /* Nodes are numbered in the order in which they are added; VIRTUAL_NONE: memory is short. */
 uint32_t virtual_add_switch(struct virtual *v, uint16_t cpu_port);
 uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t address);
-/* A wire without delay between ports of two nodes; a host has port 0 only. False: no memory. */
+/* A wire without delay between ports of two nodes. False: no memory, or a host's port is not 0. */
 bool virtual_connect(struct virtual *v, uint32_t node, uint16_t port, uint32_t other,
                      uint16_t other_port);
 /* Gives a switch an engine, or another one: its ports are those that are connected by now. False:
