@@ -37,28 +37,32 @@ def test_lost_pulses_give_no_delay_and_a_reason(tmp_path: Path) -> None:
     assert {row["problem"] for row in lost} == {"no pulse at the second point"}
 
 
-def test_a_wrong_time_of_a_pulse_is_found_out(tmp_path: Path) -> None:
-    right = "pulse_us.write(watch.cell, is_new ? time_us : time);"
-    wrong = "pulse_us.write(watch.cell, is_new ? time_us + 3 * (bit<48>)watch.last : time);"
-    program = faulty_program(tmp_path, "pulse.p4", right, wrong)
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "failed"),
+    [
+        (
+            "pulse.p4",
+            "pulse_us.write(watch.cell, is_new ? time_us : time);",
+            "pulse_us.write(watch.cell, is_new ? time_us + 3 * (bit<48>)watch.last : time);",
+            {f"{name}: largest error, us" for name in ("pulse", "double", "multiplexed")},
+        ),
+        (  # though there is no packet then whose delay it could be held against
+            "ampm.p4",
+            "meta.watch, meta.sample, meta.watch.now_us,",
+            "meta.watch, meta.sample, meta.watch.now_us + (bit<48>)meta.sample.hash[29:29] * 512,",
+            {"hashed: samples whose time is no packet's"},
+        ),
+    ],
+    ids=["of a pulse", "of some samples"],
+)
+def test_a_wrong_time_is_found_out(
+    file: str, right: str, wrong: str, failed: set[str], tmp_path: Path
+) -> None:
+    program = faulty_program(tmp_path, file, right, wrong)
     options = ("--delay-ms", "1", "--load", "0", "--loss", "--program", program)
     done = run("ampm_delay", *SHORT, *options, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
-    assert failed_checks(tmp_path / "out") == {
-        f"delay 1 ms, {name}: largest error, us" for name in ("pulse", "double", "multiplexed")
-    }
-
-
-def test_a_wrong_time_of_some_samples_is_found_out(tmp_path: Path) -> None:
-    """Though there is no packet then whose delay it could be held against."""
-    right = "meta.watch, meta.sample, meta.watch.now_us,"
-    wrong = "meta.watch, meta.sample, meta.watch.now_us + (bit<48>)meta.sample.hash[29:29] * 512,"
-    program = faulty_program(tmp_path, "ampm.p4", right, wrong)
-    options = ("--delay-ms", "1", "--load", "0", "--loss", "--program", program)
-    done = run("ampm_delay", *SHORT, *options, "--out", str(tmp_path / "out"))
-    assert done.returncode == 1, done.stdout + done.stderr
-    name = "delay 1 ms, hashed: samples whose time is no packet's"
-    assert failed_checks(tmp_path / "out") == {name}
+    assert failed_checks(tmp_path / "out") == {f"delay 1 ms, {name}" for name in failed}
 
 
 def test_a_small_version_has_the_blocks_that_were_asked_for(tmp_path: Path) -> None:
