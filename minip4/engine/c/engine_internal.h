@@ -73,7 +73,7 @@ struct engine {
     int64_t clock_offset_us;
     int32_t clock_drift_ppb;
     uint16_t priorities;
-    bool is_shaped;            /* one of its ports is */
+    bool is_shaped;            /* one of its ports is, or was */
     bool is_pool_shared;
     struct engine_driver driver;
     _Alignas(CACHE_LINE) struct context context;

@@ -147,7 +147,6 @@ ALWAYS_INLINE uint64_t *table_find_lpm(const struct table *t, const uint64_t *ke
     return NULL;
 }
 
-
 uint64_t *table_find_ternary(const struct table *t, const uint64_t *key);
 
 ALWAYS_INLINE uint32_t stats_offset(const struct table_spec *spec)
