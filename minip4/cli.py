@@ -40,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module = importlib.import_module(module_name)
             module.add_arguments(subparser)
             subparser.set_defaults(run=module.run)
-    args = parser.parse_args(arguments)
+    # As p4c has it, a kind follows in the same word: `--Wdisable x.p4` has none.
+    args = parser.parse_args(["--Wdisable=" if a == "--Wdisable" else a for a in arguments])
     try:
         return int(args.run(args))
     except Minip4Error as error:

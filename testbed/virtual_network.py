@@ -10,6 +10,7 @@ from google.protobuf import text_format  # type: ignore[import-untyped]
 from mininet.util import ipAdd, macColonHex
 
 from minip4.compiler import compile_p4
+from minip4.compiler.warnings import print_warnings
 from minip4.engine.virtual import CAPTURES, NEVER, FlowSpec, Stop, Virtual
 from minip4.runtime.local_channel import SCHEME, ControlPlane, local_channels
 from minip4.runtime.options import SwitchOptions
@@ -237,6 +238,7 @@ class VirtualPlant:
         if not source.is_file():
             raise TestbedError(f"no P4 program {source}")
         compiled = compile_p4(source)
+        print_warnings(compiled.warnings)
         program = SwitchProgram(compiled.bmv2_json, compiled.p4info)
         self._blob_path.write_bytes(program.blob)
         self._p4info_path.write_text(text_format.MessageToString(compiled.p4info))

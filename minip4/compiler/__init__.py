@@ -14,18 +14,19 @@ from minip4.compiler.front import deep_recursion, parse_and_check
 from minip4.compiler.lower import lower
 from minip4.compiler.lower.program import Architecture
 from minip4.compiler.p4info import p4info
+from minip4.compiler.warnings import P4Warning
 
 
 @dataclass(frozen=True)
 class CompiledProgram:
     """What a switch loads, and what its controller needs to know.
 
-    `warnings` are texts for the user, each with its place.
+    `warnings` are in the order of their places; `str()` of one is what the user is shown.
     """
 
     bmv2_json: dict[str, Any]
     p4info: p4i.P4Info
-    warnings: tuple[str, ...]
+    warnings: tuple[P4Warning, ...]
 
 
 def compile_p4(

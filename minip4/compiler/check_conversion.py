@@ -65,7 +65,8 @@ class ConversionChecker(TypeChecker):
         """A compile-time integer as a value of type `to`, which is `plain` or a newtype of it."""
         value = e.constant
         if isinstance(value, int) and reduced(value, plain) != value:
-            self.warn(f"{value} does not fit {plain}: it becomes {reduced(value, plain)}", e.source)
+            message = f"{value} does not fit {plain}: it becomes {reduced(value, plain)}"
+            self.warn("overflow", message, e.source)
         if isinstance(e, syntax.IntLiteral):
             value = reduced(e.value, plain)
             literal = syntax.IntLiteral(e.source, value, plain.width, plain.signed, e.text)

@@ -61,7 +61,7 @@ class ExpressionChecker(ConversionChecker):
         of = types.Bits(e.width, e.is_signed)
         value = reduced(e.value, of)
         if value != e.value:
-            self.warn(f"{e.text} does not fit {of}: it becomes {value}", e.source)
+            self.warn("overflow", f"{e.text} does not fit {of}: it becomes {value}", e.source)
         return typed(e, of, value)
 
     def name(self, e: syntax.Name) -> syntax.Expression:

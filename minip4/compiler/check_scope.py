@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from minip4.compiler import syntax, types
-from minip4.compiler.errors import P4Error, did_you_mean, located
+from minip4.compiler.errors import P4Error, did_you_mean
 from minip4.compiler.source import Source
 from minip4.compiler.types import Type
 
@@ -51,6 +51,7 @@ class Place:
 class CheckerBase(ABC):
     def __init__(self, program: syntax.Program) -> None:
         self.program = program
+        self.warn = program.warnings.add
         self.scopes: list[Scope] = [Scope()]
         self.place = Place("top")
         self.errors: dict[str, syntax.ErrorMember] = {}
@@ -70,10 +71,6 @@ class CheckerBase(ABC):
 
     @abstractmethod
     def specialized(self, d: Applicable, arguments: tuple[Type, ...]) -> Applicable: ...
-
-    def warn(self, message: str, source: Source, expected: str = "") -> None:
-        if not source.file.is_system:
-            self.program.warnings.append(located("warning", message, source, expected))
 
     # ------------------------------------------------------------ scopes
 

@@ -253,7 +253,7 @@ class TableChecker(StatementChecker):
             e.high = self.converted(e.high, plain, "the upper end of a range")
             low, high = e.low.constant, e.high.constant
             if isinstance(low, int) and isinstance(high, int) and low > high:
-                self.warn(f"range {low} .. {high} is empty: it never matches", e.source)
+                self.warn("invalid", f"range {low} .. {high} is empty: it never matches", e.source)
             return typed(e, types.Set(of))
         e = self.value(e)
         if isinstance(e.type, types.Set):
@@ -293,7 +293,8 @@ class TableChecker(StatementChecker):
         elif p.name not in OBJECTS:
             # Other architectures' properties are no error (14.2.1.6).
             hint = did_you_mean(p.name, PROPERTIES)
-            self.warn(f"table property {p.name!r} is unknown here, and ignored{hint}", p.source)
+            message = f"table property {p.name!r} is unknown here, and ignored{hint}"
+            self.warn("ignore-prop", message, p.source)
 
 
 def is_selectable(of: Type) -> bool:

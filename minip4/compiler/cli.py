@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
-from minip4.compiler import compile_p4
+from minip4.compiler.options import add_compiler_arguments, compile_with_warnings
 from minip4.compiler.p4info.text import check_suffix, write_p4info
 from minip4.errors import Minip4Error
 
@@ -24,32 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE[,FILE]",
         help="P4Info to write: .txtpb (text), .json or .bin",
     )
-    parser.add_argument(
-        "-I",
-        dest="include_dirs",
-        action="append",
-        default=[],
-        metavar="DIR",
-        type=Path,
-        help="where to look for included files",
-    )
-    parser.add_argument(
-        "-D",
-        dest="defines",
-        action="append",
-        default=[],
-        metavar="NAME[=VALUE]",
-        help="define a preprocessor macro",
-    )
+    add_compiler_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     p4info_files = [Path(name) for name in args.p4runtime_files.split(",") if name]
     for file in p4info_files:
         check_suffix(file)
-    compiled = compile_p4(args.program, args.include_dirs, args.defines)
-    for warning in compiled.warnings:
-        print(warning, file=sys.stderr)
+    compiled = compile_with_warnings(args)
     output = args.output or args.program.with_suffix(".json")
     try:
         output.write_text(json.dumps(compiled.bmv2_json, indent=2) + "\n")

@@ -34,7 +34,7 @@ def parse_and_check(
         raise Minip4Error(f"{path}: cannot be read: {problem}") from problem
     with deep_recursion():
         program = parse(tokens, str(path))
-        program.warnings += warnings
+        program.warnings = warnings  # those of the checks join them
         check(program)
     return program
 

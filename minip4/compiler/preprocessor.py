@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from minip4.compiler.errors import P4Error, located
+from minip4.compiler.errors import P4Error
 from minip4.compiler.if_expression import evaluate
 from minip4.compiler.lexer import Token, tokenize, tokenize_text
 from minip4.compiler.source import SourceFile
+from minip4.compiler.warnings import Warnings
 from minip4.errors import Minip4Error
 
 INCLUDE_DIR = Path(__file__).parent / "include"
@@ -46,7 +47,7 @@ class _Condition:
 
 def preprocess(
     path: str | Path, include_dirs: Sequence[str | Path], defines: Sequence[str]
-) -> tuple[list[Token], list[str]]:
+) -> tuple[list[Token], Warnings]:
     """Tokens of the program at `path`, ending in one of kind "end", and warnings for the user.
 
     Raises P4Error, and OSError if `path` itself cannot be read.
@@ -78,7 +79,7 @@ class _Preprocessor:
         self.include_dirs = include_dirs
         self.macros: dict[str, Macro] = {}
         self.output: list[Token] = []
-        self.warnings: list[str] = []
+        self.warnings = Warnings()
         self.once: set[Path] = set()  # files that have `#pragma once`
         self.includes = 0
         self.handlers: dict[str, Callable[[Token, str], None]] = {
@@ -182,7 +183,7 @@ class _Preprocessor:
         raise P4Error(f"#error {rest.strip()}", token.source)
 
     def warning(self, token: Token, rest: str) -> None:
-        self.warnings.append(located("warning", f"#warning {rest}", token.source))
+        self.warnings.add("cpp", f"#warning {rest}", token.source)
 
     def pragma(self, token: Token, rest: str) -> None:
         """Those that are not for the preprocessor are other compilers'."""

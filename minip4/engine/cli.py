@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
-from minip4.compiler import compile_p4
+from minip4.compiler.options import add_compiler_arguments, compile_with_warnings
 from minip4.engine.engine import Engine
 from minip4.engine.stf import StfError, run_stf
 from minip4.errors import Minip4Error
@@ -20,11 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("program", type=Path, help="the P4-16 source file, or BMv2 JSON (.json)")
     add("scripts", type=Path, nargs="+", metavar="script", help="an STF script")
-    add("-I", dest="include_dirs", action="append", default=[], metavar="DIR", type=Path,
-        help="where to look for included files")  # fmt: skip
-    add("-D", dest="defines", action="append", default=[], metavar="NAME[=VALUE]",
-        help="define a preprocessor macro")  # fmt: skip
-
+    add_compiler_arguments(parser)
     add("--trace", action="store_true", help="tell what was done with packets that failed")
 
 
@@ -51,10 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _document(args: argparse.Namespace) -> dict[str, Any]:
     if args.program.suffix != ".json":
-        compiled = compile_p4(args.program, args.include_dirs, args.defines)
-        for warning in compiled.warnings:
-            print(warning, file=sys.stderr)
-        return compiled.bmv2_json
+        return compile_with_warnings(args).bmv2_json
     try:
         document: dict[str, Any] = json.loads(args.program.read_text())
     except (OSError, ValueError, RecursionError) as error:

@@ -15,6 +15,7 @@ from google.protobuf import text_format  # type: ignore[import-untyped]
 from mininet.node import Switch
 
 from minip4.compiler import CompiledProgram, compile_p4
+from minip4.compiler.warnings import print_warnings
 from minip4.engine.engine import Engine
 from minip4.runtime.control import call
 from testbed.errors import TestbedError
@@ -40,6 +41,7 @@ class Program:
         if not source.is_file():
             raise TestbedError(f"no P4 program {source}")
         compiled = compile_p4(source)
+        print_warnings(compiled.warnings)
         blob = folder / f"{source.stem}.json"
         blob.write_text(json.dumps(compiled.bmv2_json))
         p4info = folder / f"{source.stem}.p4info.txtpb"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from minip4.compiler.syntax.node import Node
+from minip4.compiler.warnings import Warnings
 
 if TYPE_CHECKING:
     from minip4.compiler.syntax.declarations import (
@@ -18,14 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Program(Node):
-    """`declarations` include those of core.p4 and v1model.p4, in order of appearance.
-
-    `warnings` are texts for the user, each with its place as an error has it.
-    """
+    """`declarations` include those of core.p4 and v1model.p4, in order of appearance."""
 
     path: str
     declarations: list[Declaration]
-    warnings: list[str] = field(default_factory=list, init=False)
+    warnings: Warnings = field(default_factory=Warnings, init=False)
     main: Instantiation | None = field(default=None, init=False)
     errors: list[ErrorMember] = field(default_factory=list, init=False)
     match_kinds: list[MatchKindMember] = field(default_factory=list, init=False)

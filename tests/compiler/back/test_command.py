@@ -10,6 +10,7 @@ from back_programs import DEFAULTS, FRAME
 from finsy.proto import p4i
 
 from minip4.cli import main
+from minip4.compiler import compile_p4
 
 
 @pytest.fixture
@@ -45,6 +46,48 @@ def test_default_output(program: Path) -> None:
 def test_warnings_are_printed(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", str(program), "-D", "VALUE=8w256"]) == 0
     assert "warning: 8w256 does not fit bit<8>" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "is_shown"),
+    [
+        (["--Wdisable"], False),  # before another word, which is no kind
+        (["--Wdisable=overflow"], False),
+        (["--Wdisable=cpp", "--Wdisable=overflow"], False),
+        (["--Wdisable=cpp"], True),
+    ],
+)
+@pytest.mark.parametrize("command", ["compile", "test"])
+def test_warnings_can_be_turned_off(
+    program: Path, capsys: pytest.CaptureFixture[str], command: str, option: list[str],
+    is_shown: bool,
+) -> None:  # fmt: skip
+    script = program.with_suffix(".stf")
+    script.write_text("")
+    scripts = [str(script)] if command == "test" else []
+    assert main([command, *option, str(program), *scripts, "-DVALUE=8w256"]) == 0
+    assert ("[--Wdisable=overflow]" in capsys.readouterr().err) is is_shown
+
+
+def test_an_unknown_kind_of_warning_is_refused(
+    program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["compile", str(program), "--Wdisable=overflo"])
+    assert caught.value.code == 2
+    assert "'overflo' is no kind; there are cpp, deprecated" in capsys.readouterr().err
+
+
+def test_the_interface_returns_warnings_in_the_order_of_places(program: Path) -> None:
+    text = program.read_text().replace("VALUE;", "8w257; h.d.a = 8w256;\n#warning here\n")
+    program.write_text(text)
+    warnings = compile_p4(program).warnings
+    assert [(w.kind, w.source.line) for w in warnings] == [
+        ("overflow", line := 1 + text[: text.index("8w256")].count("\n")),
+        ("overflow", line),
+        ("cpp", line + 1),
+    ]
+    assert "8w257 does not fit" in warnings[0].message
 
 
 def test_an_unknown_table_property_is_no_error(

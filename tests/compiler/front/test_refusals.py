@@ -400,7 +400,7 @@ WARNINGS = [
 
 @pytest.mark.parametrize(("body", "messages"), WARNINGS)
 def test_warnings(body: str, messages: list[str]) -> None:
-    warnings = check(program(body=body)).warnings
+    warnings = list(check(program(body=body)).warnings)
     assert len(warnings) == len(messages)
     for warning, message in zip(warnings, messages, strict=True):
-        assert f"warning: {message}" in warning
+        assert f"warning: {message}" in str(warning)

@@ -1,0 +1,54 @@
+"""Warnings: what a P4 program may say, but probably was not meant to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from minip4.compiler.errors import located
+from minip4.compiler.source import Source
+
+# What they are about, by p4c's names (its --help: --Wdisable); "cpp" are those of #warning.
+Kind = Literal["cpp", "deprecated", "ignore-prop", "invalid", "overflow", "shadow", "unused"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+ALL = ""  # the kinds that --Wdisable without one disables
+
+
+@dataclass(frozen=True)
+class P4Warning:
+    """One warning; `str()` is laid out as a P4Error, with the option that turns it off."""
+
+    kind: Kind
+    message: str
+    source: Source
+    expected: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.message} [--Wdisable={self.kind}]"
+        return located("warning", text, self.source, self.expected)
+
+
+class Warnings:
+    """Those of one program, each once for a place: copies of generic code give it several times."""
+
+    def __init__(self) -> None:
+        self._by_place: dict[tuple[str, int, int, str], P4Warning] = {}
+
+    def add(self, kind: Kind, message: str, source: Source, expected: str = "") -> None:
+        """Takes in a warning, unless it is about core.p4 or v1model.p4."""
+        if not source.file.is_system:
+            place = (source.file.path, source.line, source.column, kind)
+            self._by_place.setdefault(place, P4Warning(kind, message, source, expected))
+
+    def __iter__(self) -> Iterator[P4Warning]:
+        """By file, line and column."""
+        return (self._by_place[place] for place in sorted(self._by_place))
+
+
+def print_warnings(warnings: Iterable[P4Warning], disabled: Collection[str] = ()) -> None:
+    """Shows the user, on stderr, what is not of a `disabled` kind (or of ALL)."""
+    for warning in warnings:
+        if ALL not in disabled and warning.kind not in disabled:
+            print(warning, file=sys.stderr)
