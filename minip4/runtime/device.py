@@ -1,7 +1,6 @@
 """The device that P4Runtime controls: its arbitration, and its pipelines, running and saved."""
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ from finsy.proto import p4i, p4r
 from minip4.engine.engine import Engine
 from minip4.engine.errors import EngineError
 from minip4.errors import Minip4Error
+from minip4.runtime import device_config
 from minip4.runtime.arbitration import Arbitration
 from minip4.runtime.pipeline import Pipeline
 from minip4.runtime.status import Code, StatusError, invalid
@@ -112,12 +112,7 @@ class Device:
                 self._run(pipeline)
 
     async def _build(self, config: p4r.ForwardingPipelineConfig) -> Pipeline:
-        try:
-            program = json.loads(config.p4_device_config)
-        except (ValueError, RecursionError) as error:
-            raise invalid(f"p4_device_config: expected BMv2 JSON: {error}") from error
-        if not isinstance(program, dict):
-            raise invalid("p4_device_config: expected BMv2 JSON: its root is no object")
+        program = device_config.decode(config.p4_device_config)
         try:
             if self._in_thread:
                 engine = await asyncio.to_thread(self._make_engine, program)

@@ -108,6 +108,26 @@ async def test_p4info_of_another_program_is_refused(before: str, after: str, tex
         assert text in caught.value.details()
 
 
+def _device_config(device_data: bytes) -> bytes:
+    """A p4.tmp.P4DeviceConfig with `reassign` (1), `extras` (2) and `device_data` (3)."""
+    size, length = len(device_data), b""
+    while size > 127:
+        length += bytes([size & 127 | 128])
+        size >>= 7
+    return b"\x08\x01" + b"\x12\x00" + b"\x1a" + length + bytes([size]) + device_data
+
+
+@asynchronous
+async def test_a_program_inside_a_p4_device_config_is_taken_and_had_back_as_pushed() -> None:
+    pushed = config()
+    pushed.p4_device_config = _device_config(config().p4_device_config)
+    async with bench(None) as running:
+        await running.push(Set.VERIFY_AND_COMMIT, pushed)
+        await running.write(insert(ENTRY))
+        assert await running.read(EVERYTHING) == [ENTRY]
+        assert await get(running) == pushed
+
+
 def _bad(blob: bytes) -> p4r.ForwardingPipelineConfig:
     message = config()
     message.p4_device_config = blob
@@ -116,7 +136,18 @@ def _bad(blob: bytes) -> p4r.ForwardingPipelineConfig:
 
 @pytest.mark.parametrize(
     "blob",
-    [b"", b"{", b"[]", pytest.param(b"[" * 10**5, id="nested"), b"\xff\xfe", b'{"headers": 1}'],
+    [
+        b"",
+        b"{",
+        b"[]",
+        pytest.param(b"[" * 10**5, id="nested"),
+        pytest.param(b"\x1b" * 10**5, id="nested groups"),
+        b"\xff\xfe",
+        b'{"headers": 1}',
+        _device_config(b""),
+        _device_config(b"[]"),
+        _device_config(b"{}")[:-1],
+    ],
 )
 @asynchronous
 async def test_a_bad_device_config_leaves_the_running_pipeline(blob: bytes) -> None:

@@ -1,0 +1,43 @@
+"""p4_device_config: BMv2 JSON, bare or as the device_data of a p4.tmp.P4DeviceConfig."""
+
+import json
+from typing import Any
+
+from google.protobuf import message  # type: ignore[import-untyped]
+from google.protobuf.empty_pb2 import Empty  # type: ignore[import-untyped]
+from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
+
+from minip4.runtime.status import invalid
+
+_DEVICE_DATA = 3  # its field number; PI's proto/p4/tmp/p4config.proto
+_LENGTH_DELIMITED = 2  # the wire type of bytes
+
+
+def decode(blob: bytes) -> dict[str, Any]:
+    """Read the program. Raises StatusError.
+
+    PI takes both forms, and the controllers of p4lang's tutorials push the message. Nothing can be
+    both: a message begins with the tag of a field, JSON's objects with `{`, which would be the
+    start of a group.
+    """
+    try:
+        program = json.loads(_device_data(blob))
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"p4_device_config: expected BMv2 JSON: {error}") from error
+    if not isinstance(program, dict):
+        raise invalid("p4_device_config: expected BMv2 JSON: its root is no object")
+    return program
+
+
+def _device_data(blob: bytes) -> bytes:
+    config = Empty()  # all fields of P4DeviceConfig are unknown to it, and so kept as they are
+    try:
+        config.ParseFromString(blob)
+    except message.DecodeError:
+        return blob
+    found = [
+        field.data
+        for field in UnknownFieldSet(config)
+        if field.field_number == _DEVICE_DATA and field.wire_type == _LENGTH_DELIMITED
+    ]
+    return found[-1] if found else blob
