@@ -73,7 +73,7 @@ class Expressions:
         if isinstance(e, m.Const):
             return self._constant(e.value, rep)
         if isinstance(e, m.FieldRef | m.StackField | m.UnionStackField):
-            return self._field(*self._accessed(e), rep)
+            return self._field(*self.accessed(e), rep)
         if isinstance(e, m.Param):
             return self._load(f"d[{self.params[e.index]}]", e.width, rep)
         if isinstance(e, m.RegisterRef):
@@ -141,7 +141,7 @@ class Expressions:
     def _operation(self, e: m.Op, rep: int) -> str:
         op, args = e.op, e.args
         if op == "access_field":
-            return self._field(*self._accessed(e), rep)
+            return self._field(*self.accessed(e), rep)
         if op == "b2d":
             return self._convert(f"(uint64_t)({self.boolean(args[0])})", rep)
         if op in ("last_stack_index", "size_stack"):
@@ -322,7 +322,7 @@ class Expressions:
             code = f"amount{_suffix(own)}({code})"
         return f"element({code}, {size})"
 
-    def _accessed(self, e: m.Expr) -> tuple[Place, m.Field]:
+    def accessed(self, e: m.Expr) -> tuple[Place, m.Field]:
         """The header and the field that a reference to a field means."""
         if isinstance(e, m.FieldRef):
             return self.layout.place(e.header), e.field
@@ -339,12 +339,12 @@ class Expressions:
 
     def lvalue(self, e: m.Expr) -> tuple[str, m.Field]:
         """C for the field that an assignment writes."""
-        place, field = self._accessed(e)
+        place, field = self.accessed(e)
         return f"{place.pointer}->{self.layout.writes(place.type, field)}", field
 
     def readable(self, e: m.Expr) -> tuple[str, m.Field]:
         """C for the field itself, as kept; for code that takes it apart by bits."""
-        place, field = self._accessed(e)
+        place, field = self.accessed(e)
         return f"{place.pointer}->{self.layout.reads(place.type, field)}", field
 
     def store(self, target: m.Expr, value: m.Expr) -> str:

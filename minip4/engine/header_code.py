@@ -93,7 +93,8 @@ class HeaderCode:
             wanted = self.layout.is_written if only_written else self.layout.is_kept
             if field.varbit:
                 first = offsets[field.name] // 8
-                lines.append(f"memcpy(at + {first}, {name}, {name}_bits / 8);")
+                if not only_written:  # an assigned one is nowhere in the packet: see assign_varbit
+                    lines.append(f"memcpy(at + {first}, {name}, {name}_bits / 8);")
                 at = f"(at + {name}_bits / 8)"
             elif wanted(type_, field):
                 lines += store_lines(name, at, offsets[field.name], field.width)

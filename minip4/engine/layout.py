@@ -136,8 +136,15 @@ class Layout:
         return f"f{type_.by_name[field.name]}_{identifier(field.name)}"
 
     def is_kept(self, type_: m.HeaderType, field: m.Field) -> bool:
+        """Whether the structure has the field; if not, its bytes are only in the packet.
+
+        A header whose varbit is assigned no longer looks like its bytes there, so all is kept.
+        """
+        varbit = type_.varbit
+        if varbit and (field.varbit or self.is_written(type_, varbit)):
+            return True
         key = (type_.name, field.name)
-        return field.varbit or key in self.read or key in self.written
+        return key in self.read or key in self.written
 
     def is_written(self, type_: m.HeaderType, field: m.Field) -> bool:
         return (type_.name, field.name) in self.written
