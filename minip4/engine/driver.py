@@ -56,7 +56,8 @@ class Driver:
     """Drives an engine from start() to stop(), with `ports` as {port number: interface}.
 
     Frames to `cpu_port` come out of cpu_receive(), and cpu_send() brings frames in there. Captures
-    go to `capture_folder`/<interface>_{in,out}.pcap and `loss_folder`/<interface>_lost.pcap.
+    go to `capture_folder`/<interface>_{in,out}.pcap and `loss_folder`/<interface>_lost.pcap; those
+    of when frames were handled (ports.h) to `stamp_folder`/<interface>_{taken,sending,sent}.pcap.
     Raises DriverError when an interface or a capture file cannot be opened.
     """
 
@@ -68,6 +69,7 @@ class Driver:
         cpu_port: int | None = None,
         capture_folder: Path | None = None,
         loss_folder: Path | None = None,
+        stamp_folder: Path | None = None,
     ) -> None:
         self.interfaces = dict(ports)
         self.capture_error: str | None = None
@@ -82,6 +84,7 @@ class Driver:
             for folder, capture in (
                 (capture_folder, self._library.ports_capture),
                 (loss_folder, self._library.ports_capture_lost),
+                (stamp_folder, self._library.ports_capture_handling),
             ):
                 if folder is not None and capture(self._handle, os.fsencode(folder)):
                     raise DriverError(f"cannot create a capture in {folder}: {_reason()}")
@@ -191,6 +194,7 @@ def _declared(engine_library: ctypes.CDLL) -> ctypes.CDLL:
         "ports_add": (ctypes.c_int, handle, number, text),
         "ports_capture": (ctypes.c_int, handle, text),
         "ports_capture_lost": (ctypes.c_int, handle, text),
+        "ports_capture_handling": (ctypes.c_int, handle, text),
         "ports_start": (ctypes.c_int, handle),
         "ports_stop": (ctypes.c_int, handle, ctypes.c_uint64),
         "ports_wake": (None, handle),

@@ -139,7 +139,7 @@ class Generator:
                 "h->start.truncate_to = UINT32_MAX;",
                 *self._set("ingress_port", "port"),
                 *self._set("packet_length", "c->packet->length"),
-                *self._set("ingress_global_timestamp", "c->now_us"),
+                *self._set("ingress_global_timestamp", "arrived_us(c)"),
             ],
         )
 

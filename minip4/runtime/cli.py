@@ -44,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how much faster the program's clock runs, in parts of 10^9 (0)")  # fmt: skip
     add("--pcap", type=Path, metavar="DIR", help="capture each port's frames there")
     add("--drop-log", type=Path, metavar="DIR", help="capture the frames that links lose there")
+    add("--stamp-log", type=Path, metavar="DIR",
+        help="capture there when frames were taken in, and handed on")  # fmt: skip
     add("--counters", type=Path, metavar="FILE",
         help="write the final counters there (else they are printed)")  # fmt: skip
     add("--control", type=Path, metavar="SOCKET",

@@ -76,6 +76,7 @@ class SwitchOptions:
     clock_drift_ppb: int
     pcap: Path | None
     drop_log: Path | None
+    stamp_log: Path | None
     counters: Path | None
     sanitize: bool
     control: Path | None

@@ -89,6 +89,7 @@ class _Switch:
             cpu_port=options.cpu_port,
             capture_folder=options.pcap,
             loss_folder=options.drop_log,
+            stamp_folder=options.stamp_log,
         )
         self._messages = Messages(device, self._driver, cpu_port=options.cpu_port is not None)
         messages = self._messages

@@ -86,13 +86,14 @@ static void work(uint64_t work_ns)
         ;
 }
 
-void engine_receive(struct engine *engine, uint16_t port, struct packet *packet, uint64_t now_ns)
+void engine_receive(struct engine *engine, uint16_t port, struct packet *packet,
+                    uint64_t arrived_ns, uint64_t now_ns)
 {
     struct engine_driver *driver = &engine->driver;
     work(engine->work_ns);
     uint16_t out = port == 1 ? 2 : port == 2 ? 1 : port == 3 ? CPU_PORT : 3;
     if (driver->tap) {
-        driver->tap(driver->user, TAP_IN, port, packet, now_ns);
+        driver->tap(driver->user, TAP_IN, port, packet, arrived_ns);
         driver->tap(driver->user, TAP_OUT, out, packet, now_ns);
     }
     if (out == BEHIND_LINK)

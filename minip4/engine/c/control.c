@@ -293,7 +293,7 @@ bool engine_inject(struct engine *e, uint16_t port, const uint8_t *frame, uint32
         return false;
     memcpy(packet->data, frame, length);
     packet->length = length;
-    engine_receive(e, port, packet, now_ns);
+    engine_receive(e, port, packet, now_ns, now_ns);
     return true;
 }
 

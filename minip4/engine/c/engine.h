@@ -20,7 +20,8 @@ struct engine_driver {
     bool keeps_flying;
     /* A frame leaves by a port (behind its link, where it has one); owns the packet. */
     void (*transmit)(void *user, uint16_t port, struct packet *packet, uint64_t now_ns);
-    /* Sees each frame that enters, and each that leaves before its link; or NULL. */
+    /* Sees each frame that enters (`now_ns`: when it arrived), and each that leaves before its link;
+     * or NULL. */
     void (*tap)(void *user, enum engine_tap tap, uint16_t port, const struct packet *packet,
                 uint64_t now_ns);
     /* Told of each frame that a link lost; or NULL. */
@@ -48,8 +49,11 @@ void engine_set_port(struct engine *engine, uint16_t port, bool is_up);
 void engine_set_clock(struct engine *engine, int64_t offset_us, int32_t drift_ppb,
                       uint64_t since_ns);
 
-/* Takes a frame in at a port; owns the packet. Time never goes back between calls. */
-void engine_receive(struct engine *engine, uint16_t port, struct packet *packet, uint64_t now_ns);
+/* Takes a frame in at a port; owns the packet. It arrived at arrived_ns, which the program and TAP_IN
+ * are told, and is handled now: until now it waited for the switch. `now_ns` never goes back between
+ * calls, and is not before arrived_ns. */
+void engine_receive(struct engine *engine, uint16_t port, struct packet *packet,
+                    uint64_t arrived_ns, uint64_t now_ns);
 /* Brings what a frame that comes in at this port will need into the cache. */
 void engine_prefetch(const struct engine *engine, uint16_t port);
 /* Goes on with it a little later: small tables, and the port by which it will probably leave. */

@@ -1,8 +1,9 @@
 /* The real-time driver: one thread that carries frames between interfaces and an engine.
  *
- * Each frame gets a time of its own, read when the thread takes it from its ring: so never one before
- * it arrived, and what a link has delayed is never stamped early at the next switch. The clock costs
- * some 30 ns (vDSO) of the 700 or more that a frame takes. */
+ * A frame arrived when the kernel says so, which stamps it in its sender's call. It is handled when the
+ * thread takes it from its ring: until then it waited, in this switch. So a link that delays does so
+ * to the nanosecond, however late this thread wakes up. Ports take turns in order of arrival. The
+ * clock, read for each frame, costs some 30 ns (vDSO) of the 700 or more that a frame takes. */
 #define _GNU_SOURCE
 #include "ports_internal.h"
 
@@ -14,6 +15,7 @@
 enum { BATCH = 64 };
 
 #define FLUSH_CAPTURES_NS (SECOND_NS / 2)
+#define READ_CLOCKS_NS UINT64_C(1000000) /* at most so long ago: the wall clock may have been set */
 
 /* A thread that sleeps is woken by its next frame, which costs that frame's sender some microseconds:
  * more than the switch needs for a frame, so a sender faster than that would be held back to the rate
@@ -58,18 +60,55 @@ static void link_drop(void *user, uint16_t number, uint64_t now_ns, const uint8_
 
 /* The thread */
 
-static unsigned receive_port(struct ports *ports, unsigned index)
+static bool receive_frame(struct ports *ports, uint16_t number)
 {
-    uint16_t number = ports->numbers[index];
-    struct nic *nic = ports->port[number]->nic;
-    if (ports->polled[index].revents & POLLERR)
-        nic_clear_error(nic);
-    ports->polled[index].revents = 0;
-    unsigned received = 0;
-    struct packet *packet;
-    while (received < BATCH && (packet = nic_receive(nic, ports->pool))) {
-        engine_receive(ports->engine, number, packet, clock_ns(CLOCK_MONOTONIC));
-        received++;
+    struct port *port = ports->port[number];
+    struct packet *packet = nic_receive(port->nic, ports->pool);
+    if (!packet)
+        return false;
+    uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+    port->arrived_ns =
+        wall_clock_arrival(&ports->wall, packet->time_ns, port->arrived_ns, now_ns);
+    if (port->taken)
+        capture_frame(port->taken, now_ns, packet->data, packet->length);
+    engine_receive(ports->engine, number, packet, port->arrived_ns, now_ns);
+    return true;
+}
+
+/* Of ports where frames wait, the place of the one where the first has waited longest. */
+static unsigned first_come(const struct ports *ports, const uint16_t *waiting, unsigned count)
+{
+    unsigned first = 0;
+    uint64_t first_ns = UINT64_MAX, stamp_ns;
+    for (unsigned i = 0; count > 1 && i < count; i++)
+        if (nic_peek(ports->port[waiting[i]]->nic, &stamp_ns) && stamp_ns < first_ns) {
+            first_ns = stamp_ns;
+            first = i;
+        }
+    return first;
+}
+
+/* Takes in what waits at the ports, in order of arrival; of each port BATCH frames at most. */
+static unsigned receive_ports(struct ports *ports)
+{
+    uint16_t waiting[ENGINE_MAX_PORTS];
+    unsigned count = 0, received = 0;
+    uint64_t stamp_ns;
+    for (unsigned i = 0; i < ports->count; i++) {
+        struct port *port = ports->port[ports->numbers[i]];
+        if (ports->polled[i].revents & POLLERR)
+            nic_clear_error(port->nic);
+        ports->polled[i].revents = 0;
+        port->left = BATCH;
+        if (nic_peek(port->nic, &stamp_ns))
+            waiting[count++] = ports->numbers[i];
+    }
+    while (count) {
+        unsigned place = first_come(ports, waiting, count);
+        bool is_received = receive_frame(ports, waiting[place]);
+        received += is_received;
+        if (!is_received || !--ports->port[waiting[place]]->left)
+            waiting[place] = waiting[--count];
     }
     return received;
 }
@@ -88,7 +127,8 @@ static unsigned receive_cpu(struct ports *ports)
             packet_give(ports->pool, packet);
             return received;
         }
-        engine_receive(ports->engine, ports->cpu_port, packet, clock_ns(CLOCK_MONOTONIC));
+        uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+        engine_receive(ports->engine, ports->cpu_port, packet, now_ns, now_ns);
     }
     return BATCH;
 }
@@ -115,7 +155,7 @@ static void reopen(struct ports *ports)
         struct port *port = ports->port[ports->numbers[i]];
         if (!atomic_exchange(&port->reopening, false))
             continue;
-        while (receive_port(ports, i))
+        while (receive_frame(ports, ports->numbers[i]))
             ;
         nic_flush(port->nic, ports->pool);
         port->nic = nic_reopen(port->nic, ports->expected);
@@ -126,14 +166,12 @@ static void reopen(struct ports *ports)
 /* One round; returns whether to do another at once, or else when at the latest. */
 static bool work(struct ports *ports, uint64_t *next_ns)
 {
-    unsigned received = 0;
     engine_lock_dataplane(ports->engine);
     if (atomic_load_explicit(&ports->reopening, memory_order_relaxed)) {
         atomic_store(&ports->reopening, false);
         reopen(ports);
     }
-    for (unsigned i = 0; i < ports->count; i++)
-        received += receive_port(ports, i);
+    unsigned received = receive_ports(ports);
     if (ports->from_cpu)
         received += receive_cpu(ports);
     uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
@@ -145,6 +183,8 @@ static bool work(struct ports *ports, uint64_t *next_ns)
         ports->flushed_ns = now_ns;
     }
     engine_unlock(ports->engine);
+    if (now_ns - ports->wall.read_ns >= READ_CLOCKS_NS)
+        wall_clock_read(&ports->wall);
     return lingers(ports, received, now_ns);
 }
 
@@ -157,6 +197,7 @@ static void wait_until(struct ports *ports, uint64_t time_ns)
         .tv_nsec = (long)(left_ns % SECOND_NS),
     };
     ppoll(ports->polled, ports->count + 2, time_ns == UINT64_MAX ? NULL : &timeout, NULL);
+    wall_clock_read(&ports->wall);
     eventfd_t events;
     if (ports->polled[ports->count].revents)
         eventfd_read(ports->wake_fd, &events);
@@ -172,6 +213,7 @@ static void *run(void *user)
     struct ports *ports = user;
     uint64_t next_ns;
     prctl(PR_SET_TIMERSLACK, 1);
+    wall_clock_read(&ports->wall);
     while (!atomic_load_explicit(&ports->stopping, memory_order_acquire)) {
         if (work(ports, &next_ns))
             continue;

@@ -25,6 +25,9 @@ int ports_add(struct ports *ports, uint16_t port, const char *interface);
 int ports_capture(struct ports *ports, const char *folder);
 /* Captures what the ports' links lose as folder/<interface>_lost.pcap. */
 int ports_capture_lost(struct ports *ports, const char *folder);
+/* Captures what passes as folder/<interface>_{taken,sending,sent}.pcap: stamped with when the thread
+ * took it from its ring, and when the call that handed it over began and ended. */
+int ports_capture_handling(struct ports *ports, const char *folder);
 int ports_start(struct ports *ports);
 /* Has the thread look again at what is due; between start and stop. */
 void ports_wake(struct ports *ports);

@@ -97,6 +97,20 @@ int ports_capture_lost(struct ports *ports, const char *folder)
     return 0;
 }
 
+int ports_capture_handling(struct ports *ports, const char *folder)
+{
+    for (unsigned i = 0; i < ports->count; i++) {
+        struct port *port = ports->port[ports->numbers[i]];
+        port->taken = open_capture(ports, port, folder, "taken");
+        struct capture *sending = open_capture(ports, port, folder, "sending");
+        struct capture *sent = open_capture(ports, port, folder, "sent");
+        if (!port->taken || !sending || !sent)
+            return -1;
+        nic_capture(port->nic, sending, sent);
+    }
+    return 0;
+}
+
 int ports_destroy(struct ports *ports, char *error, size_t error_size)
 {
     engine_set_driver(ports->engine, &(struct engine_driver){0});

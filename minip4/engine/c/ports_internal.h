@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "capture.h"
+#include "ports_clock.h"
 #include "ports_queue.h"
 
 #define SECOND_NS UINT64_C(1000000000)
@@ -17,7 +18,9 @@
 struct port {
     struct nic *nic;
     struct capture *captures[2]; /* by engine_tap; NULL: not captured */
-    struct capture *lost;
+    struct capture *lost, *taken;
+    uint64_t arrived_ns; /* the latest frame */
+    unsigned left;       /* frames that may be taken in this round */
     atomic_bool reopening; /* its interface was deleted, and there is another of its name */
 };
 
@@ -32,6 +35,7 @@ struct ports {
     struct frame_queue *to_cpu, *from_cpu;
     struct capture_set *captures;
     uint64_t flushed_ns;
+    struct wall_clock wall;
     int wake_fd;
     atomic_bool stopping;
     atomic_bool reopening; /* some port is */

@@ -1,20 +1,14 @@
-/* Packet sockets (packet(7)): a TPACKET_V2 ring to receive, sendmmsg() to transmit. */
-#define _GNU_SOURCE
-#include "ports_socket.h"
+/* A nic made and unmade, and its receiving side: a packet socket (packet(7)) with a TPACKET_V2 ring. */
+#include "ports_nic.h"
 
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
-
-#include "ports_train.h"
 
 /* A full ring holds 160 ms of 100,000 frames a second in 4 MB. What does not fit into a slot comes
  * whole through the socket's own queue (PACKET_COPY_THRESH), whose memory is taken as needed. */
@@ -27,28 +21,8 @@ enum {
     ALL_RINGS_SIZE = 128 * 1024 * 1024, /* of one switch: above 32 ports, each has less */
     RECEIVE_QUEUE = 16 * 1024 * 1024, /* doubled by the kernel; some 14,000 frames of 1,500 bytes */
     SEND_QUEUE = 4 * 1024 * 1024,
-    BATCH = 64,
-    MAX_TRIES = 4,
-    RETRY_NS = 50000,
     MAC_ADDRESSES = 12,
     VLAN_TAG = 4
-};
-
-struct nic {
-    int fd;
-    struct trains *trains; /* NULL: none */
-    uint8_t *ring;
-    unsigned ring_size, slots; /* bytes, and frames that it holds */
-    unsigned slot;
-    unsigned queued;
-    bool down; /* told, until a frame passes again */
-    bool gone;
-    bool told_checksum, told_too_long, told_not_sent; /* each is told once */
-    struct nic_counters counters;
-    char name[IF_NAMESIZE];
-    struct packet *packets[BATCH];
-    struct mmsghdr messages[BATCH];
-    struct iovec parts[BATCH];
 };
 
 static int set_option(int fd, int level, int option, int value)
@@ -68,6 +42,7 @@ static int make_ring(struct nic *nic)
     if (set_option(nic->fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2) ||
         set_option(nic->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1) ||
         set_option(nic->fd, SOL_PACKET, PACKET_COPY_THRESH, 1) ||
+        set_option(nic->fd, SOL_SOCKET, SO_TIMESTAMPNS, 1) || /* stamped as the sender calls */
         set_option(nic->fd, SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_QUEUE) ||
         set_option(nic->fd, SOL_SOCKET, SO_SNDBUFFORCE, SEND_QUEUE) ||
         setsockopt(nic->fd, SOL_PACKET, PACKET_RX_RING, &ring, sizeof ring))
@@ -102,7 +77,7 @@ struct nic *nic_open(const char *interface, unsigned nics)
     if (!nic)
         return NULL;
     snprintf(nic->name, sizeof nic->name, "%s", interface);
-    for (int i = 0; i < BATCH; i++) {
+    for (int i = 0; i < NIC_BATCH; i++) {
         nic->messages[i].msg_hdr.msg_iov = &nic->parts[i];
         nic->messages[i].msg_hdr.msg_iovlen = 1;
     }
@@ -158,17 +133,17 @@ const char *nic_name(const struct nic *nic)
     return nic->name;
 }
 
-static void tell(const struct nic *nic, const char *what)
+void nic_tell(const struct nic *nic, const char *what)
 {
     fprintf(stderr, "minip4: %s: %s\n", nic->name, what);
 }
 
-static void tell_down(struct nic *nic, int error)
+void nic_tell_down(struct nic *nic, int error)
 {
     if (error == ENETDOWN && !nic->down)
-        tell(nic, "the interface went down; frames for it are lost until it is up");
+        nic_tell(nic, "the interface went down; frames for it are lost until it is up");
     if (error != ENETDOWN && !nic->gone)
-        tell(nic, "the interface is gone; frames for it are lost");
+        nic_tell(nic, "the interface is gone; frames for it are lost");
     nic->down = true;
     nic->gone |= error != ENETDOWN;
 }
@@ -182,11 +157,13 @@ struct nic *nic_reopen(struct nic *old, unsigned nics)
         return old;
     }
     nic->counters = *nic_counters(old);
+    nic->sending = old->sending;
+    nic->sent = old->sent;
     nic->told_checksum = old->told_checksum;
     nic->told_too_long = old->told_too_long;
     nic->told_not_sent = old->told_not_sent;
     nic_close(old);
-    tell(nic, "attached to the new interface of this name");
+    nic_tell(nic, "attached to the new interface of this name");
     return nic;
 }
 
@@ -195,7 +172,7 @@ void nic_clear_error(struct nic *nic)
     int error = 0;
     socklen_t size = sizeof error;
     if (!getsockopt(nic->fd, SOL_SOCKET, SO_ERROR, &error, &size) && error)
-        tell_down(nic, error);
+        nic_tell_down(nic, error);
 }
 
 const struct nic_counters *nic_counters(struct nic *nic)
@@ -239,7 +216,7 @@ static void tell_checksum(struct nic *nic)
 {
     nic->counters.unfinished_checksums++;
     if (!nic->told_checksum)
-        tell(nic, "frames arrive with unfinished checksums, which go on as they are: turn the"
+        nic_tell(nic, "frames arrive with unfinished checksums, which go on as they are: turn the"
                   " sender's offload off (ethtool -K <its interface> tx off)");
     nic->told_checksum = true;
 }
@@ -248,9 +225,14 @@ static void tell_too_long(struct nic *nic)
 {
     nic->counters.receive_too_long++;
     if (!nic->told_too_long)
-        tell(nic, "frames longer than 9216 bytes arrive and are dropped: turn the sender's"
+        nic_tell(nic, "frames longer than 9216 bytes arrive and are dropped: turn the sender's"
                   " offloads off (ethtool -K <its interface> tso off gso off)");
     nic->told_too_long = true;
+}
+
+static uint64_t stamp_of(const struct tpacket2_hdr *header)
+{
+    return header->tp_sec * UINT64_C(1000000000) + header->tp_nsec;
 }
 
 /* Fills the packet from a slot; false: the frame is lost, and counted. */
@@ -267,6 +249,7 @@ static bool take_frame(struct nic *nic, const struct tpacket2_hdr *header, struc
         return false;
     }
     packet->length = (uint32_t)length;
+    packet->time_ns = stamp_of(header);
     if (tagged)
         restore_vlan_tag(header, packet);
     if (header->tp_status & TP_STATUS_CSUMNOTREADY)
@@ -294,6 +277,14 @@ static void fetch_slot(const struct nic *nic, unsigned slot)
         __builtin_prefetch(start + at);
 }
 
+bool nic_peek(const struct nic *nic, uint64_t *stamp_ns)
+{
+    const struct tpacket2_hdr *header = slot_header(nic, nic->slot);
+    bool is_full = slot_is_full(header);
+    *stamp_ns = is_full ? stamp_of(header) : UINT64_MAX;
+    return is_full;
+}
+
 struct packet *nic_receive(struct nic *nic, struct packet_pool *pool)
 {
     for (;;) {
@@ -312,102 +303,4 @@ struct packet *nic_receive(struct nic *nic, struct packet_pool *pool)
         if (packet)
             packet_give(pool, packet);
     }
-}
-
-/* Transmitting */
-
-void nic_transmit(struct nic *nic, struct packet *packet, struct packet_pool *pool)
-{
-    if (nic->queued == BATCH)
-        nic_flush(nic, pool);
-    nic->packets[nic->queued] = packet;
-    nic->parts[nic->queued] = (struct iovec){packet->data, packet->length};
-    nic->queued++;
-}
-
-static void count_error(struct nic *nic, int error, unsigned frames)
-{
-    if (error == ENOBUFS || error == EAGAIN) {
-        nic->counters.transmit_kernel_drops += frames;
-        return;
-    }
-    nic->counters.transmit_errors += frames;
-    if (error == ENETDOWN || error == ENXIO || error == ENODEV) {
-        tell_down(nic, error);
-    } else if (!nic->told_not_sent) {
-        tell(nic, error == EMSGSIZE ? "frames longer than the interface's MTU are lost"
-                                    : strerror(error));
-        nic->told_not_sent = true;
-    }
-}
-
-static void count_sent(struct nic *nic, unsigned first, unsigned end)
-{
-    nic->down = false;
-    nic->counters.transmitted_packets += end - first;
-    for (unsigned i = first; i < end; i++)
-        nic->counters.transmitted_bytes += nic->parts[i].iov_len;
-}
-
-/* A short rest for the kernel to make room; false when it has had enough of them. */
-static bool try_again(struct nic *nic, unsigned *tries)
-{
-    if ((*tries)++ == MAX_TRIES)
-        return false;
-    nic->counters.transmit_retries++;
-    nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
-    return true;
-}
-
-static void send_frames(struct nic *nic, unsigned first, unsigned end)
-{
-    unsigned done = first, tries = 0; /* MAX_TRIES between two successes */
-    while (done < end) {
-        int sent = sendmmsg(nic->fd, nic->messages + done, end - done, MSG_DONTWAIT);
-        if (sent > 0) {
-            count_sent(nic, done, done + (unsigned)sent);
-            done += (unsigned)sent;
-            tries = 0;
-        } else if (errno != EINTR &&
-                   ((errno != ENOBUFS && errno != EAGAIN) || !try_again(nic, &tries))) {
-            count_error(nic, errno, 1);
-            done++;
-        }
-    }
-}
-
-/* After ENOBUFS some frames of the train may have left: it is not tried again, and all count as lost.
- * After any other error none has, and what is wrong is found out with single frames. */
-static void send_train(struct nic *nic, unsigned first, unsigned end)
-{
-    int error;
-    unsigned tries = 0;
-    do
-        error = trains_send(nic->trains, nic->packets + first, end - first);
-    while (error == EINTR || (error == EAGAIN && try_again(nic, &tries)));
-    if (!error) {
-        count_sent(nic, first, end);
-        nic->counters.transmitted_in_trains += end - first;
-    } else if (error == ENOBUFS) {
-        count_error(nic, error, end - first);
-    } else {
-        send_frames(nic, first, end);
-    }
-}
-
-void nic_flush(struct nic *nic, struct packet_pool *pool)
-{
-    unsigned first = 0; /* of frames that wait to be sent as they are */
-    for (unsigned at = 0, length; at < nic->queued; at += length) {
-        length = trains_length(nic->trains, nic->packets + at, nic->queued - at);
-        if (length == 1)
-            continue;
-        send_frames(nic, first, at);
-        send_train(nic, at, at + length);
-        first = at + length;
-    }
-    send_frames(nic, first, nic->queued);
-    for (unsigned i = 0; i < nic->queued; i++)
-        packet_give(pool, nic->packets[i]);
-    nic->queued = 0;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "capture.h"
 #include "packet.h"
 
 struct nic_counters {
@@ -29,8 +30,14 @@ struct nic *nic_open(const char *interface, unsigned nics);
 struct nic *nic_reopen(struct nic *old, unsigned nics);
 void nic_close(struct nic *nic);
 
-/* The next frame, or NULL when none waits. */
+/* Captures what is transmitted, stamped with when the call that hands it over began, and ended. */
+void nic_capture(struct nic *nic, struct capture *sending, struct capture *sent);
+
+/* The next frame, or NULL when none waits. Its time_ns is when it came, of CLOCK_REALTIME: the kernel
+ * stamps a veth's frames while their sender is in its call. */
 struct packet *nic_receive(struct nic *nic, struct packet_pool *pool);
+/* Whether a frame waits, and when it came; UINT64_MAX where none does. */
+bool nic_peek(const struct nic *nic, uint64_t *stamp_ns);
 /* Takes a frame to transmit; it leaves by nic_flush() at the latest. */
 void nic_transmit(struct nic *nic, struct packet *packet, struct packet_pool *pool);
 void nic_flush(struct nic *nic, struct packet_pool *pool);

@@ -80,6 +80,7 @@ struct context {
         uint16_t clone_list, digest, resubmit_list, recirculate_list;
     } request;
     uint32_t queue_depth;    /* packets left in the queue that this one came from */
+    uint32_t waited_us;      /* from its arrival until now, of a packet in ingress */
     struct array *registers, *counters, *meters;
     struct profile **profiles;
     struct value_set **value_sets;
@@ -123,6 +124,12 @@ struct program {
 };
 
 extern const struct program program;
+
+/* P4 time when the packet at hand arrived. */
+ALWAYS_INLINE uint64_t arrived_us(const struct context *c)
+{
+    return low_bits(c->now_us - c->waited_us, 48);
+}
 
 /* --- state that generated code reads and writes ---------------------------------------------- */
 

@@ -258,16 +258,20 @@ static void serve(struct engine *e, struct port *port)
     traffic_settle(e, port);
 }
 
-static void set_time(struct engine *e, uint64_t now_ns)
+static uint64_t p4_time(const struct engine *e, uint64_t time_ns)
 {
     int64_t drift_us = 0;
     if (e->clock_drift_ppb) {
-        __int128 ran_ns = (__int128)now_ns - e->drifts_since_ns;
+        __int128 ran_ns = (__int128)time_ns - e->drifts_since_ns;
         drift_us = (int64_t)(ran_ns * e->clock_drift_ppb / 1000000000 / 1000);
     }
-    uint64_t us = now_ns / 1000 + (uint64_t)e->clock_offset_us + (uint64_t)drift_us;
+    return low_bits(time_ns / 1000 + (uint64_t)e->clock_offset_us + (uint64_t)drift_us, 48);
+}
+
+static void set_time(struct engine *e, uint64_t now_ns)
+{
     e->context.now_ns = now_ns;
-    e->context.now_us = low_bits(us, 48);
+    e->context.now_us = p4_time(e, now_ns);
 }
 
 /* The port whose work is due first, or NULL: what is due first is to be parsed again. */
@@ -310,10 +314,13 @@ uint64_t engine_advance(struct engine *e, uint64_t now_ns)
     return e->next_due_ns;
 }
 
-void engine_receive(struct engine *e, uint16_t port, struct packet *packet, uint64_t now_ns)
+void engine_receive(struct engine *e, uint16_t port, struct packet *packet, uint64_t arrived_ns,
+                    uint64_t now_ns)
 {
     engine_advance(e, now_ns);
     set_time(e, now_ns);
+    if (arrived_ns != now_ns)
+        e->context.waited_us = (uint32_t)(e->context.now_us - p4_time(e, arrived_ns));
     if (port < ENGINE_MAX_PORTS) {
         e->received[port].packets++;
         e->received[port].bytes += packet->length;
@@ -321,8 +328,10 @@ void engine_receive(struct engine *e, uint16_t port, struct packet *packet, uint
         e->counters.received++;
     }
     if (e->driver.tap)
-        e->driver.tap(e->driver.user, TAP_IN, port, packet, now_ns);
+        e->driver.tap(e->driver.user, TAP_IN, port, packet, arrived_ns);
     e->context.packet = packet;
     pipeline_ingress(e, port);
+    if (arrived_ns != now_ns)
+        e->context.waited_us = 0;
     engine_advance(e, now_ns);
 }

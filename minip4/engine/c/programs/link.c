@@ -59,17 +59,20 @@ static void send_waiting(struct direction *direction, uint64_t now_ns)
     }
 }
 
-void engine_receive(struct engine *engine, uint16_t port, struct packet *packet, uint64_t now_ns)
+/* A frame is on the link from its arrival on: having waited for this process does not delay it. */
+void engine_receive(struct engine *engine, uint16_t port, struct packet *packet,
+                    uint64_t arrived_ns, uint64_t now_ns)
 {
     struct direction *direction = &engine->direction[port];
+    (void)now_ns;
     direction->received++;
-    send_waiting(direction, now_ns);
+    send_waiting(direction, arrived_ns);
     if (direction->waiting == direction->depth) {
         direction->queue_drops++;
         packet_give(engine->pool, packet);
         return;
     }
-    packet->time_ns = now_ns;
+    packet->time_ns = arrived_ns;
     packet->next = NULL;
     if (direction->first)
         direction->last->next = packet;
@@ -77,7 +80,7 @@ void engine_receive(struct engine *engine, uint16_t port, struct packet *packet,
         direction->first = packet;
     direction->last = packet;
     direction->waiting++;
-    send_waiting(direction, now_ns);
+    send_waiting(direction, arrived_ns);
 }
 
 uint64_t engine_advance(struct engine *engine, uint64_t now_ns)

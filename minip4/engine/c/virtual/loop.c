@@ -225,7 +225,7 @@ void virtual_arrive(struct virtual *v, const struct arrival *arrival)
         want_control(node);
         return;
     }
-    s->calls->receive(s->engine, arrival->port, arrival->packet, v->now_ns);
+    s->calls->receive(s->engine, arrival->port, arrival->packet, v->now_ns, v->now_ns);
     wake_at(node, s->calls->advance(s->engine, v->now_ns));
 }
 

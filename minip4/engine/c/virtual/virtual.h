@@ -15,7 +15,7 @@ enum { VIRTUAL_NO_CPU = 0xffff, VIRTUAL_NONE = UINT32_MAX };
 struct virtual_calls {
     void (*prefetch)(const struct engine *, uint16_t);
     void (*prefetch_more)(const struct engine *, uint16_t);
-    void (*receive)(struct engine *, uint16_t, struct packet *, uint64_t);
+    void (*receive)(struct engine *, uint16_t, struct packet *, uint64_t, uint64_t);
     uint64_t (*advance)(struct engine *, uint64_t);
     void (*set_driver)(struct engine *, const struct engine_driver *);
     void (*set_port)(struct engine *, uint16_t, bool);
