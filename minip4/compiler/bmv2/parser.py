@@ -15,10 +15,9 @@ def parser(program: ir.Program) -> Json:
 
 def _state(number: int, state: ir.State) -> Json:
     transitions = [_case(case) for case in state.cases]
-    if state.has_default:
-        transitions.append(
-            {"type": "default", "value": None, "mask": None, "next_state": state.default}
-        )
+    transitions.append(
+        {"type": "default", "value": None, "mask": None, "next_state": state.default}
+    )
     return {
         "name": state.name,
         "id": number,

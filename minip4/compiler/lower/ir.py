@@ -318,7 +318,6 @@ class State:
     keys: list[Expression]  # Field, LastField, LastUnionField or Lookahead
     cases: list[Case]
     default: str | None  # next state; None: end of the parser
-    has_default: bool = True
 
 
 # ---------------------------------------------------------------- program

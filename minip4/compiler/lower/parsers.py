@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 
 from minip4.compiler import syntax, types
@@ -13,28 +12,17 @@ from minip4.compiler.lower.base import Frame, Shared
 from minip4.compiler.lower.externs import Externs
 from minip4.compiler.lower.names import control_plane_name
 from minip4.compiler.lower.objects import Environment, Instance, evaluate
-from minip4.compiler.lower.storage import field_types, scalar_type
-
-Edge = Callable[[str | None], None]
+from minip4.compiler.lower.states import StateBuilder, SubParser
+from minip4.compiler.lower.storage import ENUM, field_types, scalar_type
 
 _MAX_CASES = 4096
-
-
-class _SubParser(ir.Statement):
-    """Continue in `start`; the states of the sub-parser come back to `end`."""
-
-    __slots__ = ("end", "start")
-
-    def __init__(self, source: syntax.Source, start: str, end: str) -> None:
-        super().__init__(source)
-        self.start = start
-        self.end = end
 
 
 class Parsers(Externs):
     def __init__(self, path: str, shared: Shared) -> None:
         super().__init__(path, shared)
         self._state_names: set[str] = set()
+        self._no_match: str | None = None  # the state that rejects with NoMatch
 
     def top_parser(self, instance: Instance) -> None:
         """The program's parser; it starts in the state `start`."""
@@ -46,17 +34,17 @@ class Parsers(Externs):
         frame = Frame(self.new_label())
         parameters = instance.declaration.parameters
         self.bind_arguments(call, environment, frame, by_reference=True, parameters=parameters)
-        end = self._new_state(f"{instance.name}_end")
+        end = self.new_state(f"{instance.name}_end")
         outer, self.instance = self.instance, instance
         with self.within(environment):
-            start = self._new_state(f"{instance.name}_start")
+            start = self.new_state(f"{instance.name}_start")
             self._parser(instance, start, end)
         self.instance = outer
-        self.emit(_SubParser(call.source, start, end))
+        self.emit(SubParser(call.source, start, end))
         for copy in frame.copy_out:
             copy()
 
-    def _new_state(self, wanted: str) -> str:
+    def new_state(self, wanted: str) -> str:
         name, number = wanted, 0
         while name in self._state_names:
             name, number = f"{wanted}_{number}", number + 1
@@ -74,15 +62,15 @@ class Parsers(Externs):
         start = next(s for s in declaration.states if s.name == "start")
         names: dict[syntax.State, str] = {}
         if initial:
-            first = _StateBuilder(self, entry)
+            first = StateBuilder(self, entry)
             first.code(initial)
-            names[start] = self._new_state(f"{prefix}start")
+            names[start] = self.new_state(f"{prefix}start")
             first.end(names[start])
         else:
             names[start] = entry
         for state in declaration.states:
             if state not in names:
-                names[state] = self._new_state(prefix + state.name)
+                names[state] = self.new_state(prefix + state.name)
         for state in declaration.states:
             self._state(state, names, end)
 
@@ -106,7 +94,7 @@ class Parsers(Externs):
             keys: list[ir.Expression] = []
             if isinstance(state.transition, syntax.Select):
                 keys = [self._select_key(e) for e in state.transition.expressions]
-        builder = _StateBuilder(self, names[state])
+        builder = StateBuilder(self, names[state])
         builder.code(code)
         if isinstance(state.transition, syntax.Select):
             self._select(builder, state.transition, keys, names, end)
@@ -127,7 +115,7 @@ class Parsers(Externs):
 
     def _select(
         self,
-        builder: _StateBuilder,
+        builder: StateBuilder,
         select: syntax.Select,
         keys: list[ir.Expression],
         names: dict[syntax.State, str],
@@ -136,7 +124,6 @@ class Parsers(Externs):
         state = builder.state()
         widths = [ir.width_of(key) for key in keys]
         state.keys = keys
-        state.has_default = False
         for case in select.cases:
             target = _target(case.target, names, end)
             value_set = self._value_set(case, keys)
@@ -144,11 +131,24 @@ class Parsers(Externs):
                 state.cases.append(ir.Case(0, None, 0, target, value_set))
                 continue
             if all(isinstance(key, syntax.DontCare) for key in case.keys):
-                state.default, state.has_default = target, True
-                break
+                state.default = target
+                return
             state.cases += self._cases(case, widths, target)
             if len(state.cases) > _MAX_CASES:
                 raise P4Error("the ranges of this select need too many cases", select.source)
+        state.default = self._no_match_state(select.source)
+
+    def _no_match_state(self, source: syntax.Source) -> str:
+        """Where a select without a matching case leads to; without it BMv2 accepts the packet."""
+        if self._no_match is None:
+            errors = dict(self.program.errors)
+            if "NoMatch" not in errors:
+                raise P4Error("this select needs error.NoMatch", source, "core.p4, which has it")
+            self._no_match = self.new_state("no_match")
+            code = ir.Constant(ENUM, errors["NoMatch"])
+            body: list[ir.Statement] = [ir.Verify(source, ir.FALSE, code)]
+            self.program.states.append(ir.State(self._no_match, body, [], [], None))
+        return self._no_match
 
     def _value_set(self, case: syntax.SelectCase, keys: list[ir.Expression]) -> str | None:
         for key in case.keys:
@@ -294,100 +294,3 @@ def _prefixes(low: int, high: int, width: int) -> list[tuple[int, int]]:
         result.append((low, ones & ~((1 << bits) - 1)))
         low += 1 << bits
     return result
-
-
-class _StateBuilder:
-    """Makes flat states out of structured code. `_open` are the edges without a target yet."""
-
-    def __init__(self, parsers: Parsers, name: str) -> None:
-        self._parsers = parsers
-        self._name = name
-        self._open: list[Edge] = []
-        self._state: ir.State | None = None
-        self._labels: dict[int, list[Edge]] = {}
-        self._new(name)
-
-    def _new(self, name: str) -> ir.State:
-        for edge in self._open:
-            edge(name)
-        self._open = []
-        self._state = ir.State(name, [], [], [], None)
-        self._parsers.program.states.append(self._state)
-        return self._state
-
-    def state(self) -> ir.State:
-        """The state that code is added to now."""
-        if self._state is None:
-            return self._new(self._parsers._new_state(f"{self._name}_next"))
-        return self._state
-
-    def _is_reachable(self) -> bool:
-        return self._state is not None or bool(self._open)
-
-    def _close(self) -> list[Edge]:
-        """Leaves the state; its default edge and those open so far are the caller's."""
-        edges = self._open
-        if self._state is not None:
-            edges = [*edges, _default_edge(self._state)]
-        self._state, self._open = None, []
-        return edges
-
-    def end(self, target: str | None) -> None:
-        for edge in self._close():
-            edge(target)
-
-    def code(self, statements: list[ir.Statement]) -> None:
-        for statement in statements:
-            if not self._is_reachable():
-                return
-            match statement:
-                case ir.If():
-                    self._if(statement)
-                case ir.Labelled():
-                    self._labels[statement.label] = []
-                    self.code(statement.body)
-                    left = self._labels.pop(statement.label)
-                    if left:
-                        self._open = self._close() + left
-                case ir.Leave():
-                    self._labels[statement.label] += self._close()
-                case ir.Loop():
-                    self._open = self._close()
-                    head = self._new(self._parsers._new_state(f"{self._name}_loop"))
-                    self.code(statement.body)
-                    self.end(head.name)
-                case _SubParser():
-                    self.end(statement.start)
-                    self._new(statement.end)
-                case _:
-                    self.state().body.append(statement)
-
-    def _if(self, statement: ir.If) -> None:
-        state = self.state()
-        assert statement.source is not None
-        key = statement.condition
-        if not isinstance(key, ir.Field):
-            key = self._parsers.temporary_field(types.BOOL, statement.source)
-            state.body.append(ir.Assign(statement.source, key, statement.condition))
-        case = ir.Case(1, None, 1, None)
-        state.keys, state.cases = [key], [case]
-        self._state, self._open = None, [_case_edge(case)]
-        self.code(statement.then)
-        after = self._close()
-        self._open = [_default_edge(state)]
-        self.code(statement.otherwise)
-        self._open = after + self._close()
-
-
-def _default_edge(state: ir.State) -> Edge:
-    def patch(name: str | None) -> None:
-        state.default = name
-
-    return patch
-
-
-def _case_edge(case: ir.Case) -> Edge:
-    def patch(name: str | None) -> None:
-        case.next_state = name
-
-    return patch

@@ -8,6 +8,7 @@ from typing import Any
 from bmv2_interpreter import Interpreter
 
 from minip4.compiler import CompiledProgram, compile_p4
+from minip4.engine.engine import Engine
 
 FRAME = """
 #include <core.p4>
@@ -64,6 +65,18 @@ def compiled(directory: Path, **parts: str) -> CompiledProgram:
 
 def interpreter(directory: Path, **parts: str) -> Interpreter:
     return Interpreter(compiled(directory, **parts).bmv2_json)
+
+
+def outcome(directory: Path, packet: str, **parts: str) -> tuple[int, str] | None:
+    """(port, packet) that the program makes of a packet, both in hexadecimal; None: dropped.
+
+    By our engine and by the interpreter, which must agree.
+    """
+    program = compiled(directory, **parts).bmv2_json
+    left = Engine(program).process(1, bytes.fromhex(packet), 0)
+    result = Interpreter(program).run(bytes.fromhex(packet))
+    assert left == ([] if result is None else [result])
+    return None if result is None else (result[0], result[1].hex())
 
 
 def primitives(json: dict[str, Any], action: str) -> list[str]:

@@ -335,7 +335,7 @@ class Interpreter:
             mask = -1 if t["mask"] is None else number(t["mask"])
             if t["type"] == "hexstr" and (key ^ number(t["value"])) & mask == 0:
                 return t["next_state"]
-        raise ParserError("NoMatch")
+        return None  # BMv2 accepts
 
     def field_bits(self, header: str, name: str) -> str:
         width = self.width(header, name)
