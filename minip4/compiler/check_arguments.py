@@ -24,10 +24,11 @@ class ArgumentChecker(ExpressionChecker):
         inference: Inference,
         outer: types.Binding | None = None,
     ) -> None:
-        """Fills in e.parameters, e.parameter_types and e.arguments."""
+        """Fills in e.parameters, e.parameter_types, e.arguments and e.order."""
         e.parameters = parameters
         e.declaration = callee
         given = self.in_parameter_order(e.written_arguments, parameters, callee.name, e)
+        e.order = written_order(e.written_arguments, given)
         formal = [types.substitute(p.type, outer or {}) for p in parameters]
         arguments = [None if a is None else self.expression(a.value) for a in given]
         for p, f, a in zip(parameters, formal, arguments, strict=True):
@@ -161,3 +162,9 @@ class ArgumentChecker(ExpressionChecker):
             )
         assert d is not None
         raise P4Error(f"{what}: {root.name!r} is {what_is(d)}", e.source, "a variable or field")
+
+
+def written_order(written: list[syntax.Argument], given: list[syntax.Argument | None]) -> list[int]:
+    """Positions of the given arguments as they are written; those left out come last."""
+    positions = [given.index(a) for a in written]
+    return positions + [i for i, a in enumerate(given) if a is None]

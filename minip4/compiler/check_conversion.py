@@ -120,6 +120,7 @@ class ConversionChecker(TypeChecker):
             syntax.NamedValue(v.source, name, v) for name, v in zip(fields, elements, strict=True)
         ]
         result = syntax.StructExpression(e.source, values)
+        result.order = list(range(len(values)))
         return typed(result, to, compound_constant(elements))
 
     def struct_by_name(
@@ -142,6 +143,9 @@ class ConversionChecker(TypeChecker):
             else:
                 values.append(syntax.NamedValue(e.source, name, self.default_value(e, of)))
         result = syntax.StructExpression(e.source, values)
+        names = list(fields)
+        written = [names.index(v.name) for v in e.values]
+        result.order = written + [names.index(name) for name in missing]
         return typed(result, to, compound_constant([v.value for v in values]))
 
     def default_value(self, e: syntax.Expression, of: Type) -> syntax.Expression:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minip4.compiler import syntax, types
+from minip4.compiler.check_arguments import written_order
 from minip4.compiler.check_scope import describe, is_numeric, typed
 from minip4.compiler.check_statements import StatementChecker
 from minip4.compiler.errors import P4Error, did_you_mean
@@ -85,6 +86,8 @@ class TableChecker(StatementChecker):
                 "arguments only for in, out and inout parameters",
             )
         given = self.in_parameter_order(written, wanted, action.name, reference)
+        names = [p.name for p in action.parameters]
+        reference.order = [names.index(wanted[i].name) for i in written_order(written, given)]
         by_name = dict(zip([p.name for p in wanted], given, strict=True))
         call = syntax.Call(reference.source, syntax.Name(reference.source, action.name), [], [])
         call.kind = syntax.CallKind.ACTION

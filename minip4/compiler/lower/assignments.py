@@ -285,6 +285,10 @@ class Assignments(Lowering):
             return self.storage.allocate(types.Varbit(value.width), "tmp", _somewhere(source))
         if isinstance(value, places.Header | places.Union | places.Stack):
             return self.storage.clone(value, "tmp")
+        if isinstance(value, places.Indexed):
+            return self.copy_of_shape(value.places[0], source)
+        if isinstance(value, places.Last):
+            return self.copy_of_shape(last_element(value), source)
         raise P4Error("this compound value is not supported here", _somewhere(source))
 
 

@@ -7,15 +7,15 @@ from that; elsewhere they get temporaries.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
 from minip4.compiler.lower import arithmetic, ir, places
+from minip4.compiler.lower.arguments import Argument, Arguments, conflict
 from minip4.compiler.lower.assignments import validity
 from minip4.compiler.lower.base import Frame, Restart, Shared
-from minip4.compiler.lower.expressions import Expressions, has_effects
-from minip4.compiler.lower.objects import Environment, ExternObject, Instance, instantiate
+from minip4.compiler.lower.expressions import has_effects
+from minip4.compiler.lower.objects import Environment, ExternObject, Instance
 from minip4.compiler.lower.storage import scalar_type
 from minip4.compiler.syntax import CallKind
 from minip4.compiler.types import Bits
@@ -23,22 +23,7 @@ from minip4.compiler.types import Bits
 _WHOLE = places.Scalar | places.Group | places.Header | places.Union | places.Stack | places.Varbit
 
 
-@dataclass(slots=True, eq=False)
-class _Bound:
-    """An evaluated argument: a value or place, or an object (`thing`).
-
-    `initial` is the value that goes into an inout parameter.
-    """
-
-    parameter: syntax.Parameter
-    type: types.Type
-    source: syntax.Source
-    value: places.Value | None
-    initial: places.Value | None = None
-    thing: ExternObject | Instance | None = None
-
-
-class Calls(Expressions):
+class Calls(Arguments):
     def __init__(self, path: str, shared: Shared) -> None:
         super().__init__(path, shared)
         self.applied: set[Instance] = set()
@@ -203,67 +188,29 @@ class Calls(Expressions):
 
         `instance` is the control that is applied: it keeps its storage each time.
         """
-        arguments = [a for a in call.arguments if a is not None]
-        by_reference = by_reference and not any(has_effects(a) for a in arguments)
-        bound: list[_Bound] = []
-        for i, (parameter, of, argument) in enumerate(
-            zip(parameters or call.parameters, call.parameter_types, call.arguments, strict=True)
-        ):
-            if argument is None:
-                continue
-            of = self.environment.resolve(of)
-            later = [a for a in call.arguments[i + 1 :] if a is not None and has_effects(a)]
-            bound.append(self._argument(parameter, of, argument, is_exposed=bool(later)))
-        for i, item in enumerate(bound):
+        bound = self.evaluated(
+            parameters or call.parameters, call.parameter_types, call.arguments, call.order
+        )
+        by_reference = by_reference and not any(has_effects(a.expression) for a in bound)
+        for i, argument in enumerate(bound):
             others = bound[:i] + bound[i + 1 :]
-            is_alone = by_reference and not any(_conflict(item, other) for other in others)
-            environment.bindings[item.parameter] = self._parameter(
-                item, frame, is_alone=is_alone, instance=instance
+            is_alone = by_reference and not any(conflict(argument, other) for other in others)
+            environment.bindings[argument.parameter] = self.parameter(
+                argument, frame, is_alone=is_alone, instance=instance
             )
 
-    def _argument(
+    def parameter(
         self,
-        parameter: syntax.Parameter,
-        of: types.Type,
-        argument: syntax.Expression,
+        item: Argument,
+        frame: Frame,
         *,
-        is_exposed: bool,
-    ) -> _Bound:
-        """Evaluates it; exposed: later arguments could change the value, so it is saved."""
-        source = argument.source
-        if isinstance(of, types.Extern):
-            return _Bound(parameter, of, source, None, thing=self.object_of(argument))
-        if isinstance(argument, syntax.DontCare):
-            return _Bound(parameter, of, source, self.temporary(of, source))
-        if parameter.direction not in ("out", "inout"):
-            value = self.value(argument)
-            return _Bound(
-                parameter, of, source, self.copied(value, source) if is_exposed else value
-            )
-        place = self.pinned(self.place(argument), source)
-        initial: places.Value = place
-        if is_exposed and parameter.direction == "inout":
-            initial = self.copied(place, source)
-        return _Bound(parameter, of, source, place, initial=initial)
-
-    def object_of(self, expression: syntax.Expression) -> ExternObject | Instance:
-        bound: object = None
-        if isinstance(expression, syntax.Name) and expression.declaration is not None:
-            bound = self.environment.lookup(expression.declaration)
-        elif isinstance(expression, syntax.Call) and expression.kind is CallKind.CONSTRUCTOR:
-            bound = instantiate(expression, "tmp", self.environment)
-        if not isinstance(bound, ExternObject | Instance):
-            raise P4Error("an object was expected here", expression.source)
-        return bound
-
-    def _parameter(
-        self, item: _Bound, frame: Frame, *, is_alone: bool, instance: Instance | None
+        is_alone: bool = False,
+        instance: Instance | None = None,
     ) -> places.Value | ExternObject | Instance:
         """What the parameter stands for: the argument itself, or a copy."""
         if item.thing is not None:
             return item.thing
         value, source = item.value, item.source
-        assert value is not None
         is_shared = instance is not None and (instance.name, item.parameter) in self.shared
         is_fixed = isinstance(value, ir.Constant | ir.ActionData | ir.Text)
         if not is_shared and (is_fixed or (is_alone and isinstance(value, _WHOLE | ir.Field))):
@@ -277,8 +224,7 @@ class Calls(Expressions):
             local = self._local(item, instance)
             self.assign(local, value, source)
             return local
-        assert not isinstance(value, ir.Expression | places.Compound | places.Invalid)
-        place: places.Place = value
+        place = item.place
         local = self._local(item, instance)
         if item.parameter.direction == "inout":
             assert item.initial is not None
@@ -288,7 +234,7 @@ class Calls(Expressions):
         frame.copy_out.append(lambda: self.assign(place, local, source))
         return local
 
-    def _local(self, item: _Bound, instance: Instance | None) -> places.Place:
+    def _local(self, item: Argument, instance: Instance | None) -> places.Place:
         """Storage of a parameter; that of an instance stays the same each time it is applied."""
         name = item.parameter.name
         if instance is None:
@@ -357,15 +303,6 @@ class Calls(Expressions):
                 self.emit(ir.If(call.source, here, body, []))
         else:
             raise P4Error(f"{call.method}() is not supported on this", call.source)
-
-
-def _conflict(item: _Bound, other: _Bound) -> bool:
-    """Whether sharing storage could be seen: both name it, and one of them may write it."""
-    if item.value is None or other.value is None:
-        return False
-    directions = (item.parameter.direction, other.parameter.direction)
-    writes = "out" in directions or "inout" in directions
-    return writes and places.overlap(item.value, other.value)
 
 
 def drop_last_leave(code: list[ir.Statement], label: int) -> None:

@@ -1,6 +1,8 @@
-"""Lowers expressions. What has side effects is emitted first, in the order of evaluation (8.24)."""
+"""Lowers expressions. What has side effects is emitted first, in the order of evaluation (8.1)."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
@@ -62,15 +64,20 @@ class Expressions(Assignments):
             return places.Slice(self.pinned(place.place, source), place.high, place.low)
         return place
 
-    def values(self, expressions: list[syntax.Expression]) -> list[places.Value]:
-        """Evaluates from left to right; earlier values are saved from later side effects."""
-        result = []
-        for i, expression in enumerate(expressions):
+    def values(
+        self, expressions: list[syntax.Expression], order: Sequence[int] | None = None
+    ) -> list[places.Value]:
+        """Evaluates from left to right, or in another order of positions; earlier values are
+        saved from later side effects."""
+        todo = list(range(len(expressions)) if order is None else order)
+        result: dict[int, places.Value] = {}
+        for i, position in enumerate(todo):
+            expression = expressions[position]
             value = self.value(expression)
-            if any(has_effects(later) for later in expressions[i + 1 :]):
+            if any(has_effects(expressions[later]) for later in todo[i + 1 :]):
                 value = self.copied(value, expression.source)
-            result.append(value)
-        return result
+            result[position] = value
+        return [result[position] for position in range(len(expressions))]
 
     def value(self, expression: syntax.Expression) -> places.Value:
         if expression.constant is not None:
@@ -293,7 +300,8 @@ class Expressions(Assignments):
         return value
 
     def _struct(self, expression: syntax.StructExpression) -> places.Value:
-        values = self.values([v.value for v in expression.values])
+        # Without a struct's type (`f({b = x, a = y})`) the order is the written one.
+        values = self.values([v.value for v in expression.values], expression.order or None)
         members = {v.name: value for v, value in zip(expression.values, values, strict=True)}
         of = types.strip_newtypes(self.environment.resolve(expression.type))
         return places.Compound(members, isinstance(of, types.Header))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 
-from minip4.compiler import syntax
+from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
 from minip4.compiler.lower import arithmetic, ir, places
+from minip4.compiler.lower.arguments import Argument
 from minip4.compiler.lower.assignments import is_compound, read
+from minip4.compiler.lower.expressions import has_effects
 from minip4.compiler.lower.objects import ExternObject, evaluate
 from minip4.compiler.lower.tables import Tables
 from minip4.compiler.types import BOOL, Bits
@@ -90,19 +92,22 @@ class Externs(Tables):
     def _arguments(self, call: syntax.Call) -> list[syntax.Expression]:
         return [a for a in call.arguments if a is not None]
 
-    def _simple_value(self, expression: syntax.Expression) -> ir.Expression:
-        return self.simple(self.scalar(expression), expression.source)
+    def scalar_of(self, argument: Argument) -> ir.Expression:
+        if is_compound(argument.value) or isinstance(argument.value, places.Next):
+            raise P4Error("a number or bool was expected here", argument.source)
+        return read(argument.value)
 
-    def _into(self, target: syntax.Expression) -> tuple[ir.Field, Callable[[], None]]:
+    def _simple(self, argument: Argument) -> ir.Expression:
+        return self.simple(self.scalar_of(argument), argument.source)
+
+    def _into(self, target: Argument) -> tuple[ir.Field, Callable[[], None]]:
         """A field for a primitive's result, and what moves it to where it belongs."""
-        if isinstance(target, syntax.DontCare):
-            return self.temporary_field(target.type, target.source), lambda: None
-        place = self.pinned(self.place(target), target.source)
+        place = target.place
         if is_compound(place):
             raise P4Error("the result is a number or bool", target.source)
         if isinstance(place, places.Scalar) and isinstance(place.field, ir.Field):
             return place.field, lambda: None
-        field = self.temporary_field(read(place).type, target.source)
+        field = self.temporary_field(self.scalar_of(target).type, target.source)
         return field, lambda: self.assign(place, field, target.source)
 
     def _require(self, call: syntax.Call, *blocks: str) -> None:
@@ -114,14 +119,14 @@ class Externs(Tables):
 
     def _mark_to_drop(self, call: syntax.Call) -> None:
         self._require(call, "ingress", "egress")
-        arguments = self._arguments(call)
-        if not arguments:
+        if not call.arguments:
             raise P4Error(
                 "mark_to_drop() without argument is not supported",
                 call.source,
                 "mark_to_drop(standard_metadata)",
             )
-        target = self.place(arguments[0])
+        (argument,) = self.extern_arguments(call)
+        target = argument.place
         if list(places.storage(target)) == list(places.storage(self.standard_metadata)):
             standard_metadata = ir.Reference("header", "standard_metadata")
             self.primitive("mark_to_drop", [standard_metadata], call.source)
@@ -133,26 +138,32 @@ class Externs(Tables):
             self.assign(field, ir.Constant(field.type, value), call.source)
 
     def _random(self, call: syntax.Call) -> None:
-        target, low, high = self._arguments(call)
-        bounds = [self.simple(read(v), call.source) for v in self.values([low, high])]
+        target, low, high = self.extern_arguments(call)
+        bounds = [self._simple(bound) for bound in (low, high)]
         field, move = self._into(target)
         self.primitive("modify_field_rng_uniform", [field, *bounds], call.source)
         move()
 
     def _hash(self, call: syntax.Call) -> None:
-        target, algorithm, base, data, maximum = self._arguments(call)
-        member = evaluate(algorithm, self.environment)
+        target, algorithm, base, data, maximum = self.extern_arguments(call, {3: self._hashed})
+        member = evaluate(algorithm.expression, self.environment)
         assert isinstance(member, syntax.EnumMember)
-        low, *inputs, high = self.values([base, *_data_parts(data), maximum])
-        calculation = self.calculation(member.name, inputs, data.source, with_payload=False)
+        calculation = self.calculation(member.name, [data.value], data.source, with_payload=False)
         arguments: list[ir.Argument] = [
-            self.simple(read(low), base.source),
+            self._simple(base),
             ir.Reference("calculation", calculation),
-            self.simple(read(high), maximum.source),
+            self._simple(maximum),
         ]
         field, move = self._into(target)
         self.primitive("modify_field_with_hash_based_offset", [field, *arguments], call.source)
         move()
+
+    def _hashed(self, data: syntax.Expression) -> places.Value:
+        """The data in parts as small as BMv2 can have them."""
+        if has_effects(data):
+            return self.value(data)
+        values = self.values(_data_parts(data))
+        return places.Compound({str(i): value for i, value in enumerate(values)})
 
     def calculation(
         self,
@@ -186,31 +197,30 @@ class Externs(Tables):
     def _digest(self, call: syntax.Call) -> None:
         """The fields are copied: BMv2 would read them at the end of the pipeline only."""
         self._require(call, "ingress")
-        receiver, data = self._arguments(call)
-        target, value = self.values([receiver, data])
+        receiver, data = self.extern_arguments(call)
         of = self.environment.resolve(call.parameter_types[1])
         name = getattr(of, "name", "") or "digest"
         elements: list[ir.Expression] = []
-        for expression in self.flattened(value, data.source):
+        for expression in self.flattened(data.value, data.source):
             field = self.temporary_field(expression.type, data.source)
             self.emit(ir.Assign(data.source, field, expression))
             elements.append(field)
         number = len(self.program.learn_lists) + 1
         self.program.learn_lists.append(ir.LearnList(number, name, elements, data.source))
         arguments: list[ir.Argument] = [
-            self.simple(read(target), receiver.source),
+            self._simple(receiver),
             ir.Constant(Bits(32), number),
         ]
         self.primitive("generate_digest", arguments, call.source)
 
     def _truncate(self, call: syntax.Call) -> None:
-        (length,) = self._arguments(call)
-        self.primitive("truncate", [self._simple_value(length)], call.source)
+        (length,) = self.extern_arguments(call)
+        self.primitive("truncate", [self._simple(length)], call.source)
 
     def _assert(self, call: syntax.Call) -> None:
-        (check,) = self._arguments(call)
+        (check,) = self.extern_arguments(call)
         assert call.declaration is not None
-        self.primitive(call.declaration.name, [self.scalar(check)], call.source)
+        self.primitive(call.declaration.name, [self.scalar_of(check)], call.source)
 
     def _static_assert(self, call: syntax.Call) -> None:
         arguments = self._arguments(call)
@@ -219,38 +229,40 @@ class Externs(Tables):
             raise P4Error(f"static_assert: {text}", call.source)
 
     def _log_msg(self, call: syntax.Call) -> None:
-        message, *rest = self._arguments(call)
-        text = evaluate(message, self.environment)
+        message, *rest = self.extern_arguments(call)
+        text = evaluate(message.expression, self.environment)
         values: list[ir.Expression] = []
         for data in rest:
-            values += [self._logged(e, data) for e in self.flattened(self.value(data), data.source)]
-        arguments: list[ir.Argument] = [ir.Text(message.type, str(text)), ir.Vector(tuple(values))]
+            flat = self.flattened(data.value, data.source)
+            values += [self._logged(e, data.source) for e in flat]
+        arguments: list[ir.Argument] = [ir.Text(types.STRING, str(text)), ir.Vector(tuple(values))]
         self.primitive("log_msg", arguments, call.source)
 
-    def _logged(self, expression: ir.Expression, data: syntax.Expression) -> ir.Expression:
+    def _logged(self, expression: ir.Expression, source: syntax.Source) -> ir.Expression:
         if expression.type == BOOL:
             return arithmetic.cast(expression, Bits(1))
-        return self.simple(expression, data.source)
+        return self.simple(expression, source)
 
     def _verify(self, call: syntax.Call) -> None:
         self._require(call, "parser")
-        check, error = self._arguments(call)
-        condition, code = self.values([check, error])
-        self.emit(ir.Verify(call.source, read(condition), self.simple(read(code), error.source)))
+        check, error = self.extern_arguments(call)
+        self.emit(ir.Verify(call.source, self.scalar_of(check), self._simple(error)))
 
     # -- packets sent again
 
     def _clone(self, call: syntax.Call) -> None:
-        kind, session, *field_list = self._arguments(call)
-        member = evaluate(kind, self.environment)
+        kind, session, *field_list = self.extern_arguments(call)
+        member = evaluate(kind.expression, self.environment)
         assert isinstance(member, syntax.EnumMember)
         is_ingress = member.name == "I2E"
         self._require(call, "ingress" if is_ingress else "egress")
         name = "clone_ingress_pkt_to_egress" if is_ingress else "clone_egress_pkt_to_egress"
-        number = self._field_list(field_list[0]) if field_list else self._empty_field_list("fl")
-        self.primitive(
-            name, [self._simple_value(session), ir.Constant(Bits(32), number)], call.source
+        number = (
+            self._field_list(field_list[0].expression)
+            if field_list
+            else self._empty_field_list("fl")
         )
+        self.primitive(name, [self._simple(session), ir.Constant(Bits(32), number)], call.source)
 
     def _send_again(self, call: syntax.Call) -> None:
         assert call.declaration is not None
@@ -279,35 +291,32 @@ class Externs(Tables):
 
     def _array_method(self, call: syntax.Call, target: ExternObject) -> None:
         reference = ir.Reference(_REGISTER_LIKE[target.type.name], target.name)
-        arguments = self._arguments(call)
+        arguments = self.extern_arguments(call)
         if call.method == "count":
             self._require(call, "ingress", "egress")
-            self.primitive("count", [reference, self._simple_value(arguments[0])], call.source)
+            self.primitive("count", [reference, self._simple(arguments[0])], call.source)
         elif call.method == "execute_meter":
             self._require(call, "ingress", "egress")
-            index = self._simple_value(arguments[0])
+            index = self._simple(arguments[0])
             field, move = self._into(arguments[1])
             self.primitive("execute_meter", [reference, index, field], call.source)
             move()
         elif call.method == "read":
-            index = self._simple_value(arguments[1])
+            index = self._simple(arguments[1])
             field, move = self._into(arguments[0])
             self.primitive("register_read", [field, reference, index], call.source)
             move()
         elif call.method == "write":
-            values = self.values(arguments)
-            if is_compound(values[1]):
+            if is_compound(arguments[1].value):
                 raise P4Error("a register cell is a number", arguments[1].source)
-            index, value = (
-                self.simple(read(v), a.source) for v, a in zip(values, arguments, strict=True)
-            )
+            index, value = (self._simple(argument) for argument in arguments)
             self.primitive("register_write", [reference, index, value], call.source)
         else:
             raise P4Error(f"{call.method}() is not supported", call.source)
 
     def _read_direct_meter(self, call: syntax.Call, target: ExternObject) -> None:
-        (result,) = self._arguments(call)
-        place = self.place(result)
+        (result,) = self.extern_arguments(call)
+        place = result.place
         if not isinstance(place, places.Scalar) or not isinstance(place.field, ir.Field):
             raise P4Error("a direct meter writes to a field", result.source, "a plain field")
         self.direct_uses.setdefault(target.name, call.source)

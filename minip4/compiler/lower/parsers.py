@@ -196,23 +196,18 @@ class Parsers(Externs):
     def packet_in(self, call: syntax.Call) -> places.Value | None:
         if self.block != "parser":
             raise P4Error(f"{call.method}() can be called in a parser only", call.source)
-        arguments = [a for a in call.arguments if a is not None]
+        arguments = self.extern_arguments(call)
         if call.method == "lookahead":
             of = self.environment.resolve(
                 call.type_arguments[0] if call.type_arguments else call.type
             )
             return self._lookahead(of, call.source, [0])
         if call.method == "advance":
-            self.emit(ir.Advance(call.source, self.scalar(arguments[0])))
+            self.emit(ir.Advance(call.source, self.scalar_of(arguments[0])))
             return None
         if call.method == "extract":
-            length = self.scalar(arguments[1]) if len(arguments) > 1 else None
-            if isinstance(arguments[0], syntax.DontCare):
-                of = self.environment.resolve(call.parameter_types[0])
-                target = self.temporary(of, call.source, "skipped")
-            else:
-                target = self.place(arguments[0])
-            self._extract(target, length, call.source)
+            length = self.scalar_of(arguments[1]) if len(arguments) > 1 else None
+            self._extract(arguments[0].place, length, call.source)
             return None
         raise P4Error(f"packet_in.{call.method}() is not supported on this target", call.source)
 
@@ -227,12 +222,11 @@ class Parsers(Externs):
             where = (target.stack.name, target.member)
             self.emit(ir.Extract(source, "union_stack", where, length))
         elif isinstance(target, places.Indexed):
-            index = self.saved(target.index, source)
             for i, place in enumerate(target.places):
                 with self.collecting() as body:
                     self._extract(place, length, source)
-                number = ir.Constant(index.type, i)
-                here = ir.Binary(types.BOOL, "==", index, number)
+                number = ir.Constant(target.index.type, i)
+                here = ir.Binary(types.BOOL, "==", target.index, number)
                 self.emit(ir.If(source, here, body, []))
         else:
             raise P4Error("a header was expected here", source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from minip4.compiler import syntax
 from minip4.compiler.errors import P4Error
 from minip4.compiler.lower import arithmetic, ir
+from minip4.compiler.lower.arguments import Argument
 from minip4.compiler.lower.assignments import is_compound, read
 from minip4.compiler.lower.base import Frame, Shared
 from minip4.compiler.lower.names import control_plane_name, key_name
@@ -142,12 +143,13 @@ class Tables(TableProperties):
         result = ir.Action(self.action_name(action), [], [])
         outer, self.in_action = self.in_action, True
         with self.collecting() as body:
-            for parameter, argument in zip(
-                action.parameters,
-                reference.arguments or [None] * len(action.parameters),
-                strict=True,
-            ):
-                self._action_parameter(parameter, argument, environment, frame, result)
+            for argument in self._bound_arguments(reference, action):
+                bound = self.parameter(argument, frame)
+                environment.bindings[argument.parameter] = bound
+            for parameter in action.parameters:
+                if parameter not in environment.bindings:
+                    data = self._action_data(parameter, result)
+                    environment.bindings[parameter] = data
             with self.within(environment):
                 self.inline(action.body, frame, action.source)
         self.in_action = outer
@@ -157,39 +159,33 @@ class Tables(TableProperties):
             self._actions[key] = result
         return result
 
-    def _action_parameter(
-        self,
-        parameter: syntax.Parameter,
-        argument: syntax.Expression | None,
-        environment: Environment,
-        frame: Frame,
-        result: ir.Action,
-    ) -> None:
+    def _bound_arguments(
+        self, reference: syntax.ActionReference, action: syntax.Action
+    ) -> list[Argument]:
+        """Arguments of parameters with a direction, which the list of actions gives."""
+        return self.evaluated(
+            action.parameters,
+            [parameter.type for parameter in action.parameters],
+            reference.arguments,
+            reference.order,
+        )
+
+    def _action_data(self, parameter: syntax.Parameter, result: ir.Action) -> ir.Expression:
+        """A parameter that table entries give."""
         of = self.environment.resolve(parameter.type)
-        if parameter.direction == "" or argument is None:
-            scalar = scalar_type(of)
-            if scalar is None:
-                raise P4Error(
-                    f"an action parameter cannot have type {of}",
-                    parameter.source,
-                    "a number, bool or enum",
-                )
-            width = scalar.width if isinstance(scalar, Bits) else 1
-            # Entries hold plain bits: a signed parameter is converted where it is used.
-            plain = Bits(width) if isinstance(scalar, Bits) else scalar
-            data = ir.ActionData(plain, len(result.parameters))
-            environment.bindings[parameter] = arithmetic.cast(data, scalar)
-            result.parameters.append((control_plane_name(parameter), width))
-            return
-        local = self.temporary(of, argument.source, parameter.name)
-        if parameter.direction == "in":
-            self.assign(local, self.value(argument), argument.source)
-        else:
-            place = self.place(argument)
-            if parameter.direction == "inout":
-                self.assign(local, place, argument.source)
-            frame.copy_out.append(lambda: self.assign(place, local, argument.source))
-        environment.bindings[parameter] = local
+        scalar = scalar_type(of)
+        if scalar is None:
+            raise P4Error(
+                f"an action parameter cannot have type {of}",
+                parameter.source,
+                "a number, bool or enum",
+            )
+        width = scalar.width if isinstance(scalar, Bits) else 1
+        # Entries hold plain bits: a signed parameter is converted where it is used.
+        plain = Bits(width) if isinstance(scalar, Bits) else scalar
+        data = ir.ActionData(plain, len(result.parameters))
+        result.parameters.append((control_plane_name(parameter), width))
+        return arithmetic.cast(data, scalar)
 
     def _default_action(
         self, table: syntax.Table, result: ir.Table, actions: dict[syntax.Action, ir.Action]

@@ -254,6 +254,7 @@ class ActionReference(Node):
     """`name(arguments)` in a list of actions, an entry or default_action.
 
     `arguments` follow `action.parameters`, one for each; None where the control plane sets it.
+    `order` has their positions as they are evaluated: as written (6.8).
     """
 
     annotations: list[Annotation]
@@ -262,6 +263,7 @@ class ActionReference(Node):
     written_arguments: list[Argument] | None  # None: no parentheses written
     action: Action | None = field(default=None, init=False)
     arguments: list[Expression | None] = field(default_factory=list, init=False)
+    order: list[int] = field(default_factory=list, init=False)
 
     def annotation(self, name: str) -> Annotation | None:
         return next((a for a in self.annotations if a.name == name), None)

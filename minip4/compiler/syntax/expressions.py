@@ -169,6 +169,7 @@ class Call(Expression):
 
     `arguments` follow the order of `parameters`, one for each: defaults filled in, named ones put
     in their place, casts made explicit; None where an @optional parameter has no argument.
+    `order` has their positions as they are evaluated: as written (6.8), then the defaults.
     `type_arguments` fill the callee's own type parameters (an extern object's are in
     `object.type.arguments`). `parameter_types` have both substituted.
     """
@@ -184,6 +185,7 @@ class Call(Expression):
     parameter_types: list[Type] = field(default_factory=list, init=False)
     type_arguments: tuple[Type, ...] = field(default=(), init=False)
     arguments: list[Expression | None] = field(default_factory=list, init=False)
+    order: list[int] = field(default_factory=list, init=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -204,11 +206,13 @@ class NamedValue(Node):
 class StructExpression(Expression):
     """`{a = x, b = y}`; after checking also `{x, y}` of struct or header type.
 
-    After checking every field is there, in the order of the declaration.
+    After checking every field is there, in the order of the declaration; `order` has their
+    positions as they are evaluated: as written (8.1), then the defaults.
     """
 
     values: list[NamedValue]
     has_dots: bool = False
+    order: list[int] = field(default_factory=list, init=False)
 
 
 @dataclass(slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""A select without a matching case rejects with NoMatch (spec 12.6), on our engine and on BMv2."""
+"""A select without a matching case rejects with NoMatch (spec 13.6), on our engine and on BMv2."""
 
 from __future__ import annotations
 

@@ -1,0 +1,116 @@
+"""Evaluates the arguments of calls: in the order they are written in, each once (spec 6.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from minip4.compiler import syntax, types
+from minip4.compiler.errors import P4Error
+from minip4.compiler.lower import places
+from minip4.compiler.lower.expressions import Expressions, has_effects
+from minip4.compiler.lower.objects import ExternObject, Instance, instantiate
+from minip4.compiler.syntax import CallKind
+
+
+@dataclass(slots=True, eq=False)
+class Argument:
+    """An evaluated argument: a value or place (`content`), or an object (`thing`).
+
+    `initial` is the value that goes into an inout parameter.
+    """
+
+    parameter: syntax.Parameter
+    position: int  # of the parameter
+    type: types.Type
+    expression: syntax.Expression
+    content: places.Value | None = None
+    initial: places.Value | None = None
+    thing: ExternObject | Instance | None = None
+
+    @property
+    def source(self) -> syntax.Source:
+        return self.expression.source
+
+    @property
+    def value(self) -> places.Value:
+        assert self.content is not None
+        return self.content
+
+    @property
+    def place(self) -> places.Place:
+        """Of an out or inout argument."""
+        assert isinstance(self.content, places.Place)
+        return self.content
+
+
+Evaluation = Callable[[syntax.Expression], places.Value]
+
+
+class Arguments(Expressions):
+    def evaluated(
+        self,
+        parameters: list[syntax.Parameter],
+        parameter_types: list[types.Type],
+        expressions: list[syntax.Expression | None],
+        order: list[int],
+        special: Mapping[int, Evaluation] | None = None,
+    ) -> list[Argument]:
+        """The arguments that are given, in the order of evaluation: that of copying out, too.
+
+        `special`: how to evaluate those at some positions.
+        """
+        todo = [(i, e) for i in order if (e := expressions[i]) is not None]
+        result = []
+        for number, (i, expression) in enumerate(todo):
+            is_exposed = any(has_effects(later) for _, later in todo[number + 1 :])
+            of = self.environment.resolve(parameter_types[i])
+            argument = Argument(parameters[i], i, of, expression)
+            evaluate = (special or {}).get(i, self.value)
+            self._evaluate(argument, evaluate, is_exposed=is_exposed)
+            result.append(argument)
+        return result
+
+    def extern_arguments(
+        self, call: syntax.Call, special: Mapping[int, Evaluation] | None = None
+    ) -> list[Argument]:
+        """As `evaluated`, but in the order of the parameters."""
+        arguments = self.evaluated(
+            call.parameters, call.parameter_types, call.arguments, call.order, special
+        )
+        return sorted(arguments, key=lambda argument: argument.position)
+
+    def _evaluate(self, argument: Argument, evaluate: Evaluation, *, is_exposed: bool) -> None:
+        """Fills it in; exposed: later arguments could change the value, so it is saved."""
+        expression, source = argument.expression, argument.source
+        if isinstance(argument.type, types.Extern):
+            argument.thing = self.object_of(expression)
+        elif isinstance(expression, syntax.DontCare):
+            argument.content = self.temporary(argument.type, source)
+        elif argument.parameter.direction not in ("out", "inout"):
+            value = evaluate(expression)
+            argument.content = self.copied(value, source) if is_exposed else value
+        else:
+            place = self.pinned(self.place(expression), source)
+            is_copied = is_exposed and argument.parameter.direction == "inout"
+            argument.content = place
+            argument.initial = self.copied(place, source) if is_copied else place
+
+    def object_of(self, expression: syntax.Expression) -> ExternObject | Instance:
+        bound: object = None
+        if isinstance(expression, syntax.Name) and expression.declaration is not None:
+            bound = self.environment.lookup(expression.declaration)
+        elif isinstance(expression, syntax.Call) and expression.kind is CallKind.CONSTRUCTOR:
+            bound = instantiate(expression, "tmp", self.environment)
+        if not isinstance(bound, ExternObject | Instance):
+            raise P4Error("an object was expected here", expression.source)
+        return bound
+
+
+def conflict(one: Argument, other: Argument) -> bool:
+    """Whether sharing storage could be seen: both name it, and one of them may write it."""
+    if one.content is None or other.content is None:
+        return False
+    directions = (one.parameter.direction, other.parameter.direction)
+    writes = "out" in directions or "inout" in directions
+    return writes and places.overlap(one.value, other.value)
