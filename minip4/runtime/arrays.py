@@ -85,7 +85,6 @@ class Registers:
     def __init__(self, schema: Schema, engine: Engine) -> None:
         self._schema = schema
         self._engine = engine
-        self._types = schema.p4info.type_info
 
     def prepare(self, kind: int, message: p4r.RegisterEntry) -> Operation:
         """Check a write (MODIFY; without an index: of every cell); return what performs it."""
@@ -94,7 +93,7 @@ class Registers:
         what = f"register {name}"
         if kind != MODIFY:
             raise invalid(f"{what}: it can only be modified")
-        value = p4data.decode_word(message.data, register.type_spec, self._types, what)
+        value = p4data.decode_word(message.data, register.type_spec, self._schema, what)
         cells = indices(what, message, register.size)
 
         def write() -> Undo:
@@ -129,6 +128,6 @@ class Registers:
                 entity = p4r.Entity()
                 entity.register_entry.register_id = register.preamble.id
                 entity.register_entry.index.index = index
-                data = p4data.encode(register.type_spec, self._types, iter((value,)))
+                data = p4data.encode(register.type_spec, self._schema, iter((value,)))
                 entity.register_entry.data.CopyFrom(data)
                 yield entity

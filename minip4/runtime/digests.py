@@ -52,7 +52,7 @@ class Digests:
         name = digest.preamble.name
         what = f"digest {name}"
         # refuses types that could not be sent
-        p4data.encode(digest.type_spec, self._schema.p4info.type_info, itertools.repeat(0))
+        p4data.encode(digest.type_spec, self._schema, itertools.repeat(0))
         config = message.config
         if min(config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns) < 0:
             raise invalid(f"{what}: negative value in its config")
@@ -123,9 +123,8 @@ class Digests:
         message.digest_id = stream.entry.digest_id
         message.list_id = stream.next_list
         message.timestamp = now_ns
-        types = self._schema.p4info.type_info
         for sample in samples:
-            message.data.append(p4data.encode(digest.type_spec, types, iter(sample)))
+            message.data.append(p4data.encode(digest.type_spec, self._schema, iter(sample)))
         stream.next_list += 1
         if not send(response):
             for sample in samples:

@@ -92,8 +92,9 @@ def _action(schema: Schema, message: p4r.TableAction) -> str:
 
 
 def _call(action: Action, message: p4r.Action) -> str:
-    names = {param.id: param.name for param in action.params}
-    params = (f"{names[p.param_id]}={int.from_bytes(p.value, 'big'):#x}" for p in message.params)
+    known = {param.id: param for param in action.params}
+    given = ((known[p.param_id], p.value) for p in message.params)
+    params = (f"{param.name}={param.values.text(value)}" for param, value in given)
     return f"{action.name}({', '.join(params)})"
 
 

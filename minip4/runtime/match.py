@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from finsy.proto import p4r
 
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
-from minip4.runtime import values
 from minip4.runtime.schema import Action, MatchField, MatchType
-from minip4.runtime.status import invalid
+from minip4.runtime.status import invalid, unimplemented
+from minip4.runtime.values import Values, decode, encode
 
 _ONEOF: dict[int, str] = {
     MatchType.EXACT: "exact",
@@ -35,7 +35,7 @@ def decode_key(
 
 
 def _decode_field(owner: str, match_field: MatchField, match: p4r.FieldMatch | None) -> MatchKey:
-    kind, bitwidth = match_field.kind, match_field.bitwidth
+    kind, of = match_field.kind, match_field.values
     what = f"{owner}, field {match_field.name}"
     if match is None:
         return _any_value(what, match_field)
@@ -43,14 +43,14 @@ def _decode_field(owner: str, match_field: MatchField, match: p4r.FieldMatch | N
         found = match.WhichOneof("field_match_type") or "nothing"
         raise invalid(f"{what}: {found} match given, expected {_ONEOF[kind]}")
     if kind == MatchType.EXACT:
-        return Exact(values.decode(match.exact.value, bitwidth, what))
+        return Exact(of.decode(match.exact.value, what))
     if kind == MatchType.OPTIONAL:
-        return Ternary(values.decode(match.optional.value, bitwidth, what), _ones(bitwidth))
+        return Ternary(of.decode(match.optional.value, what), _ones(of.bitwidth))
     if kind == MatchType.LPM:
-        return _decode_lpm(match.lpm, bitwidth, what)
+        return _decode_lpm(match.lpm, of, what)
     if kind == MatchType.TERNARY:
-        return _decode_ternary(match.ternary, bitwidth, what)
-    return _decode_range(match.range, bitwidth, what)
+        return _decode_ternary(match.ternary, of, what)
+    return _decode_range(match.range, of, what)
 
 
 def _any_value(what: str, match_field: MatchField) -> MatchKey:
@@ -63,62 +63,80 @@ def _any_value(what: str, match_field: MatchField) -> MatchKey:
     return Ternary(0, 0)
 
 
-def _decode_lpm(match: p4r.FieldMatch.LPM, bitwidth: int, what: str) -> Lpm:
-    value, length = values.decode(match.value, bitwidth, what), match.prefix_len
+def _decode_lpm(match: p4r.FieldMatch.LPM, of: Values, what: str) -> Lpm:
+    bitwidth = of.controller_bitwidth
+    value, length = of.decode(match.value, what), match.prefix_len
     if not 0 < length <= bitwidth:
         raise invalid(
             f"{what}: prefix length {length}, expected 1 to {bitwidth} "
             "(leave the field out to match anything)"
         )
+    if of.exact_only:
+        _check_exact(what, length == bitwidth, f"prefix length {bitwidth}")
+        return Lpm(value, of.bitwidth)
     if value & _ones(bitwidth - length):
         raise invalid(f"{what}: value {value:#x} has bits set below its /{length} prefix")
     return Lpm(value, length)
 
 
-def _decode_ternary(match: p4r.FieldMatch.Ternary, bitwidth: int, what: str) -> Ternary:
-    value = values.decode(match.value, bitwidth, what)
-    mask = values.decode(match.mask, bitwidth, f"{what}, mask")
+def _decode_ternary(match: p4r.FieldMatch.Ternary, of: Values, what: str) -> Ternary:
+    value = of.decode(match.value, what)
+    mask = decode(match.mask, of.controller_bitwidth, f"{what}, mask")
     if not mask:
         raise invalid(f"{what}: mask 0; leave the field out to match anything")
+    if of.exact_only:
+        ones = _ones(of.controller_bitwidth)
+        _check_exact(what, mask == ones, f"mask {ones:#x}")
+        return Ternary(value, _ones(of.bitwidth))
     if value & ~mask:
         raise invalid(f"{what}: value {value:#x} has bits set outside its mask {mask:#x}")
     return Ternary(value, mask)
 
 
-def _decode_range(match: p4r.FieldMatch.Range, bitwidth: int, what: str) -> Range:
-    low = values.decode(match.low, bitwidth, f"{what}, low")
-    high = values.decode(match.high, bitwidth, f"{what}, high")
+def _decode_range(match: p4r.FieldMatch.Range, of: Values, what: str) -> Range:
+    low = of.decode(match.low, f"{what}, low")
+    high = of.decode(match.high, f"{what}, high")
+    if of.exact_only:
+        _check_exact(what, low == high, "a range of one value")
     if low > high:
         raise invalid(f"{what}: range {low:#x}..{high:#x} is empty")
-    if low == 0 and high == _ones(bitwidth):
+    if low == 0 and high == _ones(of.bitwidth):
         raise invalid(f"{what}: the full range; leave the field out to match anything")
     return Range(low, high)
+
+
+def _check_exact(what: str, is_exact: bool, expected: str) -> None:
+    """Values of a translated type have no common bits, prefixes or order (spec 18.2)."""
+    if not is_exact:
+        raise unimplemented(f"{what}: its type is translated, expected {expected} or no match")
 
 
 def encode_key(fields: Sequence[MatchField], key: Sequence[MatchKey]) -> list[p4r.FieldMatch]:
     """Write a key as a client would have: fields that match anything are left out."""
     matches = []
     for match_field, part in zip(fields, key, strict=True):
-        match = p4r.FieldMatch(field_id=match_field.id)
+        match, of = p4r.FieldMatch(field_id=match_field.id), match_field.values
         if isinstance(part, Exact):
-            match.exact.value = values.encode(part.value)
+            match.exact.value = of.encode(part.value)
         elif isinstance(part, Lpm):
             if part.prefix_length == 0:
                 continue
-            match.lpm.value = values.encode(part.value)
-            match.lpm.prefix_len = part.prefix_length
+            match.lpm.value = of.encode(part.value)
+            match.lpm.prefix_len = part.prefix_length + of.controller_bitwidth - of.bitwidth
         elif isinstance(part, Range):
-            if (part.low, part.high) == (0, _ones(match_field.bitwidth)):
+            if (part.low, part.high) == (0, _ones(of.bitwidth)):
                 continue
-            match.range.low = values.encode(part.low)
-            match.range.high = values.encode(part.high)
+            match.range.low = of.encode(part.low)
+            match.range.high = of.encode(part.high)
         elif part.mask == 0:
             continue
         elif match_field.kind == MatchType.OPTIONAL:
-            match.optional.value = values.encode(part.value)
+            match.optional.value = of.encode(part.value)
         else:
-            match.ternary.value = values.encode(part.value)
-            match.ternary.mask = values.encode(part.mask)
+            is_exact = part.mask == _ones(of.bitwidth)
+            mask = _ones(of.controller_bitwidth) if is_exact else part.mask
+            match.ternary.value = of.encode(part.value)
+            match.ternary.mask = encode(mask)
         matches.append(match)
     return matches
 
@@ -143,7 +161,7 @@ def decode_action(
         value = given.pop(param.id, None)
         if value is None:
             raise invalid(f"{what}: parameter {param.name} is missing")
-        params.append(values.decode(value, param.bitwidth, f"{what}, parameter {param.name}"))
+        params.append(param.values.decode(value, f"{what}, parameter {param.name}"))
     if given:
         known = ", ".join(f"{p.id} ({p.name})" for p in action.params) or "none"
         raise invalid(f"{what}: it has no parameter with id {min(given)}, expected: {known}")
@@ -153,7 +171,7 @@ def decode_action(
 def encode_action(action: Action, params: Sequence[int]) -> p4r.Action:
     message = p4r.Action(action_id=action.id)
     for param, value in zip(action.params, params, strict=True):
-        message.params.add(param_id=param.id, value=values.encode(value))
+        message.params.add(param_id=param.id, value=param.values.encode(value))
     return message
 
 
@@ -170,10 +188,10 @@ def key_text(fields: Sequence[MatchField], matches: Iterable[p4r.FieldMatch]) ->
 def _match_text(match_field: MatchField, match: p4r.FieldMatch | None) -> str:
     if match is None:
         return f"{match_field.name}=*"
-    width = (match_field.bitwidth + 3) // 4
+    digits = (match_field.values.controller_bitwidth + 3) // 4
 
     def text(value: bytes) -> str:
-        return f"0x{int.from_bytes(value, 'big'):0{width}x}"
+        return match_field.values.text(value, digits)
 
     kind = match.WhichOneof("field_match_type")
     if kind == "lpm":

@@ -4,28 +4,28 @@ from collections.abc import Collection, Iterable, Sequence
 
 from finsy.proto import p4r
 
-from minip4.runtime import values
 from minip4.runtime.schema import ActionProfile
 from minip4.runtime.status import Code, StatusError, invalid
+from minip4.runtime.values import Values
 
 MAX_PORT = 510
-PORT_BITS = 9
 
-_Member = p4r.ActionProfileGroup.Member | p4r.ActionProfileAction
+Member = p4r.ActionProfileGroup.Member | p4r.ActionProfileAction
 
 
-def watched(member: _Member) -> int | None:
-    """The port that a member watches, or None."""
+def watched(member: Member, ports: Values, what: str = "") -> int | None:
+    """The port that a member watches, or None. Raises StatusError."""
     kind = member.WhichOneof("watch_kind")
     if kind == "watch_port":
-        return int.from_bytes(member.watch_port, "big")
+        return ports.decode(member.watch_port, f"{what}, watch_port")
     return member.watch or None  # the older field, in which 0 stands for none
 
 
 def check(
     what: str,
     profile: ActionProfile,
-    members: Collection[_Member],
+    members: Collection[Member],
+    ports: Values,
     *,
     max_size: int = 0,
     semantics: int = p4r.ActionProfileActionSet.DEFAULT_SIZE_DETERMINED_BY_ACTION_SELECTOR,
@@ -37,7 +37,9 @@ def check(
     for member in members:
         if member.weight < 1:
             raise invalid(f"{what}: weight {member.weight}, expected 1 or more")
-        _check_port(what, member)
+        port = watched(member, ports, what)
+        if port is not None and not 0 <= port <= MAX_PORT:
+            raise invalid(f"{what}: watch port {port}, expected 0 to {MAX_PORT}")
     counts_members = profile.sum_of_members
     if semantics != p4r.ActionProfileActionSet.DEFAULT_SIZE_DETERMINED_BY_ACTION_SELECTOR:
         counts_members = semantics == p4r.ActionProfileActionSet.SUM_OF_MEMBERS
@@ -51,21 +53,16 @@ def check(
         )
 
 
-def _check_port(what: str, member: _Member) -> None:
-    if member.WhichOneof("watch_kind") == "watch_port":
-        values.decode(member.watch_port, PORT_BITS, f"{what}, watch_port")
-    port = watched(member)
-    if port is not None and not 0 <= port <= MAX_PORT:
-        raise invalid(f"{what}: watch port {port}, expected 0 to {MAX_PORT}")
-
-
 def taking_part(
-    members: Iterable[_Member], handles: Sequence[int], down_ports: Collection[int]
+    members: Iterable[Member],
+    handles: Sequence[int],
+    ports: Values,
+    down_ports: Collection[int],
 ) -> list[int]:
     """The engine's handles of the members whose port is up, each as often as its weight says."""
     return [
         handle
         for member, handle in zip(members, handles, strict=True)
-        if watched(member) not in down_ports
+        if watched(member, ports) not in down_ports
         for _ in range(member.weight)
     ]

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from finsy.proto import p4d, p4t
 
 from minip4.runtime import values
+from minip4.runtime.schema import Schema
 from minip4.runtime.status import invalid, unimplemented
 
 
-def encode(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo, words: Iterator[int]) -> p4d.P4Data:
+def encode(spec: p4t.P4DataTypeSpec, schema: Schema, words: Iterator[int]) -> p4d.P4Data:
     """Write one value; `words` yields its basic members in order, as the engine has them."""
     kind = spec.WhichOneof("type_spec")
     data = p4d.P4Data()
@@ -17,36 +18,43 @@ def encode(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo, words: Iterator[int]
     elif kind == "bool":
         data.bool = bool(next(words))
     elif kind == "tuple":
-        data.tuple.members.extend(encode(m, types, words) for m in spec.tuple.members)
+        data.tuple.members.extend(encode(m, schema, words) for m in spec.tuple.members)
     elif kind == "struct":
-        members = types.structs[spec.struct.name].members
-        data.struct.members.extend(encode(m.type_spec, types, words) for m in members)
+        members = schema.p4info.type_info.structs[spec.struct.name].members
+        data.struct.members.extend(encode(m.type_spec, schema, words) for m in members)
     elif kind == "serializable_enum":
         data.enum_value = values.encode(next(words))
     elif kind == "new_type":
-        return encode(_underlying(spec, types), types, words)
+        translation = schema.translations.get(spec.new_type.name)
+        if translation is None:
+            return encode(_underlying(spec, schema), schema, words)
+        data.bitstring = translation.encode(next(words))
     else:
         raise unimplemented(f"values of type {kind} are not supported")
     return data
 
 
-def decode_word(
-    data: p4d.P4Data, spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo, what: str
-) -> int:
+def decode_word(data: p4d.P4Data, spec: p4t.P4DataTypeSpec, schema: Schema, what: str) -> int:
     """Read a value of a basic type."""
     kind = spec.WhichOneof("type_spec")
-    if kind == "new_type":
-        return decode_word(data, _underlying(spec, types), types, what)
-    expected = "enum_value" if kind == "serializable_enum" else kind
+    translation = schema.translations.get(spec.new_type.name)
+    if kind == "new_type" and translation is None:
+        return decode_word(data, _underlying(spec, schema), schema, what)
+    named = {"serializable_enum": "enum_value", "new_type": "bitstring"}
+    expected = named.get(kind or "", kind)
     given = data.WhichOneof("data")
     if given != expected:
         raise invalid(f"{what}: {given or 'no data'} given, expected {expected}")
+    if translation is not None:
+        number = translation.decode(data.bitstring, what)
+        translation.reserve(number)  # no one knows how long the program keeps it
+        return number
     if kind == "bitstring":
         return values.decode(data.bitstring, bitwidth(spec), what)
     if kind == "bool":
         return int(data.bool)
     if kind == "serializable_enum":
-        enum = types.serializable_enums[spec.serializable_enum.name]
+        enum = schema.p4info.type_info.serializable_enums[spec.serializable_enum.name]
         return values.decode(data.enum_value, enum.underlying_type.bitwidth, what)
     raise unimplemented(f"{what}: values of type {kind} cannot be written")
 
@@ -57,8 +65,6 @@ def bitwidth(spec: p4t.P4DataTypeSpec) -> int:
     return bits.bit.bitwidth if bits.WhichOneof("type_spec") == "bit" else bits.int.bitwidth
 
 
-def _underlying(spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo) -> p4t.P4DataTypeSpec:
-    new_type: p4t.P4NewTypeSpec = types.new_types[spec.new_type.name]
-    if new_type.WhichOneof("representation") != "original_type":
-        raise unimplemented(f"type {spec.new_type.name}: p4runtime_translation is not supported")
+def _underlying(spec: p4t.P4DataTypeSpec, schema: Schema) -> p4t.P4DataTypeSpec:
+    new_type: p4t.P4NewTypeSpec = schema.p4info.type_info.new_types[spec.new_type.name]
     return new_type.original_type

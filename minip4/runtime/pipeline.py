@@ -6,7 +6,7 @@ from typing import Any
 from finsy.proto import p4r
 
 from minip4.engine.engine import Engine
-from minip4.runtime import agreement
+from minip4.runtime import agreement, binding
 from minip4.runtime.arrays import Counters, Registers
 from minip4.runtime.digests import Digests
 from minip4.runtime.direct import DirectCounters
@@ -19,6 +19,7 @@ from minip4.runtime.schema import Schema
 from minip4.runtime.status import Code, StatusError, invalid, unimplemented
 from minip4.runtime.tables import Tables
 from minip4.runtime.targets import Targets
+from minip4.runtime.translation import Strings
 from minip4.runtime.updates import DELETE, INSERT, MODIFY, Operation, Undo
 from minip4.runtime.value_sets import ValueSets
 
@@ -39,18 +40,19 @@ class Pipeline:
         self.engine = engine
         self.closed = False
         self.schema = schema = Schema(config.p4info)
+        binding.bind(schema, engine.program)
         agreement.check(schema, engine.program)
         self.profiles = profiles = Profiles(schema, engine, down_ports)
         self.tables = Tables(schema, engine, Targets(schema, engine, profiles))
         self.digests = Digests(schema, engine)
         self.idle_timeouts = IdleTimeouts(self.tables)
-        headers = schema.controller_headers
-        self.packet_in = ControllerHeader(headers.get("packet_in"), "packet_in")
-        self.packet_out = ControllerHeader(headers.get("packet_out"), "packet_out")
+        self.packet_in = ControllerHeader(schema, engine.program, "packet_in")
+        self.packet_out = ControllerHeader(schema, engine.program, "packet_out")
         counters, registers = Counters(schema, engine), Registers(schema, engine)
         direct_counters = DirectCounters(schema, engine, self.tables)
         meters, direct_meters = Meters(schema, engine), DirectMeters(schema, engine, self.tables)
-        replication, value_sets = Replication(engine), ValueSets(schema, engine)
+        replication = Replication(engine, schema.ports)
+        value_sets = ValueSets(schema, engine)
         self._handlers: dict[str, tuple[_Prepare, _Read]] = {
             "table_entry": (self.tables.prepare, self.tables.read),
             "action_profile_member": (profiles.prepare_member, profiles.read_members),
@@ -73,6 +75,9 @@ class Pipeline:
             direct_meters,
             self.digests,
         )
+        self._strings = [t for t in schema.translations.values() if isinstance(t, Strings)]
+        for strings in self._strings:
+            strings.collect = self._forget_unused
 
     def close(self) -> None:
         """Give the engine back: for a pipeline that does not run."""
@@ -95,6 +100,8 @@ class Pipeline:
 
     def write(self, updates: Sequence[p4r.Update], atomicity: int) -> list[StatusError | None]:
         """Perform updates in order; return what became of each. Atomic: all or none (spec 12.2)."""
+        for strings in self._strings:
+            strings.begin()
         if atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR:
             return [self._write_one(update) for update in updates]
         return self._write_all(updates)
@@ -144,6 +151,13 @@ class Pipeline:
                     undo()
                 return i
         return None
+
+    def _forget_unused(self) -> None:
+        """Free the numbers of strings that are neither in this batch nor in what is programmed."""
+        for update in self.state():
+            self._prepare(update)
+        for strings in self._strings:
+            strings.sweep()
 
     def _prepare(self, update: p4r.Update) -> Operation:
         if update.type not in (INSERT, MODIFY, DELETE):

@@ -53,6 +53,7 @@ class Profiles:
     def __init__(self, schema: Schema, engine: Engine, down_ports: Collection[int]) -> None:
         self._schema = schema
         self._engine = engine
+        self._ports = schema.ports
         self._down_ports = down_ports
         self._members: dict[_Number, _Member] = {}
         self._groups: dict[_Number, _Group] = {}
@@ -98,7 +99,7 @@ class Profiles:
         for action in message.action_profile_actions:
             decode_action(self._name(profile.id), profile.actions, action.action)
         actions, semantics = message.action_profile_actions, message.size_semantics
-        members.check(self._name(profile.id), profile, actions, semantics=semantics)
+        members.check(self._name(profile.id), profile, actions, self._ports, semantics=semantics)
 
     def make_one_shot(self, profile: ActionProfile, message: p4r.ActionProfileActionSet) -> OneShot:
         """Make the members and the group of an action set; all or nothing."""
@@ -126,15 +127,18 @@ class Profiles:
     def port_changed(self, port: int) -> None:
         """A port went up or down: its watchers take part again, or no more. Raises StatusError."""
         for (profile_id, _), group in self._groups.items():
-            if port in map(members.watched, group.message.members):
+            if self._watch(port, group.message.members):
                 profile = self._schema.profile(profile_id)
                 with engine_calls(self._name(profile_id)):
                     handles = self._handles(profile, group.message)
                     self._engine.group_set_members(profile.name, group.handle, handles)
         for one_shot in self._one_shots.values():
-            if port in map(members.watched, one_shot.message.action_profile_actions):
+            if self._watch(port, one_shot.message.action_profile_actions):
                 with engine_calls(self._name(one_shot.profile.id)):
                     self._set_one_shot(one_shot)
+
+    def _watch(self, port: int, watchers: Collection[members.Member]) -> bool:
+        return any(members.watched(member, self._ports) == port for member in watchers)
 
     def state(self) -> Iterator[p4r.Update]:
         """The updates that bring an empty pipeline here: members before groups."""
@@ -171,7 +175,7 @@ class Profiles:
         what = f"{self._name(profile.id)}, group {message.group_id}"
         if not profile.with_selector:
             raise invalid(f"{what}: the profile has no selector, so no groups")
-        members.check(what, profile, message.members, max_size=message.max_size)
+        members.check(what, profile, message.members, self._ports, max_size=message.max_size)
         if kind == DELETE:
             return lambda: self._delete_group(what, profile, message.group_id)
         if kind == INSERT:
@@ -269,11 +273,11 @@ class Profiles:
     def _handles(self, profile: ActionProfile, message: p4r.ActionProfileGroup) -> list[int]:
         """The members of a group that take part, each as often as its weight says."""
         handles = [self.member(profile.id, member.member_id) for member in message.members]
-        return members.taking_part(message.members, handles, self._down_ports)
+        return members.taking_part(message.members, handles, self._ports, self._down_ports)
 
     def _set_one_shot(self, one_shot: OneShot) -> None:
         actions = one_shot.message.action_profile_actions
-        handles = members.taking_part(actions, one_shot.members, self._down_ports)
+        handles = members.taking_part(actions, one_shot.members, self._ports, self._down_ports)
         self._engine.group_set_members(one_shot.profile.name, one_shot.group, handles)
 
     def _encode_member(self, number: _Number) -> p4r.ActionProfileMember:

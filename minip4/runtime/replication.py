@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from finsy.proto import p4r
 
 from minip4.engine.engine import Engine
-from minip4.runtime import values
 from minip4.runtime.status import (
     Code,
     StatusError,
@@ -16,6 +15,7 @@ from minip4.runtime.status import (
     unimplemented,
 )
 from minip4.runtime.updates import DELETE, INSERT, Operation, Undo
+from minip4.runtime.values import Values
 
 MAX_PORT = 511
 MAX_INSTANCE = 0xFFFF
@@ -28,8 +28,9 @@ _Message = p4r.MulticastGroupEntry | p4r.CloneSessionEntry
 class Replication:
     """The multicast groups and clone sessions of one pipeline, as their client wrote them."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, ports: Values) -> None:
         self._engine = engine
+        self._ports = ports
         self._groups: dict[int, p4r.MulticastGroupEntry] = {}
         self._sessions: dict[int, p4r.CloneSessionEntry] = {}
 
@@ -40,13 +41,13 @@ class Replication:
             group = message.multicast_group_entry
             what = f"multicast group {group.multicast_group_id}"
             _check_id(what, group.multicast_group_id, MAX_GROUP)
-            _replicas(what, group.replicas)
+            self._replicas(what, group.replicas)
             return lambda: self._write(kind, what, self._groups, group.multicast_group_id, group)
         if entry == "clone_session_entry":
             session = message.clone_session_entry
             what = f"clone session {session.session_id}"
             _check_id(what, session.session_id, MAX_SESSION)
-            _replicas(what, session.replicas)
+            self._replicas(what, session.replicas)
             if session.class_of_service:
                 raise unimplemented(f"{what}: class_of_service is not supported, expected 0")
             if session.packet_length_bytes < 0:
@@ -89,9 +90,9 @@ class Replication:
 
     def _set(self, known: dict[int, _Message], number: int, message: _Message | None) -> None:
         if isinstance(message, p4r.MulticastGroupEntry):
-            self._engine.multicast_set(number, _replicas("", message.replicas))
+            self._engine.multicast_set(number, self._replicas("", message.replicas))
         elif isinstance(message, p4r.CloneSessionEntry):
-            replicas = _replicas("", message.replicas)
+            replicas = self._replicas("", message.replicas)
             self._engine.mirror_set(number, replicas, message.packet_length_bytes)
         elif known is self._groups:
             self._engine.multicast_delete(number)
@@ -102,30 +103,31 @@ class Replication:
         else:
             known[number] = message
 
+    def _replicas(self, what: str, replicas: Iterable[p4r.Replica]) -> list[tuple[int, int]]:
+        """(port, instance) of each copy."""
+        copies = []
+        for replica in replicas:
+            if replica.WhichOneof("port_kind") == "port":
+                port = self._ports.decode(replica.port, f"{what}, port")
+            else:
+                port = replica.egress_port
+            if port > MAX_PORT:
+                raise out_of_range(f"{what}: port {port}, expected 0 to {MAX_PORT}")
+            if replica.instance > MAX_INSTANCE:
+                raise out_of_range(
+                    f"{what}: instance {replica.instance}, expected 0 to {MAX_INSTANCE}"
+                )
+            if replica.backup_replicas:
+                raise unimplemented(f"{what}: backup replicas are not supported")
+            copies.append((port, replica.instance))
+        if len(set(copies)) != len(copies):
+            raise invalid(f"{what}: a port and instance are given twice")
+        return copies
+
 
 def _check_id(what: str, number: int, largest: int) -> None:
     if not 0 < number <= largest:
         raise out_of_range(f"{what}: expected an id of 1 to {largest}")
-
-
-def _replicas(what: str, replicas: Iterable[p4r.Replica]) -> list[tuple[int, int]]:
-    """(port, instance) of each copy."""
-    copies = []
-    for replica in replicas:
-        if replica.WhichOneof("port_kind") == "port":
-            port = values.decode(replica.port, 9, f"{what}, port")
-        else:
-            port = replica.egress_port
-        if port > MAX_PORT:
-            raise out_of_range(f"{what}: port {port}, expected 0 to {MAX_PORT}")
-        if replica.instance > MAX_INSTANCE:
-            raise out_of_range(f"{what}: instance {replica.instance}, expected 0 to {MAX_INSTANCE}")
-        if replica.backup_replicas:
-            raise unimplemented(f"{what}: backup replicas are not supported")
-        copies.append((port, replica.instance))
-    if len(set(copies)) != len(copies):
-        raise invalid(f"{what}: a port and instance are given twice")
-    return copies
 
 
 def _select(known: dict[int, _Message], number: int) -> list[_Message]:

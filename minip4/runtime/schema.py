@@ -6,19 +6,25 @@ from typing import Any, TypeVar
 
 from finsy.proto import p4i
 
+from minip4.runtime import translation
 from minip4.runtime.status import invalid, unimplemented
+from minip4.runtime.values import Values
 
 MatchType = p4i.MatchField.MatchType
 RANKED_KINDS = (MatchType.TERNARY, MatchType.RANGE, MatchType.OPTIONAL)  # entries have priorities
 
+PORT_BITS = 9  # of v1model's ports
+_PORT_FIELDS = ("ingress_port", "egress_port")
+
 _T = TypeVar("_T")
+_Typed = p4i.MatchField | p4i.Action.Param | p4i.ControllerPacketMetadata.Metadata
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
     id: int
     name: str
-    bitwidth: int
+    values: Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +38,13 @@ class Action:
 class MatchField:
     id: int
     name: str
-    bitwidth: int
+    values: Values
     kind: int  # MatchType
+
+    @property
+    def bitwidth(self) -> int:
+        """Of the data plane."""
+        return self.values.bitwidth
 
 
 @dataclass(slots=True)
@@ -69,7 +80,8 @@ class Schema:
 
     def __init__(self, p4info: p4i.P4Info) -> None:
         self.p4info = p4info
-        self.actions = {a.preamble.id: _action(a) for a in p4info.actions}
+        self.translations = translation.translations(p4info.type_info)
+        self.actions = {a.preamble.id: self._action(a) for a in p4info.actions}
         self.counters = _by_id(p4info.counters)
         self.meters = _by_id(p4info.meters)
         self.registers = _by_id(p4info.registers)
@@ -109,6 +121,41 @@ class Schema:
     def value_set(self, value_set_id: int) -> p4i.ValueSet:
         return self._find(self.value_sets, value_set_id, "value set")
 
+    @property
+    def ports(self) -> Values:
+        """How controllers name ports where no type says so: in replicas and watch ports.
+
+        As in packet-in and packet-out: by their header's field of that name.
+        """
+        for header in self.controller_headers.values():
+            for metadata in header.metadata:
+                of = self.translations.get(metadata.type_name.name)
+                if of is not None and metadata.name in _PORT_FIELDS:
+                    return of
+        return Values(PORT_BITS)
+
+    def values(self, of: _Typed) -> Values:
+        """How controllers see the values of a field or parameter."""
+        return self.translations.get(of.type_name.name) or Values(of.bitwidth)
+
+    def match_fields(self, owner: str, fields: Iterable[p4i.MatchField]) -> tuple[MatchField, ...]:
+        """The key that a table or value set declares. Raises StatusError."""
+        return tuple(self._match_field(owner, f) for f in fields)
+
+    def _match_field(self, owner: str, match: p4i.MatchField) -> MatchField:
+        if match.WhichOneof("match") != "match_type":
+            raise unimplemented(
+                f"{owner}, field {match.name}: match kind {match.other_match_type!r} is not "
+                "supported"
+            )
+        of = self.values(match)
+        translation.check_kind(owner, match, of)
+        return MatchField(match.id, match.name, of, match.match_type)
+
+    def _action(self, action: p4i.Action) -> Action:
+        params = tuple(Param(p.id, p.name, self.values(p)) for p in action.params)
+        return Action(action.preamble.id, action.preamble.name, params)
+
     def _find(self, objects: dict[int, _T], number: int, kind: str) -> _T:
         try:
             return objects[number]
@@ -117,7 +164,7 @@ class Schema:
 
     def _table(self, table: p4i.Table) -> Table:
         refs = [(self.action(ref.id), ref.scope) for ref in table.action_refs]
-        fields = match_fields(f"table {table.preamble.name}", table.match_fields)
+        fields = self.match_fields(f"table {table.preamble.name}", table.match_fields)
         return Table(
             id=table.preamble.id,
             name=table.preamble.name,
@@ -141,24 +188,6 @@ class Schema:
             preamble.id, preamble.name, profile.with_selector, profile.size,
             profile.max_group_size, profile.HasField("sum_of_members"), actions,
         )  # fmt: skip
-
-
-def _action(action: p4i.Action) -> Action:
-    params = tuple(Param(p.id, p.name, p.bitwidth) for p in action.params)
-    return Action(action.preamble.id, action.preamble.name, params)
-
-
-def match_fields(owner: str, fields: Iterable[p4i.MatchField]) -> tuple[MatchField, ...]:
-    """The key that a table or value set declares. Raises StatusError."""
-    return tuple(_match_field(owner, f) for f in fields)
-
-
-def _match_field(owner: str, match: p4i.MatchField) -> MatchField:
-    if match.WhichOneof("match") != "match_type":
-        raise unimplemented(
-            f"{owner}, field {match.name}: match kind {match.other_match_type!r} is not supported"
-        )
-    return MatchField(match.id, match.name, match.bitwidth, match.match_type)
 
 
 def _by_id(objects: Iterable[Any]) -> dict[int, Any]:

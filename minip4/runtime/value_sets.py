@@ -7,7 +7,7 @@ from finsy.proto import p4r
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact
 from minip4.runtime.match import decode_key
-from minip4.runtime.schema import MatchType, Schema, match_fields
+from minip4.runtime.schema import MatchType, Schema
 from minip4.runtime.status import Code, StatusError, engine_calls, invalid, unimplemented
 from minip4.runtime.updates import MODIFY, Operation, Undo
 
@@ -63,7 +63,7 @@ class ValueSets:
         """The members, each as all of its fields side by side."""
         value_set = self._schema.value_set(message.value_set_id)
         what = f"value set {value_set.preamble.name}"
-        fields = match_fields(what, value_set.match)
+        fields = self._schema.match_fields(what, value_set.match)
         if any(f.kind != MatchType.EXACT for f in fields):
             raise unimplemented(f"{what}: only exact matches are supported")
         members = []
