@@ -15,6 +15,11 @@ from minip4.errors import ToolchainError
 C_FOLDER = Path(__file__).parent / "c"
 
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
+NO_WARNINGS = ("-w",)
+"""For generated C, which cc takes whatever the program and its widths: a value is of one of three
+types (expressions.py), a constant of exactly one (layout.literal), and a store says its type. What
+cc only warns of there is nothing that a P4 programmer could mend: tests/engine/test_widths.py has
+the warnings on."""
 OPTIMISED = ("-O2", "-march=native", "-fno-strict-aliasing")
 SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
              "-fno-sanitize-recover=undefined")  # fmt: skip
@@ -32,12 +37,13 @@ def shared_object(
     libasan preloaded. With `trace` it has what trace.h declares. Raises ToolchainError.
     """
     flags = (*_mode(sanitize), *SHARED, *(("-DMINIP4_TRACE",) if trace else ()))
+    quiet = (*flags, *NO_WARNINGS)
     link = (*flags, "-shared", "-Wl,-Bsymbolic")
     built = _place(sources, generated, link, ".so")
     if not built.exists():
         # Only the generated text differs from program to program: the rest is compiled once.
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            text = threads.submit(_object, None, generated, flags) if generated else None
+            text = threads.submit(_object, None, generated, quiet) if generated else None
             objects = list(threads.map(lambda source: _object(source, "", flags), sources))
         _compile([*objects, *([text.result()] if text else [])], "", link, built)
     return built

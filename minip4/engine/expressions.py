@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from minip4.engine import model as m
 from minip4.engine.errors import NotSupported
-from minip4.engine.layout import Layout, Place, c_type, limbs
+from minip4.engine.layout import Layout, Place, c_type, limbs, literal, literals
 from minip4.engine.ranges import (
     MAX_WIDE_BITS,
     STACK_ELEMENT_OPS,
@@ -88,16 +88,16 @@ class Expressions:
 
     def _constant(self, value: int, rep: int) -> str:
         if rep == 64:
-            return f"{value & (2**64 - 1):#x}u"
+            return literal(value)
         if rep == 128:
             value &= 2**128 - 1
             if value < 2**64:
-                return f"(u128){value:#x}u"
-            return f"((u128){value >> 64:#x}u << 64 | {value & (2**64 - 1):#x}u)"
-        count = max(1, limbs(value.bit_length() + 1))
-        words = ", ".join(f"{value >> 64 * i & (2**64 - 1):#x}u" for i in range(count))
-        self.wide_bits = max(self.wide_bits, 64 * count)
-        return f"wide_words((const uint64_t[]){{{words}}}, {count}, {int(value < 0)})"
+                return f"(u128){literal(value)}"
+            return f"((u128){literal(value >> 64)} << 64 | {literal(value)})"
+        width = value.bit_length() + 1
+        self.wide_bits = max(self.wide_bits, 64 * limbs(width))
+        words = f"(const uint64_t[]){{{literals(value, width)}}}"
+        return f"wide_words({words}, {limbs(width)}, {int(value < 0)})"
 
     def _load(self, first: str, width: int, rep: int) -> str:
         """A value of `width` bits kept in words, of which `first` is the lowest."""
@@ -360,9 +360,10 @@ class Expressions:
         """Assigns C code of representation `rep` to the field `name`."""
         if width > 64:
             return f"store{_suffix(rep)}({name}, {code}, {width});"
-        if not fits and c_type(width) != f"uint{width}_t":
-            code = f"({code}) & {(1 << width) - 1:#x}u"
-        return f"{name} = {code};"
+        type_ = c_type(width)
+        if not fits and type_ != f"uint{width}_t":
+            code = f"({code}) & {literal((1 << width) - 1)}"
+        return f"{name} = ({type_})({code});"
 
 
 def _suffix(rep: int) -> str:

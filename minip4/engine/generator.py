@@ -14,10 +14,7 @@ from minip4.engine.parser_code import ParserCode
 from minip4.engine.statements import Lines, Statements, data_words
 from minip4.engine.table_code import TableCode
 
-PRELUDE = """/* Generated from BMv2 JSON. A program may compare a field with what it cannot be. */
-#pragma GCC diagnostic ignored "-Wtype-limits"
-#pragma GCC diagnostic ignored "-Wtautological-compare"
-#pragma GCC diagnostic ignored "-Wunused-label"
+PRELUDE = """/* Generated from BMv2 JSON. */
 #define UNUSED __attribute__((unused))
 #include "program.h"
 """

@@ -12,7 +12,7 @@ from minip4.engine import model as m
 from minip4.engine.errors import NotSupported
 from minip4.engine.expressions import Expressions
 from minip4.engine.header_code import store_lines
-from minip4.engine.layout import Layout, limbs
+from minip4.engine.layout import Layout, limbs, literals
 
 Lines = list[str]
 
@@ -98,10 +98,8 @@ class HashCode:
             run.items.append((code, f.width))
 
     def _constant(self, value: int, width: int) -> str:
-        words = [f"{value >> 64 * i & (2**64 - 1):#x}u" for i in range(limbs(width))]
-        if width <= 64:
-            return words[0]
-        return f"((const uint64_t[]){{{', '.join(words)}}})"
+        words = literals(value, width)
+        return words if width <= 64 else f"((const uint64_t[]){{{words}}})"
 
     # --- the internet checksum, without a buffer -----------------------------------------------
 

@@ -54,6 +54,7 @@ class KeyLayout:
     def pack(cls, widths: list[int], *, byte_aligned: bool = False) -> KeyLayout:
         places, word, used = [], 0, 0
         for width in widths:
+            width = max(1, width)  # a field of no bits takes one, always zero
             room = (width + 7) // 8 * 8 if byte_aligned else width
             if used and (room > 64 - used):
                 word, used = word + 1, 0

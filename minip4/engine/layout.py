@@ -15,7 +15,18 @@ from minip4.engine import model as m
 
 
 def limbs(width: int) -> int:
-    return (width + 63) // 64
+    """Words of a value; one of no bits takes a word too, always zero."""
+    return max(1, (width + 63) // 64)
+
+
+def literal(value: int) -> str:
+    """A constant of exactly the type uint64_t, modulo 2^64; a plain one would be an int's size."""
+    return f"UINT64_C({value & (2**64 - 1):#x})"
+
+
+def literals(value: int, width: int) -> str:
+    """The initialisers of a value's limbs."""
+    return ", ".join(literal(value >> 64 * i) for i in range(limbs(width)))
 
 
 def c_type(width: int) -> str:

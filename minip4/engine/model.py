@@ -381,7 +381,7 @@ class Register:
 
     @property
     def limbs(self) -> int:
-        return (self.width + 63) // 64
+        return max(1, (self.width + 63) // 64)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from minip4.engine.expressions import Expressions
 from minip4.engine.graphs import looping
 from minip4.engine.header_code import header_limit
 from minip4.engine.keys import KeyLayout
-from minip4.engine.layout import Layout, Place, identifier, limbs
+from minip4.engine.layout import Layout, Place, identifier, limbs, literal
 from minip4.engine.statements import Lines, Statements
 
 
@@ -212,7 +212,7 @@ class ParserCode:
         if width <= 64:
             code = self.expressions.word(key)
             mask = (1 << width) - 1
-            return [f"const uint64_t {name} UNUSED = ({code}) & {mask:#x}u;"]
+            return [f"const uint64_t {name} UNUSED = ({code}) & {literal(mask)};"]
         return [f"const uint64_t *{name} UNUSED = {self.expressions.readable(key)[0]};"]
 
     def _matches(self, t: m.Transition, widths: list[int]) -> str:
@@ -250,8 +250,8 @@ class ParserCode:
             for width in widths:
                 at -= (width + 7) // 8 * 8
                 values.append(t.mask >> at & ((1 << width) - 1))
-            literals = ", ".join(f"{w:#x}u" for w in layout.words(values))
-            mask = f"(const uint64_t[]){{{literals}}}"
+            words_of_mask = ", ".join(map(literal, layout.words(values)))
+            mask = f"(const uint64_t[]){{{words_of_mask}}}"
         number = self.program.value_sets[t.value_set].index
         code = f"value_set_contains(c->value_sets[{number}], (const uint64_t[]){{{words}}}, {mask})"
         return f"if ({code}) {self._go(t.next_state)}"
@@ -261,8 +261,8 @@ def _compare(name: str, value: int, mask: int, ones: int) -> list[str]:
     if not mask:
         return []
     if mask == ones:
-        return [f"{name} == {value:#x}u"]
-    return [f"({name} & {mask:#x}u) == {value:#x}u"]
+        return [f"{name} == {literal(value)}"]
+    return [f"({name} & {literal(mask)}) == {literal(value)}"]
 
 
 def _reachable(parser: m.Parser) -> list[m.ParserState]:

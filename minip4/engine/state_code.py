@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minip4.engine import model as m
 from minip4.engine.expressions import Expressions
-from minip4.engine.layout import limbs
+from minip4.engine.layout import limbs, literal
 
 Lines = list[str]
 
@@ -28,7 +28,7 @@ class StateStatements:
                 for k in range(limbs(width))
             ]
             if width % 64 and register.width > width:
-                lines.append(f"{name}[{limbs(width) - 1}] &= {(1 << width % 64) - 1:#x}u;")
+                lines.append(f"{name}[{limbs(width) - 1}] &= {literal((1 << width % 64) - 1)};")
         else:
             code = f"load128(&{cell})" if rep == 128 else cell
             fits = register.width <= width

@@ -294,12 +294,12 @@ def param_words(action: m.Action) -> list[int]:
     at = 0
     for param in action.params:
         words.append(at)
-        at += max(1, limbs(param.width))
+        at += limbs(param.width)
     return words
 
 
 def data_words(action: m.Action) -> int:
-    return sum(max(1, limbs(p.width)) for p in action.params)
+    return sum(limbs(p.width) for p in action.params)
 
 
 def c_string(text: str) -> str:

@@ -9,7 +9,7 @@ from minip4.engine.errors import NotSupported
 from minip4.engine.expressions import Expressions
 from minip4.engine.graphs import looping
 from minip4.engine.keys import KeyLayout
-from minip4.engine.layout import Layout, comment, identifier, limbs
+from minip4.engine.layout import Layout, comment, identifier, limbs, literal
 from minip4.engine.ranges import range_of
 from minip4.engine.state_code import BYTES, Lines, amount
 from minip4.engine.statements import Statements, data_words, param_words
@@ -43,7 +43,7 @@ def action_words(action: m.Action, params: tuple[int, ...]) -> list[int]:
     starts = param_words(action)
     for value, param, start in zip(params, action.params, starts, strict=True):
         value &= (1 << param.width) - 1
-        for i in range(max(1, limbs(param.width))):
+        for i in range(limbs(param.width)):
             words[start + i] = value >> 64 * i & (2**64 - 1)
     return words
 
@@ -125,7 +125,7 @@ class TableCode:
     def _table(self, table: m.Table, labels: dict[str, str]) -> Lines:
         if table.is_hidden and table.default_action:
             action = table.default_action
-            words = ", ".join(f"{w:#x}u" for w in action_words(action, table.default_params))
+            words = ", ".join(map(literal, action_words(action, table.default_params)))
             data = f"(const uint64_t[]){{{words}}}" if words else "NULL"
             following = table.next_by_action.get(action.id, table.base_default_next)
             if table.is_hit_miss:
@@ -170,13 +170,12 @@ class TableCode:
             low, high = range_of(k.expr)
             mask = (1 << k.width) - 1 if k.mask is None else k.mask
             is_plain = low >= 0 and high < 1 << k.width and k.mask is None
-            return [code if is_plain else f"(({code}) & {mask:#x}u)"]
+            return [code if is_plain else f"(({code}) & {literal(mask)})"]
         name, field = self.expressions.readable(k.expr)
         if field.varbit:
             raise NotSupported(f"varbit field {field.name} in a table's key")
-        masks = [2**64 - 1 if k.mask is None else k.mask >> 64 * i & (2**64 - 1)
-                 for i in range(limbs(k.width))]  # fmt: skip
-        return [f"({name}[{i}] & {mask:#x}u)" for i, mask in enumerate(masks)]
+        mask = -1 if k.mask is None else k.mask
+        return [f"({name}[{i}] & {literal(mask >> 64 * i)})" for i in range(limbs(k.width))]
 
     def _hit(self, table: m.Table) -> Lines:
         layout = self.layouts[table.name]
@@ -263,8 +262,8 @@ class TableCode:
         if table.default_action:
             words = action_words(table.default_action, table.default_params)
         words += [0] * (self.layouts[table.name].data_words + 1 - len(words))
-        literals = ", ".join(f"{w:#x}u" for w in words)
-        return f"static const uint64_t default_{table.index}[] = {{{literals}}};"
+        text = ", ".join(map(literal, words))
+        return f"static const uint64_t default_{table.index}[] = {{{text}}};"
 
     def _spec(self, table: m.Table, parts: list[str]) -> str:
         layout = self.layouts[table.name]

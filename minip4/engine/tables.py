@@ -305,7 +305,7 @@ class TableControl(Core):
         data = slot[1 : 1 + data_words(action)]
         params = []
         for param, start in zip(action.params, param_words(action), strict=True):
-            limb = data[start : start + max(1, limbs(param.width))]
+            limb = data[start : start + limbs(param.width)]
             params.append(sum(word << 64 * i for i, word in enumerate(limb)))
         return action.name, tuple(params)
 

@@ -190,7 +190,7 @@ class Trace:
         if action.id in self._statements:
             return [f"  {text or action.name}{_at(place)}"]
         params = ", ".join(
-            f"{p.name}={_value(_joined(e.words[at : at + max(1, limbs(p.width))]), p.width)}"
+            f"{p.name}={_value(_joined(e.words[at : at + limbs(p.width)]), p.width)}"
             for p, at in zip(action.params, param_words(action), strict=True)
         )
         return [f"  action {action.name}({params}){_at(place)}"]

@@ -2,17 +2,15 @@
 
 import itertools
 import random
+import re
 from collections.abc import Callable
 
 import pytest
 from small_programs import engine
 
-EDGES = {
-    8: [0, 1, 2, 7, 8, 127, 128, 254, 255],
-    64: [0, 1, 63, 64, 2**32, 2**63 - 1, 2**63, 2**64 - 1],
-    100: [0, 1, 65, 99, 2**64 - 1, 2**64, 2**99, 2**100 - 1],
-    200: [0, 1, 70, 2**64, 2**128 - 1, 2**128, 2**199, 2**200 - 1],
-}
+from minip4.engine.engine import Engine
+
+WIDTHS = (1, 7, 8, 9, 31, 32, 33, 63, 64, 65, 127, 128, 129, 130, 200)
 
 
 def signed(value: int, width: int) -> int:
@@ -41,7 +39,12 @@ UNSIGNED: dict[str, Operation] = {
     "a < b ? a : b": lambda a, b, w: min(a, b),
     "a >= b ? (bit<W>) 1 : 0": lambda a, b, w: int(a >= b),
     "a == b ? (bit<W>) 1 : 0": lambda a, b, w: int(a == b),
-    "(bit<W>) a[5:2]": lambda a, b, w: a >> 2 & 15,
+    "a + TOP": lambda a, b, w: a - 1,
+    "a |-| TOP": lambda a, b, w: 0,
+    "a |+| TOP": lambda a, b, w: (1 << w) - 1,
+    "a < TOP ? ~a : TOP": lambda a, b, w: ~a if a < (1 << w) - 1 else a,
+    "(bit<W>) a[HIGH:HALF]": lambda a, b, w: a >> w // 2,
+    "(a ++ b)[HALF+W-1:HALF]": lambda a, b, w: (a << w | b) >> w // 2,
 }
 SIGNED: dict[str, Operation] = {
     "(int<W>) a + (int<W>) b": lambda a, b, w: a + b,
@@ -52,56 +55,81 @@ SIGNED: dict[str, Operation] = {
         signed(a, w) - signed(b, w), -(1 << (w - 1)), (1 << (w - 1)) - 1
     ),
     "(int<W>) a >> (bit<8>) b": lambda a, b, w: signed(a, w) >> (b & 255),
-    "(int<W>) a < (int<W>) b ? (int<W>) 1 : 0": lambda a, b, w: int(signed(a, w) < signed(b, w)),
+    "(int<W>) a < (int<W>) b ? (int<W>) -1 : 0": lambda a, b, w: -(signed(a, w) < signed(b, w)),
+    "(int<W>) a |+| LOW": lambda a, b, w: max(signed(a, w) - (1 << (w - 1)), -1 << (w - 1)),
+    "(int<W>) a * -1": lambda a, b, w: -a,
+    "(int<W>) a >= LOW ? (int<W>) b : 0": lambda a, b, w: b,
+    "(bit<W>) (int<W>) (int<WIDER>) (int<W>) a": lambda a, b, w: a,
 }
 
 
-@pytest.mark.parametrize("width", EDGES)
-def test_operations_agree_with_exact_arithmetic(width: int) -> None:
-    operations = {**UNSIGNED, **SIGNED}
-    results = "".join(f"bit<{width}> r{i};" for i in range(len(operations)))
-    lines = [
-        f"hdr.h.r{i} = (bit<{width}>) ({on_header(text, width)});"
-        for i, text in enumerate(operations)
-    ]
-    e = engine(
-        types=f"header h_t {{ bit<{width}> a; bit<{width}> b; {results} bit<8> end; }}"
-        if (2 + len(operations)) * width % 8 == 0
-        else f"header h_t {{ bit<{width}> a; bit<{width}> b; {results} "
-        f"bit<{-(2 + len(operations)) * width % 8}> end; }}",
+OPERATIONS = {**UNSIGNED, **SIGNED}
+
+
+@pytest.fixture(scope="module")
+def calculator() -> Engine:
+    """Takes a width, a and b, and fills in the result of each operation."""
+    types, states, cases, lines = "header which_t { bit<8> width; }", "", "", []
+    for w in WIDTHS:
+        results = "".join(f"bit<{w}> r{i};" for i in range(len(OPERATIONS)))
+        types += f"header h{w}_t {{ bit<{w}> a; bit<{w}> b; {results} bit<{padding(w)}> end; }}"
+        cases += f"{w}: take{w}; "
+        states += f"state take{w} {{ packet.extract(hdr.h{w}); transition accept; }}"
+        lines += [f"if (hdr.h{w}.isValid()) {{"]
+        lines += [f"hdr.h{w}.r{i} = (bit<{w}>) ({on_header(text, w)});"
+                  for i, text in enumerate(OPERATIONS)]  # fmt: skip
+        lines += ["}"]
+    return engine(
+        types=types,
+        headers="which_t which;" + "".join(f"h{w}_t h{w};" for w in WIDTHS),
+        parser=f"""state start {{ packet.extract(hdr.which);
+            transition select(hdr.which.width) {{ {cases} default: accept; }} }} {states}""",
         ingress=" ".join(lines),
     )
-    dice = random.Random(width)
-    pairs = list(itertools.product(EDGES[width], repeat=2))
-    pairs += [(dice.getrandbits(width), dice.getrandbits(width)) for _ in range(50)]
-    bits = (2 + len(operations)) * width
-    padding = 8 if bits % 8 == 0 else -bits % 8
-    size = (bits + padding) // 8
-    for a, b in pairs:
-        number = (a << width | b) << (bits - 2 * width + padding)
-        [(_, sent)] = e.process(1, number.to_bytes(size, "big"), 0)
-        got = int.from_bytes(sent, "big") >> padding
-        for i, (text, operation) in enumerate(operations.items()):
-            result = got >> width * (len(operations) - 1 - i) & ((1 << width) - 1)
-            wanted = operation(a, b, width) & ((1 << width) - 1)
-            assert result == wanted, f"{text} with a = {a:#x}, b = {b:#x}"
-    e.close()
+
+
+def padding(width: int) -> int:
+    return 8 - (2 + len(OPERATIONS)) * width % 8
 
 
 def on_header(text: str, width: int) -> str:
     """The expression on the header's fields."""
-    text = text.replace("W", str(width))
-    return " ".join({"a": "hdr.h.a", "b": "hdr.h.b", "~a": "~hdr.h.a", "-a": "-hdr.h.a",
-                     "a[5:2]": "hdr.h.a[5:2]"}.get(t, t) for t in text.split())  # fmt: skip
+    values = {"WIDER": width + 1, "W": width, "TOP": (1 << width) - 1, "LOW": -(1 << (width - 1)),
+              "HIGH": width - 1, "HALF": width // 2, "a": f"hdr.h{width}.a",
+              "b": f"hdr.h{width}.b"}  # fmt: skip
+    return re.sub(r"\b[A-Zab]+\b", lambda found: str(values[found[0]]), text)
+
+
+def edges(width: int) -> list[int]:
+    near = {0, 1, width - 1, width, 64, 127, 1 << width // 2, *(1 << i for i in (32, 63, 64, 127))}
+    near |= {(1 << width) - 1, (1 << width) - 2, 1 << (width - 1), (1 << (width - 1)) - 1}
+    return sorted(v for v in near if 0 <= v < 1 << width)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_operations_agree_with_exact_arithmetic(calculator: Engine, width: int) -> None:
+    dice = random.Random(width)
+    pairs = list(itertools.product(edges(width), repeat=2))
+    pairs += [(dice.getrandbits(width), dice.getrandbits(width)) for _ in range(50)]
+    bits = (2 + len(OPERATIONS)) * width
+    for a, b in pairs:
+        number = (a << width | b) << (bits - 2 * width + padding(width))
+        frame = number.to_bytes((bits + padding(width)) // 8, "big")
+        [(_, sent)] = calculator.process(1, bytes([width]) + frame, 0)
+        got = int.from_bytes(sent[1:], "big") >> padding(width)
+        for i, (text, operation) in enumerate(OPERATIONS.items()):
+            result = got >> width * (len(OPERATIONS) - 1 - i) & ((1 << width) - 1)
+            wanted = operation(a, b, width) & ((1 << width) - 1)
+            assert result == wanted, f"{text} with a = {a:#x}, b = {b:#x}"
 
 
 FIELDS = [1, 3, 4, 7, 8, 9, 13, 16, 20, 31, 32, 33, 48, 57, 63, 64, 65, 127, 128, 129, 10]
 
 
 def test_fields_of_any_width_and_place_are_read_and_written_back() -> None:
-    padding = -sum(FIELDS) % 8
+    rest = -sum(FIELDS) % 8
     fields = "".join(f"bit<{w}> f{i};" for i, w in enumerate(FIELDS))
-    pad = f"bit<{padding}> pad;" if padding else ""
+    pad = f"bit<{rest}> pad;" if rest else ""
     e = engine(
         types=f"header h_t {{ {fields} {pad} }}",
         ingress=" ".join(f"hdr.h.f{i} = ~hdr.h.f{i};" for i in range(0, len(FIELDS), 2)),
@@ -111,16 +139,16 @@ def test_fields_of_any_width_and_place_are_read_and_written_back() -> None:
         values = [dice.getrandbits(w) for w in FIELDS]
         wanted = [v ^ ((1 << w) - 1) if i % 2 == 0 else v
                   for i, (v, w) in enumerate(zip(values, FIELDS, strict=True))]  # fmt: skip
-        [(_, sent)] = e.process(1, packed(values, padding), 0)
-        assert sent == packed(wanted, padding)
+        [(_, sent)] = e.process(1, packed(values, rest), 0)
+        assert sent == packed(wanted, rest)
     e.close()
 
 
-def packed(values: list[int], padding: int) -> bytes:
+def packed(values: list[int], rest: int) -> bytes:
     number = 0
     for value, width in zip(values, FIELDS, strict=True):
         number = number << width | value
-    return (number << padding).to_bytes((sum(FIELDS) + padding) // 8, "big")
+    return (number << rest).to_bytes((sum(FIELDS) + rest) // 8, "big")
 
 
 def test_an_index_out_of_bounds_reaches_no_element() -> None:

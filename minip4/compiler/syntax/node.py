@@ -18,14 +18,20 @@ class Node:
     source: Source
 
 
+_branches: dict[type[Node], list[str]] = {}
+"""Of each kind of nodes the fields that the parser fills: the others are decorations."""
+
+
 def children(node: Node) -> Iterator[Node]:
     """The nodes directly below `node` in the tree; decorations are not followed."""
-    for f in fields(node):
-        if f.init:
-            value = getattr(node, f.name)
-            for item in value if isinstance(value, list) else (value,):
-                if isinstance(item, Node):
-                    yield item
+    kind = type(node)
+    if kind not in _branches:
+        _branches[kind] = [f.name for f in fields(node) if f.init]
+    for name in _branches[kind]:
+        value = getattr(node, name)
+        for item in value if isinstance(value, list) else (value,):
+            if isinstance(item, Node):
+                yield item
 
 
 @dataclass(slots=True, eq=False)

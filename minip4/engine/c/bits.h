@@ -78,9 +78,11 @@ ALWAYS_INLINE uint64_t low_bits(uint64_t value, unsigned width)
     return width >= 64 ? value : value & ((UINT64_C(1) << width) - 1);
 }
 
-/* `width` (1 to 64) bits that start `bit` bits after `at`, both constants. */
+/* `width` (0 to 64) bits that start `bit` bits after `at`, both constants. */
 ALWAYS_INLINE uint64_t load_bits(const uint8_t *at, unsigned bit, unsigned width)
 {
+    if (!width)
+        return 0;
     unsigned first = bit / 8, last = (bit + width - 1) / 8, after = 7 - (bit + width - 1) % 8;
     if (last - first < 8)
         return low_bits(load_be(at + first, last - first + 1) >> after, width);
@@ -91,6 +93,8 @@ ALWAYS_INLINE uint64_t load_bits(const uint8_t *at, unsigned bit, unsigned width
 /* The reverse; the bits around stay as they are. */
 ALWAYS_INLINE void store_bits(uint8_t *at, unsigned bit, unsigned width, uint64_t value)
 {
+    if (!width)
+        return;
     unsigned first = bit / 8, last = (bit + width - 1) / 8, after = 7 - (bit + width - 1) % 8;
     unsigned bytes = last - first + 1;
     if (width == 8 * bytes) {

@@ -12,6 +12,8 @@ enum { MAX_FILTER_BITS = 16, SKIP_LIMIT = 48 };
 static uint64_t top_bits(const struct table_spec *spec, const uint64_t *key)
 {
     uint32_t width = spec->lpm_width;
+    if (!width)
+        return 0;
     if (width <= 64)
         return key[spec->lpm_word] >> spec->lpm_shift << (64 - width);
     uint32_t last = spec->lpm_word + (width - 1) / 64, used = (width - 1) % 64 + 1;
