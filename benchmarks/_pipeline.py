@@ -1,18 +1,25 @@
-"""What the pipeline alone costs: Engine.repeat() with random keys, in CPU time of this thread."""
+"""What the pipeline alone costs: Engine.repeat() with random keys, in CPU time of this thread.
 
+Beside it, what C written by hand takes for the same work: what an engine's cost is held against.
+"""
+
+import ctypes
 import random
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from _wires import FRAME_BYTES, MINIP4
+
 from minip4.compiler import compile_p4
+from minip4.engine.build import shared_object
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact, Lpm, MatchKey, Ternary
 
 PROGRAMS = Path(__file__).parent / "p4"
+BY_HAND = "C by hand"
 FRAMES = 4096
-FRAME_BYTES = 64
 TABLE, ACTION = "LpmIngress.routes", "LpmIngress.forward"
 BITS = 32
 
@@ -48,28 +55,52 @@ def keys(kind: str, count: int, dice: random.Random) -> list[tuple[MatchKey, int
     return list(found.items())
 
 
-def cost_ns(engine: Engine, frames: Sequence[bytes], rounds: int) -> float:
-    """CPU time a packet."""
-    engine.repeat(1, frames, 1, 0)  # warm
+def cost_ns(run: Callable[[int], object], packets: int, rounds: int) -> float:
+    """CPU time a packet, where `run` has so many packets processed as often as it is told."""
+    run(1)  # warm
     start_ns = time.thread_time_ns()
-    engine.repeat(1, frames, rounds, 0)
-    return (time.thread_time_ns() - start_ns) / (rounds * len(frames))
+    run(rounds)
+    return (time.thread_time_ns() - start_ns) / (rounds * packets)
+
+
+class ByHand:
+    """c/by_hand.c, with these prefixes."""
+
+    def __init__(self, prefixes: Sequence[Lpm]) -> None:
+        self._library = ctypes.CDLL(str(shared_object([PROGRAMS.parent / "c" / "by_hand.c"])))
+        numbers: list[int] = []
+        for key in sorted(prefixes, key=lambda key: -key.prefix_length):
+            numbers += [key.value, 2**BITS - 2 ** (BITS - key.prefix_length)]
+        self._prefixes = (ctypes.c_uint32 * len(numbers))(*numbers)
+        self._count = len(prefixes)
+
+    def process(self, frame: bytes) -> bytes | None:
+        """The frame that leaves, if one does."""
+        out = ctypes.create_string_buffer(len(frame))
+        left = self._library.by_hand(self._prefixes, self._count, frame, len(frame), out)
+        return out.raw if left else None
+
+    def repeat(self, frames: Sequence[bytes], rounds: int) -> int:
+        """Run frames of one length `rounds` times; return how many left."""
+        joined = b"".join(frames)
+        repeat = self._library.by_hand_repeat
+        return int(repeat(self._prefixes, self._count, joined, len(frames[0]), len(frames), rounds))
 
 
 class Pipelines:
-    """The engines that are measured, by name."""
+    """What is measured, by name and kind: engines, and the work of one of them by hand."""
 
     def __init__(self, seed: int) -> None:
-        self._engines: dict[str, tuple[Engine, list[bytes]]] = {}
+        self._runs: dict[tuple[str, str], Callable[[int], object]] = {}
         for kind, counts in (("lpm", (10, 10_000)), ("exact", (10, 10_000)),
                              ("ternary", (10, 1_000))):  # fmt: skip
             for count in counts:
                 self._add(kind, count, random.Random(seed))
         self._add_telemetry(random.Random(seed))
 
-    def measure(self, rounds: int) -> dict[str, float]:
+    def measure(self, rounds: int) -> dict[tuple[str, str], float]:
         """ns a packet of each."""
-        return {name: cost_ns(*each, rounds) for name, each in self._engines.items()}
+        return {each: cost_ns(run, FRAMES, rounds) for each, run in self._runs.items()}
 
     def _add(self, kind: str, count: int, dice: random.Random) -> None:
         program = compile_p4(PROGRAMS / "ipv4_lpm.p4", defines=(f"MATCH={kind}",))
@@ -79,7 +110,11 @@ class Pipelines:
             engine.table_add(TABLE, [key], ACTION, [2, 2], priority if kind == "ternary" else 0)
         frames = [frame(dice.choice(entries)[1]) for _ in range(FRAMES)]
         assert all(engine.process(1, each, 0) for each in frames[:100])  # they are forwarded
-        self._engines[f"{kind} {count}"] = engine, frames
+        self._runs[f"{kind} {count}", MINIP4] = lambda rounds: engine.repeat(1, frames, rounds, 0)
+        if (kind, count) == ("lpm", 10):
+            by_hand = ByHand([key for key, _ in entries if isinstance(key, Lpm)])
+            assert by_hand.repeat(frames, 1) == FRAMES
+            self._runs[f"{kind} {count}", BY_HAND] = lambda rounds: by_hand.repeat(frames, rounds)
 
     def _add_telemetry(self, dice: random.Random) -> None:
         engine = Engine(compile_p4(PROGRAMS / "telemetry.p4").bmv2_json)
@@ -90,4 +125,4 @@ class Pipelines:
         ]
         grown = [len(out[0][1]) for each in frames[:100] if (out := engine.process(1, each, 0))]
         assert grown == [FRAME_BYTES + 4 * 9] * 100  # all instructions were followed
-        self._engines["telemetry"] = engine, frames
+        self._runs["telemetry", MINIP4] = lambda rounds: engine.repeat(1, frames, rounds, 0)

@@ -1,4 +1,7 @@
-"""From P4 source to the first packet: compile, start a switch, send until one comes through."""
+"""From P4 source to the first packet: compile, start a switch, send until one comes through.
+
+Beside it, what Python and its libraries alone take: a switch is held against that.
+"""
 
 import os
 import socket
@@ -8,9 +11,18 @@ import time
 from pathlib import Path
 
 from _pipeline import PROGRAMS, frame
-from _wires import Processes, run
+from _wires import Processes, resident_mb, run
 
 ETH_P_ALL = 3
+LIBRARIES = "import asyncio, grpc, time; from finsy.proto import p4r_grpc"  # of a switch's server
+
+
+def libraries_alone(processes: Processes) -> tuple[float, float]:
+    """Seconds until a Python has imported these, and its memory then, in MB."""
+    start_s = time.monotonic()
+    script = f"{LIBRARIES}; print('ready', flush=True); time.sleep(600)"
+    python = processes.start_ready([sys.executable, "-c", script])
+    return time.monotonic() - start_s, resident_mb(python)
 
 
 def first_packet_s(processes: Processes, cache: Path) -> float:

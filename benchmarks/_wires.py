@@ -174,12 +174,12 @@ class Row:
             for task in Path(f"/proc/{switch.pid}/task").iterdir():
                 os.sched_setscheduler(int(task.name), os.SCHED_RR, os.sched_param(1))
 
-    def resident_mb(self) -> float:
-        """Memory of the first switch."""
-        status = Path(f"/proc/{self.switches[0].pid}/status").read_text()
-        found = re.search(r"VmRSS:\s+(\d+) kB", status)
-        assert found is not None
-        return int(found[1]) * 1024 / 1e6
+
+def resident_mb(process: subprocess.Popen[str]) -> float:
+    """Memory of a process, in 10^6 bytes."""
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024 / 1e6
 
 
 def received(interface: str) -> int:

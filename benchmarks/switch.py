@@ -2,7 +2,7 @@
 
 One IPv4 program, compiled once, runs on minip4 and on bmv2's simple_switch and simple_switch_grpc
 where they are installed. Samples are taken in rounds, each switch once a round, and medians are
-compared. Only ratios within the run are checked for what depends on the machine.
+compared. Absolute figures are printed, never checked: only ratios within the run are.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from _claims import AtLeast, AtMost
-from _pipeline import Pipelines
-from _start import first_packet_s
+from _pipeline import BY_HAND, Pipelines
+from _start import first_packet_s, libraries_alone
 from _tcp import gbps
 from _wires import (
     ANY_CORE,
@@ -34,6 +34,7 @@ from _wires import (
     Row,
     compile_router,
     find_bmv2,
+    resident_mb,
     tool,
 )
 
@@ -53,7 +54,10 @@ CHAIN_PACES = {BMV2[0]: (25_000, 35_000, 50_000, 70_000), BMV2[1]: (25_000, 35_0
 LATENCY_PACE = 80_000
 SATURATED = "64 B, saturated"  # in trains, as flows send
 SINGLES = "64 B, saturated, no two in a row alike"
+LATENCY = "latency at 80 kpps"
 OWN_LATENCY = "latency at 80 kpps, real-time priority"  # no wait for a core counts
+COLD, WARM = "source to first packet, cold", "source to first packet, warm"
+PYTHON = "Python and gRPC alone"
 ROUNDS, QUICK_ROUNDS = 5, 1
 
 Add = Callable[[str, str, str, float], None]  # measure, unit, switch, value
@@ -105,16 +109,17 @@ class Benchmark:
             self.run.progress.update(f"round {number + 1} of {self._rounds}: {what}")
 
         tell("pipelines alone")
-        for name, cost_ns in pipelines.measure(20 if self._rounds == 1 else 100).items():
-            add(f"pipeline, {name}", "ns", MINIP4, cost_ns)
+        costs = pipelines.measure(20 if self._rounds == 1 else 100)
+        for (name, kind), cost_ns in costs.items():
+            add(f"pipeline, {name}", "ns", kind, cost_ns)
         for kind in (NO_SWITCH, FORWARDER, MINIP4, *self.bmv2):
             tell(f"64 B through {kind}")
             with self.row(kind, 0 if kind == NO_SWITCH else 1) as row:
                 add(SATURATED, "kpps", kind, self._best(row, PACES, TRAIN))
                 add(SINGLES, "kpps", kind, self._best(row, PACES, 1))
                 if kind == MINIP4:
-                    add("memory", "MB", kind, row.resident_mb())
-                self._latency("latency at 80 kpps", row, add)
+                    add("memory", "MB", kind, resident_mb(row.switches[0]))
+                self._latency(LATENCY, row, add)
                 if kind == MINIP4:
                     row.run_at_once()
                     self._latency(OWN_LATENCY, row, add)
@@ -134,12 +139,16 @@ class Benchmark:
             add(f"{measure}, {name}", "us", row.kind, value)
 
     def _starts(self, tell: Callable[[str], None], add: Add) -> None:
+        with Processes(self.run.folder) as processes:
+            took_s, memory_mb = libraries_alone(processes)
+            add(WARM, "s", PYTHON, took_s)
+            add("memory", "MB", PYTHON, memory_mb)
         with tempfile.TemporaryDirectory(dir=self.run.folder) as cache:
-            for how in ("cold", "warm"):
-                tell(f"from P4 source to the first packet, {how}")
+            for measure in (COLD, WARM):
+                tell(measure)
                 with Processes(self.run.folder) as processes:
                     took_s = first_packet_s(processes, Path(cache))
-                add(f"source to first packet, {how}", "s", MINIP4, took_s)
+                add(measure, "s", MINIP4, took_s)
 
     def _best(self, row: Row, paces: Mapping[str, tuple[int, ...]], train: int) -> float:
         """kpps delivered at the pace that is best for this switch."""
@@ -194,8 +203,12 @@ def report(samples: list[Sample], bmv2: tuple[str, ...]) -> Report:
         checks=checks(medians, bmv2),
         metrics={f"{measure}: {switch}": value for (measure, switch), value in medians.items()},
         figure=figure(grouped),
-        tables=[table("64 B with Ethernet header; bmv2's queues: 64 packets; minip4: as short"
-                      " (none builds up without a rate)", columns, rows)],
+        tables=[
+            table("64 B with Ethernet header; bmv2's queues: 64 packets; minip4: as short"
+                  " (none builds up without a rate)", columns, rows),
+            table(f"{SATURATED}: minip4, times the best of bmv2's two rows",
+                  ("switch", "times", "least - most of the rounds"), times_bmv2(samples, bmv2)),
+        ],
     )  # fmt: skip
 
 
@@ -217,30 +230,49 @@ def checks(medians: Medians, bmv2: tuple[str, ...]) -> list[Check]:
     def measured(measure: str) -> float:
         return medians[measure, MINIP4]
 
+    by_hand_ns, python_s = medians["pipeline, lpm 10", BY_HAND], medians[WARM, PYTHON]
     claims: list[Check] = [
         AtLeast(f"{SATURATED}: times the plain forwarder, at least",
                 ratio(SATURATED, FORWARDER), 0.6),
-        AtMost(f"{OWN_LATENCY}: p99 in us, at most", measured(f"{OWN_LATENCY}, p99"), 1000),
+        AtMost(f"{OWN_LATENCY}: p50, times the plain forwarder's, which never sleeps, at most",
+               measured(f"{OWN_LATENCY}, p50") / medians[f"{LATENCY}, p50", FORWARDER], 10),
         AtLeast("TCP: times no switch, at least", ratio("TCP, one stream", NO_SWITCH), 0.5),
-        AtMost("pipeline, IPv4 LPM: ns a packet, at most", measured("pipeline, lpm 10"), 60),
-        AtMost("pipeline, telemetry: ns a packet, at most", measured("pipeline, telemetry"), 250),
+        AtMost("pipeline, IPv4 LPM: times the same in C by hand, at most",
+               measured("pipeline, lpm 10") / by_hand_ns, 4),
+        AtMost("pipeline, telemetry: times IPv4 LPM in C by hand, at most",
+               measured("pipeline, telemetry") / by_hand_ns, 8),
         AtMost("10,000 LPM entries: times ten entries, at most", grows("lpm", "10000"), 1.5),
         AtMost("10,000 exact entries: times ten entries, at most", grows("exact", "10000"), 1.5),
         AtMost("1,000 ternary entries: times ten entries, at most", grows("ternary", "1000"), 3),
-        AtMost("source to first packet, cold: s, at most",
-               measured("source to first packet, cold"), 3),
-        AtMost("source to first packet, warm: s, at most",
-               measured("source to first packet, warm"), 0.5),
-        AtMost("memory of a switch: MB, at most", measured("memory"), 80),
+        AtMost(f"{COLD}: times {PYTHON}, at most", measured(COLD) / python_s, 20),
+        AtMost(f"{WARM}: times {PYTHON}, at most", measured(WARM) / python_s, 7),
+        AtMost(f"memory of a switch: times {PYTHON}, at most", ratio("memory", PYTHON), 2),
     ]  # fmt: skip
     for peer in bmv2:
-        best = max(medians[SATURATED, peer], medians[SINGLES, peer])
-        claims.append(AtLeast(f"{SATURATED}: times {peer}'s best of both, at least",
-                              measured(SATURATED) / best, 10))  # fmt: skip
         for measure, least in (("64 B, chain of three", 8), ("TCP, one stream", 4)):
             claims.append(AtLeast(f"{measure}: times {peer}, at least",
                                   ratio(measure, peer), least))  # fmt: skip
     return claims
+
+
+def times_bmv2(samples: list[Sample], bmv2: tuple[str, ...]) -> list[tuple[str, float, str]]:
+    """A saturated switch's rate by that of each bmv2 in the row where this did better.
+
+    Of the medians, and the least and most of the rounds. It is told, not promised: with what else
+    runs on a machine it changes more than anything here, since bmv2 has several threads.
+    """
+
+    def rates(measure: str, kind: str) -> list[float]:
+        return [s.value for s in samples if (s.measure, s.switch) == (measure, kind)]
+
+    rows = []
+    for peer in bmv2:
+        ours = rates(SATURATED, MINIP4)
+        rows_of_peer = [rates(SATURATED, peer), rates(SINGLES, peer)]
+        rounds = [a / max(b) for a, *b in zip(ours, *rows_of_peer, strict=True)]
+        times = statistics.median(ours) / max(map(statistics.median, rows_of_peer))
+        rows.append((peer, times, f"{min(rounds):.1f} - {max(rounds):.1f}"))
+    return rows
 
 
 def figure(grouped: dict[tuple[str, str, str], list[float]]) -> "Figure":

@@ -4,6 +4,9 @@ import csv
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "virtual.py"
 
@@ -34,3 +37,29 @@ def test_real_time_is_not_what_it_measures(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 2
     assert "add --time virtual" in done.stderr.splitlines()[-1]
+
+
+@pytest.fixture
+def virtual(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    import virtual  # noqa: PLC0415
+
+    return virtual
+
+
+@pytest.mark.parametrize(
+    ("slower", "large_ns", "large_mb", "broken"),
+    [(1, 200, 500, set()), (3, 200, 500, set()), (1, 230, 500, {1}), (1, 200, 800, {2})],
+)
+def test_claims_are_ratios(
+    virtual: ModuleType, slower: float, large_ns: float, large_mb: float, broken: set[int]
+) -> None:
+    samples = [
+        virtual.Sample(number, switches, 9.9 * slower, 1, 1, 1 / ns, 1 / ns, ns * slower, mb)
+        for number in range(3)
+        for switches, ns, mb in ((10, 150, 250), (1000, large_ns, large_mb))
+    ]
+    checks = virtual.claims(samples, [50 * slower] * 3)
+    assert {number for number, check in enumerate(checks) if not check.passed} == broken
+    checks = virtual.claims(samples, [24 * slower] * 3)  # a hop takes six times that
+    assert not checks[0].passed

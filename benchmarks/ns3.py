@@ -1,0 +1,246 @@
+"""Virtual time against ns-3: the same fabrics, flows and packets in both, one after the other.
+
+Leaf-spine fabrics of IPv4 routers as in virtual.py; ns-3 gets the same nodes, links, routes and
+flows, and both must bring every packet to its host, over as many routers. Rates are by CPU time of
+the part that simulates. It needs ns-3: Debian's, or better an optimised build of your own.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import shlex
+import shutil
+import statistics
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from virtual import FABRICS, LINK, RATE_PPS, Sample, add_options, flows_of, measure
+
+from testbed import cli, plots
+from testbed.errors import TestbedError
+from testbed.isolation import Run
+from testbed.results import Check, Report, Table, table
+from testbed.traffic import HEADERS_BYTES, Flow
+from topologies.leaf_spine import LeafSpine
+
+SOURCE = Path(__file__).parent / "cpp" / "fabric.cc"
+LIBRARIES = ("ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point")
+FLAGS = ("-O3", "-march=native", "-DNDEBUG", "-Wall", "-Wextra", "-Werror")
+STANDARDS = ("c++23", "c++17")  # what headers of new versions need, and what those of old ones bear
+HOST_LINK = (10**11, 0)  # bit/s and ns; virtual time has a plain wire there
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What ns-3 did with one fabric, and what it took."""
+
+    received: int
+    hops: int
+    set_up_s: float
+    took_s: float
+    memory_mb: float
+    log_components: int  # none where logging was compiled out
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One fabric, once, in both. Rates are by CPU time, with one core."""
+
+    round: int
+    switches: int
+    packets: int
+    hops: int
+    minip4_hops_per_s: float
+    ns3_hops_per_s: float
+    times: float  # minip4's rate by ns-3's
+    minip4_memory_mb: float
+    ns3_memory_mb: float
+    minip4_set_up_s: float
+    ns3_set_up_s: float
+
+
+class Ns3:
+    """The installed ns-3, and our scenario compiled against it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises TestbedError where something is missing, or the scenario does not compile."""
+        self.version = _pkg_config("--modversion", LIBRARIES[0])
+        self.program = folder / "fabric"
+        flags = _flags()
+        compiler = shutil.which("c++")
+        if compiler is None:
+            raise TestbedError("no C++ compiler found: apt install g++")
+        for standard in STANDARDS:
+            done = subprocess.run(
+                [compiler, f"-std={standard}", *FLAGS, SOURCE, "-o", self.program, *flags],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            if done.returncode == 0:
+                return
+        wrong = next((line for line in done.stderr.splitlines() if "error" in line), "no output")
+        raise TestbedError(f"{SOURCE.name} does not compile with ns-3 {self.version}: {wrong}")
+
+    def run(self, fabric: str) -> Outcome:
+        """Simulate a fabric as `describe` says it. Raises TestbedError."""
+        done = subprocess.run(
+            [self.program], input=fabric, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            last = (done.stderr.splitlines() or ["no output"])[-1]
+            raise TestbedError(f"ns-3 {self.version}: exit status {done.returncode}: {last}")
+        return outcome_of(done.stdout)
+
+
+def _flags() -> list[str]:
+    """For the compiler. What is a path, and no option, is what ns-3 itself was linked with."""
+    words = shlex.split(_pkg_config("--cflags", "--libs", *LIBRARIES))
+    folders = [word[2:] for word in words if word.startswith("-L")]
+    return [
+        *(word.replace("-I", "-isystem", 1) for word in words if word.startswith("-")),
+        *(f"-Wl,-rpath,{folder}" for folder in folders),
+    ]
+
+
+def _pkg_config(*words: str) -> str:
+    program = shutil.which("pkg-config")
+    if program is not None:
+        done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return done.stdout.strip()
+    raise TestbedError(
+        "ns-3 was not found by pkg-config: apt install libns3-dev pkg-config g++, or, for a fair"
+        " comparison, build it with CMAKE_BUILD_TYPE=optimized, install it, and have"
+        " PKG_CONFIG_PATH name its lib/pkgconfig"
+    )
+
+
+def outcome_of(output: str) -> Outcome:
+    """What the scenario printed: a name and a number a line. Raises TestbedError."""
+    try:
+        values = {name: float(value) for name, value in map(str.split, output.splitlines())}
+        whole = {name: int(values.pop(name)) for name in ("received", "hops", "log_components")}
+        return Outcome(**whole, **values)  # type: ignore[arg-type]
+    except (KeyError, TypeError, ValueError):
+        raise TestbedError(f"ns-3 printed what is no outcome: {output[:200]!r}") from None
+
+
+def describe(topo: LeafSpine, flows: list[Flow]) -> Iterator[str]:
+    """The lines that cpp/fabric.cc reads: nodes, links, routes, flows."""
+    numbers = {name: number for number, name in enumerate([*topo.switches(), *topo.hosts()])}
+    addresses = {host: topo.nodeInfo(host)["ip"].split("/")[0] for host in topo.hosts()}
+    yield from ("router" for _ in topo.switches())
+    yield from (f"host {addresses[host]}" for host in topo.hosts())
+    for one, other in topo.links():
+        rate_bps, delay_ns = HOST_LINK
+        if one not in addresses and other not in addresses:
+            rate_bps, delay_ns = LINK["rate_bps"], 1000 * LINK["delay_us"]
+        yield f"link {numbers[one]} {numbers[other]} {rate_bps} {delay_ns}"
+        for host, leaf in ((one, other), (other, one)):
+            if host in addresses:
+                yield f"route {numbers[host]} 0.0.0.0 0 {numbers[leaf]}"
+                yield f"route {numbers[leaf]} {addresses[host]} 32 {numbers[host]}"
+    for switch in topo.switches():
+        for prefix, next_hops in topo.routes(switch):
+            address, _, length = prefix.partition("/")
+            hops = " ".join(str(numbers[hop]) for hop in next_hops)
+            yield f"route {numbers[switch]} {address} {length} {hops}"
+    for flow in flows:
+        yield (
+            f"flow {numbers[flow.source]} {numbers[flow.destination]} {round(1e9 * flow.after_s)} "
+            f"{round(1e9 / RATE_PPS)} {flow.count} {flow.size - HEADERS_BYTES}"
+        )
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    if options.time != "virtual":
+        raise TestbedError("this measures virtual time: add --time virtual")
+    ns3 = Ns3(run.folder)
+    sizes = sorted(options.switches or ([10, 100] if options.quick else FABRICS))
+    options.packets = options.packets or (30 if options.quick else 100)
+    pairs: list[Pair] = []
+    checks: list[Check] = []
+    for number in range(1 if options.quick else options.rounds):
+        for switches in sizes:
+            ours, books = await measure(number, switches, options, run)
+            run.progress.update(f"{switches} switches in ns-3")
+            topo = LeafSpine(**FABRICS[switches], **LINK)
+            theirs = ns3.run("\n".join(describe(topo, flows_of(topo, options, run.seed))))
+            name = f"{switches} switches, round {number + 1}"
+            checks += [
+                Check(f"{name}: packets received, of those sent", ours.packets, books.sent),
+                Check(f"{name}: packets received in ns-3", theirs.received, ours.packets),
+                Check(f"{name}: hops in ns-3", theirs.hops, ours.hops),
+            ]
+            pairs.append(pair(ours, theirs))
+    kind = "logging compiled in: slower" if theirs.log_components else "optimised"
+    return Report(
+        samples=[asdict(each) for each in pairs],
+        checks=checks,
+        metrics={
+            "ns-3": f"{ns3.version}, {kind}",
+            "times ns-3": {n: statistics.median(of(pairs, n, "times")) for n in sizes},
+        },
+        figure=draw(pairs, options.flows),
+        tables=[summary(pairs, f"minip4 in virtual time, and ns-3 {ns3.version} ({kind})")],
+    )
+
+
+def pair(ours: Sample, theirs: Outcome) -> Pair:
+    """Both on one fabric, in one round."""
+    rate = theirs.hops / theirs.took_s
+    return Pair(
+        ours.round, ours.switches, ours.packets, ours.hops, ours.hops_per_s, rate,
+        ours.hops_per_s / rate, ours.memory_mb, theirs.memory_mb, ours.set_up_s, theirs.set_up_s,
+    )  # fmt: skip
+
+
+def of(pairs: list[Pair], switches: int, what: str) -> list[float]:
+    """A column of one size."""
+    return [getattr(each, what) for each in pairs if each.switches == switches]
+
+
+def summary(pairs: list[Pair], title: str) -> Table:
+    """Medians; of memory the least: in this process what larger fabrics took before remains."""
+    columns = ("switches", "million hops", "minip4, hops/s", "ns-3, hops/s", "times",
+               "least - most", "minip4, MB", "ns-3, MB", "set-up, s", "ns-3, s")  # fmt: skip
+    rows = []
+    for size in sorted({each.switches for each in pairs}):
+        middle = {what: statistics.median(of(pairs, size, what)) for what in
+                  ("minip4_hops_per_s", "ns3_hops_per_s", "times", "minip4_set_up_s",
+                   "ns3_set_up_s", "hops")}  # fmt: skip
+        times = of(pairs, size, "times")
+        rows.append((
+            size, middle["hops"] / 1e6, round(middle["minip4_hops_per_s"]),
+            round(middle["ns3_hops_per_s"]), middle["times"],
+            f"{min(times):.1f} - {max(times):.1f}", round(min(of(pairs, size, "minip4_memory_mb"))),
+            round(min(of(pairs, size, "ns3_memory_mb"))), middle["minip4_set_up_s"],
+            middle["ns3_set_up_s"],
+        ))  # fmt: skip
+    return table(f"{title}: CPU time of one core, medians of the rounds", columns, rows)
+
+
+def draw(pairs: list[Pair], flows: int) -> Figure:
+    """Hops a second of both, against the number of switches."""
+    figure, (axes,) = plots.figure(f"{flows:,} flows over a leaf-spine, in minip4 and in ns-3", 1)
+    sizes = sorted({each.switches for each in pairs})
+    for what, label in (("minip4_hops_per_s", "minip4"), ("ns3_hops_per_s", "ns-3")):
+        rates = [[rate / 1e6 for rate in of(pairs, size, what)] for size in sizes]
+        middle = [statistics.median(each) for each in rates]
+        low = [m - min(each) for m, each in zip(middle, rates, strict=True)]
+        high = [max(each) - m for m, each in zip(middle, rates, strict=True)]
+        axes.errorbar(sizes, middle, yerr=[low, high], capsize=3, label=label)
+    axes.set_xscale("log")
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.minorticks_off()
+    axes.set_yscale("log")
+    axes.set_xlabel("Switches")
+    axes.set_ylabel("Millions of switch-hops a second, on one core\n(median, least, most)")
+    axes.legend()
+    return figure
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)
