@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 from minip4.compiler.source import Source, SourceFile
@@ -28,7 +29,10 @@ SOFT_KEYWORDS = frozenset(
 class Token:
     """`kind`: "name" "number" "quoted" "directive" "bad" "end", or the keyword or symbol itself.
 
+
+    "comment" and "open" (a string without its end in the line, up to that) are the preprocessor's.
     `end_column` differs from column + len(text) in tokens that a macro put in the place of its use.
+    `before`: "\\n" if it begins a line, " " if white space or a comment stands before it, or "".
     """
 
     kind: str
@@ -38,6 +42,7 @@ class Token:
     column: int
     end_line: int
     end_column: int
+    before: str = ""
 
     @property
     def source(self) -> Source:
@@ -53,22 +58,25 @@ class Token:
 
 
 _COMMENT = r"//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/"
-_STRING = r'"(?:[^"\\]|\\[\s\S])*"'
+_STRING = r'"(?:[^"\\\n]|\\.)*"'
 _TOKEN = re.compile(
     rf"""
-      (?P<blank>(?:[ \t\r\f\v]|\\\r?\n)+)
+      (?P<blank>[ \t\r\f\v]+)
     | (?P<newline>\n)
     | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
     | (?P<comment>{_COMMENT})
     | (?P<number>(?:[0-9]+[ws])?(?:0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO][0-7_]+|0[dD][0-9_]+
         |[0-9][0-9_]*)(?P<tail>[A-Za-z0-9_]*))
     | (?P<quoted>{_STRING})
+    | (?P<open>"[^\n]*)
+    | (?P<bad>'(?:(?:[^'\\\n]|\\.)*'|[^\n]*))
     | (?P<symbol>\{{\#\}}|&&&|&&|&=|\|\||\|\+\|=?|\|-\|=?|\|=|\.\.\.|\.\.|<<=|<<|<=|>=|==|!=
         |\+\+|\+:|\+=|-=|\*=|/=|%=|\^=|[-+*/%&|^~!<>=?:;,.(){{}}\[\]@])
-    | (?P<directive>\#(?:[^\n\\/"]|\\\r?\n|\\|{_COMMENT}|/|{_STRING}|")*)
+    | (?P<directive>\#(?:[^\n/"]|{_COMMENT}|/|{_STRING}|")*)
     """,
     re.VERBOSE,
 )
+_JOIN = re.compile(r"\\[ \t\f\v]*\r?\n")
 
 
 def tokenize(file: SourceFile) -> list[Token]:
@@ -80,46 +88,63 @@ def tokenize(file: SourceFile) -> list[Token]:
 
 
 def tokenize_text(
-    text: str, file: SourceFile, line: int, *, fresh_line: bool = False
+    text: str, file: SourceFile, line: int, column: int = 1, *, fresh_line: bool = False
 ) -> list[Token]:
-    """As `tokenize`, for a text that stands in `line`; at its start if it is a fresh one."""
+    """As `tokenize`, for a text at some place; at the start of its line if that is a fresh one."""
+    positions = _Positions(text, line, column)
+    text = _JOIN.sub("", text)
     tokens: list[Token] = []
-    line_start = 0
-    position = 0
+    offset = 0
+    before = "\n" if fresh_line else ""
     match = _TOKEN.match
-    while position < len(text):
-        found = match(text, position)
+    while offset < len(text):
+        found = match(text, offset)
         if found is None:
-            kind, end = "bad", position + 1
-        elif text.startswith("/*", position) and found.lastgroup == "symbol":
+            kind, end = "bad", offset + 1
+        elif text.startswith("/*", offset) and found.lastgroup == "symbol":
             kind, end = "bad", len(text)  # a comment without its end
         else:
             kind, end = found.lastgroup or "bad", found.end()
-        if kind == "newline":
-            line += 1
-            line_start = end
-            fresh_line = True
-            position = end
+        if kind in ("blank", "newline"):
+            before = "\n" if kind == "newline" else before or " "
+            fresh_line = fresh_line or kind == "newline"
+            offset = end
             continue
-        word = text[position:end]
-        start_line, start_column = line, position - line_start + 1
-        if "\n" in word:
-            line += word.count("\n")
-            line_start = position + word.rindex("\n") + 1
-        if kind not in ("blank", "comment"):
-            if kind == "symbol" or (kind == "name" and word in KEYWORDS):
-                kind = word
-            elif kind == "directive" and not fresh_line:
-                kind, end = "bad", position + 1
-                word, line, line_start = "#", start_line, position - start_column + 1
-            elif kind == "number" and found and found["tail"]:
-                kind = "bad"
-            tokens.append(
-                Token(kind, word, file, start_line, start_column, line, end - line_start + 1)
-            )
-            fresh_line = False
-        position = end
+        word = text[offset:end]
+        if kind == "symbol" or (kind == "name" and word in KEYWORDS):
+            kind = word
+        elif kind == "directive" and not fresh_line:
+            kind, end, word = "bad", offset + 1, "#"
+        elif kind == "number" and found and found["tail"]:
+            kind = "bad"
+        start, finish = positions.of(offset), positions.of(end, is_end=True)
+        tokens.append(Token(kind, word, file, *start, *finish, before))
+        is_comment = kind == "comment"
+        before = " " if is_comment else ""
+        fresh_line = fresh_line and is_comment
+        offset = end
     return tokens
+
+
+class _Positions:
+    """Lines and columns of a text, by offsets in it without the joins of lines."""
+
+    def __init__(self, text: str, line: int, column: int) -> None:
+        self.line, self.column = line, column
+        self.starts = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
+        self.joins: list[int] = []  # where they were
+        self.removed = [0]  # characters, before the first join, before the second, ...
+        for join in _JOIN.finditer(text):
+            self.joins.append(join.start() - self.removed[-1])
+            self.removed.append(self.removed[-1] + len(join[0]))
+
+    def of(self, offset: int, *, is_end: bool = False) -> tuple[int, int]:
+        """Line and column; where lines are joined, something ends before and begins behind it."""
+        count = bisect_left(self.joins, offset) if is_end else bisect_right(self.joins, offset)
+        written = offset + self.removed[count]
+        number = bisect_right(self.starts, written) - 1
+        column = written - self.starts[number] + (1 if number else self.column)
+        return self.line + number, column
 
 
 def integer(text: str) -> tuple[int, int | None, bool]:

@@ -170,4 +170,4 @@ def _what_is_bad(text: str) -> str:
         return "this string is not closed"
     if text[0].isdigit():
         return f"{text!r} is no number"
-    return f"unexpected character {text!r}"
+    return f"unexpected character {text[0]!r}"

@@ -1,40 +1,37 @@
 """The preprocessor: #include, macros and conditionals, on tokens, so that positions stay exact.
 
 It follows C (spec section 6.3.1): object-like and function-like macros with `#` and `##`, `#if`
-expressions, `#pragma once`; and p4c's preprocessor in `#warning`. A token out of a macro has the
+expressions, `#pragma once`; and p4c's preprocessor in `#warning`, unknown directives, and strings
+that span lines (strings.py). A token out of a macro has the
 place where the macro is used.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from minip4.compiler.errors import P4Error
+from minip4.compiler.errors import P4Error, did_you_mean
 from minip4.compiler.if_expression import evaluate
 from minip4.compiler.lexer import Token, tokenize, tokenize_text
+from minip4.compiler.macros import MOST_TOKENS, Macro, Macros, directive_tokens, is_word
 from minip4.compiler.source import SourceFile
+from minip4.compiler.strings import LongString
 from minip4.compiler.warnings import Warnings
 from minip4.errors import Minip4Error
 
 INCLUDE_DIR = Path(__file__).parent / "include"
 SYSTEM_FILES = ("core.p4", "v1model.p4")  # ours, or p4c's from an include directory
+CONDITIONALS = ("if", "ifdef", "ifndef", "elif", "else", "endif")
+MARKERS = ("line", "ident")
+DIRECTIVES = (*CONDITIONALS, *MARKERS, "include", "define", "undef", "error", "warning", "pragma")
 DEEPEST_INCLUDE = 64
 MOST_INCLUDES = 1000
-MOST_TOKENS = 300_000  # of one program: a macro that grows exponentially ends here
 
 _DIRECTIVE = re.compile(r"#\s*([A-Za-z_]\w*|)")
-_COMMENT_OR_JOIN = re.compile(r"//[^\n]*|/\*[\s\S]*?\*/|\\\r?\n")
-
-
-@dataclass(slots=True)
-class Macro:
-    """`parameters` is None for an object-like macro."""
-
-    parameters: list[str] | None
-    body: list[Token]
+_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*[\s\S]*?\*/')
 
 
 @dataclass(slots=True)
@@ -59,7 +56,7 @@ def preprocess(
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
             raise Minip4Error(f"-D {definition}: expected NAME or NAME=value")
         file = SourceFile("<command line>", value if has_value else "1")
-        preprocessor.macros[name] = Macro(None, tokenize(file))
+        preprocessor.macros.known[name] = Macro(None, _code(tokenize(file)))
     file = SourceFile(str(path), text)
     preprocessor.run(file, 0)
     lines = text.split("\n")
@@ -77,13 +74,13 @@ def _read(path: Path) -> str:
 class _Preprocessor:
     def __init__(self, include_dirs: list[Path]) -> None:
         self.include_dirs = include_dirs
-        self.macros: dict[str, Macro] = {}
+        self.macros = Macros()
         self.output: list[Token] = []
         self.warnings = Warnings()
         self.once: set[Path] = set()  # files that have `#pragma once`
         self.includes = 0
         self.handlers: dict[str, Callable[[Token, str], None]] = {
-            "define": self.define,
+            "define": self.macros.define,
             "undef": self.undef,
             "error": self.error,
             "warning": self.warning,
@@ -94,35 +91,58 @@ class _Preprocessor:
         """Appends the tokens of one file to the output."""
         conditions: list[_Condition] = []
         pending: list[Token] = []  # macros may take arguments over several lines
-        for token in tokenize(file):
+        string: LongString | None = None
+        for line in _lines(tokenize(file)):
             is_active = not conditions or conditions[-1].is_active
-            if token.kind != "directive":
-                if is_active:
-                    pending.append(token)
-                continue
-            self.flush(pending)
-            name, rest = _split(token)
-            if name in ("if", "ifdef", "ifndef", "elif", "else", "endif"):
-                self.conditional(name, rest, token, conditions)
-            elif not is_active or name in ("", "line", "ident"):
-                continue  # line markers: errors name the file that was read
-            elif name == "include":
-                self.include(token, rest, depth)
-            elif name in self.handlers:
-                self.handlers[name](token, rest)
-            else:
-                known = "include define undef if ifdef ifndef elif else endif error warning pragma"
-                raise P4Error(f"unknown directive #{name}", token.source, known)
+            first = line[0]
+            if first.kind == "directive" and string is not None and not self.is_known(first):
+                line = tokenize_text(first.text, file, first.line, first.column)
+            if line[0].kind == "directive":
+                self.flush(pending)
+                if string is not None and is_active and _split(first)[0] == "include":
+                    raise P4Error("#include in a string", first.source, "a whole string")
+                self.directive(first, depth, conditions)
+            elif is_active and string is not None:
+                string = string.continued(line, self.macros, self.output)
+            elif is_active:
+                pending += _code(line)
+                if pending and pending[-1].kind == "open":
+                    begun = first.line + sum(token.text.count("\n") for token in line)
+                    string = LongString(pending.pop(), begun)
+                    self.flush(pending)
         self.flush(pending)
+        if string is not None:
+            self.output.append(string.unfinished())
         if conditions:
             opened = conditions[-1].opened
             raise P4Error("this conditional has no #endif", opened.source)
 
+    def is_known(self, directive: Token) -> bool:
+        """Whether cpp takes the line for a directive; in a string others are text of it."""
+        name, rest = _split(directive)
+        return name in DIRECTIVES or not (name or rest)
+
+    def directive(self, token: Token, depth: int, conditions: list[_Condition]) -> None:
+        name, rest = _split(token)
+        is_active = not conditions or conditions[-1].is_active
+        if name in CONDITIONALS:
+            self.conditional(name, rest, token, conditions)
+        elif not is_active or name in MARKERS or (not name and (not rest or rest[0].isdigit())):
+            pass  # line markers: errors name the file that was read
+        elif name == "include":
+            self.include(token, rest, depth)
+        elif name in self.handlers:
+            self.handlers[name](token, rest)
+        else:
+            hint = did_you_mean(name, DIRECTIVES)
+            self.warnings.add(
+                "cpp", f"unknown directive #{name or rest[0]} is ignored{hint}", token.source
+            )
+
     def flush(self, pending: list[Token]) -> None:
-        if self.macros and any(
-            t.text in self.macros or t.text in ("__LINE__", "__FILE__") for t in pending
-        ):
-            self.output += self.expand(pending)
+        known = self.macros.known
+        if known and any(t.text in known or t.text in ("__LINE__", "__FILE__") for t in pending):
+            self.output += self.macros.expand(pending)
         else:
             self.output += pending
         if len(self.output) > MOST_TOKENS:
@@ -131,7 +151,7 @@ class _Preprocessor:
 
     def include(self, token: Token, rest: str, depth: int) -> None:
         if not rest.startswith(("<", '"')):
-            rest = " ".join(t.text for t in self.expand(_tokens(token, rest)))
+            rest = " ".join(t.text for t in self.macros.expand(directive_tokens(token, rest)))
         found = re.fullmatch(r'"([^"]+)"|<([^>]+)>', rest.strip())
         if not found:
             raise P4Error("bad #include", token.source, '#include <file> or #include "file"')
@@ -158,26 +178,8 @@ class _Preprocessor:
             "core.p4, v1model.p4, or a file next to this one or in an include directory (-I)",
         )
 
-    def define(self, token: Token, rest: str) -> None:
-        tokens = _tokens(token, rest)
-        if not tokens or not _is_word(tokens[0]):
-            raise P4Error("#define without a name", token.source, "#define NAME tokens")
-        name, parameters, body = tokens[0], None, tokens[1:]
-        if body and body[0].kind == "(" and name.touches(body[0]):
-            close = next((i for i, t in enumerate(body) if t.kind == ")"), None)
-            if close is None:
-                raise P4Error("the macro's parameters have no ')'", token.source)
-            inner = body[1:close]
-            parameters = [t.text for t in inner if t.kind != ","]
-            if any((t.kind == ",") != (i % 2 == 1) for i, t in enumerate(inner)) or (
-                len(inner) % 2 == 0 and inner
-            ):
-                raise P4Error("bad macro parameters", token.source, "#define NAME(a, b) tokens")
-            body = body[close + 1 :]
-        self.macros[name.text] = Macro(parameters, _with_paste_operators(body))
-
     def undef(self, token: Token, rest: str) -> None:
-        self.macros.pop(_single_name(token, rest, "undef"), None)
+        self.macros.known.pop(_single_name(token, rest, "undef"), None)
 
     def error(self, token: Token, rest: str) -> None:
         raise P4Error(f"#error {rest.strip()}", token.source)
@@ -212,159 +214,41 @@ class _Preprocessor:
 
     def holds(self, name: str, rest: str, token: Token) -> bool:
         if name != "if":
-            return (_single_name(token, rest, name) in self.macros) == (name == "ifdef")
+            return (_single_name(token, rest, name) in self.macros.known) == (name == "ifdef")
         text = re.sub(
             r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))",
-            lambda found: "1" if (found[1] or found[2]) in self.macros else "0",
+            lambda found: "1" if (found[1] or found[2]) in self.macros.known else "0",
             rest,
         )
-        return evaluate(self.expand(_tokens(token, text)), token) != 0
-
-    # ------------------------------------------------------------ macro expansion
-
-    def expand(self, tokens: Sequence[Token]) -> list[Token]:
-        """The tokens with all macros replaced; each token carries the macros it came out of."""
-        todo = [(token, frozenset[str]()) for token in reversed(tokens)]
-        output: list[Token] = []
-        while todo:
-            token, hidden = todo.pop()
-            macro = self.macros.get(token.text)
-            if macro is None or token.text in hidden or token.kind == "quoted":
-                output.append(_special(token))
-                continue
-            if macro.parameters is None:
-                body = _paste(macro.body)
-            elif todo and todo[-1][0].kind == "(":
-                arguments = _arguments(token, macro, todo)
-                body = self.fill_in(token, macro, arguments)
-            else:
-                output.append(token)
-                continue
-            hidden = hidden | {token.text}
-            todo += [(_moved(t, token), hidden) for t in reversed(body)]
-            if len(todo) + len(output) > MOST_TOKENS:
-                raise P4Error(f"macro {token.text} expands without end", token.source)
-        return output
-
-    def fill_in(self, use: Token, macro: Macro, arguments: list[list[Token]]) -> list[Token]:
-        """The body of a function-like macro with its parameters replaced."""
-        assert macro.parameters is not None
-        given = dict(zip(macro.parameters, arguments, strict=True))
-        result: list[Token] = []
-        body = macro.body
-        for i, token in enumerate(body):
-            argument = given.get(token.text)
-            if token.text == "#" and i + 1 < len(body) and body[i + 1].text in given:
-                continue
-            if argument is None:
-                result.append(token)
-            elif i > 0 and body[i - 1].text == "#":
-                text = " ".join(t.text for t in argument)
-                quoted = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-                result.append(replace(use, kind="quoted", text=quoted))
-            elif _next_to_paste(body, i):
-                result += argument
-            else:
-                result += self.expand(argument)
-        return _paste(result)
+        return evaluate(self.macros.expand(directive_tokens(token, text)), token) != 0
 
 
 def _split(token: Token) -> tuple[str, str]:
-    """Name of a directive, and the rest of its line without comments and line joins."""
-    text = _COMMENT_OR_JOIN.sub(" ", token.text)
+    """Name of a directive, and the rest of its line without comments."""
+    text = _COMMENT.sub(lambda found: found[1] or " ", token.text)
     found = _DIRECTIVE.match(text)
     assert found is not None
     return found[1], text[found.end() :].strip()
 
 
-def _tokens(directive: Token, rest: str) -> list[Token]:
-    """Tokens of a directive's rest; all have the place of the directive, spacing kept."""
-    return tokenize_text(rest, directive.file, directive.line)
-
-
-def _is_word(token: Token) -> bool:
-    return token.text[:1].isalpha() or token.text[:1] == "_"
-
-
 def _single_name(token: Token, rest: str, directive: str) -> str:
-    words = _tokens(token, rest)
-    if not words or not _is_word(words[0]):
+    words = directive_tokens(token, rest)
+    if not words or not is_word(words[0]):
         raise P4Error(f"#{directive} without a name", token.source, f"#{directive} NAME")
     return words[0].text
 
 
-def _moved(token: Token, use: Token) -> Token:
-    """The token at the place where the macro it comes from is used."""
-    return Token(
-        token.kind, token.text, use.file, use.line, use.column, use.end_line, use.end_column
-    )
+def _lines(tokens: list[Token]) -> Iterator[list[Token]]:
+    """The tokens by lines, which may end behind others' ends: in comments, or joined ones."""
+    line: list[Token] = []
+    for token in tokens:
+        if token.before == "\n" and line:
+            yield line
+            line = []
+        line.append(token)
+    if line:
+        yield line
 
 
-def _special(token: Token) -> Token:
-    if token.text == "__LINE__":
-        return replace(token, kind="number", text=str(token.line))
-    if token.text == "__FILE__":
-        return replace(token, kind="quoted", text=f'"{token.file.path}"')
-    return token
-
-
-def _arguments(
-    use: Token, macro: Macro, todo: list[tuple[Token, frozenset[str]]]
-) -> list[list[Token]]:
-    """Takes `(a, b)` off `todo`: the arguments of a use of a function-like macro."""
-    todo.pop()
-    arguments: list[list[Token]] = [[]]
-    depth = 0
-    while todo:
-        token = todo.pop()[0]
-        if token.kind == ")" and depth == 0:
-            break
-        if token.kind == "," and depth == 0:
-            arguments.append([])
-            continue
-        depth += (token.kind in ("(", "[", "{")) - (token.kind in (")", "]", "}"))
-        arguments[-1].append(token)
-    else:
-        raise P4Error(f"the arguments of macro {use.text} have no ')'", use.source)
-    assert macro.parameters is not None
-    if arguments == [[]] and not macro.parameters:
-        arguments = []
-    if len(arguments) != len(macro.parameters):
-        count = len(macro.parameters)
-        message = f"macro {use.text} takes {count} argument(s), {len(arguments)} given"
-        raise P4Error(message, use.source)
-    return arguments
-
-
-def _with_paste_operators(body: list[Token]) -> list[Token]:
-    """The body of a macro with each `##` as one token."""
-    result: list[Token] = []
-    for token in body:
-        if token.text == "#" and result and result[-1].text == "#" and result[-1].touches(token):
-            result[-1] = replace(token, kind="##", text="##")
-        else:
-            result.append(token)
-    return result
-
-
-def _next_to_paste(body: list[Token], i: int) -> bool:
-    """Whether `##` stands before or after body[i]: then arguments are taken unexpanded."""
-    return any(t.kind == "##" for t in (*body[max(0, i - 1) : i], *body[i + 1 : i + 2]))
-
-
-def _paste(tokens: list[Token]) -> list[Token]:
-    """Joins the tokens around each `##`."""
-    if not any(t.kind == "##" for t in tokens):
-        return tokens
-    result: list[Token] = []
-    i = 0
-    while i < len(tokens):
-        if tokens[i].kind == "##" and result and i + 1 < len(tokens):
-            left = result.pop()
-            joined = tokenize_text(left.text + tokens[i + 1].text, left.file, left.line)
-            result += [_moved(t, left) for t in joined]
-            i += 2
-        else:
-            result.append(tokens[i])
-            i += 1
-    return result
+def _code(tokens: list[Token]) -> list[Token]:
+    return [token for token in tokens if token.kind != "comment"]
