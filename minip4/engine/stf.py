@@ -1,6 +1,6 @@
 """STF, p4c's simple test framework: a script of table entries, packets in and packets expected.
 
-One command a line, `#` begins a comment:
+One command a line, `#` begins a comment. Names may be in double quotes, as p4testgen writes them:
 
     add TABLE [PRIORITY] FIELD:VALUE ... ACTION(NAME:VALUE, ...)   the larger priority wins
     setdefault TABLE ACTION(NAME:VALUE, ...)
@@ -24,7 +24,7 @@ from pathlib import Path
 
 from minip4.engine.engine import Engine
 from minip4.engine.errors import EngineError
-from minip4.engine.stf_names import Call, find, parse_call, parse_key
+from minip4.engine.stf_names import Call, find, has_parenthesis, parse_call, parse_key, split
 from minip4.engine.trace import Trace
 from minip4.errors import Minip4Error
 
@@ -102,7 +102,7 @@ class StfRun:
         """Run the commands. Raises StfError for one that is malformed or refused."""
         for number, text in enumerate(lines, 1):
             self._line = number
-            words = text.split("#")[0].split()
+            words = self._words(text)
             if not words:
                 continue
             command = _COMMANDS.get(words[0].lower())
@@ -131,6 +131,12 @@ class StfRun:
         failures, self._failures = self._failures, []
         return failures
 
+    def _words(self, text: str) -> list[str]:
+        try:
+            return split(text)
+        except ValueError as error:
+            raise self._error(str(error)) from error
+
     def _error(self, text: str, told: str = "") -> StfError:
         return StfError(f"{self.name}:{self._line}: error: {text}", told)
 
@@ -144,12 +150,16 @@ class StfRun:
         table = find(self.engine.program.tables, words[0], "table")
         rest = words[1:]
         priority = int(rest.pop(0)) if rest[0].isdigit() else 0
-        at = next((i for i, word in enumerate(rest) if "(" in word), None)
+        at = next((i for i, word in enumerate(rest) if has_parenthesis(word)), None)
         if at is None:
             raise ValueError("add: no ACTION(NAME:VALUE, ...) at its end")
         call = self._call(table.name, " ".join(rest[at:]))
         key = parse_key(table, rest[:at])
-        self.engine.table_add(table.name, key, call.action, call.params, priority)
+        if table.profile is None:
+            self.engine.table_add(table.name, key, call.action, call.params, priority)
+        else:  # as an action set of one, with a member of its own
+            member = self.engine.member_add(table.profile, call.action, call.params)
+            self.engine.table_add_member(table.name, key, member, priority)
 
     def set_default(self, words: list[str]) -> None:
         table = find(self.engine.program.tables, words[0], "table")
@@ -189,7 +199,8 @@ class StfRun:
         pattern = pattern.rstrip("$")
         if re.fullmatch(r"[0-9a-f*]*", pattern) is None:
             raise ValueError(f"{pattern!r}: expected hexadecimal digits and *")
-        wanted = Expected(self._line, self._packets, pattern or None, is_whole)
+        has_pattern = len(words) > 1  # a `$` alone: an empty packet
+        wanted = Expected(self._line, self._packets, pattern if has_pattern else None, is_whole)
         self._expected[int(words[0])].append(wanted)
 
     def no_packet(self, words: list[str]) -> None:

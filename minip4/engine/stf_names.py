@@ -14,6 +14,11 @@ from minip4.engine.tables import prefix_mask
 
 T = TypeVar("T")
 
+_TOKEN = re.compile(r'((?:"[^"]*"|[^\s"#])+)|#.*|(")')  # a word, a comment, a quote without end
+_QUOTED = re.compile(r'"[^"]*"')
+_NAMED = re.compile(r'("[^"]*"|[^":(]*)([:(])(.*)')  # a name, what it is followed by, and the rest
+_ITEM = re.compile(r'(?:"[^"]*"|[^",])+')
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -21,8 +26,22 @@ class Call:
     params: list[int]
 
 
+def split(line: str) -> list[str]:
+    """Words of a line, without its comment; in quotes, blanks and `#` are part of a name."""
+    tokens = _TOKEN.findall(line)
+    if any(quote for _, quote in tokens):
+        raise ValueError(f"{line.strip()}: a quote without its end")
+    return [word for word, _ in tokens if word]
+
+
+def has_parenthesis(word: str) -> bool:
+    """Whether the word begins an action's parameters, rather than having a quoted `(`."""
+    return "(" in _QUOTED.sub("", word)
+
+
 def find(items: Mapping[str, T], name: str, kind: str) -> T:
-    """Look up by name, or by what alone ends with it. Raises NotFound."""
+    """Look up by name, or by what alone ends with it; quotes do not count. Raises NotFound."""
+    name = name.strip('"')
     if name in items:
         return items[name]
     found = [item for full, item in items.items() if full.endswith("." + name)]
@@ -34,15 +53,16 @@ def find(items: Mapping[str, T], name: str, kind: str) -> T:
 
 def parse_call(actions: Iterable[m.Action], text: str) -> Call:
     """`name(parameter:value, ...)`"""
-    match = re.fullmatch(r"([^(]+)\((.*)\)", text.replace(" ", ""))
-    if match is None:
+    match = _NAMED.fullmatch(text.strip())
+    if match is None or match[2] != "(" or not match[3].endswith(")"):
         raise ValueError(f"{text!r}: expected ACTION(NAME:VALUE, ...)")
-    action = find({a.name: a for a in actions}, match[1], "action")
-    items = [item for item in match[2].split(",") if item]
-    for item in items:
-        if ":" not in item:
-            raise ValueError(f"action {action.name}: {item!r}: expected NAME:VALUE")
-    given = dict(item.split(":", 1) for item in items)
+    action = find({a.name: a for a in actions}, match[1].strip(), "action")
+    given = {}
+    for item in _ITEM.findall(match[3][:-1]):
+        pair = _NAMED.fullmatch(item.strip())
+        if pair is None or pair[2] != ":":
+            raise ValueError(f"action {action.name}: {item.strip()!r}: expected NAME:VALUE")
+        given[pair[1].strip().strip('"')] = pair[3]
     params = []
     for param in action.params:
         if param.name not in given:
@@ -58,9 +78,11 @@ def parse_key(table: m.Table, words: list[str]) -> list[MatchKey]:
     names = {k.name: i for i, k in enumerate(table.key)}
     given: dict[int, str] = {}
     for word in words:
-        name, _, value = word.partition(":")
-        name = re.sub(r"\$(\d+)", r"[\1]", name)
-        given[find(names, name, f"key of table {table.name}")] = value
+        pair = _NAMED.fullmatch(word)
+        if pair is None or pair[2] != ":":
+            raise ValueError(f"table {table.name}: {word!r}: expected FIELD:VALUE")
+        name = re.sub(r"\$(\d+)", r"[\1]", pair[1])
+        given[find(names, name, f"key of table {table.name}")] = pair[3]
     return [_match(table, k, given.get(i)) for i, k in enumerate(table.key)]
 
 

@@ -40,7 +40,50 @@ expect 6 EE000000 $
 expect 7
 """
 
+# As p4testgen's STF back end for bmv2 lays them out.
+TESTGEN_PROGRAM = {
+    "ingress_locals": """
+        action go(bit<9> port, bit<8> value) { std.egress_spec = port; hdr.h.b = value; }
+        @name("send away (to, 9)") action away() { std.egress_spec = 9; }
+        table t { key = { hdr.h.a: ternary @name("first, # or (second)"); hdr.h.c[15:8]: lpm;
+                          hdr.h.isValid(): exact; }
+                  actions = { go; away; NoAction; } default_action = NoAction(); }
+        action_profile(4) profile;
+        table p { key = { hdr.h.a: optional; } actions = { go; NoAction; }
+                  implementation = profile; }""",
+    "ingress": "t.apply(); p.apply(); if (hdr.h.c[7:0] == 5) { clone(CloneType.I2E, 3); }",
+}
+
+TESTGEN = """# p4testgen seed: 1
+# Date generated: 2026-01-02-03:04:05.678
+    # "selected branches"
+# Current node coverage: 0.97
+# Traces
+# [Method Call]: "an odd quote
+
+# Table I.t
+add "I.t" 7 "first, # or (second)":0b0001**** "hdr.h.c[15:8]":0b0000000* "hdr.h.$valid$":0x1 \
+"I.go"("port":0x002,"value":0xAB)
+add "I.t" 8 "first, # or (second)":0b******** "hdr.h.c[15:8]":0b******** "hdr.h.$valid$":0x1 \
+"send away (to, 9)"()
+# Table I.p
+add "I.p" 1 "hdr.h.a":0x22 "I.go"("port":0x004,"value":0x55)
+packet 1 110001F0
+expect 9 11****F0$
+setdefault "I.t" "NoAction"()
+packet 1 22000200
+expect 4 22550200$
+
+mirroring_add 3 6
+packet 1 22000105
+expect 6 220001**$
+expect 4
+packet 0
+expect 0 $
+""".replace("\\\n", "")
+
 BAD = {
+    "a packet that is not empty": ("packet 1 01020304\nexpect 0 $", "expected $, got 01020304"),
     "another byte": ("packet 1 00000000\nexpect 0 0001", "bad.stf:2: port 0: expected 0001, got"),
     "too long": ("packet 1 0000000011\nexpect 0 00000000$", "expected 00000000$, got 0000000011"),
     "nothing came": ("expect 3 00", "bad.stf:1: port 3: expected 00, got nothing"),
@@ -64,6 +107,9 @@ MALFORMED = {
     "a negative port": ("packet -1 00", "port -1: expected 0 to 510"),
     "no such group": ("mc_node_create 1 2\nmc_node_associate 1 0", "no group 1"),
     "no such node": ("mc_mgrp_create 1\nmc_node_associate 1 0", "no node 0"),
+    "no value for a key": ("add t first drop()", "'first': expected FIELD:VALUE"),
+    "a quote without its end": ('add "t first:1 drop()', "bad.stf:1: error: add"),
+    "quotes around what is not there": ('add "t" "nope":1 "drop"()', "key of table I.t 'nope'"),
     "a wildcard that is no prefix": ("add t c:0x0*0* drop()", "is no prefix"),
 }
 
@@ -80,6 +126,10 @@ def run(tmp_path: Path, text: str, **parts: str) -> list[str]:
 
 def test_a_script_that_is_right_passes(tmp_path: Path) -> None:
     assert run(tmp_path, GOOD, **PROGRAM) == []
+
+
+def test_a_script_as_p4testgen_writes_it_is_read(tmp_path: Path) -> None:
+    assert run(tmp_path, TESTGEN, **TESTGEN_PROGRAM) == []
 
 
 @pytest.mark.parametrize("name", BAD)
