@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from minip4.compiler import syntax
+from minip4.compiler.analysis import warn_of_mistakes
 from minip4.compiler.check import check
 from minip4.compiler.parser import parse
 from minip4.compiler.preprocessor import preprocess
@@ -36,6 +37,7 @@ def parse_and_check(
         program = parse(tokens, str(path))
         program.warnings = warnings  # those of the checks join them
         check(program)
+        warn_of_mistakes(program)
     return program
 
 
