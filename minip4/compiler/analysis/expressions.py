@@ -105,7 +105,7 @@ class ExpressionFlow(ABC):
 
     def read(self, path: Path, e: syntax.Expression, s: State) -> None:
         """A value is used; of a compound one, headers may be invalid, but not its other fields."""
-        for value, is_in_header in values_in(path, e.type):
+        for value, is_in_header in values_in(path, e.type) if s.unset else ():
             if value in s.unset and not is_in_header:
                 name = ".".join([e.source.text, *map(str, value[len(path) :])])
                 self.warn("uninitialized-use", f"{name!r} may be uninitialized", e.source)

@@ -15,6 +15,7 @@ from minip4.compiler import syntax, types
 from minip4.compiler.analysis.expressions import Applied, ExpressionFlow
 from minip4.compiler.analysis.places import place_of, values_in, written
 from minip4.compiler.analysis.state import State, copied, join, join_all
+from minip4.compiler.analysis.unused import targets
 from minip4.compiler.warnings import Warnings
 
 
@@ -107,7 +108,7 @@ class Flow(ExpressionFlow):
         while todo:
             state = todo.pop()
             after = self.parser_state(state, before[state])
-            for target in {goto.state: None for goto in _targets(state)}:
+            for target in {goto.state: None for goto in targets(state)}:
                 if target is None or after is None:
                     continue
                 joined = join(before.get(target), after.copy())
@@ -119,7 +120,7 @@ class Flow(ExpressionFlow):
         for state in d.states:
             if state in before:
                 after = self.parser_state(state, before[state])
-                if any(goto.state is None for goto in _targets(state)):
+                if any(goto.state is None for goto in targets(state)):
                     ends = join(ends, after)
         self.out_parameters(d, d.parameters, ends)
 
@@ -339,12 +340,6 @@ class Flow(ExpressionFlow):
 
 def _leave(states: list[State], s: State) -> None:
     states.append(s)
-
-
-def _targets(state: syntax.State) -> list[syntax.Goto]:
-    if isinstance(state.transition, syntax.Select):
-        return [case.target for case in state.transition.cases]
-    return [] if state.transition is None else [state.transition]
 
 
 def _has_a_round(collection: syntax.Expression) -> bool:

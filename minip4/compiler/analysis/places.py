@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from minip4.compiler import syntax, types
 from minip4.compiler.types import Type
@@ -40,28 +40,40 @@ def place_of(e: syntax.Expression) -> Place | None:
     return None
 
 
-def values_in(path: Path, of: Type) -> Iterator[tuple[Path, bool]]:
+def values_in(path: Path, of: Type) -> list[tuple[Path, bool]]:
     """Paths of the plain values below a path, and whether each is within a header."""
-    if isinstance(of, types.Stack):
-        yield from values_in(path, of.element)
-    elif isinstance(of, types.StructLike):
-        is_header = isinstance(of, (types.Header, types.HeaderUnion))
-        for name, field in of.fields.items():
-            for inner, is_inside in values_in((*path, name), field):
-                yield inner, is_header or is_inside
-    else:
-        yield path, False
+    return [((*path, *inner), is_inside) for inner, is_inside in _parts(of).values]
 
 
-def headers_in(path: Path, of: Type) -> Iterator[Path]:
+def headers_in(path: Path, of: Type) -> list[Path]:
     """Paths of the headers below a path, or at it."""
+    return [(*path, *inner) for inner in _parts(of).headers]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What values_in() and headers_in() give, relative to the value itself."""
+
+    values: list[tuple[tuple[str, ...], bool]]
+    headers: list[tuple[str, ...]]
+
+
+@lru_cache(maxsize=256)
+def _parts(of: Type) -> _Parts:
     if isinstance(of, types.Stack):
-        yield from headers_in(path, of.element)
-    elif isinstance(of, types.Header):
-        yield path
-    elif isinstance(of, types.StructLike):
-        for name, field in of.fields.items():
-            yield from headers_in((*path, name), field)
+        return _parts(of.element)
+    if not isinstance(of, types.StructLike):
+        return _Parts([((), False)], [])
+    is_header = isinstance(of, (types.Header, types.HeaderUnion))
+    fields = [(name, _parts(field)) for name, field in of.fields.items()]
+    values = [
+        ((name, *path), is_header or is_inside)
+        for name, parts in fields
+        for path, is_inside in parts.values
+    ]
+    if isinstance(of, types.Header):
+        return _Parts(values, [()])
+    return _Parts(values, [(name, *path) for name, parts in fields for path in parts.headers])
 
 
 def written(path: Path) -> str:

@@ -38,9 +38,11 @@ class State:
 
     def assign(self, path: Path, of: Type) -> None:
         """All values are set, headers valid."""
-        self.unset -= {value for value, _ in values_in(path, of)}
-        for header in headers_in(path, of):
-            self.set_validity(header, is_valid=True)
+        if self.unset:
+            self.unset.difference_update([value for value, _ in values_in(path, of)])
+        if self.invalid or self.tested:
+            for header in headers_in(path, of):
+                self.set_validity(header, is_valid=True)
 
     def copy_part(self, to: Path, path: Path, of: Type) -> None:
         """Assigns `to` what is at `path`."""

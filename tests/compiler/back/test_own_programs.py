@@ -8,7 +8,7 @@ import pytest
 from minip4.compiler import compile_p4
 
 REPOSITORY = Path(__file__).parents[3]
-FOLDERS = ("p4src", "benchmarks", "testbed", "tests")
+FOLDERS = ("p4src", "benchmarks", "testbed")
 PROGRAMS = sorted(
     path
     for folder in FOLDERS

@@ -72,7 +72,7 @@ SET = {
         "body": "bit<8> v; switch (m.x) { 1: { v = 1; } default: { v = 2; } } m.x = v;"
     },
     "by each action": {
-        "local": ALL_SET.replace("set; other;", "set;"),
+        "local": ALL_SET.replace("set; other;", "set;").replace("action other() { }", ""),
         "body": "t.apply(); m.x = v;",
     },
     "after a hit, in the case of its action": {
@@ -147,9 +147,7 @@ VALID = {
         "body": "if (!h.ethernet.isValid()) { h.ethernet.setValid(); h.ethernet.type = 1; }"
     },
     "extracted on both ways": {
-        "states": EXTRACTS.replace("two;", "last;")
-        + "state two { transition accept; }"
-        + "state last { m.y = h.ethernet.type; transition accept; }"
+        "states": EXTRACTS + "state two { m.y = h.ethernet.type; transition accept; }"
     },
     "an element of a stack, another tested": {
         "body": "if (h.labels[0].isValid()) { } else { h.labels[1].bos = 1; }"
@@ -172,7 +170,10 @@ VALID = {
 
 OUT_PARAMETERS = {
     "of a function": {"top": OUT.replace("r, bool", "§r, bool"), "body": "f(m.x, m.flag);"},
-    "of an action": {"local": "action a(out bit<8> §r) { }", "body": "a(m.x);"},
+    "of an action": {
+        "local": "action a(out bit<8> §r) { if (m.flag) { r = 1; } }",
+        "body": "a(m.x);",
+    },
     "of a control": {
         "top": "control C(out bit<8> §r, in bool c) { apply { if (c) { r = 1; } } }",
         "local": "C() c;",
