@@ -2,12 +2,12 @@
 
 import argparse
 import shutil
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from _stamps import Handling, read_handling
 from _truth import Truth, read_truths
 from mininet.topo import Topo
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ from testbed.errors import TestbedError
 from testbed.isolation import Run
 from testbed.network import Network
 from testbed.results import Check
-from testbed.tap import Tap
 from testbed.traffic import Flow, FlowRecord, Traffic
 
 PROGRAM = "p4src/ampm/ampm.p4"
@@ -50,9 +49,7 @@ class Setting:
     bounds: Bounds | None  # None: beyond what is promised, and so what comes out is not checked
     blocks: int
     background: Sequence[Flow] = ()
-    # In real time: take the kernel's stamps of watched flows where they enter and leave the path,
-    # and let switches run as soon as they are woken.
-    stamped: bool = False
+    stamped: bool = False  # in real time: have switches log when they handled each packet
     program: str = PROGRAM
 
 
@@ -65,7 +62,7 @@ class Outcome:
     sent: dict[int, FlowRecord]
     truths: dict[int, Truth]  # of the background too, whose blocks mean nothing
     dropped: dict[tuple[int, str, str], NDArray[np.int64]]  # flow, ends of a link -> sequences
-    kernel_ns: dict[Point, dict[int, NDArray[np.int64]]]  # point -> flow -> times, as in Truth
+    handling: dict[int, dict[str, Handling]]  # flow -> switch; nothing in virtual time
     marked_outside: int  # packets of watched flows that left the path with a mark
     books: Books
 
@@ -160,9 +157,10 @@ async def measure(run: Run, setting: Setting) -> Outcome:
     longer than their methods can bear, which a machine that stands still for a while does to them.
     """
     schedule = setting.schedule
+    stamped = setting.stamped and isinstance(run.clock, RealClock)
     with Network(
         setting.topo, run, program=setting.program, name=setting.name,
-        switch_options=cpu_ports(setting.topo),
+        switch_options=cpu_ports(setting.topo), stamp_log=stamped,
     ) as net:  # fmt: skip
         async with Collector(
             _watched(net, setting), schedule, run.clock, bounds=_bounds(net, setting)
@@ -172,10 +170,7 @@ async def measure(run: Run, setting: Setting) -> Outcome:
             blocks = range(first + 1, first + 1 + setting.blocks)
             start_us = schedule.start_us(first) + schedule.block_us // 2
             flows = [*setting.watched, *setting.background]
-            async with (
-                _taps(net, run, setting) as taps,
-                Traffic(net, flows, start_ns=1000 * start_us) as traffic,
-            ):
+            async with Traffic(net, flows, start_ns=1000 * start_us) as traffic:
                 reports = {}
                 async for report in collector.blocks(first, blocks.stop):
                     reports[report.block] = report
@@ -196,9 +191,10 @@ async def measure(run: Run, setting: Setting) -> Outcome:
             dict.fromkeys(flows, setting.path),
             schedule,
             {**dict.fromkeys(setting.background, Method.PULSE), **setting.watched},
+            sent,
         ),
         dropped=_dropped(net, setting),
-        kernel_ns={point: tap.times_ns() for point, tap in taps.items()},
+        handling=read_handling(net, flows, setting.path) if stamped else {},
         marked_outside=_marked_outside(net, setting),
         books=Books.of(net, sent),
     )
@@ -218,25 +214,6 @@ def _refuse_long_delays(setting: Setting, promised: Bounds, outcome: Outcome) ->
             check_limits(method, setting.schedule, Bounds(promised.clock_error_us, delay_us))
         except LimitError as error:
             raise TestbedError(f"run invalid: this machine stood still: {error}") from None
-
-
-@asynccontextmanager
-async def _taps(net: Network, run: Run, setting: Setting) -> AsyncIterator[dict[Point, Tap]]:
-    """Taps at both ends of the path; none in virtual time."""
-    taps: dict[Point, Tap] = {}
-    async with AsyncExitStack() as stack:
-        if setting.stamped and isinstance(run.clock, RealClock):
-            for name in setting.path:
-                net.switch(name).run_at_once()
-            flow, *_ = setting.watched
-            ends = {
-                Point(setting.path[0], "arrivals"): flow.source,
-                Point(setting.path[-1], "departures"): flow.destination,
-            }
-            for point, host in ends.items():
-                tap = Tap(net.interface(point.switch, host), [*setting.watched])
-                taps[point] = await stack.enter_async_context(tap)
-        yield taps
 
 
 def _watched(net: Network, setting: Setting) -> dict[WatchedFlow, list[Hop]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from _ampm import Outcome
-from _truth import NEVER
+from _stamps import between_us, passages
 from numpy.typing import NDArray
 
 from controllers.ampm.records import (
@@ -44,7 +44,14 @@ class DelaySample:
     block: int
     measured_us: float | None
     true_us: float | None  # of the packet that was measured; the mean's: of all that came through
+    within_us: float  # by which that may be wrong: see _stamps.py; 0 in virtual time
     problem: str = ""
+
+    @property
+    def outside_us(self) -> float | None:
+        """How far the measured delay lies outside of what the true one can be."""
+        error_us = self.error_us
+        return None if error_us is None else max(abs(error_us) - self.within_us, 0.0)
 
     @property
     def error_us(self) -> float | None:
@@ -81,63 +88,18 @@ def samples_are_fair(
 
 def true_delays_us(
     outcome: Outcome, flow: Flow, first: Point, second: Point
-) -> NDArray[np.float64]:
-    """What each packet took, by its sequence number; NaN where it was not at both points."""
-    times_ns = outcome.truths[flow.id].time_ns
-    return _between_us(times_ns[first], times_ns[second])
-
-
-def kernel_errors_us(
-    outcomes: Sequence[Outcome], segment: tuple[Point, Point]
-) -> NDArray[np.float64]:
-    """How far apart the switches' and the kernel's stamps are, in what each packet took."""
-    first, second = segment
-    errors = []
-    for outcome in outcomes:
-        for flow, came_ns in outcome.kernel_ns[first].items():
-            kernel_us = _between_us(came_ns, outcome.kernel_ns[second][flow])
-            times_ns = outcome.truths[flow].time_ns
-            errors.append(abs(_between_us(times_ns[first], times_ns[second]) - kernel_us))
-    return _known(errors)
-
-
-def kernel_metrics(
-    outcomes: Sequence[Outcome], segment: tuple[Point, Point]
-) -> dict[str, dict[str, float]]:
-    """Percentiles of that difference, and its cause: how much later than the kernel a switch stamps
-    frames that it takes in, and how much earlier those that it hands out. Real time only."""
-    if not outcomes[0].kernel_ns:
-        return {}
-    name = "delays by the switches' stamps against the kernel's, us"
-    metrics = {name: statistics.percentiles(kernel_errors_us(outcomes, segment))}
-    for point in segment:
-        late_us = _known(
-            [
-                _between_us(kernel_ns, outcome.truths[flow].time_ns[point])
-                for outcome in outcomes
-                for flow, kernel_ns in outcome.kernel_ns[point].items()
-            ]
-        )
-        name = f"{point.switch}, {point.name}: its stamp - the kernel's, us"
-        metrics[name] = statistics.percentiles(late_us)
-    return metrics
-
-
-def _between_us(earlier_ns: NDArray[np.int64], later_ns: NDArray[np.int64]) -> NDArray[np.float64]:
-    both = (earlier_ns != NEVER) & (later_ns != NEVER)
-    return np.where(both, (later_ns - earlier_ns) / 1000, np.nan)
-
-
-def _known(values: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    together = np.concatenate(values)
-    return together[~np.isnan(together)]
+) -> tuple[NDArray[np.float64], ...]:
+    """The least and the most that each packet took, by its sequence number; NaN where it was not at
+    both points."""
+    found = passages(outcome.truths[flow.id], outcome.handling.get(flow.id, {}))
+    return between_us(found[first], found[second])
 
 
 def delays_of(
     outcome: Outcome, flow: Flow, methods: Method, segment: tuple[Point, Point]
 ) -> list[DelaySample]:
     """All delays of a flow between two points, in all complete blocks."""
-    true_us = true_delays_us(outcome, flow, *segment)
+    bounds_us = true_delays_us(outcome, flow, *segment)
     truth = outcome.truths[flow.id]
     came_us = truth.time_ns[segment[0]] // 1000
     samples = []
@@ -153,18 +115,30 @@ def delays_of(
                 chosen = here & truth.pulse
             else:
                 chosen = here & (came_us == came)
-            true = true_us[chosen]
-            known = not np.isnan(true).all() if len(true) else False
+            least_us, most_us = _together(estimator, *(bound[chosen] for bound in bounds_us))
             samples.append(
                 DelaySample(
                     estimator,
                     block,
                     delay.delay_us,
-                    float(np.nanmean(true)) if known else None,
+                    None if least_us is None else (least_us + most_us) / 2,
+                    0.0 if least_us is None else (most_us - least_us) / 2,
                     delay.problem,
                 )
             )
     return samples
+
+
+def _together(
+    estimator: str, least_us: NDArray[np.float64], most_us: NDArray[np.float64]
+) -> tuple[float, float] | tuple[None, None]:
+    """What packets took, whichever of them was measured; of all: in the mean. None: none came."""
+    known = ~np.isnan(least_us)
+    if not known.any():
+        return None, None
+    if estimator == "mean":
+        return float(least_us[known].mean()), float(most_us[known].mean())
+    return float(least_us[known].min()), float(most_us[known].max())
 
 
 def _measured(

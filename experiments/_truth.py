@@ -1,4 +1,9 @@
-"""What really happened to flows, packet by packet: found in captures, without asking a switch."""
+"""What really happened to flows, packet by packet, without asking a switch.
+
+Captures say where packets were. Of which block they are says when they came to the first switch,
+and that says their sender: a frame is at the other end of a veth before the call that sends it
+returns.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,21 +18,24 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Method
 from testbed import capture
 from testbed.capture import FlowFrames
+from testbed.errors import TestbedError
 from testbed.network import Network
-from testbed.traffic import Flow
+from testbed.traffic import Flow, FlowRecord
 
 NEVER = -1
-EDGE_US = 2  # around an edge, where a capture's time and the switch's may be on two sides of it
 
 
 @dataclass(frozen=True)
 class Truth:
     """One flow. All arrays have an element for each sequence number."""
 
-    schedule: Schedule
-    block: NDArray[np.int64]  # as the first switch assigned it; NEVER: it did not come there
+    path: Sequence[str]
+    block: NDArray[np.int64]  # as the first switch had to assign it; NEVER: it did not come there
     pulse: NDArray[np.bool_]  # it left the first switch as a pulse
     time_ns: dict[Point, NDArray[np.int64]]  # when it was at a point; NEVER: it was not
+    sent_ns: NDArray[np.int64]  # before its sender's call ...
+    handed_ns: NDArray[np.int64]  # ... and after it
+    received_ns: NDArray[np.int64]  # when its receiver's kernel had it; NEVER: it did not
 
     def passed(self, point: Point) -> NDArray[np.bool_]:
         """Which packets were at a point."""
@@ -53,12 +61,12 @@ class Truth:
 
 def read_truths(
     net: Network, paths: Mapping[Flow, Sequence[str]], schedule: Schedule,
-    methods: Method | Mapping[Flow, Method], first_offset_us: int = 0,
+    methods: Method | Mapping[Flow, Method], records: Mapping[int, FlowRecord],
 ) -> dict[int, Truth]:  # fmt: skip
     """The truth about each flow, by its id, along its path (its switches, the first one first).
 
-    When the network has ended. `methods`: of all flows, or of each. `first_offset_us` is how far
-    the clocks of the first switches are ahead of the clock of the captures.
+    When the network has ended. `methods`: of all flows, or of each. `records`: of their hosts, by
+    the flows' ids. Raises TestbedError when it cannot be told of which block a packet is.
     """
     wanted: dict[Path, list[Flow]] = {}  # so that each capture is read once
     for flow, path in paths.items():
@@ -71,16 +79,22 @@ def read_truths(
         times = {p: _by_sequence(flow, seen, seen.time_ns) for p, seen in frames.items()}
         marked = frames[Point(path[0], "departures")]
         dscp = _by_sequence(flow, marked, marked.dscp)
-        arrived_ns = times[Point(path[0], "arrivals")]
         of_flow = methods if isinstance(methods, Method) else methods[flow]
-        # Captures of a target with clocks of its own are taken long before it stamps a frame.
-        own_clock = net.switch(path[0]).clock_error_us > 0
-        edge_us = schedule.block_us // 4 if own_clock else EDGE_US
-        block = _blocks(arrived_ns // 1000 + first_offset_us, dscp, schedule, of_flow, edge_us)
+        record = records[flow.id]
+        sent_ns, handed_ns = (
+            _by_sequence(flow, record.sent, record.sent[what]) for what in ("sent_ns", "handed_ns")
+        )
+        came = times[Point(path[0], "arrivals")], times[Point(path[0], "departures")]
+        stamped = _stamped_between(net, path[0], (sent_ns, handed_ns), came[1])
+        colour = dscp & 1 if of_flow & (Method.STEP | Method.MULTIPLEXED) else None
+        block = _blocks(stamped, came[0], colour, dscp != NEVER, schedule.block_us)
         inverted = Method.MULTIPLEXED in of_flow
         pulse = (dscp & 1 != block & 1) if inverted else (dscp & 2 != 0)
-        block[arrived_ns == NEVER] = NEVER
-        truths[flow.id] = Truth(schedule, block, pulse & (dscp != NEVER), times)
+        block[came[0] == NEVER] = NEVER
+        truths[flow.id] = Truth(
+            path, block, pulse & (dscp != NEVER), times, sent_ns, handed_ns,
+            _by_sequence(flow, record.received, record.received["received_ns"]),
+        )  # fmt: skip
     return truths
 
 
@@ -95,26 +109,46 @@ def _captures(net: Network, flow: Flow, path: Sequence[str]) -> dict[Point, Path
     return files
 
 
-def _by_sequence(flow: Flow, frames: FlowFrames, values: NDArray[np.integer]) -> NDArray[np.int64]:
+def _by_sequence(
+    flow: Flow, frames: FlowFrames | NDArray[np.void], values: NDArray[np.integer]
+) -> NDArray[np.int64]:
     """A value for each sequence number; NEVER where there is no frame."""
     found = np.full(flow.count, NEVER, np.int64)
-    found[frames.sequence] = values
+    found[frames.sequence if isinstance(frames, FlowFrames) else frames["sequence"]] = values
     return found
 
 
-def _blocks(
-    arrived_us: NDArray[np.int64], dscp: NDArray[np.int64], schedule: Schedule, methods: Method,
-    edge_us: int,
-) -> NDArray[np.int64]:  # fmt: skip
-    """The first switch's block of each packet: that in which it arrived.
+Interval = tuple[NDArray[np.int64], NDArray[np.int64]]
 
-    Its stamp and the capture's may lie on two sides of a block's edge: there, and no further than
-    `edge_us` from it, the colour decides. All else that is coloured wrongly is an error.
+
+def _stamped_between(
+    net: Network, first: str, sender: Interval, departed_ns: NDArray[np.int64]
+) -> Interval:
+    """Between which times of the common clock the first switch took a packet's stamp: while it was
+    sent. One whose clock is not the common one takes it later, before the packet leaves."""
+    before_ns, after_ns = sender
+    error_ns = round(1000 * net.switch(first).clock_error_us)
+    if error_ns:
+        after_ns = np.maximum(after_ns, departed_ns)
+    return before_ns - error_ns, after_ns + error_ns
+
+
+def _blocks(
+    stamped: Interval, captured_ns: NDArray[np.int64], colour: NDArray[np.int64] | None,
+    is_known: NDArray[np.bool_], block_us: int,
+) -> NDArray[np.int64]:  # fmt: skip
+    """The first switch's block of each packet: that in which it was stamped.
+
+    Where a block begins while a packet is stamped, its colour decides between the two; of one that
+    has none (pulse marking alone, or it never left) the capture does.
     """
-    block = arrived_us >> schedule.block_shift
-    if not methods & (Method.STEP | Method.MULTIPLEXED):
+    earliest, latest = (time_ns // (1000 * block_us) for time_ns in stamped)
+    block = np.clip(captured_ns // (1000 * block_us), earliest, latest)
+    if colour is None:
         return block
-    into_us = arrived_us & (schedule.block_us - 1)
-    near_edge = np.minimum(into_us, schedule.block_us - into_us) < edge_us
-    decided = near_edge & (dscp != NEVER)
-    return np.where(decided, schedule.attribute(arrived_us, dscp & 1), block)
+    decided = (earliest != latest) & is_known
+    if np.any(latest[decided] - earliest[decided] > 1):
+        raise TestbedError(
+            "run invalid: this machine stood still: sending a packet took longer than a block"
+        )
+    return np.where(decided, np.where(earliest & 1 == colour, earliest, latest), block)

@@ -4,8 +4,9 @@ A flow for each method crosses the link between s1 and s2, which delays it by 0.
 are chosen to fit: A + D below each method's limit). Then background traffic fills the link to a
 share of its rate for some blocks: delays become a distribution. At last the link loses packets:
 lost pulses are known, and the mean time of those sent is compared with that of those received: an
-error of known law. In virtual time the truth is exact to the nanosecond; in real time it is the
-kernel's stamps where packets enter and leave the path.
+error of known law. In virtual time the truth is exact to the nanosecond. In real time the calls
+that hand a packet over, by hosts and switches, enclose when it was where: no delay may lie outside
+of what these allow, and no stamp of any packet.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -24,11 +25,10 @@ from _delays import (
     DelaySample,
     check_options,
     delays_of,
-    kernel_errors_us,
-    kernel_metrics,
     samples_are_fair,
     true_delays_us,
 )
+from _stamps import Times, order_checks, steps, width_metrics, widths
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -49,7 +49,6 @@ WHOLE = (Point("s1", "arrivals"), Point("s2", "departures"))
 RATE_BPS, QUEUE, BACKGROUND_BYTES = 10_000_000, 64, 1000  # of the link under load
 MACHINE_US = 60_000  # what a busy machine may add in real time
 RESOLUTION_US = 1  # error of a difference of two stamps of this resolution
-KERNEL_US = 100  # between switches' stamps and the kernel's, for 99 of 100 packets
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -117,21 +116,34 @@ class Results:
     outcomes: list[Outcome]
     true_us: NDArray[np.float64]  # of every packet of the loaded blocks
 
-    def errors_us(self, estimator: str) -> NDArray[np.float64]:
-        """Measured minus true, of all delays that are known.
+    def known(self, estimator: str) -> list[DelaySample]:
+        """All delays that are known, and what they should be.
 
         Where the link loses nothing, without means of which a problem says that packets were lost.
         """
-        errors = [
-            row.sample.error_us for row in self.rows
-            if row.sample.estimator == estimator and (self.case.loss or not row.sample.problem)
+        return [
+            row.sample for row in self.rows
+            if row.sample.estimator == estimator and row.sample.error_us is not None
+            and (self.case.loss or not row.sample.problem)
         ]  # fmt: skip
-        return np.array([error for error in errors if error is not None])
+
+    def errors_us(self, estimator: str) -> NDArray[np.float64]:
+        """Measured minus true."""
+        return np.array([sample.error_us for sample in self.known(estimator)])
+
+    def outside_us(self, estimator: str) -> NDArray[np.float64]:
+        """How far delays lie outside of what the true ones can be."""
+        return np.array([sample.outside_us for sample in self.known(estimator)])
 
     @property
-    def kernel_errors_us(self) -> NDArray[np.float64]:
-        """What lies between the switches' and the kernel's stamps of all packets' delays."""
-        return kernel_errors_us(self.outcomes, WHOLE)
+    def widths_us(self) -> dict[str, NDArray[np.float64]]:
+        """How wide the enclosures of all packets' stamps are; nothing in virtual time."""
+        found: dict[str, list[NDArray[np.float64]]] = {}
+        for outcome in self.outcomes:
+            for flow, handling in outcome.handling.items():
+                for name, width in widths(outcome.truths[flow], handling).items():
+                    found.setdefault(name, []).append(width)
+        return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -153,7 +165,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         samples=[row.as_dict() for results in found for row in results.rows],
         checks=[
             *(check for results in found for check in checks_of(results, options)),
-            *kernel_agrees(found),
+            *order_of_stamps(found),
         ],
         metrics={results.case.name: metrics_of(results) for results in found},
         figure=draw(found, options),
@@ -225,7 +237,8 @@ def take(results: Results, outcome: Outcome, setting: Setting, seed: int) -> Non
         ]
         block = outcome.truths[flow.id].block
         within = (block >= loaded_from) & (block < outcome.blocks.stop)
-        true_us = true_delays_us(outcome, flow, *WHOLE)[within]
+        least_us, most_us = (bound[within] for bound in true_delays_us(outcome, flow, *WHOLE))
+        true_us = (least_us + most_us) / 2
         results.true_us = np.append(results.true_us, true_us[~np.isnan(true_us)])
 
 
@@ -235,16 +248,16 @@ def checks_of(results: Results, options: argparse.Namespace) -> list[Check]:
     checks = []
     for estimator in ESTIMATORS:
         samples = [row.sample for row in results.rows if row.sample.estimator == estimator]
-        errors = abs(results.errors_us(estimator))
+        outside = results.outside_us(estimator)
         if estimator == "mean" and case.loss:
             checks.append(law_of_the_mean(results, options))
-        elif len(errors):
+        elif len(outside):
             name = f"{case.name}, {estimator}: largest error, us"
-            checks.append(Check(name, errors.max(), 0, RESOLUTION_US))
+            checks.append(Check(name, outside.max(), 0, RESOLUTION_US))
         if estimator != "hashed" and not case.loss:
             wanted = options.blocks * options.seeds
             name = f"{case.name}, {estimator}: blocks with a delay"
-            checks.append(Check(name, len(errors), wanted, 0 if virtual else wanted // 2))
+            checks.append(Check(name, len(outside), wanted, 0 if virtual else wanted // 2))
         if estimator == "hashed":
             wrong = sum(s.true_us is None for s in samples)
             name = f"{case.name}, hashed: samples whose time is no packet's"
@@ -259,13 +272,16 @@ def checks_of(results: Results, options: argparse.Namespace) -> list[Check]:
     return [*checks, *worst(c for o in results.outcomes for c in o.checks(case.name))]
 
 
-def kernel_agrees(found: Sequence[Results]) -> list[Check]:
-    """In real time: what all packets took, by the switches' stamps and by the kernel's."""
-    if not found[0].outcomes[0].kernel_ns:
-        return []
-    errors_us = np.concatenate([results.kernel_errors_us for results in found])
-    name = "all packets: stamps against the kernel's, 99th percentile, us"
-    return [Check(name, float(np.percentile(errors_us, 99)), 0, KERNEL_US)]
+def order_of_stamps(found: Sequence[Results]) -> list[Check]:
+    """In real time: all times of each packet are in the order in which they happened."""
+    pairs: dict[str, list[tuple[Times, Times]]] = {}
+    for results in found:
+        for outcome in results.outcomes:
+            for flow, handling in outcome.handling.items():
+                of_flow = steps(outcome.truths[flow], handling, [results.case.delay_us])
+                for what, pair in of_flow.items():
+                    pairs.setdefault(what, []).append(pair)
+    return order_checks(pairs)
 
 
 def law_of_the_mean(results: Results, options: argparse.Namespace) -> Check:
@@ -289,7 +305,7 @@ def metrics_of(results: Results) -> dict[str, object]:
         "block_us": results.case.schedule.block_us,
         "true_us": statistics.percentiles(results.true_us),
     }
-    metrics |= kernel_metrics(results.outcomes, WHOLE)
+    metrics |= width_metrics(results.widths_us)
     for estimator in ESTIMATORS:
         measured = [
             row.sample.measured_us for row in results.rows
@@ -308,11 +324,11 @@ def summary_table(found: Sequence[Results]) -> Table:
     rows = []
     for results in found:
         for estimator in ESTIMATORS:
-            errors = abs(results.errors_us(estimator))
-            found_us = statistics.percentiles(errors)
+            outside = results.outside_us(estimator)
+            found_us = statistics.percentiles(outside)
             length_s = f"{results.case.schedule.block_us / 1e6:.2f}"
             shown = [found_us.get(name, math.nan) for name in ("p50", "p99", "max")]
-            rows.append((results.case.name, length_s, estimator, len(errors), *shown))
+            rows.append((results.case.name, length_s, estimator, len(outside), *shown))
     columns = ("case", "L, s", "estimator", "delays", "p50", "p99", "largest")
     return table("Errors of delays, measured against true, us", columns, rows)
 
@@ -334,23 +350,34 @@ def draw_errors(axes: Axes, found: Sequence[Results]) -> None:
     """The largest error for each delay of the link; and in real time the kernel's view."""
     for number, estimator in enumerate(ESTIMATORS):
         x = [r.case.delay_us / 1000 * 1.08 ** (number - 2.5) for r in found]
-        y = [abs(r.errors_us(estimator)).max(initial=0) for r in found]
+        y = [r.outside_us(estimator).max(initial=0) for r in found]
         axes.plot(x, y, linestyle="", label=estimator,
                   color=plots.COLOURS[number], marker=plots.MARKERS[number])  # fmt: skip
     axes.axhline(RESOLUTION_US, color="black", linestyle="--", label="resolution of two stamps")
     axes.set_ylim(-0.1, 1.8 * RESOLUTION_US)
-    if found[0].outcomes[0].kernel_ns:
+    if widest := draw_widths(axes, found):
         axes.set_yscale("symlog", linthresh=1)
-        axes.set_ylim(-0.1, 10 * KERNEL_US)
-        errors = [r.kernel_errors_us for r in found]
-        x = [r.case.delay_us / 1000 for r in found]
-        for percent, style in ((50, ":"), (99, "-")):
-            axes.plot(x, [np.percentile(e, percent) for e in errors], style, color="black",
-                      marker="", label=f"against the kernel, p{percent}")  # fmt: skip
+        axes.set_ylim(-0.1, 1000 * widest)
     axes.set_xscale("log")
     axes.set_xlabel("Delay of the link (ms)")
     axes.set_ylabel("Largest error (us)")
     axes.legend(ncols=2, loc="upper left", fontsize="small")
+
+
+def draw_widths(axes: Axes, found: Sequence[Results]) -> float:
+    """How closely stamps are enclosed, in real time; returns the widest that is drawn, us."""
+    x = [r.case.delay_us / 1000 for r in found]
+    widest = 0.0
+    for number, name in enumerate(found[0].widths_us):
+        widths_us = [np.percentile(r.widths_us[name], [50, 99]) for r in found]
+        middle, wide = np.array(widths_us).T
+        axes.errorbar(
+            np.array(x) * 1.04 ** (2 * number - 1), middle, [0 * middle, wide - middle],
+            linestyle="", marker="ox"[number], color="black", capsize=4,
+            label=f"width of {name}'s\nenclosure, p50 to p99",
+        )  # fmt: skip
+        widest = max(widest, wide.max())
+    return widest
 
 
 def draw_distribution(axes: Axes, results: Results) -> None:

@@ -164,7 +164,7 @@ async def measure(switches: int, count: int, options: argparse.Namespace, run: R
                     reports, records = await conduct(collector, net, flows, options, run)
                 loads[what] = await load_of(collector, run)
     blocks = range(reports[0].block, reports[-1].block + 1)
-    truth = true_losses(net, topo, flows, schedule, blocks)
+    truth = true_losses(net, topo, records, schedule, blocks)
     packets, measured = measured_losses(topo, flows, reports)
     return Measurement(
         switches, count, run.seed,
@@ -265,11 +265,12 @@ def measured_losses(
 
 
 def true_losses(
-    net: Network, topo: Backhaul, flows: Sequence[Flow], schedule: Schedule, blocks: range
-) -> NDArray[np.int64]:
-    """What was really lost of each block, by captures alone; shape (flows, segments, blocks)."""
-    paths = {flow: topo.paths[flow.source] for flow in flows}
-    truths = read_truths(net, paths, schedule, Method.DOUBLE)
+    net: Network, topo: Backhaul, records: Mapping[int, FlowRecord], schedule: Schedule,
+    blocks: range,
+) -> NDArray[np.int64]:  # fmt: skip
+    """What was really lost of each block; shape (flows, segments, blocks)."""
+    paths = {record.flow: topo.paths[record.flow.source] for record in records.values()}
+    truths = read_truths(net, paths, schedule, Method.DOUBLE, records)
     return np.array(
         [
             [truths[flow.id].lost(*points, blocks) for points in segments_of(path)]

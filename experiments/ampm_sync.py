@@ -162,7 +162,7 @@ async def measure(
     for problem in [p for right, wrong in reports for p in right.problems + wrong.problems]:
         run.progress.say(f"{setting.name}: {problem}")
     methods = {flow: METHODS[flow.id] for flow in flows}
-    truths = read_truths(net, dict.fromkeys(flows, PATH), schedule, methods)
+    truths = read_truths(net, dict.fromkeys(flows, PATH), schedule, methods, records)
     results = [result(setting, d, *both, truths[d.flow]) for both in reports for d in DECODERS]
     return results, Books.of(net, records)
 

@@ -15,6 +15,7 @@ from minip4.errors import Minip4Error
 from testbed import isolation
 from testbed.errors import TestbedError
 from testbed.isolation import Interrupted, Run
+from testbed.precedence import take_precedence
 from testbed.progress import Progress
 from testbed.results import Report, make_folder
 from testbed.targets import bmv2
@@ -73,6 +74,9 @@ def _supervise(name: str, options: argparse.Namespace, _experiment: Experiment) 
 
 def _run(name: str, options: argparse.Namespace, experiment: Experiment) -> int:
     with isolation.inside() as folder:
+        if not options.interactive:  # which needs the terminal, and so the session it belongs to
+            os.setsid()
+            take_precedence(os.getpid())
         run = Run(name, folder, options.seed, options.interactive, options.target)
         return _conduct(run, options, experiment)
 

@@ -52,6 +52,7 @@ class MininetPlant:
             folder=settings.folder,
             seed=settings.seed,
             capture=settings.capture,
+            stamp_log=settings.stamp_log,
             options=dict(settings.switch_options),
         )
         for tool in ("send", "receive", "send_frames"):

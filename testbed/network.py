@@ -21,7 +21,7 @@ from testbed.virtual_network import VirtualPlant
 __all__ = ["LinkEnd", "Network"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-CAPTURES = ("in", "out", "lost")
+CAPTURES = ("in", "out", "lost", "taken", "sending", "sent")
 MAX_CONTROL_DELAY_US = 3_600_000_000  # an hour, as for links
 ETHERNET_BYTES = 14  # of its header: the shortest frame that can be sent
 
@@ -37,7 +37,8 @@ class Network:
 
     After the `with` block, counters and captures are complete, and stay until the run ends.
     `control_delay_us` is what a message between a controller and a switch takes, each way; for
-    virtual time only, where it is 0 else.
+    virtual time only, where it is 0 else. `stamp_log` has switches capture when they handled
+    frames, in real time (in virtual time that takes none).
     Whether it is made of namespaces or lives in virtual time is the run's affair (`--time`).
     """
 
@@ -51,6 +52,7 @@ class Network:
         capture: bool = True,
         switch_options: Mapping[str, Sequence[str]] | None = None,
         control_delay_us: float = 0.0,
+        stamp_log: bool = False,
     ) -> None:
         self.topo = topo
         self.name = name
@@ -66,6 +68,7 @@ class Network:
         self._capture = capture
         self._switch_options = dict(switch_options or {})
         self._control_delay_us = control_delay_us
+        self._stamp_log = stamp_log
         self._switches: dict[str, Any] = {}
         self._hosts: dict[str, Any] = {}
         self._ends: dict[str, dict[str, LinkEnd]] = {}  # node -> neighbour -> the node's end
@@ -130,7 +133,9 @@ class Network:
         """The capture of a switch's port towards a neighbour.
 
         Where several links go there, give the interface's name (`s1-eth3`) in its place. `what`:
-        frames that came "in", went "out" (before the link), or were "lost" by the link.
+        frames that came "in", went "out" (before the link), or were "lost" by the link; with
+        `stamp_log` also as they were "taken" from the port's ring, and stamped with when the call
+        that handed them to the kernel began ("sending") and ended ("sent").
         """
         if what not in CAPTURES:
             raise ValueError(f"{what!r} is none of {CAPTURES}")
@@ -191,6 +196,7 @@ class Network:
             target=self._run.target,
             switch_options=self._switch_options,
             control_delay_ns=round(self._control_delay_us * 1000),
+            stamp_log=self._stamp_log,
             tell=self._tell,
         )
         self._plant = _plant(settings, self._run)

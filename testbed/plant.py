@@ -43,6 +43,7 @@ class Settings:
     target: str  # what runs it: minip4 or bmv2
     switch_options: Mapping[str, Sequence[str]]  # switch -> further options of `minip4 switch`
     control_delay_ns: int  # of messages between controllers and switches, each way
+    stamp_log: bool  # capture when switches handled frames; in real time only
     tell: Callable[[str], None]  # what is being done
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 HEADERS_BYTES = 14 + 20 + 8  # Ethernet, IPv4, UDP
 PAYLOAD = np.dtype([("flow", ">u2"), ("sequence", ">u8"), ("sent_ns", ">u8")])  # then zeros
-SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8")])
+# handed_ns: when the call that sent it had returned. In between its frame was at the other end.
+SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("handed_ns", "<u8")])
 RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
 SMALLEST_FRAME, LARGEST_FRAME = 60, 9216  # bytes, without the frame check sequence
 
@@ -99,6 +100,14 @@ class FlowRecord:
     def lost_sequences(self) -> NDArray[np.uint64]:
         """Sequence numbers that were sent and never received, ascending."""
         return np.setdiff1d(self.sent["sequence"], self.received["sequence"])
+
+
+def sent_at_once(records: NDArray[np.void]) -> NDArray[np.void]:
+    """What a sender records where sending takes no time, of `sequence` and `sent_ns`."""
+    sent = np.empty(len(records), SENT)
+    sent["sequence"], sent["sent_ns"] = records["sequence"], records["sent_ns"]
+    sent["handed_ns"] = records["sent_ns"]
+    return sent
 
 
 class Carrier(Protocol):

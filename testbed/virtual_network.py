@@ -19,7 +19,7 @@ from minip4.runtime.virtual_switch import SwitchProgram, VirtualSwitch
 from testbed.errors import TestbedError
 from testbed.plant import LinkEnd, Outcome, Settings, check_link
 from testbed.targets.minip4 import derived_seed, link_option
-from testbed.traffic import HEADERS_BYTES, Flow, FlowRecord, Schedule
+from testbed.traffic import HEADERS_BYTES, Flow, FlowRecord, Schedule, sent_at_once
 from testbed.virtual_clock import VirtualClock
 from testbed.virtual_options import device_id, parse
 
@@ -381,8 +381,8 @@ class VirtualCarrier:
         for flow in self._flows:
             result = self._virtual.flow_result(self._numbers[flow.id])
             records[flow.id] = FlowRecord(
-                flow, result.sent, result.received, largest_lag_ns=0, kernel_drops=0,
-                foreign=result.foreign, dscp_changed=result.dscp_changed,
+                flow, sent_at_once(result.sent), result.received, largest_lag_ns=0,
+                kernel_drops=0, foreign=result.foreign, dscp_changed=result.dscp_changed,
             )  # fmt: skip
         return records
 

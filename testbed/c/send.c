@@ -53,7 +53,8 @@ static int open_socket(const struct options *options)
 
 /*
  * Sends `number` datagrams, of which the first has the given sequence number; returns the time in
- * the last one. A scheduler may come between two of them.
+ * the last one. A scheduler may come between two of them. Of each the record has the time before the
+ * call that sends it and the time after: in between the kernel at the other end of a veth stamps it.
  */
 static uint64_t send_batch(int fd, const struct options *options, uint64_t first, unsigned number,
                            FILE *records)
@@ -61,10 +62,11 @@ static uint64_t send_batch(int fd, const struct options *options, uint64_t first
     static uint8_t payloads[FLOW_BATCH][FLOW_MAX_PAYLOAD];
     struct mmsghdr messages[FLOW_BATCH] = {0};
     struct iovec vectors[FLOW_BATCH];
-    uint64_t record[2] = {0};
+    uint64_t records_of[FLOW_BATCH][3] = {0}, handed_ns;
 
     for (unsigned i = 0; i < number; i++) {
         struct flow_payload *payload = (struct flow_payload *)payloads[i];
+        uint64_t *record = records_of[i];
 
         record[0] = first + i;
         record[1] = clock_ns(CLOCK_MONOTONIC);
@@ -74,11 +76,14 @@ static uint64_t send_batch(int fd, const struct options *options, uint64_t first
         vectors[i] = (struct iovec){payload, options->payload};
         messages[i].msg_hdr.msg_iov = &vectors[i];
         messages[i].msg_hdr.msg_iovlen = 1;
-        if (fwrite(record, sizeof record, 1, records) != 1)
-            fail("records");
     }
     send_messages(fd, messages, number);
-    return record[1];
+    handed_ns = clock_ns(CLOCK_MONOTONIC);
+    for (unsigned i = 0; i < number; i++)
+        records_of[i][2] = handed_ns;
+    if (fwrite(records_of, sizeof records_of[0], number, records) != number)
+        fail("records");
+    return records_of[number - 1][1];
 }
 
 /* Sends the flow; returns false when the lag became larger than allowed. */

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import TestbedError
+from testbed.precedence import take_precedence
 from testbed.targets.minip4 import Minip4Switch, Program, SwitchSettings
 
 PANEL = Path(__file__).with_name("panel.p4")
@@ -62,6 +63,7 @@ class Bmv2Switch(Minip4Switch):
                  *self._settings.options.get(self.name, ())],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
+        take_precedence(self._bmv2.pid)
 
     def wait_ready(self) -> None:
         """Return when the panel forwards and bmv2 answers."""

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -20,10 +19,10 @@ from minip4.engine.engine import Engine
 from minip4.runtime.control import call
 from testbed.errors import TestbedError
 from testbed.plant import LINK_PROPERTIES
+from testbed.precedence import take_precedence
 
 GRPC_BASE_PORT = 9550  # each run has a loopback interface of its own
 READY = "minip4 switch: ready"
-PORTS_THREAD = "minip4-ports"  # minip4/engine/c/ports.c
 STOP_S = 10.0  # for what is under way in queues and links
 
 
@@ -58,6 +57,7 @@ class SwitchSettings:
     folder: Path  # logs, counters, captures
     seed: int
     capture: bool
+    stamp_log: bool
     options: dict[str, Sequence[str]]  # switch -> further options of `minip4 switch`
 
 
@@ -89,6 +89,7 @@ class Minip4Switch(Switch):
                 self._command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
                 text=True, start_new_session=True,
             )  # fmt: skip
+        take_precedence(self._process.pid)
 
     def wait_ready(self) -> None:
         """Return when the switch forwards and answers. Raises TestbedError when it died."""
@@ -131,16 +132,6 @@ class Minip4Switch(Switch):
         """Change depth (packets), bytes, rate_pps, rate_bps of a port's queues (or `priority`)."""
         call(self.control_path, "set_queue", port=port, **changes)
 
-    def run_at_once(self) -> None:
-        """Let the thread that carries frames preempt what else runs, once it is woken (SCHED_RR).
-
-        Delays are then the switch's own: not the time for which it waited for a core.
-        """
-        assert self._process is not None
-        for task in Path(f"/proc/{self._process.pid}/task").iterdir():
-            if (task / "comm").read_text().strip() == PORTS_THREAD:
-                os.sched_setscheduler(int(task.name), os.SCHED_RR, os.sched_param(1))
-
     def read_counters(self) -> dict[str, Any]:
         """The counters now, as `minip4 switch --counters` writes them at the end."""
         counters: dict[str, Any] = call(self.control_path, "counters")
@@ -172,6 +163,8 @@ class Minip4Switch(Switch):
         ]  # fmt: skip
         if settings.capture:
             command += ["--pcap", str(settings.folder), "--drop-log", str(settings.folder)]
+        if settings.stamp_log:
+            command += ["--stamp-log", str(settings.folder)]
         for interface, port in sorted(self.ports.items(), key=lambda item: item[1]):
             if interface.name != "lo":
                 command += ["-i", f"{port}@{interface.name}"]

@@ -115,7 +115,8 @@ METHODS = [Method.STEP, Method.PULSE, Method.DOUBLE, Method.MULTIPLEXED, HASHED]
 def true_records(scene: Scene, methods: Method, block: int) -> dict[Point, dict[str, object]]:
     """What each point must know of a block, by the captures."""
     assert scene.record is not None
-    truth = read_truths(scene.net, {scene.record.flow: PATH}, SCHEDULE, methods)[1]
+    paths, records = {scene.record.flow: PATH}, {1: scene.record}
+    truth = read_truths(scene.net, paths, SCHEDULE, methods, records)[1]
     known = {}
     for point, times_ns in truth.time_ns.items():
         here = truth.passed(point) & (truth.block == block)
@@ -434,12 +435,12 @@ def test_flows_of_both_directions_are_collected_at_once(tmp_path: Path) -> None:
                 first = SCHEDULE.block_at(run.clock.now_ns() // 1000) + 3
                 async with Traffic(net, flows, 1000 * SCHEDULE.start_us(first)) as traffic:
                     reports = [r async for r in collector.blocks(first, first + 4)]
-                    await traffic.finish()
-        return net, reports, flows
+                    records = await traffic.finish()
+        return net, reports, flows, records
 
-    net, reports, flows = virtually(tmp_path, main)
+    net, reports, flows, records = virtually(tmp_path, main)
     paths = {flow: PATH if flow.id % 2 else PATH[::-1] for flow in flows}
-    truths = read_truths(net, paths, SCHEDULE, Method.STEP)
+    truths = read_truths(net, paths, SCHEDULE, Method.STEP, records)
     for flow in flows:
         if METHODS[flow.id % 5] in (Method.PULSE, Method.MULTIPLEXED):
             continue  # by the other reading of the bits; one flow shows them above

@@ -65,6 +65,18 @@ def test_a_wrong_time_is_found_out(
     assert failed_checks(tmp_path / "out") == {f"delay 1 ms, {name}" for name in failed}
 
 
+def test_in_real_time_too_a_switch_that_stamps_late_is_found_out(tmp_path: Path) -> None:
+    """By 200 us, as long as other programs may delay a packet: by its sender, and its receiver."""
+    right = "watch.now_us = standard_metadata.ingress_global_timestamp + offset_us"
+    program = faulty_program(tmp_path, "watch.p4", right, f"{right} + 200")
+    options = ("--quick", "--load", "0", "--loss", "--delay-ms", "1", "--program", program)
+    done = run("ampm_delay", *options, "--out", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = failed_checks(tmp_path / "out")
+    assert "delay 1 ms, mean: largest error, us" in found
+    assert not {name for name in found if name.startswith("packets ")}  # its captures are right
+
+
 def test_a_small_version_has_the_blocks_that_were_asked_for(tmp_path: Path) -> None:
     options = ("--quick", "--time", "virtual", "--load", "0", "--loss", "--blocks", "6")
     done = run("ampm_delay", *options, "--out", str(tmp_path))
