@@ -22,6 +22,7 @@ FRAME_BYTES = 64
 TRAIN = 16  # frames in a row to the same address, as flows send them
 NO_SWITCH, FORWARDER, MINIP4 = "no switch", "plain forwarder", "minip4"
 BMV2 = ("simple_switch", "simple_switch_grpc")
+ROUTER = "ipv4_lpm"
 
 
 def tool(name: str) -> str:
@@ -104,10 +105,16 @@ class Row:
     """`count` switches of a kind, between interfaces "g" (generator) and "t" (sink)."""
 
     def __init__(
-        self, kind: str, count: int, core: int, processes: Processes, paths: dict[str, str]
-    ) -> None:
-        """A switch that has one thread for packets is pinned to `core`; `paths` are bmv2's."""
+        self, kind: str, count: int, core: int, processes: Processes, paths: dict[str, str],
+        *, program: str = ROUTER, options: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """A switch that has one thread for packets is pinned to `core`; `paths` are bmv2's.
+
+        `program`: <program>.json in the folder of the processes; `options`: minip4's, further ones.
+        """
         self.kind, self.processes = kind, processes
+        self._program = str(processes.folder / f"{program}.json")
+        self._options = options
         self.switches: list[subprocess.Popen[str]] = []
         self._paths = paths
         ends = ["g", *(f"{side}{i}" for i in range(count) for side in "ab"), "t"]
@@ -132,11 +139,10 @@ class Row:
             self.switches.append(start([tool("forward"), left, right, str(core)]))
             return
         bind = ["-i", f"1@{left}", "-i", f"2@{right}"]
-        program_path = str(self.processes.folder / "ipv4_lpm.json")
         if self.kind == MINIP4:
             address = ["--grpc-server-addr", "127.0.0.1:0", "--counters", "/dev/null"]
-            switch = start([sys.executable, "-m", "minip4.cli", "switch", program_path, *bind,
-                            *address])  # fmt: skip
+            switch = start([sys.executable, "-m", "minip4.cli", "switch", self._program, *bind,
+                            *address, *self._options])  # fmt: skip
             pin_threads(switch.pid, core)
         else:  # several threads: on all cores
             thrift_port, grpc_port = 20000 + number, 21000 + number
@@ -145,7 +151,7 @@ class Row:
             if self.kind == BMV2[1]:  # it may have been built without Thrift
                 options += ["--", "--grpc-server-addr", f"127.0.0.1:{grpc_port}"]
                 port = grpc_port
-            switch = self.processes.start([self._paths[self.kind], program_path, *bind, *options])
+            switch = self.processes.start([self._paths[self.kind], self._program, *bind, *options])
             await_true(lambda: _listens(port), f"{self.kind} to start")
         self.switches.append(switch)
 
@@ -157,13 +163,18 @@ class Row:
 
     def delivered_pps(self, pace: int, seconds: float, train: int) -> float:
         """Frames a second that reach the sink, which is the kernel: it counts and drops them."""
+        _sent, delivered, duration_ns = self.deliver(pace, seconds, train)
+        return delivered * 1e9 / duration_ns
+
+    def deliver(self, pace: int, seconds: float, train: int) -> tuple[int, int, int]:
+        """Send; return how many frames were sent, how many reached the sink, and in what time."""
         before = received("t")
-        _sent, duration_ns = self.processes.finish(self.generate(pace, seconds, train))
+        sent, duration_ns = self.processes.finish(self.generate(pace, seconds, train))
         count = -1
         while count != (now := received("t")):  # what waits in the switches still comes
             count = now
             time.sleep(0.02)
-        return (count - before) * 1e9 / duration_ns
+        return sent, count - before, duration_ns
 
     def run_at_once(self) -> None:
         """Let the switch, woken, preempt what else runs on its core: delays are then its own.
@@ -206,9 +217,9 @@ def pin_threads(pid: int, core: int) -> None:
 
 
 def compile_router(folder: Path) -> None:
-    """Write ipv4_lpm.json, with entries."""
-    source = FOLDER / "p4" / "ipv4_lpm.p4"
-    program_path = folder / "ipv4_lpm.json"
+    """Write ROUTER's JSON, with entries."""
+    source = FOLDER / "p4" / f"{ROUTER}.p4"
+    program_path = folder / f"{ROUTER}.json"
     run(f"{sys.executable} -m minip4.cli compile -DENTRIES {source} -o {program_path}")
 
 
