@@ -13,7 +13,7 @@ import asyncio
 import json
 import random
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -46,6 +46,8 @@ LOSSLESS_PPS = 100_000
 ROUNDS, QUICK_ROUNDS = 5, 1
 WRITE_CHUNK = 1000
 
+Repeat = Callable[[int], object]
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -72,7 +74,6 @@ class Flow:
 
     sent: int
     arrived: int
-    pps: float
     counters: dict[str, Any]
 
 
@@ -101,19 +102,22 @@ class Benchmark:
         pipelines["IPv4 router, 10,000 routes"] = self._router()
         for number in range(self._rounds):
             self.run.progress.update(f"round {number + 1} of {self._rounds}")
-            for name, (engine, frames) in pipelines.items():
-                cost = cost_ns(engine, frames, 20 if self._rounds == 1 else 100)
+            for name, repeat in pipelines.items():
+                cost = cost_ns(repeat, FRAMES, 20 if self._rounds == 1 else 100)
                 self.samples.append(Sample(f"pipeline, {name}", "ns", cost, number))
             with self._row(ROUTER) as row:
                 self._saturate("IPv4 router, 10 routes", row, number)
             for leads in LEADS:
                 with self._row(SAI, "--control", str(self._control)) as row:
                     asyncio.run(self._fill(leads))
-                    self._pace(row)
+                    kpps = self._pace(row)
+                    self.samples.append(
+                        Sample(f"64 B, paced, SAI, to {leads}", "kpps", kpps, number)
+                    )
                     self._saturate(f"SAI, to {leads}", row, number)
 
-    def _pipeline(self, leads: str) -> tuple[Engine, list[bytes]]:
-        """An engine with full tables, and frames that it forwards."""
+    def _pipeline(self, leads: str) -> Repeat:
+        """An engine with full tables, which forwards FRAMES frames."""
         engine = Engine(self._program)
         schema = fy.P4Schema(self._p4info)
         try:
@@ -125,9 +129,9 @@ class Benchmark:
             raise TestbedError(f"the program is none in SAI's shape: {error}") from error
         dice = random.Random(self._seed)
         frames = [frame(NETWORK | dice.getrandbits(32 - NETWORK_LENGTH)) for _ in range(FRAMES)]
-        return engine, self._forwarded(engine, frames)
+        return repeat_forwarded(engine, frames)
 
-    def _router(self) -> tuple[Engine, list[bytes]]:
+    def _router(self) -> Repeat:
         """benchmarks/p4/ipv4_lpm.p4 with as many routes, for comparison."""
         engine = Engine(compile_p4(OWN.parent / f"{ROUTER}.p4").bmv2_json)
         dice = random.Random(self._seed)
@@ -135,15 +139,8 @@ class Benchmark:
         for key, _ in routes:
             assert isinstance(key, Lpm)
             engine.table_add("LpmIngress.routes", [key], "LpmIngress.forward", [2, OUT_PORT])
-        return engine, self._forwarded(
-            engine, [frame(dice.choice(routes)[1]) for _ in range(FRAMES)]
-        )
-
-    def _forwarded(self, engine: Engine, frames: list[bytes]) -> list[bytes]:
-        for each in frames[:100]:
-            if [port for port, _ in engine.process(1, each, 0)] != [OUT_PORT]:
-                raise TestbedError("the program is none in SAI's shape: it does not forward")
-        return frames
+        frames = [frame(dice.choice(routes)[1]) for _ in range(FRAMES)]
+        return repeat_forwarded(engine, frames)
 
     def _entries(self, leads: str) -> list[fy.P4TableEntry]:
         types = self._p4info.type_info.new_types.values()
@@ -168,8 +165,8 @@ class Benchmark:
             kpps = row.delivered_pps(0, self._seconds, train) / 1e3
             self.samples.append(Sample(f"64 B, {kind}, {measure}", "kpps", kpps, number))
 
-    def _pace(self, row: Row) -> None:
-        """100 kpps, of which none may be lost."""
+    def _pace(self, row: Row) -> float:
+        """Send 100 kpps, of which none may be lost; return the kpps that arrived."""
         before = received_and_sent(control.call(self._control, "counters"))
         sent, arrived, duration_ns = row.deliver(LOSSLESS_PPS, self._seconds, 1)
         counters = control.call(self._control, "counters")
@@ -184,7 +181,8 @@ class Benchmark:
             raise TestbedError(
                 f"run invalid: of {sent} frames {now[0] - before[0]} came to the switch"
             )
-        self.flows.append(Flow(sent, arrived, sent * 1e9 / duration_ns, counters))
+        self.flows.append(Flow(sent, arrived, counters))
+        return arrived * 1e6 / duration_ns
 
     @contextmanager
     def _row(self, program: str, *options: str) -> Iterator[Row]:
@@ -195,6 +193,14 @@ class Benchmark:
                 yield row
             finally:
                 row.remove()
+
+
+def repeat_forwarded(engine: Engine, frames: list[bytes]) -> Repeat:
+    """Has an engine process frames, so many times. Raises TestbedError when it drops one."""
+    for each in frames[:100]:
+        if [port for port, _ in engine.process(1, each, 0)] != [OUT_PORT]:
+            raise TestbedError("the program is none in SAI's shape: it does not forward")
+    return lambda rounds: engine.repeat(1, frames, rounds, 0)
 
 
 def received_and_sent(counters: dict[str, Any]) -> tuple[int, int]:
@@ -237,7 +243,6 @@ def report(program: str, samples: list[Sample], flows: list[Flow]) -> Report:
         (measure, statistics.median(values), min(values), max(values), unit)
         for (measure, unit), values in grouped.items()
     ]
-    rows += [(f"paced, {flow.sent:,} packets", flow.pps / 1e3, "", "", "kpps") for flow in flows]
     return Report(
         samples=[asdict(sample) for sample in samples],
         checks=checks(medians, flows),

@@ -85,6 +85,6 @@ def test_a_lost_packet_fails(sai: ModuleType) -> None:
     medians["pipeline, IPv4 router, 10,000 routes"] = 1.0
     medians["64 B, singles, IPv4 router, 10 routes"] = 1.0
     for lost in (0, 1):
-        flow = sai.Flow(100, 100 - lost, 1e5, {"engine": BOOKS})
+        flow = sai.Flow(100, 100 - lost, {"engine": BOOKS})
         failed = [c.name for c in sai.checks(medians, [flow]) if not c.passed]
         assert failed == ["paced: packets lost"] * lost
