@@ -323,7 +323,8 @@ def flat_fields(of: Type) -> list[Type]:
 
 def _has_name(e: syntax.Expression) -> bool:
     """Whether the key's text can be its name for the control plane."""
-    if isinstance(e, (syntax.Name, syntax.IntLiteral)):
+    is_number = isinstance(e.constant, int) and not isinstance(e.constant, bool)
+    if isinstance(e, syntax.Name) or is_number:
         return True
     if isinstance(e, syntax.Binary):
         return e.operator == "&" and _has_name(e.left) and _has_name(e.right)

@@ -15,7 +15,7 @@ from minip4.compiler.lower.arguments import Argument, Arguments, conflict
 from minip4.compiler.lower.assignments import validity
 from minip4.compiler.lower.base import Frame, Restart, Shared
 from minip4.compiler.lower.expressions import has_effects
-from minip4.compiler.lower.objects import Environment, ExternObject, Instance
+from minip4.compiler.lower.objects import Environment, ExternObject, Instance, applied
 from minip4.compiler.lower.storage import scalar_type
 from minip4.compiler.syntax import CallKind
 from minip4.compiler.types import Bits
@@ -46,7 +46,7 @@ class Calls(Arguments):
                 self._control(call)
                 return None
             case CallKind.PARSER_APPLY:
-                self.apply_parser(self.applied_instance(call), call)
+                self.apply_parser(applied(call, self.environment, self.instance), call)
                 return None
             case CallKind.TABLE_APPLY:
                 assert isinstance(call.declaration, syntax.Table)
@@ -89,19 +89,8 @@ class Calls(Arguments):
         with self.within(environment):
             self.inline(action.body, frame, call.source)
 
-    def applied_instance(self, call: syntax.Call) -> Instance:
-        target: object = None
-        assert call.object is not None
-        if isinstance(call.object, syntax.Name) and call.object.declaration is not None:
-            target = self.environment.lookup(call.object.declaration)
-        elif self.instance is not None:
-            target = self.instance.anonymous.get(self.environment.resolve(call.object.type))
-        if not isinstance(target, Instance):
-            raise P4Error("this cannot be applied here", call.source)
-        return target
-
     def _control(self, call: syntax.Call) -> None:
-        instance = self.applied_instance(call)
+        instance = applied(call, self.environment, self.instance)
         declaration = instance.declaration
         assert isinstance(declaration, syntax.ControlDeclaration)
         environment = Environment(instance.environment)

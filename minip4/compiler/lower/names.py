@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
 
@@ -35,10 +37,10 @@ def key_name(element: syntax.KeyElement) -> str:
 
 
 def _expression_name(expression: syntax.Expression) -> str:
+    constant = expression.constant
+    if isinstance(constant, int) and not isinstance(constant, bool):
+        return format(constant, _format(expression))
     match expression:
-        case syntax.IntLiteral():
-            is_hexadecimal = expression.text.lower().startswith("0x")
-            return hex(expression.value) if is_hexadecimal else str(expression.value)
         case syntax.Name():
             return expression.name
         case syntax.Member():
@@ -46,7 +48,7 @@ def _expression_name(expression: syntax.Expression) -> str:
         case syntax.Index():
             return f"{_expression_name(expression.base)}[{_expression_name(expression.index)}]"
         case syntax.Slice():
-            high, low = expression.high.constant, expression.low.constant
+            high, low = _expression_name(expression.high), _expression_name(expression.low)
             return f"{_expression_name(expression.base)}[{high}:{low}]"
         case syntax.Call() if expression.method == "isValid" and expression.object is not None:
             return f"{_expression_name(expression.object)}.$valid$"
@@ -57,6 +59,21 @@ def _expression_name(expression: syntax.Expression) -> str:
     raise P4Error(
         "the control plane needs a name for this key", expression.source, "@name(...) behind it"
     )
+
+
+def _format(expression: syntax.Expression) -> str:
+    """How a constant is written: in the base of its first number."""
+    match expression:
+        case syntax.IntLiteral():
+            prefix = re.match(r"(?:[0-9]+[ws])?0([xXbBoO])", expression.text)
+            return f"#{prefix[1].lower()}" if prefix else "d"
+        case syntax.Binary():
+            return _format(expression.left)
+        case syntax.Cast() | syntax.Unary():
+            return _format(expression.operand)
+        case syntax.Name() if isinstance(expression.declaration, syntax.ConstantDeclaration):
+            return _format(expression.declaration.initializer)
+    return "d"
 
 
 def _member_name(member: syntax.Member) -> str:

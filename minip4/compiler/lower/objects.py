@@ -138,6 +138,19 @@ def instantiate(
     return make_instance(of, call.parameters, call.arguments, name, environment)
 
 
+def applied(call: syntax.Call, environment: Environment, owner: Instance | None) -> Instance:
+    """The parser or control that a call of `apply` in `owner` means."""
+    target: object = None
+    assert call.object is not None
+    if isinstance(call.object, syntax.Name) and call.object.declaration is not None:
+        target = environment.lookup(call.object.declaration)
+    elif owner is not None:
+        target = owner.anonymous.get(environment.resolve(call.object.type))
+    if not isinstance(target, Instance):
+        raise P4Error("this cannot be applied here", call.source)
+    return target
+
+
 def _extern_argument(
     argument: syntax.Expression, environment: Environment
 ) -> syntax.Constant | None:

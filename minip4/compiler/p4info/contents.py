@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from minip4.compiler import syntax, types
 from minip4.compiler.live import live_children
 from minip4.compiler.lower.names import control_plane_name, property_name
-from minip4.compiler.lower.objects import ExternObject, Instance, instantiate
+from minip4.compiler.lower.objects import ExternObject, Instance, applied, instantiate
 from minip4.compiler.lower.program import Architecture
 from minip4.compiler.syntax import CallKind
 
 _CONTROLS = ("verify", "ingress", "egress", "compute", "deparser")
+_Part = tuple[Instance, ExternObject | syntax.Declaration]
 
 
 @dataclass(slots=True, eq=False)
@@ -101,11 +102,9 @@ class Collector:
                         self.contents.called_only.add(name)
                 case ExternObject():
                     self.contents.objects.append(part)
-        self._extern_calls(block, used | called)
+        self._extern_calls(block, list(tables.values()), [p for p in parts if p[1] in used])
 
-    def _tables(
-        self, parts: list[tuple[Instance, ExternObject | syntax.Declaration]]
-    ) -> dict[tuple[Instance, syntax.Table], TableItem]:
+    def _tables(self, parts: list[_Part]) -> dict[tuple[Instance, syntax.Table], TableItem]:
         result: dict[tuple[Instance, syntax.Table], TableItem] = {}
         for owner, part in parts:
             if isinstance(part, syntax.Table) and _is_applied(part, owner):
@@ -130,33 +129,52 @@ class Collector:
             if item.owner.environment.lookup(action) is None:
                 self.contents.actions.setdefault(control_plane_name(action), action)
 
-    def _extern_calls(self, instance: Instance, used: set[syntax.Action | None]) -> None:
-        seen: set[syntax.Node] = set()
-        for child in instance.children:
-            if isinstance(child, Instance):
-                self._extern_calls(child, used)
-        declaration = instance.declaration
-        assert isinstance(declaration, syntax.ControlDeclaration)
-        actions = [d for d in declaration.locals if isinstance(d, syntax.Action) and d in used]
-        for node in [*actions, declaration.body]:
-            self._extern_calls_in(node, instance, seen)
+    def _extern_calls(self, block: Instance, tables: list[TableItem], actions: list[_Part]) -> None:
+        """As p4c finds them, which first puts sub-controls, functions and actions that are called
+        in place: those in actions of tables (global ones first), then those in the body."""
+        of_globals = [
+            (item.owner, action)
+            for item in tables
+            for action in (reference.action for _, reference in item.actions)
+            if action is not None and item.owner.environment.lookup(action) is None
+        ]
+        for owner, action in [*of_globals, *actions]:
+            assert isinstance(action, syntax.Action)
+            self._extern_calls_in(action.body, owner, set())
+        assert isinstance(block.declaration, syntax.ControlDeclaration)
+        self._extern_calls_in(block.declaration.body, block, set())
 
     def _extern_calls_in(
-        self, node: syntax.Node, instance: Instance, seen: set[syntax.Node]
+        self, node: syntax.Node, instance: Instance, seen: set[tuple[Instance, syntax.Block]]
     ) -> None:
-        if isinstance(node, syntax.Call):
-            name = "" if node.declaration is None else node.declaration.name
-            if node.kind is CallKind.EXTERN_FUNCTION and name != "static_assert":
-                self.contents.calls_externs = True
-                if name == "digest":
-                    of = instance.environment.resolve(node.parameter_types[1])
-                    self.contents.digests.append((of, instance))
-            elif isinstance(node.declaration, syntax.Function) and node.declaration not in seen:
-                seen.add(node.declaration)
-                if node.declaration.body is not None:
-                    self._extern_calls_in(node.declaration.body, instance, seen)
+        """`seen`: what was called before, each with its instance."""
         for child in live_children(node):
             self._extern_calls_in(child, instance, seen)
+        if not isinstance(node, syntax.Call):
+            return
+        if node.kind is CallKind.EXTERN_FUNCTION:
+            self._extern_function(node, instance)
+            return
+        if node.kind is CallKind.CONTROL_APPLY:
+            instance = applied(node, instance.environment, instance)
+            assert isinstance(instance.declaration, syntax.ControlDeclaration)
+            body: syntax.Block | None = instance.declaration.body
+        elif isinstance(node.declaration, syntax.Function | syntax.Action):
+            body = node.declaration.body
+        else:
+            return
+        if body is not None and (instance, body) not in seen:
+            seen.add((instance, body))
+            self._extern_calls_in(body, instance, seen)
+
+    def _extern_function(self, call: syntax.Call, instance: Instance) -> None:
+        assert call.declaration is not None
+        if call.declaration.name == "static_assert":
+            return
+        self.contents.calls_externs = True
+        if call.declaration.name == "digest":
+            of = instance.environment.resolve(call.parameter_types[1])
+            self.contents.digests.append((of, instance))
 
 
 def _instances(instance: Instance) -> Iterator[Instance]:
@@ -166,7 +184,7 @@ def _instances(instance: Instance) -> Iterator[Instance]:
             yield from _instances(child)
 
 
-def _parts(instance: Instance) -> Iterator[tuple[Instance, ExternObject | syntax.Declaration]]:
+def _parts(instance: Instance) -> Iterator[_Part]:
     """Everything declared in the control and in its sub-controls, in order."""
     for child in instance.children:
         if isinstance(child, Instance):
