@@ -81,7 +81,7 @@ class Checker(StateChecker):
             if isinstance(d, (syntax.Table, syntax.Action, syntax.Instantiation)):
                 name = _control_plane_name(d).removeprefix(".")
                 other = seen.setdefault((type(d), name), d)
-                if other is not d:
+                if other is not d and not (_is_no_action(d) and _is_no_action(other)):
                     message = f"control-plane name {name!r} is taken by {other.source}"
                     raise P4Error(message, d.source, "another @name")
 
@@ -307,3 +307,10 @@ def _control_plane_name(d: syntax.Declaration) -> str:
     if annotation is not None and annotation.values:
         return str(annotation.values[0])
     return d.name
+
+
+def _is_no_action(d: syntax.Declaration) -> bool:
+    """Whether it is NoAction by name and deed: p4c's dumps have one for each table."""
+    if not isinstance(d, syntax.Action) or d.parameters or d.body.statements:
+        return False
+    return d.source.file.is_system or _control_plane_name(d) == ".NoAction"

@@ -94,7 +94,10 @@ class CheckerBase(ABC):
         """Adds a name to the innermost scope; refuses it if it is there already."""
         known = self.scopes[-1].names.setdefault(declaration.name, [])
         for other in known:
-            if not _may_overload(declaration, other):
+            if _is_local_over_parameter(declaration, other):
+                what = f"{declaration.name!r} hides the parameter declared at {other.source}"
+                self.warn("shadow", what, declaration.source, "another name")
+            elif not _may_overload(declaration, other):
                 raise P4Error(
                     f"{declaration.name!r} is declared twice; first at {other.source}",
                     declaration.source,
@@ -144,6 +147,12 @@ class CheckerBase(ABC):
             return P4Error(f"{name!r} uses itself: recursion is not allowed", source)
         known = [n for scope in self.scopes for n in scope.names]
         return P4Error(f"{name!r} is not declared{did_you_mean(name, known)}", source)
+
+
+def _is_local_over_parameter(declaration: syntax.Declaration, other: syntax.Declaration) -> bool:
+    """What a control or parser declares may hide a parameter of its own, as p4c has it."""
+    no_local = (syntax.Parameter, syntax.TypeParameter)
+    return isinstance(other, syntax.Parameter) and not isinstance(declaration, no_local)
 
 
 def _may_overload(a: syntax.Declaration, b: syntax.Declaration) -> bool:

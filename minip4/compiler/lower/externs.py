@@ -71,7 +71,6 @@ class Externs(Tables):
             self.emit_header(call)
             return None
         if kind == "direct_counter" and method == "count":
-            self.direct_uses.setdefault(target.name, call.source)
             return None  # BMv2 counts each lookup of the table by itself
         if kind == "direct_meter" and method == "read":
             self._read_direct_meter(call, target)
@@ -319,7 +318,7 @@ class Externs(Tables):
         place = result.place
         if not isinstance(place, places.Scalar) or not isinstance(place.field, ir.Field):
             raise P4Error("a direct meter writes to a field", result.source, "a plain field")
-        self.direct_uses.setdefault(target.name, call.source)
+        self.direct_reads.setdefault(target.name, call.source)
         known = self.direct_meters.setdefault(target.name, place.field)
         if known != place.field:
             raise P4Error(f"{target.name} already writes to another field", result.source)

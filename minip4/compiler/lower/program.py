@@ -233,6 +233,13 @@ class ProgramLowering(Parsers):
                     )
                 case "register":
                     self._register(item)
+                case "direct_counter" if not self.is_direct_used(item.name):
+                    self._source.warnings.add(
+                        "unused",
+                        f"{item.name} counts nothing",
+                        item.source,
+                        "counters = ... in a table that is applied",
+                    )
 
     def _register(self, item: ExternObject) -> None:
         of = scalar_type(item.type.arguments[0])

@@ -19,7 +19,7 @@ class TableProperties(Entries):
         self._profiles: dict[str, ir.Profile] = {}
         self._selector_inputs: dict[str, list[ir.Expression]] = {}
         self._direct_users: dict[str, syntax.Table] = {}
-        self.direct_uses: dict[str, syntax.Source] = {}  # where count() or read() is called
+        self.direct_reads: dict[str, syntax.Source] = {}  # of meters
 
     def owner(self, declaration: syntax.Declaration) -> Instance | None:
         """The instance that it is declared in; None at top level."""
@@ -74,14 +74,18 @@ class TableProperties(Entries):
         return found
 
     def check_direct_uses(self) -> None:
-        """A direct counter or meter means nothing without its table."""
-        for name, source in self.direct_uses.items():
-            if name not in self._direct_users:
+        """A direct meter that is read means nothing without its table."""
+        for name, source in self.direct_reads.items():
+            if not self.is_direct_used(name):
                 raise P4Error(
                     f"{name} belongs to no table that is applied",
                     source,
-                    "counters = ... or meters = ... in the table",
+                    "meters = ... in the table",
                 )
+
+    def is_direct_used(self, name: str) -> bool:
+        """Whether a table that is applied has this direct counter or meter."""
+        return name in self._direct_users
 
     def _direct_meter(
         self, table: syntax.Table, item: syntax.TableProperty, result: ir.Table

@@ -192,7 +192,9 @@ class Tables(TableProperties):
     ) -> None:
         reference = table.default_action
         if reference is None:
-            no_action = next((a for a in actions if a.name == "NoAction"), self.no_action)
+            no_action = next(
+                (a for a in actions if self.action_name(a) == "NoAction"), self.no_action
+            )
             assert no_action is not None
             if no_action not in actions:
                 implicit = syntax.ActionReference(table.source, [], "NoAction", True, None)
