@@ -1,0 +1,201 @@
+"""Random expressions of P4, each of a wanted type: bit<W>, int<W> or bool."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+WIDTHS = (1, 2, 3, 4, 7, 8, 9, 12, 13, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 128, 129)
+ARITHMETIC = ("+", "-", "*", "&", "|", "^", "|+|", "|-|")
+ORDER = ("<", "<=", ">", ">=")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Something that can be read: a field, a variable, a parameter."""
+
+    name: str
+    width: int
+    signed: bool = False
+
+    @property
+    def type(self) -> str:
+        return f"{'int' if self.signed else 'bit'}<{self.width}>"
+
+
+@dataclass(frozen=True)
+class Function:
+    """`bit<width> name(in bit<..> ...)`."""
+
+    name: str
+    width: int
+    parameters: tuple[int, ...]
+
+
+@dataclass
+class Scope:
+    """What an expression may refer to."""
+
+    variables: list[Variable]
+    headers: list[str] = field(default_factory=list)
+    functions: list[Function] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    """Variables of type bool."""
+
+    def with_variables(self, more: list[Variable]) -> Scope:
+        return Scope(self.variables + more, self.headers, self.functions, self.flags)
+
+
+class Expressions:
+    def __init__(self, dice: random.Random) -> None:
+        self.dice = dice
+
+    def chance(self, percent: int) -> bool:
+        return self.dice.randrange(100) < percent
+
+    def number(self, width: int) -> int:
+        """Small, at an edge, or anything."""
+        top = (1 << width) - 1
+        return self.dice.choice([
+            self.dice.randrange(9) & top, self.dice.choice([0, 1, top, top >> 1, 1 << (width - 1)]),
+            self.dice.getrandbits(width),
+        ])  # fmt: skip
+
+    def constant(self, width: int) -> str:
+        return f"{width}w{self.number(width)}"
+
+    # -- bit<W>
+
+    def bits(self, scope: Scope, width: int, depth: int = 3) -> str:
+        if depth <= 0 or self.chance(15):
+            return self.leaf(scope, width)
+        return self.dice.choice(self.BITS)(self, scope, width, depth - 1)
+
+    def leaf(self, scope: Scope, width: int) -> str:
+        """A variable, cut or extended to the width, or a constant."""
+        same = [v.name for v in scope.variables if v.width == width and not v.signed]
+        others = [v for v in scope.variables if v.width != width and not v.signed]
+        if same and self.chance(60):
+            return self.dice.choice(same)
+        if others and self.chance(70):
+            v = self.dice.choice(others)
+            if v.width < width or self.chance(50):
+                return f"(bit<{width}>) {v.name}"
+            low = self.dice.randrange(v.width - width + 1)
+            return f"{v.name}[{low + width - 1}:{low}]"
+        return self.constant(width)
+
+    def arithmetic(self, scope: Scope, width: int, depth: int) -> str:
+        left, right = self.bits(scope, width, depth), self.bits(scope, width, depth)
+        return f"({left} {self.dice.choice(ARITHMETIC)} {right})"
+
+    def shift(self, scope: Scope, width: int, depth: int) -> str:
+        amount = self.dice.choice([
+            str(self.dice.choice([0, 1, width - 1, width, width + 3])),
+            f"({self.bits(scope, 8, depth - 1)})",
+        ])  # fmt: skip
+        return f"({self.bits(scope, width, depth)} {self.dice.choice(['<<', '>>'])} {amount})"
+
+    def power(self, scope: Scope, width: int, depth: int) -> str:
+        divisor = 1 << self.dice.randrange(width)
+        return f"({self.bits(scope, width, depth)} {self.dice.choice('/%')} {divisor})"
+
+    def unary(self, scope: Scope, width: int, depth: int) -> str:
+        return f"({self.dice.choice('~-')}{self.bits(scope, width, depth)})"
+
+    def choice(self, scope: Scope, width: int, depth: int) -> str:
+        left, right = self.bits(scope, width, depth), self.bits(scope, width, depth)
+        return f"({self.condition(scope, depth)} ? {left} : {right})"
+
+    def concatenation(self, scope: Scope, width: int, depth: int) -> str:
+        if width == 1:
+            return self.leaf(scope, width)
+        first = self.dice.randrange(1, width)
+        left, right = self.bits(scope, first, depth), self.bits(scope, width - first, depth)
+        return f"({left} ++ {right})"
+
+    def slice(self, scope: Scope, width: int, depth: int) -> str:
+        of = self.dice.choice([w for w in (*WIDTHS, width + 5) if w >= width])
+        low = self.dice.randrange(of - width + 1)
+        return f"({self.bits(scope, of, depth)})[{low + width - 1}:{low}]"
+
+    def resized(self, scope: Scope, width: int, depth: int) -> str:
+        return f"(bit<{width}>) ({self.bits(scope, self.dice.choice(WIDTHS), depth)})"
+
+    def unsigned(self, scope: Scope, width: int, depth: int) -> str:
+        return f"(bit<{width}>) ({self.integer(scope, width, depth)})"
+
+    def from_bool(self, scope: Scope, width: int, depth: int) -> str:
+        return f"(bit<{width}>) (bit<1>) ({self.condition(scope, depth)})"
+
+    def call(self, scope: Scope, width: int, depth: int) -> str:
+        if not scope.functions:
+            return self.arithmetic(scope, width, depth)
+        f = self.dice.choice(scope.functions)
+        arguments = ", ".join(self.bits(scope, w, depth - 1) for w in f.parameters)
+        return f"(bit<{width}>) {f.name}({arguments})"
+
+    BITS = (arithmetic, arithmetic, arithmetic, shift, power, unary, choice, concatenation, slice,
+            resized, unsigned, from_bool, call)  # fmt: skip
+
+    # -- int<W>
+
+    def integer(self, scope: Scope, width: int, depth: int = 3) -> str:
+        if depth <= 0 or self.chance(20):
+            return self.signed_leaf(scope, width)
+        left, right = (self.integer(scope, width, depth - 1) for _ in range(2))
+        other = self.dice.choice([w for w in WIDTHS if w > 1])
+        return self.dice.choice([
+            f"({left} {self.dice.choice(ARITHMETIC)} {right})",
+            f"({left} {self.dice.choice(ARITHMETIC)} {right})",
+            f"({left} {self.dice.choice(['<<', '>>'])} ({self.bits(scope, 8, depth - 2)}))",
+            f"({self.dice.choice('~-')}{left})",
+            f"(int<{width}>) ({self.integer(scope, other, depth - 1)})",
+            f"(int<{width}>) ({self.bits(scope, width, depth - 1)})",
+            f"({self.condition(scope, depth - 2)} ? {left} : {right})",
+        ])  # fmt: skip
+
+    def signed_leaf(self, scope: Scope, width: int) -> str:
+        found = [v for v in scope.variables if v.signed]
+        if found and self.chance(60):
+            v = self.dice.choice(found)
+            return v.name if v.width == width else f"(int<{width}>) {v.name}"
+        if width > 1 and self.chance(60):
+            value = self.number(width)
+            return f"{width}s{value >> 1}" if self.chance(50) else f"(-{width}s{value >> 1})"
+        return f"(int<{width}>) {self.constant(width)}"
+
+    # -- bool
+
+    def condition(self, scope: Scope, depth: int = 3) -> str:
+        width = self.dice.choice(WIDTHS)
+        kinds = [self.comparison, self.comparison, self.signed_comparison]
+        if scope.headers:
+            kinds.append(lambda s, w, d: f"{self.dice.choice(s.headers)}.isValid()")
+            kinds += [self.small, self.small]
+        if scope.flags:
+            kinds.append(lambda s, w, d: self.dice.choice(s.flags))
+        if depth > 0:
+            kinds += [self.both, self.negation]
+        return self.dice.choice(kinds)(scope, width, depth)
+
+    def comparison(self, scope: Scope, width: int, depth: int) -> str:
+        left, right = (self.bits(scope, width, depth - 1) for _ in range(2))
+        return f"({left} {self.dice.choice([*ORDER, '==', '!='])} {right})"
+
+    def signed_comparison(self, scope: Scope, width: int, depth: int) -> str:
+        width = max(width, 2)
+        left, right = (self.integer(scope, width, depth - 1) for _ in range(2))
+        return f"({left} {self.dice.choice([*ORDER, '==', '!='])} {right})"
+
+    def small(self, scope: Scope, width: int, depth: int) -> str:
+        """Of numbers that frames are full of."""
+        name = self.dice.choice(["hdr.first.kind", "hdr.first.more", "hdr.first.number[7:0]"])
+        return f"({name} {self.dice.choice([*ORDER, '==', '!='])} {self.dice.randrange(6)})"
+
+    def both(self, scope: Scope, width: int, depth: int) -> str:
+        left, right = (self.condition(scope, depth - 1) for _ in range(2))
+        return f"({left} {self.dice.choice(['&&', '||', '==', '!='])} {right})"
+
+    def negation(self, scope: Scope, width: int, depth: int) -> str:
+        return f"!({self.condition(scope, depth - 1)})"
