@@ -13,6 +13,7 @@ from minip4.engine import model as m
 from minip4.engine.errors import InvalidArgument, NotFound
 from minip4.engine.generator import Generator
 from minip4.engine.keys import check_width
+from minip4.engine.native import HOLD_KINDS, Hold
 from minip4.engine.table_code import action_words
 
 T = TypeVar("T")
@@ -39,21 +40,38 @@ class Core:
 
     def __init__(self) -> None:
         self._mutex = threading.RLock()
-        self._depth = 0
+
+    def locked(self) -> threading.RLock:
+        """The control plane is one thread at a time. Packets do not wait for it: see lock.h."""
+        return self._mutex
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the engine between two batches of packets; may be nested in one thread."""
+    def batch(self) -> Iterator[None]:
+        """What is written within comes into force at its end, between two packets, or not at all:
+        an exception takes back all of it. What is read within may be as it was before."""
         with self._mutex:
-            if not self._depth:
-                self.library.engine_lock(self.handle)
-            self._depth += 1
+            self.library.engine_batch_begin(self.handle)
             try:
                 yield
-            finally:
-                self._depth -= 1
-                if not self._depth:
-                    self.library.engine_unlock(self.handle)
+            except BaseException:
+                self.library.engine_batch_abort(self.handle)
+                raise
+            self.library.engine_batch_commit(self.handle)
+
+    def holds(self) -> dict[str, dict[str, int]]:
+        """How the control plane kept packets waiting since the start: struct hold, by hold_kind."""
+        holds = (Hold * len(HOLD_KINDS))()
+        with self._mutex:
+            self.library.engine_holds(self.handle, holds)
+        return {kind: {field[0]: getattr(hold, field[0]) for field in Hold._fields_}
+                for kind, hold in zip(HOLD_KINDS, holds, strict=True)}  # fmt: skip
+
+    def packets_waited(self) -> tuple[int, int]:
+        """How often packets had to wait for the control plane, and for how long at most, in ns."""
+        numbers = (ctypes.c_uint64 * 2)()
+        with self._mutex:
+            self.library.engine_packets_waited(self.handle, numbers)
+        return numbers[0], numbers[1]
 
     def _call(self, actions: tuple[m.Action, ...], name: str, params: list[int], size: int,
               what: str) -> list[int]:  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 from minip4.engine import native
 from minip4.engine.errors import EngineError, InvalidArgument
 from minip4.engine.generator import Generator
+from minip4.engine.profile_control import ProfileControl
 from minip4.engine.reader import only_good_json, read_program
 from minip4.engine.state_control import Digest, StateControl
 from minip4.engine.tables import Entry, TableControl
@@ -21,7 +22,7 @@ MAX_INSTANTS = 10_000
 MAX_TRACED_INSTANTS = 200  # with trace, when each takes longer
 
 
-class Engine(TableControl, StateControl):
+class Engine(TableControl, ProfileControl, StateControl):
     """A switch as a state machine: it has no clock and does no I/O (see engine.h).
 
     `bmv2_json` is the parsed JSON; `seed` rules random(). With `sanitize` the C carries

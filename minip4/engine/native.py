@@ -103,14 +103,30 @@ class QueueState(ctypes.Structure):
     ]
 
 
+class Hold(ctypes.Structure):
+    """struct hold of lock.h."""
+
+    _fields_ = [
+        (name, c_uint64) for name in ("count", "longest_ns", "longest_cpu_ns", "most_words")
+    ]
+
+
+HOLD_KINDS = ("entry", "commit", "read", "state", "settings")
+"""enum hold_kind of lock.h, in its order."""
+
+COUNTER, REGISTER = range(2)
+"""enum array_kind of control.h."""
+
+COPY_HEAD = 2
+"""Words before the slot in an entry that is copied out: see table.h."""
+
 _TRACE_FUNCTIONS = {"engine_trace_read": (c_uint32, [handle, words, c_uint32, words])}
 
 _FUNCTIONS = {
     "engine_create": (handle, [handle, c_uint64]),
     "engine_destroy": (None, [handle]),
-    "engine_lock": (None, [handle]),
-    "engine_unlock": (None, [handle]),
     "engine_advance": (c_uint64, [handle, c_uint64]),
+    "engine_catch_up": (None, [handle, c_uint64]),
     "engine_set_port": (None, [handle, c_uint16, c_bool]),
     "engine_set_clock": (None, [handle, c_int64, c_int32, c_uint64]),
     "engine_pool": (handle, [handle]),
@@ -127,17 +143,33 @@ _FUNCTIONS = {
     "engine_table_find": (c_int64, [handle, c_uint32, words, words, c_uint32, c_int32]),
     "engine_table_modify": (c_int, [handle, c_uint32, c_int64, words]),
     "engine_table_delete": (c_int, [handle, c_uint32, c_int64]),
-    "engine_table_next": (c_int64, [handle, c_uint32, c_uint32]),
+    "engine_table_used": (c_uint32, [handle, c_uint32]),
     "engine_table_stride": (c_uint32, [handle, c_uint32]),
-    "engine_table_slot": (words, [handle, c_uint32, c_int64, POINTER(c_int32)]),
+    "engine_table_copy": (c_uint32, [handle, c_uint32, POINTER(c_uint32), c_uint32, words]),
+    "engine_table_copy_one": (c_bool, [handle, c_uint32, c_int64, words]),
+    "engine_table_set_timeout": (c_int, [handle, c_uint32, c_int64, c_uint64]),
+    "engine_table_watched": (c_uint32, [handle, c_uint32]),
+    "engine_table_age": (
+        c_uint32,
+        [handle, c_uint32, POINTER(c_uint32), c_uint64, c_uint32, words],
+    ),
+    "engine_table_set_count": (c_int, [handle, c_uint32, c_int64, words]),
     "engine_table_default": (words, [handle, c_uint32]),
-    "engine_table_set_default": (None, [handle, c_uint32, words]),
-    "engine_table_reset_default": (None, [handle, c_uint32]),
-    "engine_counter_cells": (words, [handle, c_uint32]),
-    "engine_register_words": (words, [handle, c_uint32]),
+    "engine_table_set_default": (c_int, [handle, c_uint32, words]),
+    "engine_table_reset_default": (c_int, [handle, c_uint32]),
+    "engine_batch_begin": (None, [handle]),
+    "engine_batch_commit": (None, [handle]),
+    "engine_batch_abort": (None, [handle]),
+    "engine_holds": (c_uint32, [handle, POINTER(Hold)]),
+    "engine_packets_waited": (None, [handle, words]),
+    "engine_array_read": (None, [handle, c_int, c_uint32, c_uint64, c_uint64, words]),
+    "engine_array_write": (
+        c_int,
+        [handle, c_int, c_uint32, c_uint64, c_uint32, c_uint32, words],
+    ),
     "engine_meter_set": (c_int, [handle, c_bool, c_uint32, c_int64, POINTER(MeterRates)]),
-    "engine_meter_get": (c_int, [handle, c_bool, c_uint32, c_int64, POINTER(MeterRates)]),
-    "engine_meter_counts": (words, [handle, c_bool, c_uint32, c_int64]),
+    "engine_meter_set_counts": (c_int, [handle, c_bool, c_uint32, c_int64, words]),
+    "engine_meter_get": (c_int, [handle, c_bool, c_uint32, c_int64, POINTER(MeterRates), words]),
     "engine_member_add": (c_int64, [handle, c_uint32, words]),
     "engine_member_modify": (c_int, [handle, c_uint32, c_uint32, words]),
     "engine_member_delete": (c_int, [handle, c_uint32, c_uint32]),
@@ -150,8 +182,8 @@ _FUNCTIONS = {
         [handle, c_bool, c_uint32, POINTER(c_uint16), c_uint32, c_uint32],
     ),
     "engine_replicas_delete": (c_int, [handle, c_bool, c_uint32]),
-    "engine_digest_next": (c_bool, [handle, POINTER(DigestSample)]),
-    "engine_crc_custom": (None, [handle, c_uint32, POINTER(CrcCustom)]),
+    "engine_digests_take": (c_uint32, [handle, c_uint32, POINTER(DigestSample)]),
+    "engine_crc_custom": (c_int, [handle, c_uint32, POINTER(CrcCustom)]),
     "engine_collect": (None, [handle]),
     "engine_inject": (c_bool, [handle, c_uint16, POINTER(c_uint8), c_uint32, c_uint64]),
     "engine_take": (c_int64, [handle, POINTER(c_uint16), POINTER(c_uint8), c_uint32]),

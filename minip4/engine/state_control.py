@@ -6,11 +6,23 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from minip4.engine import model as m
 from minip4.engine.core import Core, named
 from minip4.engine.errors import InvalidArgument, NotFound
 from minip4.engine.keys import KeyLayout, check_width
 from minip4.engine.layout import limbs
-from minip4.engine.native import CrcCustom, DigestSample, MeterRates, array, check
+from minip4.engine.native import (
+    COUNTER,
+    REGISTER,
+    CrcCustom,
+    DigestSample,
+    MeterRates,
+    array,
+    check,
+)
+
+MAX_DIGESTS = 4096  # that an engine keeps: engine_internal.h
+DIGEST_ROOM = 64  # that are taken at once
 
 Rates = tuple[float, int, float, int]
 """Committed rate and burst, peak rate and burst: bytes or packets, a second and in all."""
@@ -35,30 +47,43 @@ class StateControl(Core):
 
     def counter_read(self, name: str, index: int) -> tuple[int, int]:
         """Packets and bytes of one cell."""
-        with self.locked():
-            cells = self._cells(name, index)
-            return cells[2 * index], cells[2 * index + 1]
+        counter = self._counter(name, index)
+        words = self._read_words(COUNTER, counter.index, 2 * index, 2)
+        return words[0], words[1]
 
-    def counter_write(self, name: str, index: int, packets: int, size: int) -> None:
-        with self.locked():
-            cells = self._cells(name, index)
-            cells[2 * index], cells[2 * index + 1] = packets, size
+    def counter_write(self, name: str, index: int, packets: int, size: int, *,
+                      count: int = 1) -> None:  # fmt: skip
+        """Write `count` cells from `index` on."""
+        counter = self._counter(name, index + count - 1)
+        self._write_words(COUNTER, counter.index, 2 * index, count, [packets, size])
 
     def counter_read_all(self, name: str) -> list[tuple[int, int]]:
         """Packets and bytes of every cell, all at one instant."""
         size = self.counter_size(name)
         if not size:
             return []
-        with self.locked():
-            words = self._cells(name, 0)[: 2 * size]
+        words = self._read_words(COUNTER, self._counter(name, 0).index, 0, 2 * size)
         return list(zip(words[::2], words[1::2], strict=True))
 
-    def _cells(self, name: str, index: int) -> ctypes.Array[ctypes.c_uint64]:
+    def _counter(self, name: str, index: int) -> m.Counter:
         counter = named(self.program.counters, name, "counter")
         if counter.table is not None:
             raise InvalidArgument(f"counter {name} is direct: read it with its table's entries")
         _check_index(index, counter.size, f"counter {name}")
-        return self.library.engine_counter_cells(self.handle, counter.index)
+        return counter
+
+    def _read_words(self, kind: int, number: int, first: int, count: int) -> list[int]:
+        words = (ctypes.c_uint64 * count)()
+        with self.locked():
+            self.library.engine_array_read(self.handle, kind, number, first, count, words)
+        return words[:]
+
+    def _write_words(self, kind: int, number: int, first: int, count: int, cell: list[int]) -> None:
+        with self.locked():
+            result = self.library.engine_array_write(
+                self.handle, kind, number, first, len(cell), count, array(cell)
+            )
+        check(result, "a counter's or register's cells")
 
     # --- registers -------------------------------------------------------------------------
 
@@ -68,30 +93,29 @@ class StateControl(Core):
     def register_read(self, name: str, index: int) -> int:
         register = named(self.program.registers, name, "register")
         _check_index(index, register.size, f"register {name}")
-        return self._read_registers(name, index, 1)[0]
+        return self._read_registers(register, index, 1)[0]
 
     def register_read_all(self, name: str) -> list[int]:
         """The values of every cell, all at one instant."""
-        return self._read_registers(name, 0, self.register_size(name))
+        register = named(self.program.registers, name, "register")
+        return self._read_registers(register, 0, register.size)
 
-    def _read_registers(self, name: str, first: int, count: int) -> list[int]:
-        register = self.program.registers[name]
+    def _read_registers(self, register: m.Register, first: int, count: int) -> list[int]:
         n = register.limbs
-        with self.locked():
-            words = self.library.engine_register_words(self.handle, register.index)
-            part = words[first * n : (first + count) * n]
+        part = self._read_words(REGISTER, register.index, first * n, count * n)
         if n == 1:
-            return list(part)
+            return part
         return [sum(part[i + k] << 64 * k for k in range(n)) for i in range(0, len(part), n)]
 
-    def register_write(self, name: str, index: int, value: int) -> None:
+    def register_write(self, name: str, index: int, value: int, *, count: int = 1) -> None:
+        """Write `count` cells from `index` on."""
         register = named(self.program.registers, name, "register")
         _check_index(index, register.size, f"register {name}")
+        _check_index(index + count - 1, register.size, f"register {name}")
         check_width(value, register.width, f"register {name}")
-        with self.locked():
-            words = self.library.engine_register_words(self.handle, register.index)
-            for k in range(register.limbs):
-                words[index * register.limbs + k] = value >> 64 * k & (2**64 - 1)
+        n = register.limbs
+        cell = [value >> 64 * k & (2**64 - 1) for k in range(n)]
+        self._write_words(REGISTER, register.index, index * n, count, cell)
 
     # --- meters ----------------------------------------------------------------------------
 
@@ -144,31 +168,33 @@ class StateControl(Core):
         check(result, what)
 
     def _meter_get(self, direct: bool, number: int, index: int, what: str) -> Rates | None:
-        rates = MeterRates()
-        with self.locked():
-            result = self.library.engine_meter_get(
-                self.handle, direct, number, index, ctypes.byref(rates)
-            )
-        if not check(result, what):
-            return None
-        return rates.committed_rate, rates.committed_burst, rates.peak_rate, rates.peak_burst
+        return self._meter(direct, number, index, what)[0]
 
     def _counts_get(self, direct: bool, number: int, index: int) -> ColourCounts:
+        return self._meter(direct, number, index, "meter")[1]
+
+    def _meter(
+        self, direct: bool, number: int, index: int, what: str
+    ) -> tuple[Rates | None, ColourCounts]:
+        rates, words = MeterRates(), (ctypes.c_uint64 * 6)()
         with self.locked():
-            words = self._count_words(direct, number, index)
-            return (words[0], words[1]), (words[2], words[3]), (words[4], words[5])
+            result = self.library.engine_meter_get(
+                self.handle, direct, number, index, ctypes.byref(rates), words
+            )
+        is_configured = check(result, what)
+        counts = ((words[0], words[1]), (words[2], words[3]), (words[4], words[5]))
+        if not is_configured:
+            return None, counts
+        return (rates.committed_rate, rates.committed_burst, rates.peak_rate,
+                rates.peak_burst), counts  # fmt: skip
 
     def _counts_set(self, direct: bool, number: int, index: int, counts: ColourCounts) -> None:
+        flat = [value for count in counts for value in count]
         with self.locked():
-            words = self._count_words(direct, number, index)
-            for at, value in enumerate(value for count in counts for value in count):
-                words[at] = value
-
-    def _count_words(self, direct: bool, number: int, index: int) -> ctypes.Array[ctypes.c_uint64]:
-        words = self.library.engine_meter_counts(self.handle, direct, number, index)
-        if not words:
-            raise NotFound(f"meter: no entry has handle {index}")
-        return words
+            result = self.library.engine_meter_set_counts(
+                self.handle, direct, number, index, array(flat)
+            )
+        check(result, "meter")
 
     # --- replication -----------------------------------------------------------------------
 
@@ -213,16 +239,15 @@ class StateControl(Core):
 
     def digests(self) -> list[Digest]:
         """Take the digests that have been generated since the last call, oldest first."""
-        sample, taken = DigestSample(), []
+        samples = (DigestSample * DIGEST_ROOM)()
         lists = {d.id: d for d in self.program.digests.values()}
-        with self.locked():
-            while self.library.engine_digest_next(self.handle, ctypes.byref(sample)):
-                digest, at, values = lists[sample.digest], 0, []
-                for width in digest.widths:
-                    words = sample.word[at : at + limbs(width)]
-                    values.append(sum(word << 64 * i for i, word in enumerate(words)))
-                    at += limbs(width)
-                taken.append(Digest(digest.name, tuple(values)))
+        taken: list[Digest] = []
+        for _ in range(MAX_DIGESTS // DIGEST_ROOM):  # more may come meanwhile, without an end
+            with self.locked():
+                count = self.library.engine_digests_take(self.handle, DIGEST_ROOM, samples)
+            taken += [_digest(lists[s.digest], s) for s in samples[:count]]
+            if count < DIGEST_ROOM:
+                break
         return taken
 
     def value_set_set(self, name: str, values: Sequence[int]) -> None:
@@ -251,7 +276,17 @@ class StateControl(Core):
             raise InvalidArgument(f"a custom CRC of {settings.width} bits; there are {widths}")
         which = widths.index(settings.width)
         with self.locked():
-            self.library.engine_crc_custom(self.handle, which, ctypes.byref(settings))
+            result = self.library.engine_crc_custom(self.handle, which, ctypes.byref(settings))
+        check(result, "custom CRC")
+
+
+def _digest(digest: m.Digest, sample: DigestSample) -> Digest:
+    at, values = 0, []
+    for width in digest.widths:
+        words = sample.word[at : at + limbs(width)]
+        values.append(sum(word << 64 * i for i, word in enumerate(words)))
+        at += limbs(width)
+    return Digest(digest.name, tuple(values))
 
 
 def _check_index(index: int, size: int, what: str) -> None:

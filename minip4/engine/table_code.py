@@ -203,8 +203,12 @@ class TableCode:
                     self.expressions.store_code(name, field.width, "colour", 64),
                 ]
         lines = ["if (slot) {", *(f"    {line}" for line in lines), "}"] if lines else []
-        return ["const bool hit UNUSED = slot != NULL;", *lines,
-                "const uint64_t *entry = hit ? slot : t->default_slot;"]  # fmt: skip
+        entry = "hit ? table_entry(t, slot) : t->default_slot"
+        return [
+            "const bool hit UNUSED = slot != NULL;",
+            *lines,
+            f"const uint64_t *entry = {entry};",
+        ]
 
     def _trace(self, table: m.Table) -> str:
         layout = self.layouts[table.name]

@@ -1,9 +1,9 @@
-"""Tables and action profiles, from Python."""
+"""Tables, from Python."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from minip4.engine import model as m
@@ -11,11 +11,12 @@ from minip4.engine.core import GROUP, MEMBER, Core, named
 from minip4.engine.errors import InvalidArgument, NotFound
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary, check_width
 from minip4.engine.layout import limbs
-from minip4.engine.native import array, check
+from minip4.engine.native import COPY_HEAD, array, check
 from minip4.engine.statements import data_words, param_words
 from minip4.engine.table_code import LPM, TERNARY, TableLayout
 
 MAX_PRIORITY = (1 << 24) - 1
+IDLE_ROOM = 256  # idle entries that are asked for at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class Entry:
     group: int | None = None
     idle_ns: int = 0
     """Since it was last hit or added, where the table supports timeouts."""
+    count: tuple[int, int] = (0, 0)
+    """Packets and bytes that hit it, where the table has a direct counter."""
 
 
 def prefix_mask(width: int, length: int) -> int:
@@ -43,22 +46,22 @@ class TableControl(Core):
     # --- entries ---------------------------------------------------------------------------
 
     def table_add(self, table: str, key: Sequence[MatchKey], action: str, params: Sequence[int],
-                  priority: int = 0, *, time_ns: int = 0) -> int:  # fmt: skip
+                  priority: int = 0, *, time_ns: int | None = None) -> int:  # fmt: skip
         """Add an entry; return its handle. Raises AlreadyExists, TableFull, InvalidArgument.
 
-        `time_ns` is the driver's time now, from which Entry.idle_ns counts.
+        `time_ns` is when it was last used, by the driver's time: now, unless given.
         """
         t = self._changeable(table)
         return self._add(t, key, self._action_head(t, action, params), priority, time_ns)
 
     def table_add_member(self, table: str, key: Sequence[MatchKey], member: int,
-                         priority: int = 0, *, time_ns: int = 0) -> int:  # fmt: skip
+                         priority: int = 0, *, time_ns: int | None = None) -> int:  # fmt: skip
         """Add an entry that leads to a member of the table's action profile."""
         t = self._indirect(table)
         return self._add(t, key, self._head(t, MEMBER | member), priority, time_ns)
 
     def table_add_group(self, table: str, key: Sequence[MatchKey], group: int,
-                        priority: int = 0, *, time_ns: int = 0) -> int:  # fmt: skip
+                        priority: int = 0, *, time_ns: int | None = None) -> int:  # fmt: skip
         """Add an entry that leads to a group of the table's action selector."""
         t = self._indirect(table)
         return self._add(t, key, self._head(t, GROUP | group), priority, time_ns)
@@ -68,10 +71,8 @@ class TableControl(Core):
         t = named(self.program.tables, table, "table")
         values, masks, prefix = self._words(t, key)
         with self.locked():
-            handle = int(
-                self.library.engine_table_find(
-                    self.handle, t.index, values, masks, prefix, self._priority(t, priority)
-                )
+            handle: int = self.library.engine_table_find(
+                self.handle, t.index, values, masks, prefix, self._priority(t, priority)
             )
         return handle if handle >= 0 else None
 
@@ -95,20 +96,54 @@ class TableControl(Core):
 
     def table_entry(self, table: str, handle: int, *, time_ns: int = 0) -> Entry:
         t = named(self.program.tables, table, "table")
-        with self.locked():
-            return self._entry(t, handle, time_ns)
+        return self._entry(t, self._copied(t, handle), time_ns)
 
     def table_entries(self, table: str, *, time_ns: int = 0) -> list[Entry]:
-        """All entries; `time_ns` is the driver's time now, for Entry.idle_ns."""
+        """All entries; `time_ns` is the driver's time now, for Entry.idle_ns.
+
+        No entry is written meanwhile; but each is as it was at an instant of its own.
+        """
         t = named(self.program.tables, table, "table")
-        entries = []
+        size, start = self._copy_words(t), ctypes.c_uint32()
         with self.locked():
-            handle = self.library.engine_table_next(self.handle, t.index, 0)
-            while handle >= 0:
-                entries.append(self._entry(t, handle, time_ns))
-                following = (handle & 0xFFFFFFFF) + 1
-                handle = self.library.engine_table_next(self.handle, t.index, following)
-        return entries
+            room = self.library.engine_table_used(self.handle, t.index)
+            words = (ctypes.c_uint64 * (room * size))()
+            count = self.library.engine_table_copy(
+                self.handle, t.index, ctypes.byref(start), room, words
+            )
+        view = memoryview(words).cast("B").cast("Q")
+        return [self._entry(t, view[i * size : (i + 1) * size].tolist(), time_ns)
+                for i in range(count)]  # fmt: skip
+
+    # --- idle entries ----------------------------------------------------------------------
+
+    def table_set_timeout(self, table: str, handle: int, timeout_ns: int) -> None:
+        """Have table_idle() tell of an entry each time that so long has passed; 0: never."""
+        t = named(self.program.tables, table, "table")
+        with self.locked():
+            result = self.library.engine_table_set_timeout(self.handle, t.index, handle, timeout_ns)
+        check(result, f"table {table}, handle {handle}, idle timeout")
+
+    def table_has_timeouts(self, table: str) -> bool:
+        """Whether any entry has an idle timeout."""
+        t = named(self.program.tables, table, "table")
+        return self.library.engine_table_watched(self.handle, t.index) > 0
+
+    def table_idle(self, table: str, time_ns: int) -> Iterator[tuple[Entry, int]]:
+        """Yield each entry for which one more timeout has passed without a hit since it was told
+        last, and how many have passed. `time_ns` is the driver's time now."""
+        t = named(self.program.tables, table, "table")
+        start, words = ctypes.c_uint32(), (ctypes.c_uint64 * (2 * IDLE_ROOM))()
+        while self.table_has_timeouts(table):
+            with self.locked():
+                count = self.library.engine_table_age(
+                    self.handle, t.index, ctypes.byref(start), time_ns, IDLE_ROOM, words
+                )
+                found = [(self._copied(t, words[2 * i]), words[2 * i + 1]) for i in range(count)]
+            for copied, passed in found:
+                yield self._entry(t, copied, time_ns), passed
+            if count < IDLE_ROOM:
+                return
 
     # --- the default entry -----------------------------------------------------------------
 
@@ -118,88 +153,43 @@ class TableControl(Core):
             raise InvalidArgument(f"table {table}: its default action is const in the program")
         head = self._action_head(t, action, params, is_default=True)
         with self.locked():
-            self.library.engine_table_set_default(self.handle, t.index, array(head))
+            result = self.library.engine_table_set_default(self.handle, t.index, array(head))
+        check(result, f"table {table}, default action")
 
     def table_reset_default(self, table: str) -> None:
         """Back to the default action that the program declares."""
         t = named(self.program.tables, table, "table")
         with self.locked():
-            self.library.engine_table_reset_default(self.handle, t.index)
+            result = self.library.engine_table_reset_default(self.handle, t.index)
+        check(result, f"table {table}, default action")
 
     def table_default(self, table: str) -> tuple[str | None, tuple[int, ...]]:
         """The default action and its parameters."""
         t = named(self.program.tables, table, "table")
         with self.locked():
             slot = self.library.engine_table_default(self.handle, t.index)
-            return self._decode_action(slot)
+            return self._decode_action(slot[: 1 + self._layout(t).data_words])
 
     # --- direct counters -------------------------------------------------------------------
 
     def direct_counter_read(self, table: str, handle: int) -> tuple[int, int]:
         """Packets and bytes that hit the entry."""
-        with self.locked():
-            slot, at = self._stats(table, handle)
-            return slot[at], slot[at + 1]
+        t = self._counted(table)
+        return self._entry(t, self._copied(t, handle), 0).count
 
     def direct_counter_write(self, table: str, handle: int, packets: int, size: int) -> None:
+        t = self._counted(table)
         with self.locked():
-            slot, at = self._stats(table, handle)
-            slot[at], slot[at + 1] = packets, size
+            result = self.library.engine_table_set_count(
+                self.handle, t.index, handle, array([packets, size])
+            )
+        check(result, f"table {table}, handle {handle}")
 
-    def _stats(self, table: str, handle: int) -> tuple[ctypes.Array[ctypes.c_uint64], int]:
+    def _counted(self, table: str) -> m.Table:
         t = named(self.program.tables, table, "table")
         if not t.has_counters:
             raise NotFound(f"table {table}: it has no direct counter")
-        layout = self._layout(t)
-        return self._slot(t, handle)[0], 1 + layout.data_words + _key_words(layout)
-
-    # --- action profiles -------------------------------------------------------------------
-
-    def member_add(self, profile: str, action: str, params: Sequence[int]) -> int:
-        """Add a member; return its number."""
-        p = named(self.program.profiles, profile, "action profile")
-        head = self._member_head(p, action, params)
-        with self.locked():
-            result = self.library.engine_member_add(self.handle, p.index, array(head))
-        return check(result, f"action profile {profile}")
-
-    def member_modify(self, profile: str, member: int, action: str, params: Sequence[int]) -> None:
-        p = named(self.program.profiles, profile, "action profile")
-        head = array(self._member_head(p, action, params))
-        with self.locked():
-            result = self.library.engine_member_modify(self.handle, p.index, member, head)
-        check(result, f"action profile {profile}, member {member}")
-
-    def member_delete(self, profile: str, member: int) -> None:
-        p = named(self.program.profiles, profile, "action profile")
-        with self.locked():
-            result = self.library.engine_member_delete(self.handle, p.index, member)
-        check(result, f"action profile {profile}, member {member}")
-
-    def group_add(self, profile: str) -> int:
-        """Add an empty group; return its number."""
-        p = named(self.program.profiles, profile, "action profile")
-        if p.algorithm is None:
-            raise InvalidArgument(f"action profile {profile} is no selector: it has no groups")
-        with self.locked():
-            result = self.library.engine_group_add(self.handle, p.index)
-        return check(result, f"action profile {profile}")
-
-    def group_set_members(self, profile: str, group: int, members: Sequence[int]) -> None:
-        """Replace the members of a group; one may stand in it several times, as its weight."""
-        p = named(self.program.profiles, profile, "action profile")
-        numbers = (ctypes.c_uint32 * max(1, len(members)))(*members)
-        with self.locked():
-            result = self.library.engine_group_set(
-                self.handle, p.index, group, numbers, len(members)
-            )
-        check(result, f"action profile {profile}, group {group} or one of its members")
-
-    def group_delete(self, profile: str, group: int) -> None:
-        p = named(self.program.profiles, profile, "action profile")
-        with self.locked():
-            result = self.library.engine_group_delete(self.handle, p.index, group)
-        check(result, f"action profile {profile}, group {group}")
+        return t
 
     # --- words -----------------------------------------------------------------------------
 
@@ -228,12 +218,6 @@ class TableControl(Core):
             raise InvalidArgument(f"{what}: an entry leads to a member or a group, not an action")
         return self._call(t.actions, action, list(params), self._layout(t).data_words, what)
 
-    def _member_head(self, p: m.Profile, action: str, params: Sequence[int]) -> list[int]:
-        actions = tuple(a for t in self.program.tables.values() if t.profile == p.name
-                        for a in t.actions)  # fmt: skip
-        size = self.generator.profile_words(p)
-        return self._call(actions, action, list(params), size, f"action profile {p.name}")
-
     def _priority(self, t: m.Table, priority: int) -> int:
         return priority if self._layout(t).kind == TERNARY else 0
 
@@ -253,14 +237,14 @@ class TableControl(Core):
         return array(layout.words(values)), array(layout.words(masks)), prefix
 
     def _add(self, t: m.Table, key: Sequence[MatchKey], head: list[int], priority: int,
-             time_ns: int = 0) -> int:  # fmt: skip
+             time_ns: int | None = None) -> int:  # fmt: skip
         if not t.key:
             raise InvalidArgument(f"table {t.name} has no key, so it takes no entries")
         values, masks, prefix = self._words(t, key)
         with self.locked():
             result = self.library.engine_table_add(
                 self.handle, t.index, values, masks, prefix, self._priority(t, priority),
-                array(head), time_ns)  # fmt: skip
+                array(head), self.clock() if time_ns is None else time_ns)  # fmt: skip
         return check(result, f"table {t.name}")
 
     def _modify(self, t: m.Table, handle: int, head: list[int]) -> None:
@@ -268,37 +252,40 @@ class TableControl(Core):
             result = self.library.engine_table_modify(self.handle, t.index, handle, array(head))
         check(result, f"table {t.name}, handle {handle}")
 
-    def _slot(self, t: m.Table, handle: int) -> tuple[ctypes.Array[ctypes.c_uint64], int]:
-        priority = ctypes.c_int32()
-        slot = self.library.engine_table_slot(self.handle, t.index, handle, ctypes.byref(priority))
-        if not slot:
-            raise NotFound(f"table {t.name}: no entry has handle {handle}")
-        return slot, priority.value
+    def _copy_words(self, t: m.Table) -> int:
+        return COPY_HEAD + int(self.library.engine_table_stride(self.handle, t.index))
 
-    def _entry(self, t: m.Table, handle: int, time_ns: int) -> Entry:
-        slot, priority = self._slot(t, handle)
+    def _copied(self, t: m.Table, handle: int) -> list[int]:
+        """Handle, priority and slot of an entry."""
+        words = (ctypes.c_uint64 * self._copy_words(t))()
+        with self.locked():
+            found = self.library.engine_table_copy_one(self.handle, t.index, handle, words)
+        if not found:
+            raise NotFound(f"table {t.name}: no entry has handle {handle}")
+        return words[:]
+
+    def _entry(self, t: m.Table, copied: list[int], time_ns: int) -> Entry:
+        """What _copied() words say."""
+        handle, slot = copied[0], copied[COPY_HEAD:]
+        priority = (copied[1] ^ 1 << 63) - (1 << 63)  # it has a sign
         layout = self._layout(t)
-        key = decoded_key(t, layout, slot[: 1 + layout.data_words + _key_words(layout)])
+        stats = 1 + layout.data_words + _key_words(layout)
         number, kind = slot[0] & 0xFFFFFFFF, slot[0] & (MEMBER | GROUP)
         action, params = self._decode_action(slot) if not kind else (None, ())
-        idle = 0
-        if t.support_timeout:
-            stride = self.library.engine_table_stride(self.handle, t.index)
-            idle = max(0, time_ns - slot[stride - 1])
         return Entry(
             handle,
-            key,
+            decoded_key(t, layout, slot),
             action,
             params,
             priority,
             t.is_const,
             member=number if kind == MEMBER else None,
             group=number if kind == GROUP else None,
-            idle_ns=idle,
+            idle_ns=max(0, time_ns - slot[-1]) if t.support_timeout else 0,
+            count=(slot[stats], slot[stats + 1]) if t.has_counters else (0, 0),
         )
 
-    def _decode_action(self, slot: ctypes.Array[ctypes.c_uint64]) -> tuple[
-            str | None, tuple[int, ...]]:  # fmt: skip
+    def _decode_action(self, slot: list[int]) -> tuple[str | None, tuple[int, ...]]:
         action = self.program.actions.get(slot[0] & 0xFFFFFFFF)
         if action is None:
             return None, ()

@@ -9,7 +9,7 @@ from minip4.runtime import p4data
 from minip4.runtime.rates import check_count, counter_data
 from minip4.runtime.schema import Schema
 from minip4.runtime.status import engine_calls, invalid, out_of_range
-from minip4.runtime.updates import MODIFY, Operation, Undo
+from minip4.runtime.updates import MODIFY, Operation, Undo, nothing
 
 
 def check_index(what: str, index: int, size: int) -> int:
@@ -44,16 +44,11 @@ class Counters:
         cells = indices(what, message, self._engine.counter_size(name))
 
         def write() -> Undo:
-            old = [(i, *self._engine.counter_read(name, i)) for i in cells]
+            count = (data.packet_count, data.byte_count)
             with engine_calls(what):
-                for i in cells:
-                    self._engine.counter_write(name, i, data.packet_count, data.byte_count)
-
-            def undo() -> None:
-                for cell in old:
-                    self._engine.counter_write(name, *cell)
-
-            return undo
+                if cells:
+                    self._engine.counter_write(name, cells[0], *count, count=len(cells))
+            return nothing
 
         return write
 
@@ -97,16 +92,10 @@ class Registers:
         cells = indices(what, message, register.size)
 
         def write() -> Undo:
-            old = [(i, self._engine.register_read(name, i)) for i in cells]
             with engine_calls(what):
-                for i in cells:
-                    self._engine.register_write(name, i, value)
-
-            def undo() -> None:
-                for cell in old:
-                    self._engine.register_write(name, *cell)
-
-            return undo
+                if cells:
+                    self._engine.register_write(name, cells[0], value, count=len(cells))
+            return nothing
 
         return write
 

@@ -64,7 +64,7 @@ def set_link(engine: Engine, link: LinkOptions) -> None:
     )
     port = ctypes.c_uint16(link.port)
     with engine.locked():
-        engine.library.engine_advance(engine.handle, engine.clock())  # what was due before
+        engine.library.engine_catch_up(engine.handle, engine.clock())  # what was due before
         engine.library.engine_set_link(engine.handle, port, ctypes.byref(config))
         state = QueueState()
         for priority in range(PRIORITIES if link.queue is not None else 0):

@@ -9,7 +9,7 @@ from minip4.runtime.rates import check_count, counter_data
 from minip4.runtime.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid
 from minip4.runtime.tables import Tables
-from minip4.runtime.updates import MODIFY, Operation, Undo
+from minip4.runtime.updates import MODIFY, Operation, Undo, nothing
 
 
 class DirectCounters:
@@ -33,17 +33,11 @@ class DirectCounters:
 
         def write() -> Undo:
             handle = self._tables.find(table, entry)
-            old = self._engine.direct_counter_read(table.name, handle)
             with engine_calls(what):
                 self._engine.direct_counter_write(
                     table.name, handle, data.packet_count, data.byte_count
                 )
-
-            def undo() -> None:
-                now = self._tables.find(table, entry)
-                self._engine.direct_counter_write(table.name, now, *old)
-
-            return undo
+            return nothing
 
         return write
 
@@ -60,11 +54,10 @@ class DirectCounters:
         assert table.direct_counter is not None
         entities = []
         for entry in self._tables.select(table, message.table_entry):
-            packets, size = self._engine.direct_counter_read(table.name, entry.handle)
             entity = p4r.Entity()
             place = self._tables.encode_place(table, entry)
             entity.direct_counter_entry.table_entry.CopyFrom(place)
-            data = counter_data(table.direct_counter.spec, packets, size)
+            data = counter_data(table.direct_counter.spec, *entry.count)
             entity.direct_counter_entry.data.CopyFrom(data)
             entities.append(entity)
         return entities

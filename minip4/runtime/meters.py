@@ -17,7 +17,7 @@ from minip4.runtime.rates import (
 from minip4.runtime.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid
 from minip4.runtime.tables import Tables
-from minip4.runtime.updates import MODIFY, Operation, Undo
+from minip4.runtime.updates import MODIFY, Operation, Undo, nothing
 
 _Settings = tuple[Rates | None, ColourCounts | None]  # without counts: they stay
 
@@ -51,17 +51,10 @@ class Meters:
         cells = indices(what, message, meter.size)
 
         def write() -> Undo:
-            engine = self._engine
-            old = [(engine.meter_get_rates(name, i), engine.meter_counts(name, i)) for i in cells]
             with engine_calls(what):
                 for i in cells:
                     self._set(name, i, settings)
-
-            def undo() -> None:
-                for i, before in zip(cells, old, strict=True):
-                    self._set(name, i, before)
-
-            return undo
+            return nothing
 
         return write
 
@@ -150,13 +143,11 @@ class DirectMeters:
     def _write(self, what: str, table: Table, entry: p4r.TableEntry, settings: _Settings) -> Undo:
         name, handle = table.name, self._tables.find(table, entry)
         rates, counts = settings
-        old = self._engine.direct_meter_get(name, handle)
-        old_counts = self._engine.direct_meter_counts(name, handle)
         with engine_calls(what):
             self._engine.direct_meter_set(name, handle, rates)
             if counts is not None:
                 self._engine.direct_meter_set_counts(name, handle, counts)
-        return lambda: self._write(what, table, entry, (old, old_counts))
+        return nothing
 
     def _table(self, table_id: int) -> Table:
         table = self._schema.table(table_id)

@@ -120,7 +120,6 @@ class Pipeline:
 
     def _write_all(self, updates: Sequence[p4r.Update]) -> list[StatusError | None]:
         errors: list[StatusError | None] = [None] * len(updates)
-        undos: list[Undo] = []
         operations: list[Operation] = []
         failed = None
         for i, update in enumerate(updates):
@@ -131,25 +130,24 @@ class Pipeline:
                 errors[i] = error
                 break
         if failed is None:
-            with self.engine.locked():  # no packet sees a part of the batch
-                failed = self._perform(operations, errors, undos)
+            failed = self._perform(operations, errors)
         if failed is None:
             return errors
         aborted = StatusError(Code.ABORTED, f"not done, because update {failed} failed")
         return [error or aborted for error in errors]
 
-    def _perform(
-        self, operations: list[Operation], errors: list[StatusError | None], undos: list[Undo]
-    ) -> int | None:
-        """Run operations; at the first failure take back those before it and return its index."""
-        for i, operation in enumerate(operations):
-            try:
-                undos.append(operation())
-            except StatusError as error:
-                errors[i] = error
-                for undo in reversed(undos):
-                    undo()
-                return i
+    def _perform(self, operations: list[Operation], errors: list[StatusError | None]) -> int | None:
+        """Run operations, of which no packet sees a part; return the index of one that failed."""
+        undos: list[Undo] = []
+        try:
+            with self.engine.batch():
+                for operation in operations:
+                    undos.append(operation())
+        except StatusError as error:
+            for undo in reversed(undos):
+                undo()
+            errors[len(undos)] = error
+            return len(undos)
         return None
 
     def _forget_unused(self) -> None:

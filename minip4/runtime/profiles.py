@@ -124,6 +124,13 @@ class Profiles:
         for member in one_shot.members:
             self._engine.member_delete(one_shot.profile.name, member)
 
+    def exchange_one_shot(self, new: OneShot | None, old: OneShot | None) -> None:
+        """Know the old one again, and not the new one, after the engine has taken it back."""
+        if new is not None:
+            self._one_shots.pop((new.profile.name, new.group), None)
+        if old is not None:
+            self._one_shots[old.profile.name, old.group] = old
+
     def port_changed(self, port: int) -> None:
         """A port went up or down: its watchers take part again, or no more. Raises StatusError."""
         for (profile_id, _), group in self._groups.items():
@@ -197,7 +204,7 @@ class Profiles:
         with engine_calls(what):
             handle = self._engine.member_add(profile, action.name, params)
         self._members[number] = _Member(handle, action, params)
-        return lambda: self._delete_member(what, profile, number)
+        return lambda: self._members.pop(number)
 
     def _modify_member(
         self, what: str, profile: str, number: _Number, action: Action, params: list[int]
@@ -206,7 +213,7 @@ class Profiles:
         with engine_calls(what):
             self._engine.member_modify(profile, old.handle, action.name, params)
         self._members[number] = _Member(old.handle, action, params)
-        return lambda: self._modify_member(what, profile, number, old.action, old.params)
+        return lambda: self._members.update({number: old})
 
     def _delete_member(self, what: str, profile: str, number: _Number) -> Undo:
         old = self._find_member(what, number)
@@ -214,7 +221,7 @@ class Profiles:
         with engine_calls(what):
             self._engine.member_delete(profile, old.handle)
         del self._members[number]
-        return lambda: self._insert_member(what, profile, number, old.action, old.params)
+        return lambda: self._members.update({number: old})
 
     def _insert_group(
         self, what: str, profile: ActionProfile, message: p4r.ActionProfileGroup
@@ -230,9 +237,7 @@ class Profiles:
             except EngineError:
                 self._engine.group_delete(profile.name, handle)
                 raise
-        self._groups[number] = _Group(handle, message)
-        self._hold_members(message, 1)
-        return lambda: self._delete_group(what, profile, message.group_id)
+        return self._exchange_group(number, None, _Group(handle, message))
 
     def _modify_group(
         self, what: str, profile: ActionProfile, message: p4r.ActionProfileGroup
@@ -247,19 +252,25 @@ class Profiles:
         handles = self._handles(profile, message)
         with engine_calls(what):
             self._engine.group_set_members(profile.name, old.handle, handles)
-        self._groups[number] = _Group(old.handle, message)
-        self._hold_members(old.message, -1)
-        self._hold_members(message, 1)
-        return lambda: self._modify_group(what, profile, old.message)
+        return self._exchange_group(number, old, _Group(old.handle, message))
 
     def _delete_group(self, what: str, profile: ActionProfile, group_id: int) -> Undo:
-        old = self._find_group(what, (profile.id, group_id))
-        self._refuse_used(what, "group", (profile.id, group_id))
+        number = (profile.id, group_id)
+        old = self._find_group(what, number)
+        self._refuse_used(what, "group", number)
         with engine_calls(what):
             self._engine.group_delete(profile.name, old.handle)
-        del self._groups[profile.id, group_id]
-        self._hold_members(old.message, -1)
-        return lambda: self._insert_group(what, profile, old.message)
+        return self._exchange_group(number, old, None)
+
+    def _exchange_group(self, number: _Number, old: _Group | None, new: _Group | None) -> Undo:
+        """Note the new group, or that there is none."""
+        if old is not None:
+            self._hold_members(old.message, -1)
+            del self._groups[number]
+        if new is not None:
+            self._hold_members(new.message, 1)
+            self._groups[number] = new
+        return lambda: self._exchange_group(number, new, old)
 
     def _hold_members(self, group: p4r.ActionProfileGroup, times: int) -> None:
         for member in group.members:

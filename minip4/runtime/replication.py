@@ -86,7 +86,7 @@ class Replication:
             raise not_found(f"{what}: it does not exist")
         with engine_calls(what):
             self._set(known, number, None if kind == DELETE else message)
-        return lambda: self._set(known, number, old)
+        return lambda: _keep(known, number, old)
 
     def _set(self, known: dict[int, _Message], number: int, message: _Message | None) -> None:
         if isinstance(message, p4r.MulticastGroupEntry):
@@ -98,10 +98,7 @@ class Replication:
             self._engine.multicast_delete(number)
         else:
             self._engine.mirror_delete(number)
-        if message is None:
-            known.pop(number, None)
-        else:
-            known[number] = message
+        _keep(known, number, message)
 
     def _replicas(self, what: str, replicas: Iterable[p4r.Replica]) -> list[tuple[int, int]]:
         """(port, instance) of each copy."""
@@ -123,6 +120,13 @@ class Replication:
         if len(set(copies)) != len(copies):
             raise invalid(f"{what}: a port and instance are given twice")
         return copies
+
+
+def _keep(known: dict[int, _Message], number: int, message: _Message | None) -> None:
+    if message is None:
+        known.pop(number, None)
+    else:
+        known[number] = message
 
 
 def _check_id(what: str, number: int, largest: int) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from collections.abc import Iterator
 from typing import Protocol
 
 from finsy.proto import p4r
@@ -115,10 +116,19 @@ class Messages:
 
     def collect_idle(self) -> None:
         """Tell the controllers which entries have been idle for too long."""
+        for _ in self._tell_idle():
+            pass
+
+    def _tell_idle(self) -> Iterator[None]:
+        """The same, with a chance for others after each message."""
         pipeline = self._device.running
-        notification = None if pipeline is None else pipeline.idle_timeouts.collect()
-        if notification is not None:
+        if pipeline is None:
+            return
+        for notification in pipeline.idle_timeouts.collect():
             self._deliver(notification)
+            yield
+            if pipeline.closed:  # by one of the others
+                return
 
     async def _poll(self) -> None:
         for turn in itertools.count():
@@ -126,7 +136,8 @@ class Messages:
             try:
                 self.collect()
                 if turn % IDLE_TURNS == 0:
-                    self.collect_idle()
+                    for _ in self._tell_idle():
+                        await asyncio.sleep(0)
             except Exception as error:  # it is told, and the next poll comes: as with any callback
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": "digests or idle entries could not be told", "exception": error}

@@ -71,6 +71,7 @@ class Tables:
         self._targets = targets
         self._notes: dict[Place, _Notes] = {}
         self._changed_defaults: set[int] = set()  # tables whose default action a client set
+        self._ageing = [table for table in schema.tables.values() if table.idle_timeout]
 
     def prepare(self, kind: int, message: p4r.TableEntry) -> Operation:
         """Check an update; return what performs it."""
@@ -151,19 +152,13 @@ class Tables:
     @property
     def has_timeouts(self) -> bool:
         """Whether any entry has an idle timeout."""
-        return any(notes.idle_timeout_ns for notes in self._notes.values())
+        return any(self._engine.table_has_timeouts(table.name) for table in self._ageing)
 
-    def idle(self) -> Iterator[tuple[p4r.TableEntry, int]]:
-        """Yield each entry past its idle timeout, and how many timeouts it has been idle."""
-        watched = {place[0] for place, notes in self._notes.items() if notes.idle_timeout_ns}
-        for table in self._schema.tables.values():
-            if table.name not in watched:
-                continue
-            for entry in self.select(table, p4r.TableEntry()):
-                notes = self._notes.get((table.name, entry.key, entry.priority), _NO_NOTES)
-                if 0 < notes.idle_timeout_ns <= entry.idle_ns:
-                    message = self._encode(table, entry, p4r.TableEntry())
-                    yield message, entry.idle_ns // notes.idle_timeout_ns
+    def idle(self) -> Iterator[p4r.TableEntry]:
+        """Yield each entry for which one more idle timeout has passed since the last time."""
+        for table in self._ageing:
+            for entry, _ in self._engine.table_idle(table.name, self.now_ns):
+                yield self._encode(table, entry, p4r.TableEntry())
 
     def decode_key(self, table: Table, message: p4r.TableEntry) -> tuple[MatchKey, ...]:
         what = f"table {table.name}"
@@ -200,56 +195,60 @@ class Tables:
         return lambda: self._set_default(table, (action.name, params))
 
     def _insert(
-        self, table: Table, place: Place, target: Target, notes: _Notes | None, direct: _Direct
+        self, table: Table, place: Place, target: Target, notes: _Notes, direct: _Direct
     ) -> Undo:
-        self._targets.add(table, place, target)
+        undo = self._kept(table, place)
+        handle = self._targets.add(table, place, target)
         self._note(place, notes)
-        self._set_direct(table, place, direct)
-        return lambda: self._delete(table, place)
+        if notes.idle_timeout_ns:
+            self._engine.table_set_timeout(table.name, handle, notes.idle_timeout_ns)
+        self._set_direct(table, handle, direct)
+        return undo
 
     def _modify(
-        self, table: Table, place: Place, target: Target, notes: _Notes | None, direct: _Direct
+        self, table: Table, place: Place, target: Target, notes: _Notes, direct: _Direct
     ) -> Undo:
-        entry = self._entry(table, place)
-        old, old_notes = self._targets.target(place, entry), self._notes.get(place)
-        old_direct = self._direct(table, entry)
-        self._targets.replace(table, place, entry, target)
+        handle, undo = self._handle(table, place), self._kept(table, place)
+        old_ns = self._notes.get(place, _NO_NOTES).idle_timeout_ns
+        self._targets.replace(table, place, handle, target)
         self._note(place, notes)
-        self._set_direct(table, place, direct)
-        return lambda: self._modify(table, place, old, old_notes, old_direct)
+        self._set_direct(table, handle, direct)
+        if old_ns == notes.idle_timeout_ns:
+            return undo
+        self._engine.table_set_timeout(table.name, handle, notes.idle_timeout_ns)
+
+        def undo_timeout() -> None:
+            self._engine.table_set_timeout(table.name, handle, old_ns)
+            undo()
+
+        return undo_timeout
 
     def _delete(self, table: Table, place: Place) -> Undo:
-        entry = self._entry(table, place)
-        old, old_notes = self._targets.target(place, entry), self._notes.get(place)
-        old_direct = self._direct(table, entry)
-        self._targets.remove(table, place, entry)
+        handle, undo = self._handle(table, place), self._kept(table, place)
+        self._targets.remove(table, place, handle)
         self._note(place, None)
-        return lambda: self._insert(table, place, old, old_notes, old_direct)
+        return undo
 
-    def _direct(self, table: Table, entry: Entry) -> _Direct:
-        """What an entry has counted, and the rates of its meter."""
-        name, handle, engine = table.name, entry.handle, self._engine
-        count = None if table.direct_counter is None else engine.direct_counter_read(name, handle)
-        rates = None if table.direct_meter is None else engine.direct_meter_get(name, handle)
-        colours = None if table.direct_meter is None else engine.direct_meter_counts(name, handle)
-        return _Direct(count, rates, colours)
+    def _kept(self, table: Table, place: Place) -> Undo:
+        """What puts back what is kept of an entry here."""
+        notes, undo = self._notes.get(place), self._targets.kept(table, place)
 
-    def _set_direct(self, table: Table, place: Place, direct: _Direct) -> None:
+        def put_back() -> None:
+            self._note(place, notes)
+            undo()
+
+        return put_back
+
+    def _set_direct(self, table: Table, handle: int, direct: _Direct) -> None:
         if direct.count is not None:
-            self._engine.direct_counter_write(table.name, self._handle(table, place), *direct.count)
+            self._engine.direct_counter_write(table.name, handle, *direct.count)
         if direct.rates is not None:
-            self._engine.direct_meter_set(table.name, self._handle(table, place), direct.rates)
+            self._engine.direct_meter_set(table.name, handle, direct.rates)
         if direct.colours is not None:
-            self._engine.direct_meter_set_counts(
-                table.name, self._handle(table, place), direct.colours
-            )
+            self._engine.direct_meter_set_counts(table.name, handle, direct.colours)
 
     def _set_default(self, table: Table, call: tuple[str, Sequence[int]] | None) -> Undo:
-        old = None
-        if table.id in self._changed_defaults:
-            action, params = self._engine.table_default(table.name)
-            assert action is not None
-            old = (action, params)
+        before = set(self._changed_defaults)
         with engine_calls(f"table {table.name}, default action"):
             if call is None:
                 self._engine.table_reset_default(table.name)
@@ -257,16 +256,17 @@ class Tables:
             else:
                 self._engine.table_set_default(table.name, *call)
                 self._changed_defaults.add(table.id)
-        return lambda: self._set_default(table, old)
+
+        def undo() -> None:
+            self._changed_defaults = before
+
+        return undo
 
     def _handle(self, table: Table, place: Place) -> int:
         handle = self._engine.table_find(*place)
         if handle is None:
             raise not_found(f"{entry_text(table, place)}: there is no such entry")
         return handle
-
-    def _entry(self, table: Table, place: Place) -> Entry:
-        return self._engine.table_entry(place[0], self._handle(table, place))
 
     def _note(self, place: Place, notes: _Notes | None) -> None:
         if notes is None or notes == _NO_NOTES:
@@ -304,8 +304,7 @@ class Tables:
         if request.HasField("time_since_last_hit"):
             message.time_since_last_hit.elapsed_ns = entry.idle_ns
         if request.HasField("counter_data") and table.direct_counter is not None:
-            packets, size = self._engine.direct_counter_read(table.name, entry.handle)
-            data = counter_data(table.direct_counter.spec, packets, size)
+            data = counter_data(table.direct_counter.spec, *entry.count)
             message.counter_data.CopyFrom(data)
         if request.HasField("meter_config") and table.direct_meter is not None:
             rates = self._engine.direct_meter_get(table.name, entry.handle)

@@ -11,6 +11,7 @@ from minip4.runtime.match import decode_action, encode_action, encode_key, key_t
 from minip4.runtime.profiles import OneShot, Profiles
 from minip4.runtime.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid
+from minip4.runtime.updates import Undo
 
 Place = tuple[str, tuple[MatchKey, ...], int]  # table, key, priority
 
@@ -65,8 +66,11 @@ class Targets:
             )
         return message
 
-    def add(self, table: Table, place: Place, target: Target) -> None:
-        """Put an entry into its table. Raises StatusError, and then changes nothing."""
+    def add(self, table: Table, place: Place, target: Target) -> int:
+        """Put an entry into its table; return its handle.
+
+        Raises StatusError, and then changes nothing.
+        """
         name, key, priority = place
 
         def what() -> str:
@@ -74,29 +78,29 @@ class Targets:
 
         if isinstance(target, Call):
             with engine_calls(what):
-                self._engine.table_add(name, key, target.action, target.params, priority)
-            return
+                return self._engine.table_add(name, key, target.action, target.params, priority)
         kind = target.WhichOneof("type")
         if kind == "action_profile_member_id":
             number = target.action_profile_member_id
             member = self._profiles.member(table.action_profile, number)
             with engine_calls(what):
-                self._engine.table_add_member(name, key, member, priority)
+                handle = self._engine.table_add_member(name, key, member, priority)
         elif kind == "action_profile_group_id":
             number = target.action_profile_group_id
             group = self._profiles.group(table.action_profile, number)
             with engine_calls(what):
-                self._engine.table_add_group(name, key, group, priority)
+                handle = self._engine.table_add_group(name, key, group, priority)
         else:
-            self._add_one_shot(table, place, target.action_profile_action_set)
+            handle = self._add_one_shot(table, place, target.action_profile_action_set)
         self._note(table, place, target)
+        return handle
 
-    def replace(self, table: Table, place: Place, entry: Entry, target: Target) -> None:
+    def replace(self, table: Table, place: Place, handle: int, target: Target) -> None:
         """Let an entry do something else. Raises StatusError, and then changes nothing."""
         what = f"table {table.name}"
         if isinstance(target, Call):
             with engine_calls(what):
-                self._engine.table_modify(table.name, entry.handle, target.action, target.params)
+                self._engine.table_modify(table.name, handle, target.action, target.params)
             return
         kind = target.WhichOneof("type")
         one_shot = None
@@ -104,24 +108,36 @@ class Targets:
             if kind == "action_profile_member_id":
                 number = target.action_profile_member_id
                 member = self._profiles.member(table.action_profile, number)
-                self._engine.table_modify_member(table.name, entry.handle, member)
+                self._engine.table_modify_member(table.name, handle, member)
             elif kind == "action_profile_group_id":
                 number = target.action_profile_group_id
                 group = self._profiles.group(table.action_profile, number)
-                self._engine.table_modify_group(table.name, entry.handle, group)
+                self._engine.table_modify_group(table.name, handle, group)
             else:
                 profile = self._schema.profile(table.action_profile)
                 one_shot = self._profiles.make_one_shot(profile, target.action_profile_action_set)
-                self._engine.table_modify_group(table.name, entry.handle, one_shot.group)
+                self._engine.table_modify_group(table.name, handle, one_shot.group)
         self._note(table, place, target)
         self._own(place, one_shot)
 
-    def remove(self, table: Table, place: Place, entry: Entry) -> None:
+    def remove(self, table: Table, place: Place, handle: int) -> None:
         """Take an entry out of its table."""
         with engine_calls(f"table {place[0]}"):
-            self._engine.table_delete(place[0], entry.handle)
+            self._engine.table_delete(place[0], handle)
         self._note(table, place, None)
         self._own(place, None)
+
+    def kept(self, table: Table, place: Place) -> Undo:
+        """What puts back what is kept of an entry here."""
+        target, one_shot = self._indirect.get(place), self._one_shots.get(place)
+
+        def put_back() -> None:
+            self._note(table, place, target)
+            self._profiles.exchange_one_shot(self._one_shots.pop(place, None), one_shot)
+            if one_shot is not None:
+                self._one_shots[place] = one_shot
+
+        return put_back
 
     def target(self, place: Place, entry: Entry) -> Target:
         """What an entry does."""
@@ -137,18 +153,17 @@ class Targets:
         action = next(a for a in table.entry_actions.values() if a.name == target.action)
         return p4r.TableAction(action=encode_action(action, target.params))
 
-    def _add_one_shot(
-        self, table: Table, place: Place, message: p4r.ActionProfileActionSet
-    ) -> None:
+    def _add_one_shot(self, table: Table, place: Place, message: p4r.ActionProfileActionSet) -> int:
         profile = self._schema.profile(table.action_profile)
         one_shot = self._profiles.make_one_shot(profile, message)
         try:
             with engine_calls(lambda: entry_text(table, place)):
-                self._engine.table_add_group(place[0], place[1], one_shot.group, place[2])
+                handle = self._engine.table_add_group(place[0], place[1], one_shot.group, place[2])
         except Exception:
             self._profiles.drop_one_shot(one_shot)
             raise
         self._own(place, one_shot)
+        return handle
 
     def _note(self, table: Table, place: Place, target: p4r.TableAction | None) -> None:
         """Note what an indirect entry uses, in place of what it used before."""

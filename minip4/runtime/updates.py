@@ -7,4 +7,10 @@ from finsy.proto import p4r
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 
 Undo = Callable[[], object]
-Operation = Callable[[], Undo]  # does one update on the engine; returns what takes it back
+Operation = Callable[[], Undo]
+"""Does one update. What it returns takes back what is kept beside the engine, after the engine has
+taken back its own part: see Engine.batch()."""
+
+
+def nothing() -> None:
+    """The undoing of an operation that leaves nothing beside the engine."""

@@ -54,7 +54,7 @@ class ValueSets:
         with engine_calls(what):
             self._engine.value_set_set(name, self._values(message))
         self._entries[message.value_set_id] = message
-        return lambda: self._write(what, old)
+        return lambda: self._entries.update({message.value_set_id: old})
 
     def _entry(self, number: int) -> p4r.ValueSetEntry:
         return self._entries.get(number) or p4r.ValueSetEntry(value_set_id=number)

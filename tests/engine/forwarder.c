@@ -121,3 +121,8 @@ void engine_unlock(struct engine *engine)
 {
     pthread_mutex_unlock(&engine->lock);
 }
+
+void engine_unlock_dataplane(struct engine *engine)
+{
+    pthread_mutex_unlock(&engine->lock);
+}

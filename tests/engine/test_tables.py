@@ -214,9 +214,17 @@ def test_the_default_action_can_be_set_and_reset() -> None:
     e.close()
 
 
+def run_c(name: str) -> str:
+    """What a C program prints that works on tables alone."""
+    names = ("memory", "lock", "table", "table_batch", "table_lpm", "table_ternary")
+    sources = [build.C_FOLDER / f"{each}.c" for each in names]
+    path = build.program([*sources, Path(__file__).parent / name], sanitize=True)
+    return subprocess.run([path], capture_output=True, text=True, check=True).stdout
+
+
 def test_a_slot_may_be_used_for_years() -> None:
-    names = ("memory.c", "table.c", "table_lpm.c", "table_ternary.c")
-    sources = [build.C_FOLDER / name for name in names]
-    path = build.program([*sources, Path(__file__).parent / "generations.c"])
-    run = subprocess.run([path], capture_output=True, text=True, check=True)
-    assert run.stdout == "1111"
+    assert run_c("generations.c") == "1111"
+
+
+def test_packets_find_a_whole_batch_in_a_table_or_nothing_of_it() -> None:
+    assert run_c("batches.c") == "0"

@@ -32,7 +32,7 @@ static void take_all(struct engine *e)
         if (port >= ENGINE_DROP_PORT || length > (int64_t)sizeof frame)
             fail("a frame left by no port, or is longer than its buffer");
     struct digest_sample digest;
-    while (engine_digest_next(e, &digest))
+    while (engine_digests_take(e, 1, &digest))
         if (digest.words > DIGEST_MAX_WORDS)
             fail("a digest has more words than there are");
 }

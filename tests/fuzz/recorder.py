@@ -6,9 +6,10 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-SILENT = ("engine_lock", "engine_unlock", "engine_create", "engine_destroy",
-          "engine_queue_state")  # fmt: skip
-"""Calls that a lone thread with an engine of its own does not make, or that only ask."""
+SILENT = ("engine_create", "engine_destroy", "engine_queue_state", "engine_table_stride",
+          "engine_table_used", "engine_table_copy", "engine_table_copy_one",
+          "engine_table_watched")  # fmt: skip
+"""Calls that make or unmake the engine, or that only ask."""
 
 
 class Recorder:

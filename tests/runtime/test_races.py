@@ -28,8 +28,9 @@ def test_no_write_races_with_packets() -> None:
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
 
 
-# One of each kind of state: a table's entry, what hangs on it, and what has a lock of its own.
-@pytest.mark.parametrize("function", ["_modify", "counter_write", "set_queue"])
+# One of each kind: an entry, the set of entries, one that packets write too, a batch, a setting.
+@pytest.mark.parametrize("function", ["table_modify", "show", "apply_in_slices", "each_change",
+                                      "engine_set_queue"])  # fmt: skip
 def test_a_lost_lock_is_found(function: str) -> None:
     run = races(function)
     assert run.returncode == RACE, run.stdout[-4000:] + run.stderr[-4000:]

@@ -1,8 +1,7 @@
-/* What Python calls: tables, counters, registers, meters, profiles, groups, sessions, digests. */
+/* What Python calls: tables, batches, counters, registers, meters; and what tests use for a driver. */
 #include "control.h"
 
-#include <stdlib.h>
-
+#include "change.h"
 #include "engine_internal.h"
 
 static struct table *table_of(struct engine *e, uint32_t table)
@@ -10,12 +9,13 @@ static struct table *table_of(struct engine *e, uint32_t table)
     return &e->context.tables[table];
 }
 
+/* --- tables ---------------------------------------------------------------------------------- */
+
 int64_t engine_table_add(struct engine *e, uint32_t table, const uint64_t *key,
                          const uint64_t *mask, uint32_t prefix, int32_t priority,
                          const uint64_t *head_and_data, uint64_t now_ns)
 {
-    uint64_t since_ns = now_ns > e->context.now_ns ? now_ns : e->context.now_ns;
-    return table_add(table_of(e, table), key, mask, prefix, priority, head_and_data, since_ns);
+    return table_add(table_of(e, table), key, mask, prefix, priority, head_and_data, now_ns);
 }
 
 int64_t engine_table_find(struct engine *e, uint32_t table, const uint64_t *key,
@@ -35,9 +35,9 @@ int engine_table_delete(struct engine *e, uint32_t table, int64_t handle)
     return table_delete(table_of(e, table), handle);
 }
 
-int64_t engine_table_next(struct engine *e, uint32_t table, uint32_t from)
+uint32_t engine_table_used(struct engine *e, uint32_t table)
 {
-    return table_next(table_of(e, table), from);
+    return table_of(e, table)->used;
 }
 
 uint32_t engine_table_stride(struct engine *e, uint32_t table)
@@ -45,229 +45,195 @@ uint32_t engine_table_stride(struct engine *e, uint32_t table)
     return table_of(e, table)->stride;
 }
 
-uint64_t *engine_table_slot(struct engine *e, uint32_t table, int64_t handle, int32_t *priority)
+uint32_t engine_table_copy(struct engine *e, uint32_t table, uint32_t *from, uint32_t room,
+                           uint64_t *out)
 {
-    uint64_t *slot = table_slot(table_of(e, table), handle);
-    if (slot)
-        *priority = table_of(e, table)->info[(uint32_t)handle].priority;
-    return slot;
+    return table_copy(table_of(e, table), from, room, out);
 }
 
-uint64_t *engine_table_default(struct engine *e, uint32_t table)
+bool engine_table_copy_one(struct engine *e, uint32_t table, int64_t handle, uint64_t *out)
+{
+    return table_copy_one(table_of(e, table), handle, out);
+}
+
+int engine_table_set_timeout(struct engine *e, uint32_t table, int64_t handle, uint64_t timeout_ns)
+{
+    return table_set_timeout(table_of(e, table), handle, timeout_ns);
+}
+
+uint32_t engine_table_watched(struct engine *e, uint32_t table)
+{
+    return table_of(e, table)->watched;
+}
+
+uint32_t engine_table_age(struct engine *e, uint32_t table, uint32_t *from, uint64_t now_ns,
+                          uint32_t room, uint64_t *out)
+{
+    return table_age(table_of(e, table), from, now_ns, room, out);
+}
+
+int engine_table_set_count(struct engine *e, uint32_t table, int64_t handle, const uint64_t *cell)
+{
+    struct table *t = table_of(e, table);
+    const uint64_t *slot = table_slot(t, handle);
+    if (!slot)
+        return TABLE_NOT_FOUND;
+    size_t at = (size_t)(slot - t->slots) + stats_offset(t->spec);
+    struct place place = {&t->slots, at * sizeof *slot};
+    return change_put(e, place, cell, sizeof(struct cell), 1, CHANGE_UNSEEN);
+}
+
+const uint64_t *engine_table_default(struct engine *e, uint32_t table)
 {
     return table_of(e, table)->default_slot;
 }
 
-void engine_table_set_default(struct engine *e, uint32_t table, const uint64_t *head_and_data)
+int engine_table_set_default(struct engine *e, uint32_t table, const uint64_t *head_and_data)
 {
-    table_set_default(table_of(e, table), head_and_data);
+    struct table *t = table_of(e, table);
+    uint32_t size = (1 + t->spec->data_words) * (uint32_t)sizeof *head_and_data;
+    return change_put(e, (struct place){&t->default_slot, 0}, head_and_data, size, 1, 0);
 }
 
-void engine_table_reset_default(struct engine *e, uint32_t table)
+int engine_table_reset_default(struct engine *e, uint32_t table)
 {
-    table_reset_default(table_of(e, table));
+    const struct table_spec *spec = table_of(e, table)->spec;
+    uint64_t words[1 + spec->data_words];
+    words[0] = spec->default_head;
+    memcpy(words + 1, spec->default_data, spec->data_words * sizeof *words);
+    return engine_table_set_default(e, table, words);
 }
 
-uint64_t *engine_counter_cells(struct engine *e, uint32_t counter)
+/* --- batches --------------------------------------------------------------------------------- */
+
+void engine_batch_begin(struct engine *e)
 {
-    return (uint64_t *)e->context.counters[counter].cells;
+    e->lock.in_batch = true;
 }
 
-uint64_t *engine_register_words(struct engine *e, uint32_t number)
+void engine_batch_commit(struct engine *e)
 {
-    return e->context.registers[number].words;
+    uint64_t words = 0;
+    e->lock.in_batch = false;
+    for (uint32_t i = 0; i < program.tables; i++)
+        table_before_commit(table_of(e, i));
+    lock_take(&e->lock, HOLD_COMMIT);
+    for (uint32_t i = 0; i < program.tables; i++)
+        words += table_commit(table_of(e, i));
+    words += change_commit(e);
+    lock_give(&e->lock, words);
+    change_finish(e);
+    for (uint32_t i = 0; i < program.tables; i++)
+        table_after_commit(table_of(e, i));
+    profiles_settle(e, true);
+}
+
+void engine_batch_abort(struct engine *e)
+{
+    e->lock.in_batch = false;
+    for (uint32_t i = 0; i < program.tables; i++)
+        table_abort(table_of(e, i));
+    change_abort(e);
+    profiles_settle(e, false);
+}
+
+uint32_t engine_holds(struct engine *e, struct hold *out)
+{
+    memcpy(out, e->lock.holds, sizeof e->lock.holds);
+    return HOLD_KINDS;
+}
+
+void engine_packets_waited(struct engine *e, uint64_t out[2])
+{
+    lock_take(&e->lock, HOLD_SETTINGS);
+    out[0] = e->lock.packets_waited;
+    out[1] = e->lock.packets_waited_longest_ns;
+    lock_give(&e->lock, 2);
+}
+
+/* --- counters, registers --------------------------------------------------------------------- */
+
+static struct array *array_of(struct engine *e, enum array_kind kind, uint32_t number)
+{
+    return &(kind == ARRAY_COUNTER ? e->context.counters : e->context.registers)[number];
+}
+
+void engine_array_read(struct engine *e, enum array_kind kind, uint32_t number, uint64_t first,
+                       uint64_t words, uint64_t *out)
+{
+    memset(out, 0, words * sizeof *out); /* a page that it faults in is not held up */
+    lock_take(&e->lock, HOLD_STATE);
+    memcpy(out, array_of(e, kind, number)->words + first, words * sizeof *out);
+    lock_give(&e->lock, words);
+}
+
+int engine_array_write(struct engine *e, enum array_kind kind, uint32_t number, uint64_t first,
+                       uint32_t words, uint32_t count, const uint64_t *cell)
+{
+    struct place place = {&array_of(e, kind, number)->words, first * sizeof *cell};
+    return change_put(e, place, cell, words * (uint32_t)sizeof *cell, count,
+                      kind == ARRAY_COUNTER ? CHANGE_UNSEEN : 0);
 }
 
 /* --- meters ---------------------------------------------------------------------------------- */
 
-static struct meter *meter_of(struct engine *e, bool direct, uint32_t number, int64_t index)
+/* Where a meter is; false: no entry has this handle. */
+static bool find_meter(struct engine *e, bool direct, uint32_t number, int64_t index,
+                       struct place *place)
 {
-    if (!direct)
-        return &e->context.meters[number].meters[index];
-    struct table *t = table_of(e, number);
-    return table_slot(t, index) && t->meters ? &t->meters[(uint32_t)index] : NULL;
+    struct table *t = direct ? table_of(e, number) : NULL;
+    if (direct && (!table_slot(t, index) || !t->meters))
+        return false;
+    void *all = direct ? &t->meters : &e->context.meters[number].meters;
+    *place = (struct place){all, (uint32_t)index * sizeof(struct meter)};
+    return true;
 }
 
-static struct bucket bucket(uint64_t rate, uint64_t burst, uint64_t now_us)
+static struct bucket bucket(uint64_t rate, uint64_t burst)
 {
     return (struct bucket){.rate = rate, .rate_per_us = (double)rate / 1e6, .burst = burst,
-                           .tokens = burst, .filled_us = now_us};
+                           .tokens = burst};
 }
 
 int engine_meter_set(struct engine *e, bool direct, uint32_t number, int64_t index,
                      const struct meter_rates *rates)
 {
-    struct meter *meter = meter_of(e, direct, number, index);
-    if (!meter)
+    const size_t start = offsetof(struct meter, is_configured);
+    struct place place;
+    struct meter meter = {.is_configured = rates != NULL};
+    if (!find_meter(e, direct, number, index, &place))
         return TABLE_NOT_FOUND;
-    meter->is_configured = rates != NULL;
-    if (!rates)
-        return 0;
-    uint64_t now_us = e->context.now_us;
-    meter->committed = bucket(rates->committed_rate, rates->committed_burst, now_us);
-    meter->peak = bucket(rates->peak_rate, rates->peak_burst, now_us);
-    return 0;
+    if (rates) {
+        meter.committed = bucket(rates->committed_rate, rates->committed_burst);
+        meter.peak = bucket(rates->peak_rate, rates->peak_burst);
+    }
+    place.offset += start;
+    return change_put(e, place, (uint8_t *)&meter + start, sizeof meter - start, 1, 0);
+}
+
+int engine_meter_set_counts(struct engine *e, bool direct, uint32_t number, int64_t index,
+                            const uint64_t *counts)
+{
+    struct place place;
+    if (!find_meter(e, direct, number, index, &place))
+        return TABLE_NOT_FOUND;
+    return change_put(e, place, counts, COLOURS * sizeof(struct cell), 1, CHANGE_UNSEEN);
 }
 
 int engine_meter_get(struct engine *e, bool direct, uint32_t number, int64_t index,
-                     struct meter_rates *rates)
+                     struct meter_rates *rates, uint64_t *counts)
 {
-    const struct meter *meter = meter_of(e, direct, number, index);
-    if (!meter)
+    struct place place;
+    struct meter meter;
+    if (!find_meter(e, direct, number, index, &place))
         return TABLE_NOT_FOUND;
-    rates->committed_rate = meter->committed.rate;
-    rates->committed_burst = meter->committed.burst;
-    rates->peak_rate = meter->peak.rate;
-    rates->peak_burst = meter->peak.burst;
-    return meter->is_configured;
-}
-
-uint64_t *engine_meter_counts(struct engine *e, bool direct, uint32_t number, int64_t index)
-{
-    struct meter *meter = meter_of(e, direct, number, index);
-    return meter ? (uint64_t *)meter->counts : NULL;
-}
-
-/* --- action profiles, value sets --------------------------------------------------------------- */
-
-int64_t engine_member_add(struct engine *e, uint32_t profile, const uint64_t *head_and_data)
-{
-    return profile_add_member(e->context.profiles[profile], head_and_data);
-}
-
-static bool has_member(const struct engine *e, uint32_t profile, uint32_t member)
-{
-    const struct profile *p = e->context.profiles[profile];
-    return member < p->capacity && p->in_use[member];
-}
-
-static bool has_group(const struct engine *e, uint32_t profile, uint32_t group)
-{
-    const struct profile *p = e->context.profiles[profile];
-    return group < p->group_count && p->groups[group].is_used;
-}
-
-int engine_member_modify(struct engine *e, uint32_t profile, uint32_t member,
-                         const uint64_t *head_and_data)
-{
-    if (!has_member(e, profile, member))
-        return TABLE_NOT_FOUND;
-    profile_set_member(e->context.profiles[profile], member, head_and_data);
-    return 0;
-}
-
-int engine_member_delete(struct engine *e, uint32_t profile, uint32_t member)
-{
-    if (!has_member(e, profile, member))
-        return TABLE_NOT_FOUND;
-    profile_delete_member(e->context.profiles[profile], member);
-    return 0;
-}
-
-int64_t engine_group_add(struct engine *e, uint32_t profile)
-{
-    return profile_add_group(e->context.profiles[profile]);
-}
-
-int engine_group_set(struct engine *e, uint32_t profile, uint32_t group, const uint32_t *members,
-                     uint32_t count)
-{
-    if (!has_group(e, profile, group))
-        return TABLE_NOT_FOUND;
-    for (uint32_t i = 0; i < count; i++)
-        if (!has_member(e, profile, members[i]))
-            return TABLE_NOT_FOUND;
-    return profile_set_group(e->context.profiles[profile], group, members, count);
-}
-
-int engine_group_delete(struct engine *e, uint32_t profile, uint32_t group)
-{
-    if (!has_group(e, profile, group))
-        return TABLE_NOT_FOUND;
-    profile_delete_group(e->context.profiles[profile], group);
-    return 0;
-}
-
-int engine_value_set(struct engine *e, uint32_t value_set, const uint64_t *words, uint32_t count)
-{
-    return value_set_put(e->context.value_sets[value_set], words, count);
-}
-
-/* --- replication ------------------------------------------------------------------------------- */
-
-/* Where the replicas of a group or session hang; NULL: none has ever been set. */
-static struct replicas **replicas_of(struct engine *e, bool is_session, uint32_t number)
-{
-    struct replicas **all = is_session ? e->sessions : e->groups;
-    return all ? &all[number & ((is_session ? MAX_SESSIONS : MAX_GROUPS) - 1)] : NULL;
-}
-
-static bool make_replicas(struct engine *e, bool is_session)
-{
-    struct replicas ***all = is_session ? &e->sessions : &e->groups;
-    if (!*all)
-        *all = calloc(is_session ? MAX_SESSIONS : MAX_GROUPS, sizeof **all);
-    return *all != NULL;
-}
-
-int engine_replicas_set(struct engine *e, bool is_session, uint32_t number,
-                        const uint16_t *replicas, uint32_t count, uint32_t truncate_to)
-{
-    struct replicas *r = malloc(sizeof *r + count * sizeof r->item[0]);
-    if (!r || !make_replicas(e, is_session)) {
-        free(r);
-        return TABLE_NO_MEMORY;
-    }
-    r->count = count;
-    r->truncate_to = truncate_to;
-    for (uint32_t i = 0; i < count; i++)
-        r->item[i] = (struct replica){replicas[2 * i], replicas[2 * i + 1]};
-    struct replicas **place = replicas_of(e, is_session, number);
-    free(*place);
-    *place = r;
-    return 0;
-}
-
-int64_t engine_replicas_get(struct engine *e, bool is_session, uint32_t number, uint16_t *replicas,
-                            uint32_t room, uint32_t *truncate_to)
-{
-    struct replicas **place = replicas_of(e, is_session, number);
-    const struct replicas *r = place ? *place : NULL;
-    if (!r)
-        return TABLE_NOT_FOUND;
-    for (uint32_t i = 0; i < r->count && i < room; i++) {
-        replicas[2 * i] = r->item[i].port;
-        replicas[2 * i + 1] = r->item[i].rid;
-    }
-    *truncate_to = r->truncate_to;
-    return r->count;
-}
-
-int engine_replicas_delete(struct engine *e, bool is_session, uint32_t number)
-{
-    struct replicas **place = replicas_of(e, is_session, number);
-    if (!place || !*place)
-        return TABLE_NOT_FOUND;
-    free(*place);
-    *place = NULL;
-    return 0;
-}
-
-/* --- digests, hashes --------------------------------------------------------------------------- */
-
-bool engine_digest_next(struct engine *e, struct digest_sample *out)
-{
-    if (!e->digest_count)
-        return false;
-    *out = e->digests[e->digest_first];
-    e->digest_first = (e->digest_first + 1) % MAX_DIGESTS;
-    e->digest_count--;
-    return true;
-}
-
-void engine_crc_custom(struct engine *e, uint32_t which, const struct crc_custom *settings)
-{
-    e->context.crc[which] = *settings;
+    lock_take(&e->lock, HOLD_STATE);
+    memcpy(&meter, *(uint8_t **)place.pointer + place.offset, sizeof meter);
+    lock_give(&e->lock, sizeof meter / sizeof(uint64_t));
+    *rates = (struct meter_rates){meter.committed.rate, meter.committed.burst, meter.peak.rate,
+                                  meter.peak.burst};
+    memcpy(counts, meter.counts, sizeof meter.counts);
+    return meter.is_configured;
 }
 
 /* --- tests and benchmarks ---------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* The control plane's view of an engine: what Python calls. The caller holds engine_lock(). Errors
- * are enum table_error, negative. */
+/* The control plane's view of an engine: what Python calls, one thread at a time. These functions take
+ * the engine's lock by themselves, for as little as they can. Errors are enum table_error, negative. */
 #ifndef MINIP4_CONTROL_H
 #define MINIP4_CONTROL_H
 
@@ -15,29 +15,56 @@ int64_t engine_table_find(struct engine *e, uint32_t table, const uint64_t *key,
 int engine_table_modify(struct engine *e, uint32_t table, int64_t handle,
                         const uint64_t *head_and_data);
 int engine_table_delete(struct engine *e, uint32_t table, int64_t handle);
-int64_t engine_table_next(struct engine *e, uint32_t table, uint32_t from);
+uint32_t engine_table_used(struct engine *e, uint32_t table);
+/* Words of a slot. */
 uint32_t engine_table_stride(struct engine *e, uint32_t table);
-/* The entry's slot, to be read or (its counters) written at once; *priority is set. */
-uint64_t *engine_table_slot(struct engine *e, uint32_t table, int64_t handle, int32_t *priority);
-uint64_t *engine_table_default(struct engine *e, uint32_t table);
-void engine_table_set_default(struct engine *e, uint32_t table, const uint64_t *head_and_data);
-void engine_table_reset_default(struct engine *e, uint32_t table);
+uint32_t engine_table_copy(struct engine *e, uint32_t table, uint32_t *from, uint32_t room,
+                           uint64_t *out);
+bool engine_table_copy_one(struct engine *e, uint32_t table, int64_t handle, uint64_t *out);
+int engine_table_set_timeout(struct engine *e, uint32_t table, int64_t handle, uint64_t timeout_ns);
+/* How many entries have a timeout. */
+uint32_t engine_table_watched(struct engine *e, uint32_t table);
+uint32_t engine_table_age(struct engine *e, uint32_t table, uint32_t *from, uint64_t now_ns,
+                          uint32_t room, uint64_t *out);
+/* What an entry counted: packets and bytes. */
+int engine_table_set_count(struct engine *e, uint32_t table, int64_t handle, const uint64_t *cell);
+/* The default entry's words: not to be changed. */
+const uint64_t *engine_table_default(struct engine *e, uint32_t table);
+int engine_table_set_default(struct engine *e, uint32_t table, const uint64_t *head_and_data);
+int engine_table_reset_default(struct engine *e, uint32_t table);
 
-/* Cells of packets and bytes; words of a register. */
-uint64_t *engine_counter_cells(struct engine *e, uint32_t counter);
-uint64_t *engine_register_words(struct engine *e, uint32_t number);
+/* Between begin and commit, no packet sees what is written; after commit, each sees all of it. What is
+ * read meanwhile is as it was before, but for the keys of entries. Abort: nothing of it was done. */
+void engine_batch_begin(struct engine *e);
+void engine_batch_commit(struct engine *e);
+void engine_batch_abort(struct engine *e);
 
-/* Rates in units (bytes or packets) a second, bursts in units; read returns false for a meter that
- * was not configured. In `direct` a meter belongs to the entry `index` of the table `number`. */
+/* For what and how long the lock was held, by enum hold_kind; returns how many kinds there are. And how
+ * often packets had to wait for it, and for how long at most. */
+uint32_t engine_holds(struct engine *e, struct hold *out);
+void engine_packets_waited(struct engine *e, uint64_t out[2]);
+
+/* Words of a counter (packets and bytes of each cell) or of a register: read all at one instant, and
+ * written `count` times in a row. */
+enum array_kind { ARRAY_COUNTER, ARRAY_REGISTER };
+void engine_array_read(struct engine *e, enum array_kind kind, uint32_t number, uint64_t first,
+                       uint64_t words, uint64_t *out);
+int engine_array_write(struct engine *e, enum array_kind kind, uint32_t number, uint64_t first,
+                       uint32_t words, uint32_t count, const uint64_t *cell);
+
+/* Rates in units (bytes or packets) a second, bursts in units; NULL: no rates. In `direct` a meter
+ * belongs to the entry `index` of the table `number`. */
 struct meter_rates {
     uint64_t committed_rate, committed_burst, peak_rate, peak_burst;
 };
 int engine_meter_set(struct engine *e, bool direct, uint32_t number, int64_t index,
                      const struct meter_rates *rates);
+/* Counts: packets and bytes that were green, yellow, red. */
+int engine_meter_set_counts(struct engine *e, bool direct, uint32_t number, int64_t index,
+                            const uint64_t *counts);
+/* Returns 0 for a meter that was not configured, else 1. */
 int engine_meter_get(struct engine *e, bool direct, uint32_t number, int64_t index,
-                     struct meter_rates *rates);
-/* Packets and bytes that were green, yellow, red: six words; or NULL. */
-uint64_t *engine_meter_counts(struct engine *e, bool direct, uint32_t number, int64_t index);
+                     struct meter_rates *rates, uint64_t *counts);
 
 int64_t engine_member_add(struct engine *e, uint32_t profile, const uint64_t *head_and_data);
 int engine_member_modify(struct engine *e, uint32_t profile, uint32_t member,
@@ -53,17 +80,15 @@ int engine_value_set(struct engine *e, uint32_t value_set, const uint64_t *words
 /* A multicast group, or with `is_session` a mirroring session; replicas are (port, rid) pairs. */
 int engine_replicas_set(struct engine *e, bool is_session, uint32_t number,
                         const uint16_t *replicas, uint32_t count, uint32_t truncate_to);
-/* How many replicas it has (TABLE_NOT_FOUND: there is none); fills up to `room` of them. */
-int64_t engine_replicas_get(struct engine *e, bool is_session, uint32_t number, uint16_t *replicas,
-                            uint32_t room, uint32_t *truncate_to);
 int engine_replicas_delete(struct engine *e, bool is_session, uint32_t number);
 
 /* Takes the trace's events out (see trace.h; 65,536 words are all there can be), and tells how many
  * packets and how many events were left out since the beginning. In builds with MINIP4_TRACE. */
 uint32_t engine_trace_read(struct engine *e, uint64_t *words, uint32_t room, uint64_t left_out[2]);
 
-bool engine_digest_next(struct engine *e, struct digest_sample *out);
-void engine_crc_custom(struct engine *e, uint32_t which, const struct crc_custom *settings);
+/* Takes up to `room` digests out, the oldest first. */
+uint32_t engine_digests_take(struct engine *e, uint32_t room, struct digest_sample *out);
+int engine_crc_custom(struct engine *e, uint32_t which, const struct crc_custom *settings);
 
 /* For tests and benchmarks, in place of a driver: frames that leave are kept, and taken one by one.
  * A frame longer than `room` is cut. */

@@ -1,6 +1,7 @@
 /* The engine: made and unmade, and its lock. */
 #include <stdlib.h>
 
+#include "control.h"
 #include "engine_internal.h"
 
 static const size_t backlogs_size = (ENGINE_MAX_PORTS + 1) * sizeof(struct backlog);
@@ -25,7 +26,7 @@ static bool create_tables(struct engine *e)
     if (!c->profiles || !c->value_sets)
         return false;
     for (uint32_t i = 0; i < program.tables; i++)
-        if (!table_create(&c->tables[i], &program.table[i]))
+        if (!table_create(&c->tables[i], &program.table[i], &e->lock))
             return false;
     for (uint32_t i = 0; i < program.profiles; i++)
         if (!(c->profiles[i] = profile_create(&program.profile[i])))
@@ -63,8 +64,7 @@ struct engine *engine_create(const struct engine_driver *driver, uint64_t seed)
     struct engine *e = memory_take(engine_size());
     if (!e)
         return NULL;
-    pthread_mutex_init(&e->turn, NULL);
-    pthread_mutex_init(&e->data, NULL);
+    lock_create(&e->lock);
     if (driver)
         e->driver = *driver;
     e->priorities = 1;
@@ -87,7 +87,7 @@ static void destroy_tables(struct context *c)
         profile_destroy(c->profiles[i]);
     for (uint32_t i = 0; c->value_sets && i < program.value_sets; i++)
         if (c->value_sets[i]) {
-            free(c->value_sets[i]->values);
+            free(c->value_sets[i]->values.words);
             free(c->value_sets[i]);
         }
     free(c->profiles);
@@ -126,6 +126,8 @@ void engine_destroy(struct engine *e)
 {
     if (!e)
         return;
+    if (e->lock.in_batch)
+        engine_batch_abort(e);
     release_packets(e);
     destroy_tables(&e->context);
     array_destroy(e->context.registers, program.registers);
@@ -141,8 +143,7 @@ void engine_destroy(struct engine *e)
 #endif
     if (!e->is_pool_shared)
         packet_pool_destroy(e->pool);
-    pthread_mutex_destroy(&e->turn);
-    pthread_mutex_destroy(&e->data);
+    lock_destroy(&e->lock);
     memory_give_sparse(e->backlog, backlogs_size);
     memory_give(e, engine_size());
 }
@@ -187,21 +188,22 @@ void engine_set_driver(struct engine *e, const struct engine_driver *driver)
     e->driver = *driver;
 }
 
-/* A turnstile: whoever waits for the data holds the turn, so that a data plane which at once asks
- * again comes after a controller that waits. */
 void engine_lock(struct engine *e)
 {
-    pthread_mutex_lock(&e->turn);
-    pthread_mutex_lock(&e->data);
-    pthread_mutex_unlock(&e->turn);
+    lock_take(&e->lock, HOLD_SETTINGS);
 }
 
 void engine_lock_dataplane(struct engine *e)
 {
-    engine_lock(e);
+    lock_take_packets(&e->lock);
 }
 
 void engine_unlock(struct engine *e)
 {
-    pthread_mutex_unlock(&e->data);
+    lock_give(&e->lock, 0);
+}
+
+void engine_unlock_dataplane(struct engine *e)
+{
+    lock_give_packets(&e->lock);
 }

@@ -61,11 +61,16 @@ void engine_prefetch_more(const struct engine *engine, uint16_t port);
 /* Does what is due by now_ns (queues, links); returns when to call again, or UINT64_MAX. */
 uint64_t engine_advance(struct engine *engine, uint64_t now_ns);
 
-/* The data plane holds the lock for a batch of packets, the control plane for a batch of updates.
- * A waiting controller is let in between two batches. */
-void engine_lock(struct engine *engine);         /* control plane */
-void engine_lock_dataplane(struct engine *engine);
+/* The data plane holds the lock for a batch of packets; a control plane that waits is let in between two
+ * batches, for a moment (lock.h). */
+void engine_lock(struct engine *engine); /* control plane */
 void engine_unlock(struct engine *engine);
+void engine_lock_dataplane(struct engine *engine);
+void engine_unlock_dataplane(struct engine *engine);
+
+/* The settings and counters below take the lock by themselves. */
+/* Does what is due by now_ns under the lock: before a change of settings. */
+void engine_catch_up(struct engine *engine, uint64_t now_ns);
 
 /* A link behind a port: config NULL takes it away. Rates shape the queue before it. False: no memory. */
 bool engine_set_link(struct engine *engine, uint16_t port, const struct link_config *config);

@@ -2,9 +2,9 @@
 #ifndef MINIP4_ENGINE_INTERNAL_H
 #define MINIP4_ENGINE_INTERNAL_H
 
-#include <pthread.h>
 #include <stddef.h>
 
+#include "lock.h"
 #include "memory.h"
 #include "program.h"
 
@@ -94,7 +94,8 @@ struct engine {
     uint32_t digest_first, digest_count;
     uint64_t digests_lost;
     struct fifo collected;     /* frames that left, for tests */
-    pthread_mutex_t turn, data; /* who holds the turn is next to get the data */
+    struct change *changes, **changes_end; /* of a batch, beside tables: change.c */
+    struct lock lock;
 };
 
 static inline struct engine *engine_of(struct port *port)
@@ -144,6 +145,9 @@ void traffic_settle(struct engine *e, struct port *port);
 /* Counts the drop, and gives the packet back. */
 void traffic_drop(struct engine *e, struct packet *packet, enum drop_reason reason, uint32_t port);
 void traffic_count_drop(struct engine *e, enum drop_reason reason, uint32_t port);
+
+/* control_state.c */
+void profiles_settle(struct engine *e, bool is_committed);
 
 /* state.c */
 struct array *array_create(const struct array_spec *spec, uint32_t count, size_t cell);

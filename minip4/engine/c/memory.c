@@ -114,6 +114,14 @@ void *memory_take_sparse(size_t size)
     return start == MAP_FAILED ? NULL : start;
 }
 
+void *memory_reserve(size_t size)
+{
+    void *start = memory_take_sparse(size);
+    if (start)
+        madvise(start, size, MADV_HUGEPAGE); /* a kernel without them says no: small pages, then */
+    return start;
+}
+
 void memory_give_sparse(void *start, size_t size)
 {
     if (start)

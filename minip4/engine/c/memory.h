@@ -16,6 +16,9 @@ void *memory_resize(void *start, size_t old_size, size_t size);
 
 /* Zeros on pages of their own, of which those that are touched cost memory; NULL when it is short. */
 void *memory_take_sparse(size_t size);
+/* The same for what will be large and much used: on huge pages. */
+void *memory_reserve(size_t size);
+/* Gives back either. */
 void memory_give_sparse(void *start, size_t size);
 
 #endif

@@ -182,7 +182,7 @@ static bool work(struct ports *ports, uint64_t *next_ns)
         capture_flush(ports->captures);
         ports->flushed_ns = now_ns;
     }
-    engine_unlock(ports->engine);
+    engine_unlock_dataplane(ports->engine);
     if (now_ns - ports->wall.read_ns >= READ_CLOCKS_NS)
         wall_clock_read(&ports->wall);
     return lingers(ports, received, now_ns);

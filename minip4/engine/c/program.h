@@ -48,8 +48,9 @@ struct cell {
 enum { COLOURS = 3 }; /* green, yellow, red */
 
 struct meter {
-    bool is_configured;
     struct cell counts[COLOURS]; /* what got which */
+    /* From here on: its rates. */
+    bool is_configured;
     struct bucket {
         double rate_per_us;
         uint64_t rate; /* a second */

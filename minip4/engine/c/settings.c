@@ -24,9 +24,15 @@ static void remove_link(struct engine *e, struct port *port)
     link_close(&port->link);
 }
 
-bool engine_set_link(struct engine *e, uint16_t number, const struct link_config *config)
+void engine_catch_up(struct engine *e, uint64_t now_ns)
 {
-    struct port *port = &e->port[number];
+    engine_lock(e);
+    engine_advance(e, now_ns);
+    engine_unlock(e);
+}
+
+static bool change_link(struct engine *e, struct port *port, const struct link_config *config)
+{
     if (has_link(port) && config) {
         link_configure(&port->link, config);
     } else if (has_link(port)) {
@@ -40,10 +46,20 @@ bool engine_set_link(struct engine *e, uint16_t number, const struct link_config
     return true;
 }
 
+bool engine_set_link(struct engine *e, uint16_t number, const struct link_config *config)
+{
+    engine_lock(e);
+    bool done = change_link(e, &e->port[number], config);
+    engine_unlock(e);
+    return done;
+}
+
 void engine_set_port(struct engine *e, uint16_t number, bool is_up)
 {
+    engine_lock(e);
     e->port[number].is_up = is_up;
     traffic_settle(e, &e->port[number]);
+    engine_unlock(e);
 }
 
 void engine_set_priorities(struct engine *e, uint32_t count)
@@ -62,6 +78,7 @@ void engine_set_queue(struct engine *e, uint16_t number, uint32_t priority,
 {
     struct port *port = &e->port[number];
     struct queue *queues = backlog_of(e, port)->queue, *queue = &queues[priority];
+    engine_lock(e);
     engine_advance(e, now_ns); /* what was due, by the old rates */
     queue->is_set = true;
     queue->config = *config;
@@ -72,12 +89,14 @@ void engine_set_queue(struct engine *e, uint16_t number, uint32_t priority,
         port->is_shaped |= queues[i].pps.rate || queues[i].bps.rate;
     e->is_shaped |= port->is_shaped;
     traffic_settle(e, port);
+    engine_unlock(e);
 }
 
 void engine_queue_state(struct engine *e, uint16_t number, uint32_t priority,
                         struct queue_state *out)
 {
     const struct queue *queue = &e->backlog[number].queue[priority];
+    engine_lock(e);
     *out = (struct queue_state){
         .config = queue->is_set ? queue->config
                                 : (struct queue_config){.depth_packets = DEFAULT_QUEUE_DEPTH},
@@ -85,19 +104,23 @@ void engine_queue_state(struct engine *e, uint16_t number, uint32_t priority,
         .bytes = queue->bytes,
         .drops = queue->drops,
     };
+    engine_unlock(e);
 }
 
 void engine_set_clock(struct engine *e, int64_t offset_us, int32_t drift_ppb, uint64_t since_ns)
 {
+    engine_lock(e);
     e->drifts_since_ns = since_ns;
     e->clock_offset_us = offset_us;
     e->clock_drift_ppb = drift_ppb;
+    engine_unlock(e);
 }
 
 void engine_port_counters(struct engine *e, uint16_t number, struct engine_port_counters *out)
 {
     struct port *port = &e->port[number];
     const struct backlog *backlog = backlog_of(e, port);
+    engine_lock(e);
     *out = (struct engine_port_counters){
         e->received[number].packets, e->received[number].bytes, port->transmitted_packets,
         port->transmitted_bytes, backlog->queue_drops, port->waiting, backlog->past_links,
@@ -108,19 +131,24 @@ void engine_port_counters(struct engine *e, uint16_t number, struct engine_port_
         out->transmitted_bytes += link->sent_bytes;
         keep_counters(&out->link, link);
     }
+    engine_unlock(e);
 }
 
 void engine_counters(struct engine *e, struct engine_counters *out)
 {
+    engine_lock(e);
     *out = e->counters;
     for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++) {
         const struct port *port = &e->port[i];
         out->received += e->received[i].packets;
         out->transmitted += port->transmitted_packets + port->link.sent_packets;
     }
+    engine_unlock(e);
 }
 
 void engine_drops(struct engine *e, uint32_t port, uint64_t out[DROP_REASONS])
 {
+    engine_lock(e);
     memcpy(out, e->backlog[port].drops, sizeof e->backlog[port].drops);
+    engine_unlock(e);
 }

@@ -133,7 +133,8 @@ struct profile *profile_create(const struct profile_spec *spec)
     p->capacity = spec->max_size;
     p->slots = calloc((size_t)p->capacity * p->stride + 1, sizeof *p->slots);
     p->in_use = calloc(p->capacity + 1u, sizeof *p->in_use);
-    if (!p->slots || !p->in_use) {
+    p->presence = calloc(p->capacity + 1u, sizeof *p->presence);
+    if (!p->slots || !p->in_use || !p->presence) {
         profile_destroy(p);
         return NULL;
     }
@@ -145,85 +146,20 @@ void profile_destroy(struct profile *p)
     if (!p)
         return;
     for (uint32_t i = 0; i < p->group_count; i++)
-        free(p->groups[i].members);
+        free(p->groups[i].choice.members);
     free(p->groups);
     free(p->slots);
     free(p->in_use);
+    free(p->presence);
     free(p);
-}
-
-int64_t profile_add_member(struct profile *p, const uint64_t *head_and_data)
-{
-    for (uint32_t i = 0; i < p->capacity; i++)
-        if (!p->in_use[i]) {
-            p->in_use[i] = true;
-            profile_set_member(p, i, head_and_data);
-            return i;
-        }
-    return TABLE_FULL;
-}
-
-void profile_set_member(struct profile *p, uint32_t member, const uint64_t *head_and_data)
-{
-    memcpy(p->slots + (size_t)member * p->stride, head_and_data, p->stride * sizeof *p->slots);
-}
-
-void profile_delete_member(struct profile *p, uint32_t member)
-{
-    p->in_use[member] = false;
-}
-
-int64_t profile_add_group(struct profile *p)
-{
-    for (uint32_t i = 0; i < p->group_count; i++)
-        if (!p->groups[i].is_used) {
-            p->groups[i].is_used = true;
-            return i;
-        }
-    struct group *groups = realloc(p->groups, (p->group_count + 1) * sizeof *groups);
-    if (!groups)
-        return TABLE_NO_MEMORY;
-    p->groups = groups;
-    groups[p->group_count] = (struct group){.is_used = true};
-    return p->group_count++;
-}
-
-int profile_set_group(struct profile *p, uint32_t group, const uint32_t *members, uint32_t count)
-{
-    uint32_t *copy = malloc((count + 1) * sizeof *copy);
-    if (!copy)
-        return TABLE_NO_MEMORY;
-    memcpy(copy, members, count * sizeof *copy);
-    free(p->groups[group].members);
-    p->groups[group].members = copy;
-    p->groups[group].count = count;
-    return 0;
-}
-
-void profile_delete_group(struct profile *p, uint32_t group)
-{
-    free(p->groups[group].members);
-    p->groups[group] = (struct group){0};
 }
 
 /* --- parser value sets ----------------------------------------------------------------------- */
 
-int value_set_put(struct value_set *set, const uint64_t *words, uint32_t count)
-{
-    uint64_t *copy = malloc(((size_t)count * set->words + 1) * sizeof *copy);
-    if (!copy)
-        return TABLE_NO_MEMORY;
-    memcpy(copy, words, (size_t)count * set->words * sizeof *copy);
-    free(set->values);
-    set->values = copy;
-    set->count = count;
-    return 0;
-}
-
 bool value_set_contains(const struct value_set *set, const uint64_t *key, const uint64_t *mask)
 {
-    for (uint32_t i = 0; i < set->count; i++) {
-        const uint64_t *value = set->values + (size_t)i * set->words;
+    for (uint32_t i = 0; i < set->values.count; i++) {
+        const uint64_t *value = set->values.words + (size_t)i * set->words;
         uint64_t difference = 0;
         for (uint32_t w = 0; w < set->words; w++)
             difference |= (value[w] ^ key[w]) & (mask ? mask[w] : UINT64_MAX);

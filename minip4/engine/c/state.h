@@ -4,9 +4,14 @@
 
 #include "table.h"
 
+/* Of a member or group, for the control plane: a batch under way adds it, or takes it out. */
+enum presence { FREE, PRESENT, ARRIVING, LEAVING };
+
 struct group {
-    bool is_used;
-    uint32_t count, *members;
+    struct choice {
+        uint32_t *members, count;
+    } choice;
+    uint8_t presence;
 };
 
 /* Members: slots of a head word (as in tables) and the action's data. */
@@ -15,11 +20,18 @@ struct profile {
     bool *in_use;
     uint32_t stride, capacity, group_count;
     struct group *groups;
+    /* The control plane's own. */
+    uint8_t *presence; /* of members */
+    uint32_t group_room;
+    bool is_staged;    /* something arrives or leaves */
 };
 
 struct value_set {
-    uint32_t words, count;
-    uint64_t *values;
+    struct values {
+        uint64_t *words;
+        uint32_t count;
+    } values;
+    uint32_t words; /* of each value */
 };
 
 struct profile_spec {
@@ -28,13 +40,6 @@ struct profile_spec {
 
 struct profile *profile_create(const struct profile_spec *spec);
 void profile_destroy(struct profile *profile);
-int64_t profile_add_member(struct profile *profile, const uint64_t *head_and_data);
-void profile_set_member(struct profile *profile, uint32_t member, const uint64_t *head_and_data);
-void profile_delete_member(struct profile *profile, uint32_t member);
-int64_t profile_add_group(struct profile *profile);
-int profile_set_group(struct profile *profile, uint32_t group, const uint32_t *members,
-                      uint32_t count);
-void profile_delete_group(struct profile *profile, uint32_t group);
 
 /* The member that an entry leads to; `hash` chooses in a group. An empty group, or a member that is
  * gone: NULL. */
@@ -43,16 +48,16 @@ ALWAYS_INLINE uint64_t *profile_resolve(const struct profile *profile, const uin
 {
     uint32_t number = (uint32_t)slot[0];
     if ((slot[0] >> 32 & 3) == ENTRY_GROUP) {
-        if (number >= profile->group_count || !profile->groups[number].count)
+        const struct choice *choice = &profile->groups[number].choice;
+        if (number >= profile->group_count || !choice->count)
             return NULL;
-        number = profile->groups[number].members[hash % profile->groups[number].count];
+        number = choice->members[hash % choice->count];
     }
     if (number >= profile->capacity || !profile->in_use[number])
         return NULL;
     return profile->slots + (size_t)number * profile->stride;
 }
 
-int value_set_put(struct value_set *set, const uint64_t *words, uint32_t count);
 bool value_set_contains(const struct value_set *set, const uint64_t *key, const uint64_t *mask);
 
 #endif

@@ -30,29 +30,31 @@ static uint64_t slot_hash(const struct table *t, uint32_t number)
     return entry_hash(t, key, key + t->spec->key_words, slot_prefix(slot), t->info[number].priority);
 }
 
-static void index_put(struct table *t, uint32_t number)
+static void index_put(struct table *t, uint64_t *index, uint32_t mask, uint32_t number)
 {
     uint64_t hash = slot_hash(t, number);
-    uint32_t i = (uint32_t)hash & t->index_mask;
-    while (t->index[i])
-        i = (i + 1) & t->index_mask;
-    t->index[i] = (hash >> 32 << 32) | (number + 1);
+    uint32_t i = (uint32_t)hash & mask;
+    while (index[i])
+        i = (i + 1) & mask;
+    index[i] = (hash >> 32 << 32) | (number + 1);
 }
 
-/* Takes a slot out of the index, and moves back what its cell had displaced. */
-static void index_take(struct table *t, uint32_t number)
+/* Takes a slot out of the index, and moves back what its cell had displaced; false: it is not there. */
+static bool index_take(struct table *t, uint64_t *index, uint32_t number)
 {
     uint32_t mask = t->index_mask, hole = (uint32_t)slot_hash(t, number) & mask;
-    while ((uint32_t)t->index[hole] != number + 1)
-        hole = (hole + 1) & mask;
-    for (uint32_t i = (hole + 1) & mask; t->index[i]; i = (i + 1) & mask) {
-        uint32_t home = (uint32_t)slot_hash(t, (uint32_t)t->index[i] - 1) & mask;
+    for (; (uint32_t)index[hole] != number + 1; hole = (hole + 1) & mask)
+        if (!index[hole])
+            return false;
+    for (uint32_t i = (hole + 1) & mask; index[i]; i = (i + 1) & mask) {
+        uint32_t home = (uint32_t)slot_hash(t, (uint32_t)index[i] - 1) & mask;
         if (((i - home) & mask) < ((i - hole) & mask))
             continue;
-        t->index[hole] = t->index[i];
+        index[hole] = index[i];
         hole = i;
     }
-    t->index[hole] = 0;
+    index[hole] = 0;
+    return true;
 }
 
 static size_t index_size(uint32_t capacity)
@@ -60,50 +62,143 @@ static size_t index_size(uint32_t capacity)
     return (size_t)capacity * CELLS * sizeof(uint64_t);
 }
 
-static bool grow(struct table *t)
+size_t table_index_size(const struct table *t)
 {
-    uint32_t capacity = t->capacity ? 2 * t->capacity : FIRST_CAPACITY;
-    size_t slot_size = t->stride * sizeof *t->slots;
-    uint64_t *slots = memory_resize(t->slots, t->capacity * slot_size, capacity * slot_size);
-    if (slots)
-        t->slots = slots;
-    struct slot_info *info = realloc(t->info, capacity * sizeof *info);
-    if (info)
-        t->info = info;
-    uint32_t *free_slots = realloc(t->free_slots, capacity * sizeof *free_slots);
-    if (free_slots)
-        t->free_slots = free_slots;
-    struct meter *meters = NULL;
-    if (t->spec->has_meter && (meters = realloc(t->meters, capacity * sizeof *meters)))
-        t->meters = meters;
-    uint64_t *index = slots ? memory_take(index_size(capacity)) : NULL;
-    if (!slots || !info || !free_slots || !index || (t->spec->has_meter && !meters)) {
-        memory_give(index, index_size(capacity));
-        if (slots) /* as large as the capacity says */
-            t->slots = memory_resize(slots, capacity * slot_size, t->capacity * slot_size);
+    return index_size(t->capacity);
+}
+
+/* The index that the control plane goes by: a batch's own, once it has changed the table. */
+static uint64_t *own_index(const struct table *t)
+{
+    return t->staged ? t->staged->index : t->index;
+}
+
+/* --- growth ---------------------------------------------------------------------------------- */
+
+static bool is_reserved(size_t room, size_t size)
+{
+    return room * size > HOLD_WORDS * sizeof(uint64_t);
+}
+
+/* Room in an array that packets write: while they wait, not much can be copied. So once it is larger
+ * than that, it is moved for the last time: to where all entries have addresses, those of a batch that
+ * replaces each of them too. Only what is used costs memory. */
+static bool make_room(struct table *t, void **array, size_t *room, size_t capacity, size_t size)
+{
+    if (capacity <= *room)
+        return true;
+    size_t most = 2 * (t->spec->max_size > capacity ? t->spec->max_size : capacity);
+    size_t old_size = *room * size;
+    bool is_last = is_reserved(capacity, size);
+    void *old = *array, *larger = NULL;
+    if (!is_reserved(*room, size))
+        larger = is_last ? memory_reserve(most * size) : memory_take(capacity * size);
+    if (!larger)
         return false;
-    }
-    memset(info + t->capacity, 0, (capacity - t->capacity) * sizeof *info);
-    memory_give(t->index, index_size(t->capacity));
-    t->index = index;
-    t->index_mask = capacity * CELLS - 1;
-    t->capacity = capacity;
-    for (uint32_t i = 0; i < t->fresh; i++)
-        if (t->info[i].generation & 1)
-            index_put(t, i);
+    lock_take(t->lock, HOLD_ENTRY);
+    if (old)
+        memcpy(larger, old, old_size);
+    *array = larger;
+    lock_give(t->lock, old_size / sizeof(uint64_t));
+    memory_give(old, old_size);
+    *room = is_last ? most : capacity;
     return true;
 }
 
-bool table_create(struct table *t, const struct table_spec *spec)
+static void give_shared(void *array, size_t room, size_t size)
+{
+    if (is_reserved(room, size))
+        memory_give_sparse(array, room * size);
+    else
+        memory_give(array, room * size);
+}
+
+/* What grows without packets having written to it. */
+struct growth {
+    struct slot_info *info;
+    uint32_t *free_slots;
+    struct ageing *ageing;
+    uint64_t *index, *staged_index;
+};
+
+static bool allocate(const struct table *t, uint32_t capacity, struct growth *g)
+{
+    g->info = calloc(capacity, sizeof *g->info);
+    g->free_slots = calloc(capacity, sizeof *g->free_slots);
+    g->ageing = t->spec->has_timeout ? calloc(capacity, sizeof *g->ageing) : NULL;
+    g->index = memory_take(index_size(capacity));
+    g->staged_index = t->staged ? memory_take(index_size(capacity)) : NULL;
+    return g->info && g->free_slots && g->index && (g->ageing || !t->spec->has_timeout) &&
+           (g->staged_index || !t->staged);
+}
+
+/* Gives back what was not put in place, or what was replaced. */
+static void give_growth(const struct growth *g, uint32_t capacity)
+{
+    free(g->info);
+    free(g->free_slots);
+    free(g->ageing);
+    memory_give(g->index, index_size(capacity));
+    memory_give(g->staged_index, index_size(capacity));
+}
+
+static void fill(struct table *t, uint32_t capacity, const struct growth *g)
+{
+    uint32_t mask = capacity * CELLS - 1;
+    if (!t->capacity)
+        return;
+    memcpy(g->info, t->info, t->capacity * sizeof *t->info);
+    memcpy(g->free_slots, t->free_slots, t->capacity * sizeof *t->free_slots);
+    if (g->ageing)
+        memcpy(g->ageing, t->ageing, t->capacity * sizeof *t->ageing);
+    for (uint32_t i = 0; i <= t->index_mask; i++) {
+        if (t->index[i])
+            index_put(t, g->index, mask, (uint32_t)t->index[i] - 1);
+        if (t->staged && t->staged->index[i])
+            index_put(t, g->staged_index, mask, (uint32_t)t->staged->index[i] - 1);
+    }
+}
+
+static bool grow(struct table *t)
+{
+    uint32_t old_capacity = t->capacity, capacity = old_capacity ? 2 * old_capacity : FIRST_CAPACITY;
+    struct growth g = {0};
+    if (!make_room(t, (void **)&t->slots, &t->slots_room, capacity, t->stride * sizeof *t->slots) ||
+        (t->spec->has_meter && !make_room(t, (void **)&t->meters, &t->meters_room, capacity,
+                                          sizeof *t->meters)) ||
+        !allocate(t, capacity, &g)) {
+        give_growth(&g, capacity);
+        return false;
+    }
+    fill(t, capacity, &g);
+    struct growth old = {t->info, t->free_slots, t->ageing, t->index,
+                         t->staged ? t->staged->index : NULL};
+    lock_take(t->lock, HOLD_ENTRY);
+    t->info = g.info;
+    t->index = g.index;
+    t->index_mask = capacity * CELLS - 1;
+    lock_give(t->lock, 3);
+    t->free_slots = g.free_slots;
+    t->ageing = g.ageing;
+    t->capacity = capacity;
+    if (t->staged)
+        t->staged->index = g.staged_index;
+    give_growth(&old, old_capacity);
+    return true;
+}
+
+bool table_create(struct table *t, const struct table_spec *spec, struct lock *lock)
 {
     t->spec = spec;
+    t->lock = lock;
     t->stride = stats_offset(spec) + (spec->has_counters ? 2 : 0) + (spec->has_timeout ? 1 : 0);
     t->default_slot = memory_take(t->stride * sizeof *t->default_slot);
     if (!t->default_slot || !grow(t)) {
         table_destroy(t);
         return false;
     }
-    table_reset_default(t);
+    t->default_slot[0] = spec->default_head;
+    memcpy(t->default_slot + 1, spec->default_data, spec->data_words * sizeof(uint64_t));
     return true;
 }
 
@@ -111,26 +206,32 @@ void table_destroy(struct table *t)
 {
     if (!t->spec)
         return;
+    if (t->staged)
+        table_abort(t);
     lpm_destroy(t);
     ternary_destroy(t);
-    memory_give(t->slots, (size_t)t->capacity * t->stride * sizeof *t->slots);
+    give_shared(t->slots, t->slots_room, t->stride * sizeof *t->slots);
+    give_shared(t->meters, t->meters_room, sizeof *t->meters);
     free(t->info);
     free(t->free_slots);
-    free(t->meters);
+    free(t->ageing);
     memory_give(t->index, index_size(t->capacity));
     memory_give(t->default_slot, t->stride * sizeof *t->default_slot);
     *t = (struct table){0};
 }
 
-int64_t table_find(struct table *t, const uint64_t *key, const uint64_t *mask, uint32_t prefix,
-                   int32_t priority)
+/* --- entries --------------------------------------------------------------------------------- */
+
+int64_t table_find(const struct table *t, const uint64_t *key, const uint64_t *mask,
+                   uint32_t prefix, int32_t priority)
 {
     unsigned words = t->spec->key_words;
+    const uint64_t *index = own_index(t);
     uint64_t hash = entry_hash(t, key, mask, prefix, priority);
-    for (uint32_t i = (uint32_t)hash & t->index_mask; t->index[i]; i = (i + 1) & t->index_mask) {
-        uint32_t number = (uint32_t)t->index[i] - 1;
+    for (uint32_t i = (uint32_t)hash & t->index_mask; index[i]; i = (i + 1) & t->index_mask) {
+        uint32_t number = (uint32_t)index[i] - 1;
         const uint64_t *slot = t->slots + number * (size_t)t->stride, *own = slot_key(t, slot);
-        if (t->index[i] >> 32 != hash >> 32 || !same_words(own, key, words))
+        if (index[i] >> 32 != hash >> 32 || !same_words(own, key, words))
             continue;
         bool same = t->spec->kind == TABLE_TERNARY
                         ? t->info[number].priority == priority &&
@@ -148,53 +249,96 @@ static void next_generation(struct slot_info *info)
     info->generation = (info->generation + 1) & INT32_MAX;
 }
 
-static void set_head_and_data(const struct table *t, uint64_t *slot, const uint64_t *head_and_data)
+void table_set_words(const struct table *t, uint64_t *slot, const uint64_t *head_and_data)
 {
     slot[0] = (slot[0] >> 48 << 48) | (head_and_data[0] & UINT64_C(0xffffffffffff));
     memcpy(slot + 1, head_and_data + 1, t->spec->data_words * sizeof *slot);
 }
 
-int64_t table_add(struct table *t, const uint64_t *key, const uint64_t *mask, uint32_t prefix,
-                  int32_t priority, const uint64_t *head_and_data, uint64_t now_ns)
+/* A slot that no packet sees yet, with all that belongs to the entry. */
+static uint32_t make_entry(struct table *t, const uint64_t *key, const uint64_t *mask,
+                           uint32_t prefix, int32_t priority, uint64_t now_ns)
 {
     const struct table_spec *spec = t->spec;
-    if (table_find(t, key, mask, prefix, priority) >= 0)
-        return TABLE_EXISTS;
-    if (t->used >= spec->max_size)
-        return TABLE_FULL;
-    if (!t->free_count && t->fresh == t->capacity && !grow(t))
-        return TABLE_NO_MEMORY;
     uint32_t number = t->free_count ? t->free_slots[--t->free_count] : t->fresh++;
     uint64_t *slot = t->slots + number * (size_t)t->stride;
     memset(slot, 0, t->stride * sizeof *slot);
     slot[0] = (uint64_t)prefix << 48;
-    set_head_and_data(t, slot, head_and_data);
     memcpy(slot + 1 + spec->data_words, key, spec->key_words * sizeof *slot);
     if (spec->kind == TABLE_TERNARY)
         memcpy(slot + 1 + spec->data_words + spec->key_words, mask, spec->key_words * sizeof *slot);
-    if (spec->has_timeout)
+    if (spec->has_timeout) {
         slot[t->stride - 1] = now_ns;
+        t->ageing[number] = (struct ageing){0};
+    }
     if (t->meters)
         memset(&t->meters[number], 0, sizeof t->meters[number]);
     next_generation(&t->info[number]);
     t->info[number].priority = priority;
     t->info[number].sequence = t->sequence++;
     t->used++;
-    index_put(t, number);
-    bool done = spec->kind == TABLE_LPM       ? lpm_insert(t, slot)
-                : spec->kind == TABLE_TERNARY ? ternary_insert(t, number)
-                                              : true;
-    int64_t handle = (int64_t)t->info[number].generation << 32 | number;
-    if (done)
-        return handle;
-    table_delete(t, handle);
-    return TABLE_NO_MEMORY;
+    return number;
+}
+
+/* Puts an entry in sight, or out of it: of packets, or while a batch is prepared, of the batch alone.
+ * False: it was out of sight. Of a ternary table packets do not need the index. */
+static bool show(struct table *t, uint32_t number, bool is_shown)
+{
+    bool is_ternary = t->spec->kind == TABLE_TERNARY, is_locked = !is_ternary && !t->staged;
+    uint64_t *index = own_index(t);
+    bool done = true;
+    if (is_locked)
+        lock_take(t->lock, HOLD_ENTRY);
+    if (is_shown)
+        index_put(t, index, t->index_mask, number);
+    else
+        done = index_take(t, index, number);
+    if (is_locked)
+        lock_give(t->lock, 1);
+    if (is_ternary && done)
+        ternary_show(t, number, is_shown);
+    return done;
+}
+
+void table_release(struct table *t, uint32_t number)
+{
+    next_generation(&t->info[number]);
+    if (t->ageing && t->ageing[number].timeout_ns)
+        t->watched--;
+    t->free_slots[t->free_count++] = number;
+}
+
+int64_t table_add(struct table *t, const uint64_t *key, const uint64_t *mask, uint32_t prefix,
+                  int32_t priority, const uint64_t *head_and_data, uint64_t now_ns)
+{
+    if (table_find(t, key, mask, prefix, priority) >= 0)
+        return TABLE_EXISTS;
+    if (t->used >= t->spec->max_size)
+        return TABLE_FULL;
+    if ((t->lock->in_batch && !table_stage(t)) ||
+        (!t->free_count && t->fresh == t->capacity && !grow(t)))
+        return TABLE_NO_MEMORY;
+    uint32_t number = make_entry(t, key, mask, prefix, priority, now_ns);
+    uint64_t *slot = t->slots + number * (size_t)t->stride;
+    table_set_words(t, slot, head_and_data);
+    bool done = t->spec->kind == TABLE_LPM       ? lpm_insert(t, slot)
+                : t->spec->kind == TABLE_TERNARY ? ternary_insert(t, number)
+                                                 : true;
+    if (!done) {
+        table_release(t, number);
+        t->used--;
+        return TABLE_NO_MEMORY;
+    }
+    show(t, number, true);
+    if (t->staged)
+        table_journal(t, number, ENTRY_ADDED);
+    return (int64_t)t->info[number].generation << 32 | number;
 }
 
 uint64_t *table_slot(const struct table *t, int64_t handle)
 {
     uint32_t number = (uint32_t)handle;
-    if (handle < 0 || number >= t->fresh || !(t->info[number].generation & 1) ||
+    if (handle < 0 || number >= t->fresh || !is_present(t, number) ||
         t->info[number].generation != (uint32_t)(handle >> 32))
         return NULL;
     return t->slots + number * (size_t)t->stride;
@@ -205,7 +349,13 @@ int table_modify(struct table *t, int64_t handle, const uint64_t *head_and_data)
     uint64_t *slot = table_slot(t, handle);
     if (!slot)
         return TABLE_NOT_FOUND;
-    set_head_and_data(t, slot, head_and_data);
+    if (t->lock->in_batch && !table_stage(t))
+        return TABLE_NO_MEMORY;
+    if (t->staged)
+        return table_stage_change(t, (uint32_t)handle, head_and_data) ? 0 : TABLE_NO_MEMORY;
+    lock_take(t->lock, HOLD_ENTRY);
+    table_set_words(t, slot, head_and_data);
+    lock_give(t->lock, 1 + t->spec->data_words);
     return 0;
 }
 
@@ -214,33 +364,18 @@ int table_delete(struct table *t, int64_t handle)
     uint64_t *slot = table_slot(t, handle);
     if (!slot)
         return TABLE_NOT_FOUND;
+    if (t->lock->in_batch && !table_stage(t))
+        return TABLE_NO_MEMORY;
     uint32_t number = (uint32_t)handle;
-    index_take(t, number);
-    next_generation(&t->info[number]);
+    if (!show(t, number, false))
+        return TABLE_NOT_FOUND;
     t->used--;
-    t->free_slots[t->free_count++] = number;
+    if (t->staged) {
+        table_journal(t, number, ENTRY_DELETED);
+        return 0;
+    }
+    table_release(t, number);
     if (t->spec->kind == TABLE_LPM)
         lpm_remove(t, slot);
-    else if (t->spec->kind == TABLE_TERNARY)
-        ternary_remove(t, number);
     return 0;
-}
-
-int64_t table_next(const struct table *t, uint32_t from)
-{
-    for (uint32_t i = from; i < t->fresh; i++)
-        if (t->info[i].generation & 1)
-            return (int64_t)t->info[i].generation << 32 | i;
-    return TABLE_NOT_FOUND;
-}
-
-void table_set_default(struct table *t, const uint64_t *head_and_data)
-{
-    set_head_and_data(t, t->default_slot, head_and_data);
-}
-
-void table_reset_default(struct table *t)
-{
-    t->default_slot[0] = t->spec->default_head;
-    memcpy(t->default_slot + 1, t->spec->default_data, t->spec->data_words * sizeof(uint64_t));
 }

@@ -5,6 +5,7 @@
 #define MINIP4_TABLE_H
 
 #include "bits.h"
+#include "lock.h"
 
 enum table_kind { TABLE_EXACT, TABLE_LPM, TABLE_TERNARY };
 
@@ -12,6 +13,9 @@ enum table_kind { TABLE_EXACT, TABLE_LPM, TABLE_TERNARY };
 enum entry_kind { ENTRY_ACTION, ENTRY_MEMBER, ENTRY_GROUP };
 
 enum { NO_ACTION = UINT32_MAX };
+
+/* In slot word 0: a batch changes the entry, and table_changed() tells whether it has come into force. */
+#define ENTRY_CHANGING (UINT64_C(1) << 47)
 
 /* A range field's place in the key: its low end is kept in the key, its high end in the mask. */
 struct range_field {
@@ -41,6 +45,12 @@ struct length {
     uint64_t mask[];
 };
 
+/* When an entry counts as idle; the control plane's own. */
+struct ageing {
+    uint64_t timeout_ns; /* 0: never */
+    uint64_t told;       /* timeouts that have passed since the last hit, and were told */
+};
+
 struct table {
     /* What lookups need comes first, in one cache line. */
     uint64_t *slots, *default_slot;
@@ -54,10 +64,14 @@ struct table {
     uint16_t filter_bits, skip_bits;
     uint32_t filter_entries, stale, length_room;
     const struct table_spec *spec;
+    struct lock *lock;
     struct slot_info *info;
     struct meter *meters; /* of the slots, for a direct meter */
     uint32_t capacity, used, fresh, free_count;
     uint32_t *free_slots;
+    size_t slots_room, meters_room; /* for so many slots */
+    struct ageing *ageing; /* of the slots, for a table with timeouts */
+    uint32_t watched;      /* entries that have one */
     uint64_t sequence;
     /* ternary: for each key byte that some entry cares for and each of its values, the set of slots
      * that it does not rule out. */
@@ -66,6 +80,8 @@ struct table {
         uint8_t word, shift;
     } *active;
     uint32_t active_count, blocks; /* blocks of 256 slots */
+    const uint64_t *changes; /* a batch's new head and data, by slot, once it is in force; or NULL */
+    struct staged *staged;   /* what a batch under way makes of the table; NULL: nothing */
 } __attribute__((aligned(64)));
 
 ALWAYS_INLINE uint64_t key_hash(const uint64_t *key, unsigned words, uint64_t seed)
@@ -149,6 +165,14 @@ ALWAYS_INLINE uint64_t *table_find_lpm(const struct table *t, const uint64_t *ke
 
 uint64_t *table_find_ternary(const struct table *t, const uint64_t *key);
 
+const uint64_t *table_changed(const struct table *t, const uint64_t *slot);
+
+/* The head and data of an entry that was found. */
+ALWAYS_INLINE const uint64_t *table_entry(const struct table *t, const uint64_t *slot)
+{
+    return __builtin_expect(!(slot[0] & ENTRY_CHANGING), 1) ? slot : table_changed(t, slot);
+}
+
 ALWAYS_INLINE uint32_t stats_offset(const struct table_spec *spec)
 {
     return 1 + spec->data_words + spec->key_words * (spec->kind == TABLE_TERNARY ? 2 : 1);
@@ -172,6 +196,11 @@ ALWAYS_INLINE void table_prefetch(const struct table *t)
 
 /* --- control plane --------------------------------------------------------------------------- */
 
+/* One thread at a time, which does not hold the lock: what packets read is changed under the lock, in
+ * holds that do not grow with the table; what is not in sight of them (free slots, a larger index that
+ * is being built) is written without it. While lock->in_batch, what is done to entries stays out of
+ * their sight until table_commit(). */
+
 /* Errors of the control plane, returned as negative numbers. */
 enum table_error {
     TABLE_NOT_FOUND = -1,
@@ -182,29 +211,72 @@ enum table_error {
 };
 
 /* In place, of zeros; false: no memory, and it is empty as before. */
-bool table_create(struct table *t, const struct table_spec *spec);
+bool table_create(struct table *t, const struct table_spec *spec, struct lock *lock);
 void table_destroy(struct table *t);
 
 /* A handle: generation << 32 | slot. Of an lpm entry `prefix` counts; of a ternary one `mask` (or
  * for range fields the high end) and `priority`, of which the greater wins. */
 int64_t table_add(struct table *t, const uint64_t *key, const uint64_t *mask, uint32_t prefix,
                   int32_t priority, const uint64_t *head_and_data, uint64_t now_ns);
-int64_t table_find(struct table *t, const uint64_t *key, const uint64_t *mask, uint32_t prefix,
-                   int32_t priority);
+int64_t table_find(const struct table *t, const uint64_t *key, const uint64_t *mask,
+                   uint32_t prefix, int32_t priority);
 int table_modify(struct table *t, int64_t handle, const uint64_t *head_and_data);
 int table_delete(struct table *t, int64_t handle);
 /* The slot of a handle, or NULL. */
 uint64_t *table_slot(const struct table *t, int64_t handle);
-/* The handle of the first entry in slot `from` or after it, or TABLE_NOT_FOUND. */
-int64_t table_next(const struct table *t, uint32_t from);
-void table_set_default(struct table *t, const uint64_t *head_and_data);
-void table_reset_default(struct table *t);
 
+/* table_read.c: an entry as it is copied out: handle, priority, then its slot. */
+enum { COPY_HEAD = 2 };
+/* Copies the entries from slot *from on, as many as there is room for; *from is where to go on. Returns
+ * how many they were. */
+uint32_t table_copy(struct table *t, uint32_t *from, uint32_t room, uint64_t *out);
+bool table_copy_one(struct table *t, int64_t handle, uint64_t *out);
+int table_set_timeout(struct table *t, int64_t handle, uint64_t timeout_ns);
+/* Likewise the handles of entries for which one more timeout has passed since it was told last, each
+ * with how many have passed since the last hit. */
+uint32_t table_age(struct table *t, uint32_t *from, uint64_t now_ns, uint32_t room, uint64_t *out);
+
+/* table_batch.c. Nothing here fails: what a batch needs, it has taken when its changes were made. */
+struct staged {
+    uint64_t *index, *in_use; /* as they will be */
+    uint64_t *changes;        /* new head and data, by slot */
+    uint32_t changes_room;
+    struct journal_entry {
+        uint32_t number;
+        enum { ENTRY_ADDED, ENTRY_DELETED, ENTRY_CHANGED } what;
+    } *journal;
+    uint32_t count, room;
+    uint32_t used;            /* before the batch */
+    uint64_t sequence;        /* entries from here on are the batch's own */
+};
+/* Before the first change of a table in a batch, and before each further one; false: no memory. */
+bool table_stage(struct table *t);
+void table_journal(struct table *t, uint32_t number, int what);
+bool table_stage_change(struct table *t, uint32_t number, const uint64_t *head_and_data);
+/* In this order; the second is called with the lock held, and returns the words that it touched. */
+void table_before_commit(struct table *t);
+uint32_t table_commit(struct table *t);
+void table_after_commit(struct table *t);
+void table_abort(struct table *t);
+
+/* table.c, for the files of the kinds */
+void table_set_words(const struct table *t, uint64_t *slot, const uint64_t *head_and_data);
+void table_release(struct table *t, uint32_t number);
+size_t table_index_size(const struct table *t);
+ALWAYS_INLINE bool is_present(const struct table *t, uint32_t number)
+{
+    return t->info[number].generation & 1;
+}
+
+/* Before the slot is seen; false: no memory, and nothing is changed. */
 bool lpm_insert(struct table *t, const uint64_t *slot);
+/* After it is seen no more. */
 void lpm_remove(struct table *t, const uint64_t *slot);
 void lpm_destroy(struct table *t);
 bool ternary_insert(struct table *t, uint32_t number);
-void ternary_remove(struct table *t, uint32_t number);
+/* From now on, or as soon as the batch is in force, the slot takes part, or not. */
+void ternary_show(struct table *t, uint32_t number, bool is_shown);
+size_t ternary_set_size(const struct table *t);
 void ternary_destroy(struct table *t);
 
 #endif

@@ -46,22 +46,50 @@ static size_t filter_size(uint32_t bits)
     return sizeof(uint64_t) << bits;
 }
 
-static void filter_add(struct table *t, uint64_t top, uint32_t prefix, uint32_t position)
+/* What a value of the field's first bits is looked up in, and by which bits. */
+struct filter {
+    uint64_t *sets;
+    uint16_t bits, skip;
+};
+
+/* The places of the filter that a prefix matches in: `count` of them from `first` on. */
+static uint32_t spread(const struct filter *f, uint64_t top, uint32_t prefix, uint32_t *count)
 {
-    uint64_t bit = UINT64_C(1) << (position < 63 ? position : 63);
-    uint32_t known = prefix > t->skip_bits ? prefix - t->skip_bits : 0; /* bits of the bucket */
-    uint32_t spread = known < t->filter_bits ? t->filter_bits - known : 0;
-    uint64_t first = top << t->skip_bits >> (64 - t->filter_bits) >> spread << spread;
-    for (uint64_t i = first; i < first + (UINT64_C(1) << spread); i++)
-        t->filter[i] |= bit;
+    uint32_t known = prefix > f->skip ? prefix - f->skip : 0; /* bits of the bucket */
+    uint32_t open = known < f->bits ? f->bits - known : 0;
+    *count = 1u << open;
+    return (uint32_t)(top << f->skip >> (64 - f->bits) >> open << open);
 }
 
-static uint32_t position_of(const struct table *t, uint32_t prefix)
+static uint64_t position_bit(uint32_t position)
+{
+    return UINT64_C(1) << (position < 63 ? position : 63);
+}
+
+static uint32_t position_of(const struct table *t, const uint64_t *lengths, uint32_t count,
+                            uint32_t prefix)
 {
     uint32_t i = 0;
-    while (i < t->length_count && length_at(t, i)->prefix != prefix)
+    size_t words = 1 + t->spec->key_words;
+    while (i < count && ((const struct length *)(lengths + i * words))->prefix != prefix)
         i++;
     return i;
+}
+
+/* Adds a length to the filter that packets use, for all values that a prefix matches. */
+static void filter_add(struct table *t, uint64_t top, uint32_t prefix, uint32_t position)
+{
+    uint32_t count, first = spread(&(struct filter){t->filter, t->filter_bits, t->skip_bits}, top,
+                                   prefix, &count);
+    while (count) {
+        uint32_t slice = count < SLICE_WORDS ? count : SLICE_WORDS;
+        lock_take(t->lock, HOLD_ENTRY);
+        for (uint32_t i = first; i < first + slice; i++)
+            t->filter[i] |= position_bit(position);
+        lock_give(t->lock, slice);
+        first += slice;
+        count -= slice;
+    }
 }
 
 /* Bits that all entries' fields begin with; short prefixes match in every bucket and do not count. */
@@ -73,7 +101,7 @@ static uint32_t shared_bits(const struct table *t)
     for (uint32_t i = 0; i < t->fresh; i++) {
         const uint64_t *slot = t->slots + i * (size_t)t->stride;
         uint32_t prefix = slot_prefix(slot);
-        if (!(t->info[i].generation & 1) || !prefix)
+        if (!is_present(t, i) || !prefix)
             continue;
         uint64_t top = top_bits(t->spec, slot + 1 + t->spec->data_words);
         first = any ? first : top;
@@ -85,79 +113,117 @@ static uint32_t shared_bits(const struct table *t)
     return shared < limit ? shared : limit;
 }
 
-static bool rebuild_filter(struct table *t)
+/* A filter of all entries, for these lengths; without memory its `sets` are NULL. */
+static struct filter make_filter(const struct table *t, const uint64_t *lengths, uint32_t count)
 {
-    uint32_t bits = 4;
-    while (bits < MAX_FILTER_BITS && (1u << bits) < 2 * t->used)
-        bits++;
-    uint64_t *filter = memory_take(filter_size(bits));
-    if (!filter)
-        return false;
-    memory_give(t->filter, filter_size(t->filter_bits));
-    t->filter = filter;
-    t->filter_bits = (uint16_t)bits;
-    t->skip_bits = (uint16_t)shared_bits(t);
-    t->filter_entries = t->used;
-    t->stale = 0;
+    struct filter f = {.bits = 4};
+    while (f.bits < MAX_FILTER_BITS && (1u << f.bits) < 2 * t->used)
+        f.bits++;
+    f.sets = memory_take(filter_size(f.bits));
+    if (!f.sets)
+        return f;
+    f.skip = (uint16_t)shared_bits(t);
     for (uint32_t i = 0; i < t->fresh; i++) {
         const uint64_t *slot = t->slots + i * (size_t)t->stride;
-        if (t->info[i].generation & 1)
-            filter_add(t, top_bits(t->spec, slot + 1 + t->spec->data_words), slot_prefix(slot),
-                       position_of(t, slot_prefix(slot)));
+        if (!is_present(t, i))
+            continue;
+        uint32_t places, prefix = slot_prefix(slot);
+        uint32_t at = spread(&f, top_bits(t->spec, slot + 1 + t->spec->data_words), prefix, &places);
+        uint64_t bit = position_bit(position_of(t, lengths, count, prefix));
+        while (places--)
+            f.sets[at++] |= bit;
     }
-    return true;
+    return f;
 }
 
-/* Makes room for a prefix length that was not used before. */
-static bool add_length(struct table *t, uint32_t prefix)
+/* Puts a filter in place, and with it, if they are others, the lengths that it is for. */
+static void replace(struct table *t, const struct filter *f, uint64_t *lengths, uint32_t count,
+                    uint32_t room)
 {
-    uint32_t count = t->length_count;
-    size_t size = length_size(t);
-    if (count == t->length_room) {
-        uint64_t *lengths = memory_resize(t->lengths, count * size, (2 * count + 2) * size);
-        if (!lengths)
-            return false;
-        t->lengths = lengths;
-        t->length_room = 2 * count + 2;
+    uint64_t *old_filter = t->filter, *old_lengths = t->lengths;
+    size_t old_size = filter_size(t->filter_bits), old_lengths_size = t->length_room * length_size(t);
+    lock_take(t->lock, HOLD_ENTRY);
+    t->filter = f->sets;
+    t->filter_bits = f->bits;
+    t->skip_bits = f->skip;
+    t->lengths = lengths;
+    t->length_count = count;
+    lock_give(t->lock, 4);
+    t->length_room = room;
+    t->filter_entries = t->used;
+    t->stale = 0;
+    memory_give(old_filter, old_size);
+    if (old_lengths != lengths)
+        memory_give(old_lengths, old_lengths_size);
+}
+
+static bool rebuild_filter(struct table *t)
+{
+    struct filter f = make_filter(t, t->lengths, t->length_count);
+    if (f.sets)
+        replace(t, &f, t->lengths, t->length_count, t->length_room);
+    return f.sets != NULL;
+}
+
+/* Makes room for a prefix length that was not used before, or takes one out that is used no more: in a
+ * copy, and with a filter for it. */
+static bool change_lengths(struct table *t, uint32_t prefix, bool is_new)
+{
+    uint32_t count = t->length_count, room = is_new ? count + 1 : count, at = 0;
+    size_t words = 1 + t->spec->key_words;
+    uint64_t *lengths = memory_take(room * length_size(t));
+    if (!lengths)
+        return false;
+    while (at < count && length_at(t, at)->prefix > prefix)
+        at++;
+    for (uint32_t from = 0, to = 0; from < count; from++) {
+        if (from == at && !is_new)
+            continue;
+        if (from == at)
+            to++;
+        memcpy(lengths + to++ * words, t->lengths + from * words, length_size(t));
     }
-    uint32_t i = 0;
-    while (i < count && length_at(t, i)->prefix > prefix)
-        i++;
-    memmove(length_at(t, i + 1), length_at(t, i), (count - i) * size);
-    *length_at(t, i) = (struct length){.prefix = prefix};
-    make_mask(t->spec, prefix, length_at(t, i)->mask);
-    t->length_count++;
-    return true;
+    if (is_new) {
+        struct length *made = (struct length *)(lengths + at * words);
+        made->prefix = prefix;
+        make_mask(t->spec, prefix, made->mask);
+    }
+    count = is_new ? count + 1 : count - 1;
+    struct filter f = make_filter(t, lengths, count);
+    if (f.sets)
+        replace(t, &f, lengths, count, room);
+    else
+        memory_give(lengths, room * length_size(t));
+    return f.sets != NULL;
 }
 
 bool lpm_insert(struct table *t, const uint64_t *slot)
 {
-    uint32_t prefix = slot_prefix(slot), position = position_of(t, prefix);
-    bool is_new = position == t->length_count;
-    if (is_new && !add_length(t, prefix))
-        return false;
-    position = position_of(t, prefix);
+    uint32_t prefix = slot_prefix(slot);
+    uint32_t position = position_of(t, t->lengths, t->length_count, prefix);
+    if (position == t->length_count) {
+        if (!change_lengths(t, prefix, true))
+            return false;
+        position = position_of(t, t->lengths, t->length_count, prefix);
+    } else if (t->used > 2 * t->filter_entries + 8) {
+        if (!rebuild_filter(t))
+            return false;
+    } else {
+        filter_add(t, top_bits(t->spec, slot + 1 + t->spec->data_words), prefix, position);
+    }
     length_at(t, position)->entries++;
-    if (is_new || t->used > 2 * t->filter_entries + 8)
-        return rebuild_filter(t);
-    filter_add(t, top_bits(t->spec, slot + 1 + t->spec->data_words), prefix, position);
     return true;
 }
 
+/* Bits of deleted entries, and lengths without any, only cost time; without memory they stay. */
 void lpm_remove(struct table *t, const uint64_t *slot)
 {
-    uint32_t position = position_of(t, slot_prefix(slot));
-    if (position == t->length_count)
-        return; /* an insertion that found no memory */
-    bool is_last = --length_at(t, position)->entries == 0;
-    if (is_last) {
-        size_t size = length_size(t);
-        uint32_t count = t->length_count--;
-        memmove(length_at(t, position), length_at(t, position + 1), (count - 1 - position) * size);
-    }
-    /* Bits of deleted entries only cost time; but positions must be right. */
-    if ((is_last || ++t->stale > t->used / 2 + 8) && !rebuild_filter(t))
-        memset(t->filter, 0xff, sizeof *t->filter << t->filter_bits);
+    uint32_t prefix = slot_prefix(slot);
+    uint32_t position = position_of(t, t->lengths, t->length_count, prefix);
+    if (--length_at(t, position)->entries == 0)
+        change_lengths(t, prefix, false);
+    else if (++t->stale > t->used / 2 + 8)
+        rebuild_filter(t);
 }
 
 void lpm_destroy(struct table *t)

@@ -20,6 +20,11 @@ static uint64_t *row(const struct table *t, uint32_t byte, uint32_t value)
     return t->rows + ((size_t)byte * VALUES + value) * t->blocks * BLOCK_WORDS;
 }
 
+size_t ternary_set_size(const struct table *t)
+{
+    return (size_t)t->blocks * BLOCK_WORDS * sizeof(uint64_t);
+}
+
 /* Whether the entry really matches: the sets of a range field may hold too many. */
 static bool ranges_match(const struct table *t, const uint64_t *own, const uint64_t *key)
 {
@@ -90,19 +95,24 @@ static struct allowed allowed_values(const struct table *t, const uint64_t *own,
     return a;
 }
 
+static bool is_allowed(const struct allowed *a, uint32_t value)
+{
+    return a->is_range ? value >= a->low && value <= a->high : ((value ^ a->value) & a->mask) == 0;
+}
+
+/* Puts an entry that takes no part yet into the sets of each value of each byte, a byte at a time. */
 static void put_entry(struct table *t, uint32_t number)
 {
-    const uint64_t *own = key_of(t, number);
     uint64_t bit = UINT64_C(1) << number % 64;
-    t->in_use[number / 64] |= bit;
     for (uint32_t i = 0; i < t->active_count; i++) {
-        struct allowed a = allowed_values(t, own, t->active[i].word, t->active[i].shift);
+        struct allowed a = allowed_values(t, key_of(t, number), t->active[i].word,
+                                          t->active[i].shift);
+        lock_take(t->lock, HOLD_ENTRY);
         for (uint32_t value = 0; value < VALUES; value++) {
             uint64_t *word = row(t, i, value) + number / 64;
-            bool is_in = a.is_range ? value >= a.low && value <= a.high
-                                    : ((value ^ a.value) & a.mask) == 0;
-            *word = is_in ? *word | bit : *word & ~bit;
+            *word = is_allowed(&a, value) ? *word | bit : *word & ~bit;
         }
+        lock_give(t->lock, VALUES);
     }
 }
 
@@ -115,35 +125,88 @@ static uint64_t cared_for(const struct table *t, const uint64_t *own, uint32_t w
     return care;
 }
 
+/* What is laid out anew. */
+struct layout {
+    struct active_byte *active;
+    uint64_t *rows, *in_use, *staged_in_use;
+    uint32_t count, blocks;
+};
+
+static bool allocate(const struct table *t, struct layout *l)
+{
+    uint32_t words = t->spec->key_words;
+    l->blocks = (t->capacity + 64 * BLOCK_WORDS - 1) / (64 * BLOCK_WORDS);
+    l->active = calloc((size_t)words * 8 + 1, sizeof *l->active);
+    for (uint32_t i = 0; l->active && i < words * 8; i++)
+        if (t->care[i / 8] >> i % 8 * 8 & 0xff)
+            l->active[l->count++] = (struct active_byte){(uint8_t)(i / 8), (uint8_t)(i % 8 * 8)};
+    size_t row_words = (size_t)l->blocks * BLOCK_WORDS;
+    l->rows = calloc(l->count * VALUES * row_words + BLOCK_WORDS, sizeof *l->rows);
+    l->in_use = calloc(row_words, sizeof *l->in_use);
+    l->staged_in_use = t->staged ? calloc(row_words, sizeof *l->in_use) : NULL;
+    return l->active && l->rows && l->in_use && (l->staged_in_use || !t->staged);
+}
+
+static void give(const struct layout *l)
+{
+    free(l->active);
+    free(l->rows);
+    free(l->in_use);
+    free(l->staged_in_use);
+}
+
+/* One word of each of a byte's sets, at once: of the 64 slots from `first` on, those in `slots`. */
+static void lay_out_word(const struct table *t, const struct layout *l, uint32_t byte,
+                         uint32_t first, uint64_t slots)
+{
+    uint64_t sets[VALUES] = {0}, all = 0;
+    size_t row_words = (size_t)l->blocks * BLOCK_WORDS;
+    for (; slots; slots &= slots - 1) {
+        uint64_t bit = slots & -slots;
+        struct allowed a = allowed_values(t, key_of(t, first + (uint32_t)__builtin_ctzll(slots)),
+                                          l->active[byte].word, l->active[byte].shift);
+        if (!a.is_range && !a.mask)
+            all |= bit;
+        else if (!a.is_range && a.mask == 0xff)
+            sets[a.value] |= bit;
+        else
+            for (uint32_t value = 0; value < VALUES; value++)
+                sets[value] |= is_allowed(&a, value) ? bit : 0;
+    }
+    uint64_t *to = l->rows + (size_t)byte * VALUES * row_words + first / 64;
+    for (uint32_t value = 0; value < VALUES; value++)
+        to[value * row_words] = sets[value] | all;
+}
+
 /* Lays the sets out anew, for the bytes that entries care for and for as many slots as there are. */
 static bool rebuild(struct table *t)
 {
-    uint32_t words = t->spec->key_words, count = 0;
-    uint32_t blocks = (t->capacity + 64 * BLOCK_WORDS - 1) / (64 * BLOCK_WORDS);
-    struct active_byte *active = calloc((size_t)words * 8 + 1, sizeof *active);
-    for (uint32_t i = 0; active && i < words * 8; i++)
-        if (t->care[i / 8] >> i % 8 * 8 & 0xff)
-            active[count++] = (struct active_byte){(uint8_t)(i / 8), (uint8_t)(i % 8 * 8)};
-    size_t row_words = (size_t)blocks * BLOCK_WORDS;
-    uint64_t *rows = calloc(count * VALUES * row_words + BLOCK_WORDS, sizeof *rows);
-    uint64_t *in_use = calloc(row_words, sizeof *in_use);
-    if (!active || !rows || !in_use) {
-        free(active);
-        free(rows);
-        free(in_use);
+    struct layout l = {0}, old = {t->active, t->rows, t->in_use, NULL, t->active_count, t->blocks};
+    if (!allocate(t, &l)) {
+        give(&l);
         return false;
     }
-    free(t->active);
-    free(t->rows);
-    free(t->in_use);
-    t->active = active;
-    t->rows = rows;
-    t->in_use = in_use;
-    t->active_count = count;
-    t->blocks = blocks;
-    for (uint32_t i = 0; i < t->fresh; i++)
-        if (t->info[i].generation & 1)
-            put_entry(t, i);
+    if (t->blocks)
+        memcpy(l.in_use, t->in_use, ternary_set_size(t));
+    if (t->staged && t->staged->in_use)
+        memcpy(l.staged_in_use, t->staged->in_use, ternary_set_size(t));
+    for (uint32_t word = 0; word < t->blocks * BLOCK_WORDS; word++) {
+        uint64_t slots = l.in_use[word] | (t->staged ? l.staged_in_use[word] : 0);
+        for (uint32_t i = 0; slots && i < l.count; i++)
+            lay_out_word(t, &l, i, word * 64, slots);
+    }
+    lock_take(t->lock, HOLD_ENTRY);
+    t->active = l.active;
+    t->rows = l.rows;
+    t->in_use = l.in_use;
+    t->active_count = l.count;
+    t->blocks = l.blocks;
+    lock_give(t->lock, 5);
+    if (t->staged) {
+        old.staged_in_use = t->staged->in_use;
+        t->staged->in_use = l.staged_in_use;
+    }
+    give(&old);
     return true;
 }
 
@@ -159,16 +222,21 @@ bool ternary_insert(struct table *t, uint32_t number)
             is_new |= (care >> shift & 0xff) && !(t->care[w] >> shift & 0xff);
         t->care[w] |= care;
     }
-    if (is_new)
-        return rebuild(t);
+    if (is_new && !rebuild(t))
+        return false;
     put_entry(t, number);
     return true;
 }
 
-void ternary_remove(struct table *t, uint32_t number)
+void ternary_show(struct table *t, uint32_t number, bool is_shown)
 {
-    if (number / 64 < t->blocks * BLOCK_WORDS)
-        t->in_use[number / 64] &= ~(UINT64_C(1) << number % 64);
+    uint64_t bit = UINT64_C(1) << number % 64;
+    uint64_t *word = (t->staged ? t->staged->in_use : t->in_use) + number / 64;
+    if (!t->staged)
+        lock_take(t->lock, HOLD_ENTRY);
+    *word = is_shown ? *word | bit : *word & ~bit;
+    if (!t->staged)
+        lock_give(t->lock, 1);
 }
 
 void ternary_destroy(struct table *t)

@@ -155,13 +155,13 @@ void trace_changes(struct context *c)
 uint32_t engine_trace_read(struct engine *e, uint64_t *words, uint32_t room, uint64_t left_out[2])
 {
     struct trace *trace = e->context.trace;
-    uint32_t count = trace->used;
-    if (count > room)
-        return 0;
+    lock_take(&e->lock, HOLD_STATE);
+    uint32_t count = trace->used <= room ? trace->used : 0;
     memcpy(words, trace->buffer, count * sizeof *words);
     left_out[0] = trace->packets_left_out;
     left_out[1] = trace->events_left_out;
-    trace->used = 0;
+    trace->used -= count;
+    lock_give(&e->lock, count);
     return count;
 }
 #endif

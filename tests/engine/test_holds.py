@@ -1,0 +1,157 @@
+"""What the control plane does to large tables keeps packets waiting no longer than with small ones.
+
+No clock is read: the engine notes how many words of memory each hold of its lock was for.
+"""
+
+import random
+
+import pytest
+from small_programs import engine
+
+from minip4.engine.engine import Engine
+from minip4.engine.keys import Exact, Lpm, MatchKey, Ternary
+
+ENTRIES = 20_000
+SLICE_WORDS = 4096  # of lock.h
+COPIED_WORDS = 1 << 15  # HOLD_WORDS: when a table's memory moves for the last time
+TABLE = """
+    direct_counter(CounterType.packets_and_bytes) hits;
+    counter(20000, CounterType.packets) each;
+    register<bit<32>>(20000) last;
+    action go(bit<16> value) {{ hdr.h.c = value; each.count(hdr.h.key); last.write(0, 1); }}
+    table t {{ key = {{ hdr.h.key: {kind}; }} actions = {{ go; NoAction; }} counters = hits;
+               default_action = NoAction(); support_timeout = true; size = 20000; }}"""
+
+
+class Held:
+    """A table of one kind, and what the control plane has held so far."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.engine: Engine = engine(
+            types="header h_t { bit<32> key; bit<16> c; }",
+            ingress_locals=TABLE.format(kind=kind),
+            ingress="t.apply();",
+        )
+
+    def key(self, number: int) -> list[MatchKey]:
+        if self.kind == "exact":
+            return [Exact(number)]
+        if self.kind == "lpm":
+            return [Lpm(number << 8, 24) if number % 7 else Lpm(number << 8, 31)]
+        return [Ternary(number << 8, 0xFFFFFF00)]
+
+    def add(self, number: int, value: int = 1) -> int:
+        priority = 1 if self.kind == "ternary" else 0
+        return self.engine.table_add("I.t", self.key(number), "I.go", [value], priority, time_ns=0)
+
+    def sent(self, number: int) -> int:
+        """What the table makes of a packet with the entry's key."""
+        key = number if self.kind == "exact" else number << 8
+        [(_, frame)] = self.engine.process(1, key.to_bytes(4, "big") + bytes(2), 1_000)
+        return int.from_bytes(frame[4:6], "big")
+
+    def most_words(self, kind: str) -> int:
+        return self.engine.holds()[kind]["most_words"]
+
+
+@pytest.mark.parametrize("kind", ["exact", "lpm", "ternary"])
+def test_no_hold_grows_with_the_table(kind: str) -> None:
+    held = Held(kind)
+    e = held.engine
+    handles = [held.add(i) for i in range(ENTRIES)]
+    assert held.most_words("entry") <= COPIED_WORDS
+    assert held.sent(ENTRIES - 1) == 1
+    read = e.table_entries("I.t")
+    assert {entry.handle for entry in read} == set(handles)
+    for handle in handles:
+        e.table_set_timeout("I.t", handle, 1_000_000)
+    assert sum(1 for _ in e.table_idle("I.t", 5_000_000)) == ENTRIES
+    assert 0 < held.most_words("read") <= SLICE_WORDS
+    with e.batch():
+        for handle in handles[::2]:
+            e.table_modify("I.t", handle, "I.go", [2])
+        for handle in handles[1::2]:
+            e.table_delete("I.t", handle)
+        for number in range(1, ENTRIES, 2):
+            held.add(number, 3)
+        assert held.sent(0) == held.sent(1) == 1
+    assert 0 < held.most_words("commit") <= SLICE_WORDS
+    assert [held.sent(i) for i in (0, 1, ENTRIES - 2, ENTRIES - 1)] == [2, 3, 2, 3]
+    for entry in e.table_entries("I.t"):
+        e.table_delete("I.t", entry.handle)
+    assert held.most_words("entry") <= COPIED_WORDS
+    assert not e.table_entries("I.t")
+    e.close()
+
+
+def test_all_cells_are_written_in_slices() -> None:
+    held = Held("exact")
+    held.engine.counter_write("I.each", 0, 7, 8, count=ENTRIES)
+    held.engine.register_write("I.last", 0, 9, count=ENTRIES)
+    assert 0 < held.most_words("state") <= SLICE_WORDS
+    assert set(held.engine.counter_read_all("I.each")) == {(7, 8)}
+    assert held.engine.register_read_all("I.last") == [9] * ENTRIES
+
+
+def test_an_entry_is_told_once_for_each_timeout_that_passes_without_a_hit() -> None:
+    held = Held("exact")
+    e, dice = held.engine, random.Random(1)
+    timeouts = {held.add(i): dice.choice([0, 1_000, 2_000, 5_000]) for i in range(1_000)}
+    numbers = {handle: number for number, handle in enumerate(timeouts)}
+    for handle, timeout_ns in timeouts.items():
+        e.table_set_timeout("I.t", handle, timeout_ns)
+    told, hit_ns = dict.fromkeys(timeouts, 0), dict.fromkeys(timeouts, 0)
+    for now_ns in range(0, 20_000, 700):
+        for handle in dice.sample(list(timeouts), 20):
+            e.process(1, numbers[handle].to_bytes(4, "big") + bytes(2), now_ns)
+            hit_ns[handle] = now_ns
+        passed = {h: (now_ns - hit_ns[h]) // t if t else 0 for h, t in timeouts.items()}
+        expected = {h: count for h, count in passed.items() if count > told[h]}
+        assert {x.handle: count for x, count in e.table_idle("I.t", now_ns)} == expected
+        told = passed
+    for handle in timeouts:
+        e.table_set_timeout("I.t", handle, 0)
+    assert not e.table_has_timeouts("I.t")
+
+
+def test_counts_and_hits_of_changed_entries_go_on() -> None:
+    held = Held("exact")
+    e = held.engine
+    changed, left = held.add(1), held.add(2)
+    held.sent(1), held.sent(2)
+    with e.batch():
+        e.table_modify("I.t", changed, "I.go", [5])
+        e.direct_counter_write("I.t", left, 100, 1000)
+        held.sent(1)  # is counted while the batch is prepared
+    held.sent(1)
+    found = {entry.handle: entry for entry in e.table_entries("I.t", time_ns=3_000)}
+    assert found[changed].count == (3, 18)
+    assert found[changed].idle_ns == 2_000
+    assert found[left].count == (100, 1000)
+
+
+def test_a_batch_that_fails_leaves_no_trace() -> None:
+    held = Held("lpm")
+    e = held.engine
+    handles = [held.add(i) for i in range(100)]
+
+    def fail() -> None:
+        with e.batch():
+            for number in range(100, ENTRIES):
+                held.add(number)
+            e.table_modify("I.t", handles[0], "I.go", [5])
+            e.table_delete("I.t", handles[1])
+            e.table_set_default("I.t", "I.go", [6])
+            raise InterruptedError
+
+    for _ in range(3):  # what it took is free again
+        before = e.table_entries("I.t")
+        with pytest.raises(InterruptedError):
+            fail()
+        assert e.table_entries("I.t") == before
+        assert [held.sent(i) for i in (0, 1, 100)] == [1, 1, 0]
+    assert e.table_default("I.t") == ("NoAction", ())
+    for number in range(100, ENTRIES):
+        held.add(number)
+    assert held.sent(ENTRIES - 1) == 1
