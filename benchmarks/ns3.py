@@ -42,7 +42,7 @@ class Outcome:
     set_up_s: float
     took_s: float
     memory_mb: float
-    log_components: int  # none where logging was compiled out
+    has_log: int  # whether its log was compiled in: 0 or 1
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _pkg_config(*words: str) -> str:
             return done.stdout.strip()
     raise TestbedError(
         "ns-3 was not found by pkg-config: apt install libns3-dev pkg-config g++, or, for a fair"
-        " comparison, build it with CMAKE_BUILD_TYPE=optimized, install it, and have"
+        " comparison, install one that was configured with --build-profile=optimized, and have"
         " PKG_CONFIG_PATH name its lib/pkgconfig"
     )
 
@@ -121,7 +121,7 @@ def outcome_of(output: str) -> Outcome:
     """What the scenario printed: a name and a number a line. Raises TestbedError."""
     try:
         values = {name: float(value) for name, value in map(str.split, output.splitlines())}
-        whole = {name: int(values.pop(name)) for name in ("received", "hops", "log_components")}
+        whole = {name: int(values.pop(name)) for name in ("received", "hops", "has_log")}
         return Outcome(**whole, **values)  # type: ignore[arg-type]
     except (KeyError, TypeError, ValueError):
         raise TestbedError(f"ns-3 printed what is no outcome: {output[:200]!r}") from None
@@ -175,7 +175,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
                 Check(f"{name}: hops in ns-3", theirs.hops, ours.hops),
             ]
             pairs.append(pair(ours, theirs))
-    kind = "logging compiled in: slower" if theirs.log_components else "optimised"
+    kind = "its log compiled in: slower" if theirs.has_log else "optimised"
     return Report(
         samples=[asdict(each) for each in pairs],
         checks=checks,

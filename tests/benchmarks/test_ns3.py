@@ -15,7 +15,7 @@ from testbed.errors import TestbedError
 from topologies.leaf_spine import LeafSpine
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "ns3.py"
-OUTPUT = "received 10\nhops 43\nset_up_s 0.25\ntook_s 2.5e-05\nmemory_mb 22.9\nlog_components 0\n"
+OUTPUT = "received 10\nhops 43\nset_up_s 0.25\ntook_s 2.5e-05\nmemory_mb 22.9\nhas_log 0\n"
 HAS_NS3 = not subprocess.run(["sh", "-c", "pkg-config --exists ns3-internet && command -v c++"],
                              capture_output=True, check=False).returncode  # fmt: skip
 
