@@ -102,7 +102,17 @@ class Collector:
                         self.contents.called_only.add(name)
                 case ExternObject():
                     self.contents.objects.append(part)
-        self._extern_calls(block, list(tables.values()), [p for p in parts if p[1] in used])
+        of_tables = [(t.owner, r.action) for t in tables.values() for _, r in t.actions]
+        of_bodies = [(o, action) for o in _instances(block) for action in _called_actions(o)]
+        actions = [
+            (owner, action)
+            for owner, action in [*of_tables, *of_bodies]
+            if action is not None and owner.environment.lookup(action) is None
+        ]
+        for owner, part in parts:
+            if isinstance(part, syntax.Action) and (part in used or part in called):
+                actions.append((owner, part))
+        self._extern_calls(block, actions)
 
     def _tables(self, parts: list[_Part]) -> dict[tuple[Instance, syntax.Table], TableItem]:
         result: dict[tuple[Instance, syntax.Table], TableItem] = {}
@@ -129,27 +139,26 @@ class Collector:
             if item.owner.environment.lookup(action) is None:
                 self.contents.actions.setdefault(control_plane_name(action), action)
 
-    def _extern_calls(self, block: Instance, tables: list[TableItem], actions: list[_Part]) -> None:
-        """As p4c finds them, which first puts sub-controls, functions and actions that are called
-        in place: those in actions of tables (global ones first), then those in the body."""
-        of_globals = [
-            (item.owner, action)
-            for item in tables
-            for action in (reference.action for _, reference in item.actions)
-            if action is not None and item.owner.environment.lookup(action) is None
-        ]
-        for owner, action in [*of_globals, *actions]:
-            assert isinstance(action, syntax.Action)
-            self._extern_calls_in(action.body, owner, set())
+    def _extern_calls(self, block: Instance, actions: list[tuple[Instance, syntax.Action]]) -> None:
+        """Those of its actions (global ones stand first), then of its body: as p4c finds them,
+        which first puts functions, actions called by actions, and sub-controls in place."""
+        for owner, action in actions:
+            self._extern_calls_in(action.body, owner, set(), in_action=True)
         assert isinstance(block.declaration, syntax.ControlDeclaration)
-        self._extern_calls_in(block.declaration.body, block, set())
+        self._extern_calls_in(block.declaration.body, block, set(), in_action=False)
 
     def _extern_calls_in(
-        self, node: syntax.Node, instance: Instance, seen: set[tuple[Instance, syntax.Block]]
+        self,
+        node: syntax.Node,
+        instance: Instance,
+        seen: set[tuple[Instance, syntax.Block]],
+        *,
+        in_action: bool,
     ) -> None:
         """`seen`: what was called before, each with its instance."""
+        called = (syntax.Function, syntax.Action) if in_action else (syntax.Function,)
         for child in live_children(node):
-            self._extern_calls_in(child, instance, seen)
+            self._extern_calls_in(child, instance, seen, in_action=in_action)
         if not isinstance(node, syntax.Call):
             return
         if node.kind is CallKind.EXTERN_FUNCTION:
@@ -159,13 +168,13 @@ class Collector:
             instance = applied(node, instance.environment, instance)
             assert isinstance(instance.declaration, syntax.ControlDeclaration)
             body: syntax.Block | None = instance.declaration.body
-        elif isinstance(node.declaration, syntax.Function | syntax.Action):
+        elif isinstance(node.declaration, called):
             body = node.declaration.body
         else:
             return
         if body is not None and (instance, body) not in seen:
             seen.add((instance, body))
-            self._extern_calls_in(body, instance, seen)
+            self._extern_calls_in(body, instance, seen, in_action=in_action)
 
     def _extern_function(self, call: syntax.Call, instance: Instance) -> None:
         assert call.declaration is not None

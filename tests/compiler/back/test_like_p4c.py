@@ -193,12 +193,12 @@ DIGESTS = {
         },
         ["d1", "d2", "d3"],
     ),
-    "actions that are called where they are called": (
+    "actions that are called": (
         {
             "locals": "action a() { digest<d2>(1, { 1 }); } action b() { digest<d1>(1, { 1 }); } ",
             "ingress": "digest<d3>(1, { 1 }); b(); a();",
         },
-        ["d3", "d1", "d2"],
+        ["d2", "d1", "d3"],
     ),
     "actions of sub-controls where these are declared": (
         {
@@ -220,6 +220,22 @@ DIGESTS = {
             "ingress": "t.apply(); u.apply();",
         },
         ["d5", "d1"],
+    ),
+    "global actions that are called, and actions that actions call": (
+        {
+            "declarations": STRUCTS + "action g() { digest<d5>(1, { 1 }); }",
+            "locals": "action a() { digest<d1>(1, { 1 }); }"
+            " action b() { digest<d3>(1, { 1 }); a(); }" + TABLE.format("t", "b"),
+            "ingress": "digest<d2>(1, { 1 }); g(); t.apply();",
+        },
+        ["d5", "d3", "d1", "d2"],
+    ),
+    "without a name, in actions and the body": (
+        {
+            "locals": "action a() { digest(1, { h.d.a }); } " + TABLE.format("t", "a"),
+            "ingress": "digest(1, { h.d.w, h.d.a }); t.apply();",
+        },
+        ["digest_0", "digest_1"],
     ),
 }  # fmt: skip
 
