@@ -219,6 +219,76 @@ IN_INGRESS = {
 }
 
 
+# Copies out at `exit` (12.5): x is 1 before, y 2.
+EXITS = (
+    "control S(inout bit<8> x, inout bit<8> y) { action a() { x = 0x55; exit; }"
+    " table t { actions = { a; } default_action = a(); }"
+    " apply { y = y + 1; t.apply(); y = 0; } } "
+)
+NESTED = (
+    EXITS + "control R(inout bit<8> p, inout bit<8> q) { S() s;"
+    " apply { p = p + 0x10; s.apply(p, q); q = 0; } } "
+)
+AT_EXIT = {
+    # declarations, locals of ingress, its body, how what comes out begins (then as in PACKET)
+    "an action of a table in a sub-control": (
+        EXITS, "S() s;", "s.apply(h.d.a, h.d.b); h.d.c = 0;", "550303",
+    ),
+    "with names out of order": (
+        EXITS, "S() s;", "s.apply(y = h.d.b, x = h.d.a); h.d.c = 0;", "550303",
+    ),
+    "both to one place, from left to right": (
+        EXITS, "S() s;", "s.apply(h.d.a, h.d.a); h.d.c = 0;", "020203",
+    ),
+    "both to one place, the other way round": (
+        EXITS, "S() s;", "s.apply(y = h.d.a, x = h.d.a); h.d.c = 0;", "550203",
+    ),
+    "a sub-control of a sub-control": (
+        NESTED, "R() r;", "r.apply(h.d.a, h.d.b); h.d.c = 0;", "550303",
+    ),
+    "to slices": (
+        NESTED, "R() r;", "r.apply(h.d.w[15:8], h.d.w[23:16]); h.d.c = 0;", "0102037f00015504",
+    ),
+    "to an element at an index that changes": (
+        NESTED, "R() r;",
+        "h.items[0] = { 1 }; h.items[1] = { 2 }; r.apply(h.items[h.d.a].v, h.d.a); h.d.c = 0;",
+        "0202037f00000004" + "0155",
+    ),
+    "an action that an action of a table calls": (
+        "", "action f(inout bit<8> x) { x = 7; exit; } action g() { f(h.d.a); h.d.b = 0; }"
+        " table t { actions = { g; } default_action = g(); }",
+        "t.apply(); h.d.c = 0;", "070203",
+    ),
+    "an action that calls another": (
+        "", "action f(inout bit<8> x) { x = 7; exit; } action g(inout bit<8> y) { f(y); y = 0; }",
+        "g(h.d.a); h.d.c = 0;", "070203",
+    ),
+    "a struct": (
+        "control S(inout inner_t x) { apply { x.p = 9; exit; } }"
+        " control R(inout bit<8> y) { S() s; apply { inner_t v = { 1, y }; s.apply(v); y = 0; } }",
+        "R() r;", "r.apply(h.d.a); h.d.c = 0;", "010203",
+    ),
+    "an out header that was not set": (
+        "control S(out item_t x) { apply { exit; } }", "S() s;",
+        "h.items[0] = { 5 }; s.apply(h.items[0]); h.d.c = 0;", PACKET,
+    ),
+    "in a branch of a switch over an action": (
+        "control S(inout bit<8> x) { action a() { x = 8; } action b() { x = 9; }"
+        " table t { actions = { a; b; } default_action = a(); }"
+        " apply { switch (t.apply().action_run) { a: { x = x + 1; exit; } b: { x = 0; } } } }",
+        "S() s;", "s.apply(h.d.w[7:0]); h.d.c = 0;", "0102037f00000009",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AT_EXIT)
+def test_copies_at_exit(tmp_path: Path, name: str) -> None:
+    declarations, local, code, expected = AT_EXIT[name]
+    left = outcome(tmp_path, PACKET, declarations=declarations, locals=local, ingress=code)
+    assert left is not None
+    assert left[1] == expected + PACKET[len(expected) :]
+
+
 @pytest.mark.parametrize("name", IN_INGRESS)
 def test_in_ingress(tmp_path: Path, name: str) -> None:
     declarations, local, code, expected = IN_INGRESS[name]
