@@ -109,7 +109,7 @@ class Strings(Translated):
         self._fixed = set(self._values)  # the program's own: never free
         self._used: set[int] = set()  # since begin()
         self.collect_at = COLLECT_AT
-        self._next = -1  # where to look for a free number first; -1: nothing was given out yet
+        self._next = -1  # where to look for a free number first, modulo their count
         self.collect: Callable[[], None] = lambda: None
         """Has the pipeline decode() what it holds, and then sweep()."""
 
@@ -120,6 +120,15 @@ class Strings(Translated):
     @property
     def exact_only(self) -> bool:
         return True
+
+    def check(self) -> None:
+        super().check()
+        for value, number in self._numbers.items():
+            if self._decimal(value) not in (None, number):
+                raise invalid(
+                    f"type {self.name}: @{_MAPPINGS} has {self.text(value)} for {number}, but a "
+                    "decimal string stands for itself"
+                )
 
     @property
     def known(self) -> int:

@@ -369,6 +369,11 @@ CHANGED_P4INFO = {
     "no pairs": ('{ \\"\\" , 0 }', "{ 0 }", 'expected ({ {"name", number}, ... })'),
     "a pair twice": ('{ \\"\\" , 0 }', '{ \\"\\" , 3 }', 'has "guests "A"" or 3 twice'),
     "a pair too large": ('{ \\"\\" , 0 }', '{ \\"\\" , 8 }', "has 8, which is more than 3 bits"),
+    "a decimal string for another number": (
+        '{ \\"\\" , 0 }',
+        '{ \\"5\\" , 0 }',
+        'has "5" for 0, but a decimal string stands for itself',
+    ),
     "no width": ("sdn_bitwidth: 32", "sdn_bitwidth: -1", "interface_t: -1 bits, expected 1 to"),
     "another type's width": (
         'name: "vrf_t"',
