@@ -132,6 +132,70 @@ def worst(checks: Iterable[Check]) -> list[Check]:
     return [*found.values()]
 
 
+def judged(
+    checks: Iterable[Check], spoilable: Sequence[str], why: str, *, virtual: bool
+) -> list[Check]:
+    """The checks as they are; in real time TestbedError where none but `spoilable` ones failed.
+
+    Those (by their names' ends) are about what the machine did to the traffic or to a controller's
+    readings, not about what was measured: then the run says nothing. `why`: see noise_of().
+    """
+    checks = [*checks]
+    failed = [check for check in checks if not check.passed]
+    if failed and not virtual and all(c.name.endswith(tuple(spoilable)) for c in failed):
+        what = f"{failed[0].name}: {failed[0].measured:g}, expected {failed[0].expected:g}"
+        allowed = f" +- {failed[0].tolerance:g}" if failed[0].tolerance else ""
+        raise TestbedError(f"run invalid: {what}{allowed}; {why}")
+    return checks
+
+
+def noise_of(outcomes: Iterable[Outcome]) -> str:
+    """What the machine did to the runs, as measured, in one line."""
+    outcomes = [*outcomes]
+    return noise(
+        (truth for outcome in outcomes for truth in outcome.truths.values()),
+        (record for outcome in outcomes for record in outcome.sent.values()),
+        [problem for outcome in outcomes for problem in outcome.incomplete],
+    )
+
+
+def noise(
+    truths: Iterable[Truth], records: Iterable[FlowRecord], problems: Sequence[str] = ()
+) -> str:
+    """The same of flows of any experiment, and of what could not be read."""
+    waited_ns = [_longest_in(truth, switch) for truth in truths for switch in truth.path]
+    late_ns = max((record.largest_lag_ns for record in records), default=0)
+    text = (
+        f"this machine stood still: packets were in a switch for up to {max(waited_ns) / 1e6:.1f} "
+        f"ms, senders up to {late_ns / 1e6:.1f} ms late"
+    )
+    return f"{text}; {problems[0]}" if problems else text
+
+
+def refuse_late_packets(
+    name: str, truth: Truth, point: Point, range_us: tuple[float, float], why: str
+) -> None:
+    """Raise TestbedError when packets took longer, or shorter, than a run's claims suppose.
+
+    Which a machine does that stands still: from their sender's call until a point, in this range.
+    """
+    delays_ns = (truth.time_ns[point] - truth.sent_ns)[truth.passed(point)]
+    if not len(delays_ns):
+        return
+    longest_us, least_us = delays_ns.max() / 1000, delays_ns.min() / 1000
+    if not range_us[0] < least_us <= longest_us < range_us[1]:
+        raise TestbedError(
+            f"run invalid: {name}: packets took up to {longest_us:.0f} us to {point.switch}, and "
+            f"less than {range_us[1]:.0f} us are supposed; {why}"
+        )
+
+
+def _longest_in(truth: Truth, switch: str) -> int:
+    arrived, left = (truth.time_ns[Point(switch, name)] for name in ("arrivals", "departures"))
+    passed = truth.passed(Point(switch, "departures"))
+    return int((left - arrived)[passed].max(initial=0))
+
+
 def hosts_agree(
     at: str, outcomes: Sequence[Outcome], flow: int, segment: tuple[Point, Point]
 ) -> list[Check]:

@@ -15,27 +15,33 @@ import argparse
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from _ampm import Outcome, Setting, add_common_options, fitting, flow_count, measure, worst
+from _ampm import (
+    Outcome,
+    Setting,
+    add_common_options,
+    flow_count,
+    judged,
+    measure,
+    noise_of,
+    worst,
+)
+from _delay_cases import Case, Results, Row
 from _delays import (
     ESTIMATORS,
     METHODS,
-    DelaySample,
     check_options,
     delays_of,
     samples_are_fair,
     true_delays_us,
 )
-from _stamps import Times, order_checks, steps, width_metrics, widths
+from _stamps import Times, order_checks, steps, width_metrics
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from rich.table import Table
 
 from controllers.ampm.records import Point
-from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds
 from testbed import cli, plots, statistics
 from testbed.isolation import Run
@@ -48,6 +54,7 @@ PATH = ("s1", "s2")
 WHOLE = (Point("s1", "arrivals"), Point("s2", "departures"))
 RATE_BPS, QUEUE, BACKGROUND_BYTES = 10_000_000, 64, 1000  # of the link under load
 MACHINE_US = 60_000  # what a busy machine may add in real time
+UNREAD = "blocks with a delay"  # there are fewer if a busy machine reads some of them too late
 RESOLUTION_US = 1  # error of a difference of two stamps of this resolution
 
 
@@ -75,77 +82,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_common_options(parser)
 
 
-@dataclass(frozen=True)
-class Case:
-    """One setting of the link."""
-
-    name: str
-    delay_us: float
-    bounds: Bounds  # which blocks are chosen by
-    load: float = 0.0  # share of RATE_BPS; 0: a link without a rate
-    loss: float = 0.0  # 0..1
-
-    @property
-    def schedule(self) -> Schedule:
-        """The shortest blocks that do for all methods."""
-        return fitting(METHODS, self.bounds)
-
-
-@dataclass(frozen=True)
-class Row:
-    """One delay that was measured, or not."""
-
-    case: Case
-    seed: int
-    sample: DelaySample
-    loaded: bool  # there was background traffic
-
-    def as_dict(self) -> dict[str, object]:
-        """A line of samples.csv."""
-        sample = dataclasses.asdict(self.sample)
-        case = {"case": self.case.name, "seed": self.seed, "loaded": int(self.loaded)}
-        return {**case, **sample, "error_us": self.sample.error_us}
-
-
-@dataclass
-class Results:
-    """Of all runs of one case."""
-
-    case: Case
-    rows: list[Row]
-    outcomes: list[Outcome]
-    true_us: NDArray[np.float64]  # of every packet of the loaded blocks
-
-    def known(self, estimator: str) -> list[DelaySample]:
-        """All delays that are known, and what they should be.
-
-        Where the link loses nothing, without means of which a problem says that packets were lost.
-        """
-        return [
-            row.sample for row in self.rows
-            if row.sample.estimator == estimator and row.sample.error_us is not None
-            and (self.case.loss or not row.sample.problem)
-        ]  # fmt: skip
-
-    def errors_us(self, estimator: str) -> NDArray[np.float64]:
-        """Measured minus true."""
-        return np.array([sample.error_us for sample in self.known(estimator)])
-
-    def outside_us(self, estimator: str) -> NDArray[np.float64]:
-        """How far delays lie outside of what the true ones can be."""
-        return np.array([sample.outside_us for sample in self.known(estimator)])
-
-    @property
-    def widths_us(self) -> dict[str, NDArray[np.float64]]:
-        """How wide the enclosures of all packets' stamps are; nothing in virtual time."""
-        found: dict[str, list[NDArray[np.float64]]] = {}
-        for outcome in self.outcomes:
-            for flow, handling in outcome.handling.items():
-                for name, width in widths(outcome.truths[flow], handling).items():
-                    found.setdefault(name, []).append(width)
-        return {name: np.concatenate(parts) for name, parts in found.items()}
-
-
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     virtual = options.time == "virtual"
     options.delay_ms = options.delay_ms or ([1] if options.quick else [0.1, 1, 10, 100, 500])
@@ -163,10 +99,15 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         found.append(results)
     return Report(
         samples=[row.as_dict() for results in found for row in results.rows],
-        checks=[
-            *(check for results in found for check in checks_of(results, options)),
-            *order_of_stamps(found),
-        ],
+        checks=judged(
+            [
+                *(check for results in found for check in checks_of(results, options)),
+                *order_of_stamps(found),
+            ],
+            [UNREAD],
+            noise_of(outcome for results in found for outcome in results.outcomes),
+            virtual=virtual,
+        ),
         metrics={results.case.name: metrics_of(results) for results in found},
         figure=draw(found, options),
         tables=[summary_table(found)],
@@ -256,7 +197,7 @@ def checks_of(results: Results, options: argparse.Namespace) -> list[Check]:
             checks.append(Check(name, outside.max(), 0, RESOLUTION_US))
         if estimator != "hashed" and not case.loss:
             wanted = options.blocks * options.seeds
-            name = f"{case.name}, {estimator}: blocks with a delay"
+            name = f"{case.name}, {estimator}: {UNREAD}"
             checks.append(Check(name, len(outside), wanted, 0 if virtual else wanted // 2))
         if estimator == "hashed":
             wrong = sum(s.true_us is None for s in samples)

@@ -15,7 +15,17 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
-from _ampm import Outcome, Setting, add_common_options, flow_count, hosts_agree, measure, worst
+from _ampm import (
+    Outcome,
+    Setting,
+    add_common_options,
+    flow_count,
+    hosts_agree,
+    judged,
+    measure,
+    noise_of,
+    worst,
+)
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.table import Table
@@ -46,6 +56,11 @@ SEGMENTS = {
     "s2-s3": (Point("s2", "departures"), Point("s3", "arrivals")),
     "end to end": (Point("s1", "departures"), Point("s3", "departures")),
 }
+
+
+# What a busy machine can spoil.
+UNREAD = "switches' blocks that could not be read"
+GUARD = "guard time, us (below half a block)"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -233,14 +248,14 @@ def checks_of(
         else:
             checks += hosts_agree(f"{at}, {method}", outcomes, number, SEGMENTS["end to end"])
     incomplete = sum(len(outcome.incomplete) for outcome in outcomes)
-    allowed = 0 if options.time == "virtual" else options.blocks * len(outcomes) // 2
-    return [
-        *checks,
-        Check(f"{at}: switches' blocks that could not be read", incomplete, 0, allowed),
-        Check(f"{at}: guard time, us (below half a block)", max(map(guard_of, outcomes)), 0,
-              options.block_us / 2),
+    virtual = options.time == "virtual"
+    allowed = 0 if virtual else options.blocks * len(outcomes) // 2
+    checks += [
+        Check(f"{at}: {UNREAD}", incomplete, 0, allowed),
+        Check(f"{at}: {GUARD}", max(map(guard_of, outcomes)), 0, options.block_us / 2),
         *worst(check for outcome in outcomes for check in outcome.checks(at)),
-    ]  # fmt: skip
+    ]
+    return judged(checks, (UNREAD, GUARD), noise_of(outcomes), virtual=virtual)
 
 
 def guard_of(outcome: Outcome) -> float:

@@ -87,6 +87,10 @@ class Setting:
         """The greatest delay, in lengths of a block."""
         return (LINK_DELAY_US + self.held_us) / self.block_us
 
+    def is_exact(self, noise_us: int) -> bool:
+        """Step marking must be exact, also where a machine adds that to the delay."""
+        return self.lateness + noise_us / self.block_us < 1 / 2
+
     @property
     def overtaken(self) -> tuple[float, float]:
         """The law of pulses: mean, and mean square, of the packets that the pulse changes places
@@ -148,6 +152,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         for seed in range(options.seed, options.seed + options.seeds):
             network = network_of(setting, options.blocks, options.program)
             outcome = await _ampm.measure(replace(run, seed=seed), network)
+            refuse_late_packets(setting, outcome, noise_us)
             results[setting] += results_of(setting, seed, outcome)
             books += outcome.checks("all runs")
         checks += checks_of(setting, results[setting], noise_us)
@@ -187,6 +192,14 @@ def network_of(setting: Setting, blocks: int, program: str) -> _ampm.Setting:
         blocks,
         program=program,
     )  # fmt: skip
+
+
+def refuse_late_packets(setting: Setting, outcome: _ampm.Outcome, noise_us: int) -> None:
+    """Raise TestbedError where a machine's stall, and not the link, made packets too late."""
+    if setting.is_exact(noise_us):
+        longest = (-float("inf"), setting.block_us / 2)
+        why = _ampm.noise_of([outcome])
+        _ampm.refuse_late_packets(setting.name, outcome.truths[FLOW], CAME, longest, why)
 
 
 def results_of(setting: Setting, seed: int, outcome: _ampm.Outcome) -> list[BlockResult]:
@@ -236,7 +249,7 @@ def checks_of(setting: Setting, results: Sequence[BlockResult], noise_us: int) -
     at = f"{100 * setting.held:g} % held back for {setting.packets} packets"
     wrong = sum(r.step_error != 0 for r in results)
     checks = []
-    if setting.lateness + noise_us / setting.block_us < 1 / 2:
+    if setting.is_exact(noise_us):
         checks.append(Check(f"{at}, step: blocks wrong", wrong, 0))
     elif setting.lateness > 1 / 2:
         # A late packet makes two blocks wrong, so the mean of n squares scatters by sqrt(3 / n).

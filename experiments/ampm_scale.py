@@ -16,14 +16,19 @@ from itertools import product
 
 import finsy as fy
 import numpy as np
-from _ampm import UDP, add_common_options, flow_count, worst
-from _truth import read_truths
+from _ampm import (
+    UDP,
+    add_common_options,
+    flow_count,
+    judged,
+    noise,
+    worst,
+)
+from _scale import UNKNOWN, measured_losses, refuse_noise, true_losses, truths_of
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.readout import Record
-from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, Method, WatchedFlow
 from controllers.connection import connection, cpu_ports
@@ -52,6 +57,7 @@ START_US = 40_000  # for a flow's processes to start, in real time
 IDLE_BLOCKS = 3  # read to see what a reading costs, when no packets are sent
 CARRIERS_BLOCK_S = 300  # Telecom Italia's: RFC 8321 section 5.1
 REPEATED_SWITCHES = 20  # larger networks run once
+UNREAD = "switches' blocks not read"  # which a busy machine can spoil
 
 # What is read: only what loss needs, or all that double marking records.
 READINGS: dict[str, Collection[Record] | None] = {"counters": (), "all records": None}
@@ -107,6 +113,7 @@ class Measurement:
     accounts: int  # of a flow, a block and a segment
     wrong: int  # of them, those that differ from the truth
     problems: list[str]
+    noise: str  # what the machine did to the run
     set_up_s: float  # CPU time
     loads: Mapping[str, Load]
     books: Books
@@ -132,7 +139,12 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
                 run.progress.say(f"{switches} switches, {flows} flows: not here: {error}")
     return Report(
         samples=[row for m in found for row in rows_of(m)],
-        checks=worst(check for m in found for check in checks_of(m)),
+        checks=judged(
+            worst(check for m in found for check in checks_of(m)),
+            [UNREAD],
+            next((m.noise for m in found if m.problems), ""),
+            virtual=is_virtual,
+        ),
         metrics=metrics_of(found),
         figure=draw(found, options),
         tables=[summary_table(found)],
@@ -164,15 +176,20 @@ async def measure(switches: int, count: int, options: argparse.Namespace, run: R
                     reports, records = await conduct(collector, net, flows, options, run)
                 loads[what] = await load_of(collector, run)
     blocks = range(reports[0].block, reports[-1].block + 1)
-    truth = true_losses(net, topo, records, schedule, blocks)
+    truths = truths_of(net, topo, records, schedule)
+    problems = [problem for report in reports[1:-1] for problem in report.problems]
+    why = noise(truths.values(), records.values(), problems)
+    refuse_noise(truths, schedule, why)
+    truth = true_losses(truths, blocks)
     packets, measured = measured_losses(topo, flows, reports)
     return Measurement(
         switches, count, run.seed,
         packets=int(packets[:, 1:-1].sum()),
         lost=int(measured[:, -1, 1:-1].sum()),
         accounts=measured[:, :, 1:-1].size,
-        wrong=int(np.count_nonzero((measured != truth)[:, :, 1:-1])),
-        problems=[problem for report in reports[1:-1] for problem in report.problems],
+        wrong=int(np.count_nonzero(((measured != truth) & (measured != UNKNOWN))[:, :, 1:-1])),
+        problems=problems,
+        noise=why,
         set_up_s=set_up_s,
         loads=loads,
         books=Books.of(net, records),
@@ -236,49 +253,6 @@ def watch_list(net: Network, topo: Backhaul, flows: Sequence[Flow]) -> dict[Watc
     }  # fmt: skip
 
 
-def segments_of(path: tuple[str, str, str]) -> list[tuple[Point, Point]]:
-    """Both links of a path, and the whole of it."""
-    access, aggregation, core = path
-    return [
-        (Point(access, "departures"), Point(aggregation, "arrivals")),
-        (Point(aggregation, "departures"), Point(core, "arrivals")),
-        (Point(access, "departures"), Point(core, "departures")),
-    ]
-
-
-def measured_losses(
-    topo: Backhaul, flows: Sequence[Flow], reports: Sequence[BlockReport]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Packets at the first point, shape (flows, blocks), and losses, (flows, segments, blocks); -1
-    where it is not known."""
-    packets = np.full((len(flows), len(reports)), -1)
-    losses = np.full((len(flows), 3, len(reports)), -1)
-    for column, report in enumerate(reports):
-        for flow in flows:
-            records = report.records[flow.id]
-            for number, points in enumerate(segments_of(topo.paths[flow.source])):
-                first, second = (records[point] for point in points)
-                if first is not None and second is not None:
-                    packets[flow.id, column] = first.packets
-                    losses[flow.id, number, column] = first.packets - second.packets
-    return packets, losses
-
-
-def true_losses(
-    net: Network, topo: Backhaul, records: Mapping[int, FlowRecord], schedule: Schedule,
-    blocks: range,
-) -> NDArray[np.int64]:  # fmt: skip
-    """What was really lost of each block; shape (flows, segments, blocks)."""
-    paths = {record.flow: topo.paths[record.flow.source] for record in records.values()}
-    truths = read_truths(net, paths, schedule, Method.DOUBLE, records)
-    return np.array(
-        [
-            [truths[flow.id].lost(*points, blocks) for points in segments_of(path)]
-            for flow, path in paths.items()
-        ]
-    )
-
-
 def rows_of(m: Measurement) -> list[dict[str, object]]:
     """Rows of samples.csv: one for each kind of reading."""
     return [
@@ -304,7 +278,7 @@ def checks_of(m: Measurement) -> list[Check]:
     at = f"{m.switches} switches, {m.flows} flows"
     return [
         Check(f"{at}: accounts of a flow, a block and a segment wrong", m.wrong, 0),
-        Check(f"{at}: switches' blocks not read", len(m.problems), 0),
+        Check(f"{at}: {UNREAD}", len(m.problems), 0),
         *m.books.checks("all runs"),
     ]
 
