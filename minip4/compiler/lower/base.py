@@ -102,6 +102,10 @@ class Lowering(ABC):
         """The value it has now, in a temporary if it could change later."""
         if isinstance(expression, ir.Constant | ir.ActionData | ir.Text):
             return expression
+        return self.saved_field(expression, source)
+
+    def saved_field(self, expression: ir.Expression, source: syntax.Source) -> ir.Field:
+        """A temporary that has its value now."""
         target = self.temporary_field(expression.type, source)
         self.emit(ir.Assign(source, target, expression))
         return target

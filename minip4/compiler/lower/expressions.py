@@ -41,12 +41,15 @@ def has_effects(node: syntax.Node) -> bool:
     return any(has_effects(child) for child in syntax.children(node))
 
 
+def read_scalar(value: places.Value, source: syntax.Source) -> ir.Expression:
+    if is_compound(value) or isinstance(value, places.Next):
+        raise P4Error("a number or bool was expected here", source)
+    return read(value)
+
+
 class Expressions(Assignments):
     def scalar(self, expression: syntax.Expression) -> ir.Expression:
-        value = self.value(expression)
-        if is_compound(value) or isinstance(value, places.Next | places.Stack):
-            raise P4Error("a number or bool was expected here", expression.source)
-        return read(value)
+        return read_scalar(self.value(expression), expression.source)
 
     def place(self, expression: syntax.Expression) -> places.Place:
         """The lvalue; run-time indexes in it are evaluated now."""

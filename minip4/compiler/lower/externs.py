@@ -10,7 +10,7 @@ from minip4.compiler.errors import P4Error
 from minip4.compiler.lower import arithmetic, ir, places
 from minip4.compiler.lower.arguments import Argument
 from minip4.compiler.lower.assignments import is_compound, read
-from minip4.compiler.lower.expressions import has_effects
+from minip4.compiler.lower.expressions import has_effects, read_scalar
 from minip4.compiler.lower.objects import ExternObject, evaluate
 from minip4.compiler.lower.tables import Tables
 from minip4.compiler.types import BOOL, Bits
@@ -92,9 +92,7 @@ class Externs(Tables):
         return [a for a in call.arguments if a is not None]
 
     def scalar_of(self, argument: Argument) -> ir.Expression:
-        if is_compound(argument.value) or isinstance(argument.value, places.Next):
-            raise P4Error("a number or bool was expected here", argument.source)
-        return read(argument.value)
+        return read_scalar(argument.value, argument.source)
 
     def _simple(self, argument: Argument) -> ir.Expression:
         return self.simple(self.scalar_of(argument), argument.source)

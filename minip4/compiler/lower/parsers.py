@@ -9,6 +9,7 @@ from minip4.compiler.errors import P4Error
 from minip4.compiler.lower import ir, places
 from minip4.compiler.lower.assignments import is_compound
 from minip4.compiler.lower.base import Frame, Shared
+from minip4.compiler.lower.expressions import read_scalar
 from minip4.compiler.lower.externs import Externs
 from minip4.compiler.lower.names import control_plane_name
 from minip4.compiler.lower.objects import Environment, Instance, evaluate
@@ -93,7 +94,7 @@ class Parsers(Externs):
                 self.statement(statement)
             keys: list[ir.Expression] = []
             if isinstance(state.transition, syntax.Select):
-                keys = [self._select_key(e) for e in state.transition.expressions]
+                keys = self._select_keys(state.transition.expressions)
         builder = StateBuilder(self, names[state])
         builder.code(code)
         if isinstance(state.transition, syntax.Select):
@@ -103,13 +104,14 @@ class Parsers(Externs):
         else:
             builder.end(_target(state.transition, names, end))
 
-    def _select_key(self, expression: syntax.Expression) -> ir.Expression:
-        value = self.scalar(expression)
-        if isinstance(value, ir.Field | ir.LastField | ir.LastUnionField):
-            return value
-        field = self.temporary_field(value.type, expression.source)
-        self.emit(ir.Assign(expression.source, field, value))
-        return field
+    def _select_keys(self, expressions: list[syntax.Expression]) -> list[ir.Expression]:
+        keys: list[ir.Expression] = []
+        for expression, value in zip(expressions, self.values(expressions), strict=True):
+            key = read_scalar(value, expression.source)
+            if not isinstance(key, ir.Field | ir.LastField | ir.LastUnionField):
+                key = self.saved_field(key, expression.source)
+            keys.append(key)
+        return keys
 
     # -- select (13.6)
 

@@ -326,6 +326,14 @@ IN_PARSER = {
         PACKET + "0102030405",
         "0102047f01020304" + "05",
     ),
+    "keys of a select, from left to right": (
+        INC,
+        "",
+        "packet.extract(h.d); transition select(h.d.a, inc(h.d.a)) {"
+        " (2, 2): accept; (1, 2): right; } } state right { h.d.b = 0;",
+        PACKET,
+        "0200",
+    ),
     "verify": (
         INC,
         "",
