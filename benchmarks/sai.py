@@ -11,6 +11,7 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 import argparse
 import asyncio
 import json
+import logging
 import random
 import statistics
 from collections.abc import Callable, Iterator
@@ -47,6 +48,8 @@ ROUNDS, QUICK_ROUNDS = 5, 1
 WRITE_CHUNK = 1000
 
 Repeat = Callable[[int], object]
+
+logging.getLogger("finsy").setLevel(logging.ERROR)  # it warns that the switch has no gNMI
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

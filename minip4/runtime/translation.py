@@ -10,6 +10,7 @@ for numbers of another width (`sdn_bitwidth`). Which number a string has is the 
 When numbers run out, those of strings that nothing uses any more are free again.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 
@@ -161,7 +162,7 @@ class Strings(Translated):
         return str(number).encode() if value is None else value
 
     def text(self, value: bytes, digits: int = 1) -> str:
-        return '"' + value.decode(errors="backslashreplace") + '"'
+        return json.dumps(value.decode(errors="backslashreplace"), ensure_ascii=False)
 
     def _give(self, value: bytes, what: str) -> int:
         if not value:
@@ -238,7 +239,10 @@ def _mappings(name: str, annotations: Iterable[str]) -> Iterator[tuple[bytes | i
             text, number, of = pair.groups()
             yield (_unquoted(text) if number is None else _number(number)), _number(of)
         if inside[at:].strip() or body[:1] + body[-1:] != "{}":
-            raise invalid(f'type {name}: {annotation}: expected ({{ {{"name", number}}, ... }})')
+            raise invalid(
+                f"type {name}: @{_MAPPINGS}({body[:40]}...): expected "
+                '({ {"name", number}, ... })'
+            )
 
 
 def _number(text: str) -> int:

@@ -135,7 +135,7 @@ REFUSED = {
         hop(b"a", [p4r.ActionProfileAction(action=to_interface(b"\x01", b"\x01"), weight=1)]),
         "parameter label: 0x1 cannot be 1, which stands for 0x7",
     ),
-    "taken by a name": (vrf(b"3"), '"3" cannot be 3, which stands for "guests "A""'),
+    "taken by a name": (vrf(b"3"), '"3" cannot be 3, which stands for "guests \\"A\\""'),
     "empty": (
         interface(b"\x01", b""),
         "parameter port: empty string, expected the name of a port_t",
@@ -367,7 +367,7 @@ CHANGED_P4INFO = {
         "field meta.vrf: type vrf_t is a string to controllers, which an exact or optional",
     ),
     "no pairs": ('{ \\"\\" , 0 }', "{ 0 }", 'expected ({ {"name", number}, ... })'),
-    "a pair twice": ('{ \\"\\" , 0 }', '{ \\"\\" , 3 }', 'has "guests "A"" or 3 twice'),
+    "a pair twice": ('{ \\"\\" , 0 }', '{ \\"\\" , 3 }', 'has "guests \\"A\\"" or 3 twice'),
     "a pair too large": ('{ \\"\\" , 0 }', '{ \\"\\" , 8 }', "has 8, which is more than 3 bits"),
     "a decimal string for another number": (
         '{ \\"\\" , 0 }',
@@ -403,5 +403,5 @@ async def test_a_pipeline_whose_types_cannot_be_is_refused(
 def test_readers_see_names_in_quotes() -> None:
     schema = Schema(info(NAME))
     table = next(t for t in schema.tables.values() if t.name == "MyIngress.routes")
-    text = key_text(table.fields, route(b"a b", b"x").table_entry.match)
-    assert text == 'meta.vrf="a b", hdr.ethernet.destination=0x020000000002/48'
+    text = key_text(table.fields, route(b"a\nb", b"x").table_entry.match)
+    assert text == 'meta.vrf="a\\nb", hdr.ethernet.destination=0x020000000002/48'
