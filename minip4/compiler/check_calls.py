@@ -57,10 +57,7 @@ class CallChecker(ArgumentChecker):
         return typed(e, types.VOID)
 
     def function_allowed(self, e: syntax.Call, function: syntax.Function) -> None:
-        deprecated = function.annotation("deprecated")
-        if deprecated is not None:
-            hint = "".join(f": {v}" for v in deprecated.values)
-            self.warn("deprecated", f"{function.name!r} is deprecated{hint}", e.source)
+        self.is_deprecated(function, e.source)
         is_system = function.source.file.is_system
         if is_system and function.name == "verify" and self.place.kind != "parser":
             raise P4Error("verify can be called in a parser only", e.source)

@@ -256,11 +256,18 @@ class ExpressionChecker(ConversionChecker):
             of = self.equality(e)
         elif e.operator in ("<<", ">>"):
             of = self.shift(e)
+            self.shift_in_range(e, of)
         elif e.operator == "++":
             of = self.concatenation(e)
         else:
             of = self.arithmetic(e)
         return typed(e, of, fold_binary(e, of))
+
+    def shift_in_range(self, e: syntax.Binary, of: Type) -> None:
+        amount, plain = e.right.constant, types.strip_newtypes(of)
+        if isinstance(plain, types.Bits) and isinstance(amount, int) and amount >= plain.width:
+            message = f"{plain} shifted by {amount}: nothing is left of it"
+            self.warn("overflow", message, e.source)
 
     def equality(self, e: syntax.Binary) -> Type:
         e.left, e.right = self.value(e.left), self.value(e.right)

@@ -72,6 +72,13 @@ class CheckerBase(ABC):
     @abstractmethod
     def specialized(self, d: Applicable, arguments: tuple[Type, ...]) -> Applicable: ...
 
+    def is_deprecated(self, d: syntax.Declaration, source: Source) -> None:
+        """Warns of a use of what its declaration discourages (18.3.4)."""
+        annotation = d.annotation("deprecated")
+        if annotation is not None:
+            hint = "".join(f": {v}" for v in annotation.values)
+            self.warn("deprecated", f"{d.name!r} is deprecated{hint}", source)
+
     # ------------------------------------------------------------ scopes
 
     @contextmanager

@@ -45,6 +45,8 @@ class TableChecker(StatementChecker):
         if needs_number and not isinstance(of, (types.Bits, types.SerializableEnum)):
             message = f"a key of kind {key.match_kind} has type {describe(of)}"
             raise P4Error(message, key.expression.source, "bit<N> or int<N>")
+        if key.expression.constant is not None:
+            self.warn("mismatch", "this key is constant", key.expression.source)
         if key.annotation("name") is None and not _has_name(key.expression):
             raise P4Error(
                 "this key has no name for the control plane",
@@ -70,6 +72,7 @@ class TableChecker(StatementChecker):
         if not isinstance(found, syntax.Action):
             raise P4Error(f"{reference.name!r} is no action", reference.source, "an action")
         reference.action = found
+        self.is_deprecated(found, reference.source)
         return found
 
     def action_arguments(
@@ -215,6 +218,8 @@ class TableChecker(StatementChecker):
             raise P4Error(f"a range for a key of kind {kind}", e.source, "a value")
         if isinstance(result, syntax.DontCare) and kind == "exact":
             raise P4Error("`_` for a key of kind exact", e.source, "a value")
+        if isinstance(result, syntax.Mask):
+            self.value_within_mask(result)
         if isinstance(result, syntax.Mask) and kind == "lpm":
             self.check_prefix(result, key.expression.type)
         parts = (
@@ -230,6 +235,12 @@ class TableChecker(StatementChecker):
             if not self.is_compile_time(part):
                 raise P4Error("a key of an entry is not constant", part.source, "a constant")
         return result
+
+    def value_within_mask(self, e: syntax.Mask) -> None:
+        value, mask = e.value.constant, e.mask.constant
+        if isinstance(value, int) and isinstance(mask, int) and value & ~mask:
+            message = f"{value:#x} has bits outside of its mask {mask:#x}: they do not count"
+            self.warn("mismatch", message, e.source)
 
     def check_prefix(self, e: syntax.Mask, of: Type) -> None:
         """The mask of an lpm key is ones followed by zeros."""

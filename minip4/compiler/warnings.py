@@ -12,9 +12,9 @@ from minip4.compiler.source import Source
 
 # What they are about, by p4c's names (its --help: --Wdisable); "cpp" are those of #warning.
 Kind = Literal[
-    "cpp", "deprecated", "ignore-prop", "invalid", "invalid-header", "keys", "overflow",
-    "parser-transition", "shadow", "uninitialized-out-param", "uninitialized-use", "unreachable",
-    "unused",
+    "cpp", "deprecated", "ignore-prop", "invalid", "invalid-header", "keys", "mismatch",
+    "ordering", "overflow", "parser-transition", "shadow", "uninitialized-out-param",
+    "uninitialized-use", "unreachable", "unused",
 ]  # fmt: skip
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ALL = ""  # the kinds that --Wdisable without one disables

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from minip4.compiler import syntax
+from minip4.compiler.analysis.calls import check_calls
 from minip4.compiler.analysis.coverage import check_coverage
 from minip4.compiler.analysis.flow import check_values
 from minip4.compiler.analysis.unused import check_states, check_uses
+from minip4.compiler.analysis.walk import all_nodes
 
 
 def warn_of_mistakes(program: syntax.Program) -> None:
     """Adds to the program's warnings; the program must have been checked."""
-    check_uses(program)
+    nodes = list(all_nodes(program))
+    check_uses(program, nodes)
+    check_calls(nodes, program.warnings)
     check_states(program)
     check_coverage(program)
     check_values(program)

@@ -111,22 +111,22 @@ def _keyset(e: syntax.Expression, of: Type) -> Keyset | None:
     if isinstance(e, syntax.DontCare):
         return Keyset(0, ones, 0)
     if isinstance(e, syntax.Mask):
-        value, mask = _number(e.value), _number(e.mask)
+        value, mask = number_of(e.value.constant), number_of(e.mask.constant)
         if value is None or mask is None:
             return None
         low = value & mask & ones
         return Keyset(low, low | ones & ~mask, mask & ones)
     if isinstance(e, syntax.Range):
-        low_end, high = _number(e.low), _number(e.high)
+        low_end, high = number_of(e.low.constant), number_of(e.high.constant)
         if low_end is None or high is None or not 0 <= low_end <= high:
             return None
         return Keyset(low_end, high, ones >> (n := (low_end ^ high).bit_length()) << n, True)
-    number = _number(e)
+    number = number_of(e.constant)
     return None if number is None else Keyset(number & ones, number & ones, ones)
 
 
-def _number(e: syntax.Expression) -> int | None:
-    value = e.constant
+def number_of(value: syntax.Constant | None) -> int | None:
+    """What a constant is at run time, members of enums and errors included."""
     if isinstance(value, (syntax.EnumMember, syntax.ErrorMember)):
         return value.number
     return int(value) if isinstance(value, (int, bool)) else None

@@ -6,7 +6,7 @@ whatever an included file declares.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from minip4.compiler import syntax
 
@@ -24,9 +24,9 @@ _WORDS = {
 }
 
 
-def check_uses(program: syntax.Program) -> None:
-    """Adds to the program's warnings."""
-    used = set(_used(program))
+def check_uses(program: syntax.Program, nodes: Iterable[syntax.Node]) -> None:
+    """Adds to the program's warnings; `nodes` are all of it."""
+    used = set(_used(nodes))
     for d in _declared(program):
         word = _WORDS.get(type(d))
         if word is not None and d not in used and not _is_meant(d, program):
@@ -97,17 +97,10 @@ def _declared(program: syntax.Program) -> Iterator[syntax.Declaration]:
             todo += syntax.children(node)
 
 
-def _used(program: syntax.Program) -> Iterator[syntax.Declaration | None]:
+def _used(nodes: Iterable[syntax.Node]) -> Iterator[syntax.Declaration | None]:
     """What anything refers to by its name."""
-    todo: list[syntax.Node] = [d for d in program.declarations if not d.source.file.is_system]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, (syntax.Name, syntax.TypeName)):
+    for node in nodes:
+        if isinstance(node, (syntax.Name, syntax.TypeName, syntax.Call)):
             yield node.declaration
         elif isinstance(node, syntax.ActionReference):
             yield node.action
-            todo += [a for a in node.arguments if a is not None]
-        elif isinstance(node, syntax.Call):
-            yield node.declaration
-            todo += [a for a in node.arguments if a is not None]
-        todo += syntax.children(node)

@@ -1,0 +1,18 @@
+"""Every node of the user's part of a checked program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minip4.compiler import syntax
+
+
+def all_nodes(program: syntax.Program) -> Iterator[syntax.Node]:
+    """In no order; arguments as they are written, and as the checker converted them."""
+    todo: list[syntax.Node] = [d for d in program.declarations if not d.source.file.is_system]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo += syntax.children(node)
+        if isinstance(node, (syntax.Call, syntax.ActionReference)):
+            todo += [a for a in node.arguments if a is not None]
