@@ -12,12 +12,46 @@ from warned import warned_at
 ACTIONS = """bit<8> v; action set() { v = 1; } action other() { }
     table t { key = { m.x: exact; } actions = { set; other; } const default_action = other(); }"""
 ALL_SET = ACTIONS.replace("const default_action = other", "const default_action = set")
+HIT_SETS = ACTIONS.replace("other; } const", "@defaultonly other; } const")
+G = "bool g(out bit<8> r) { r = 1; return true; }"
+UNION = "layer_t u; u.a.setValid(); u.a = {1, 2, 3}; "
 EXTRACTS = """state start { packet.extract(h.ethernet);
     transition select(h.ethernet.type) { 0x800: one; default: two; } }
     state one { packet.extract(h.options, 8); transition two; }"""
 OUT = "void f(out bit<8> r, bool c) { if (c) { r = 1; } }"
 
 UNSET = {
+    "in the right operand of && alone": {
+        "top": G,
+        "body": "bit<8> v; if (m.flag && g(v)) { } m.x = §v;",
+    },
+    "in the right operand of || alone": {
+        "top": G,
+        "body": "bit<8> v; if (m.flag || g(v)) { } m.x = §v;",
+    },
+    "NoAction may run": {
+        "local": ALL_SET.replace("set; other;", "set;")
+        .replace("action other() { }", "")
+        .replace("const default_action = set();", ""),
+        "body": "t.apply(); m.x = §v;",
+    },
+    "in the default case": {
+        "local": ACTIONS,
+        "body": "switch (t.apply().action_run) { set: { } default: { m.x = §v; } }",
+    },
+    "no case is taken": {
+        "local": ACTIONS,
+        "body": "switch (t.apply().action_run) { set: { } } m.x = §v;",
+    },
+    "a loop over a range that may be empty": {
+        "body": "bit<8> v; for (bit<8> i in 1 .. m.x) { v = i; } m.x = §v;"
+    },
+    "a loop that goes on before": {
+        "body": "bit<8> v; for (bit<8> i in 0 .. 3) { if (m.flag) { continue; } v = i; } m.x = §v;"
+    },
+    "a loop that is left before": {
+        "body": "bit<8> v; for (bit<8> i in 0 .. 3) { if (m.flag) { break; } v = i; } m.x = §v;"
+    },
     "a variable": {"body": "bit<8> v; m.x = §v;"},
     "on one of two ways": {"body": "bit<8> v; if (m.flag) { v = 1; } m.x = §v;"},
     "after a return on the way that sets it": {
@@ -62,6 +96,25 @@ UNSET = {
 }
 
 SET = {
+    "a header of which not all is set": {
+        "top": "void f(in ethernet_t e) { }",
+        "body": "ethernet_t e; e.setValid(); e.src = 1; f(e);",
+    },
+    "by each action that can be hit": {
+        "local": HIT_SETS,
+        "body": "if (t.apply().hit) { m.x = v; }",
+    },
+    "where it was not missed": {
+        "local": HIT_SETS,
+        "body": "if (t.apply().miss) { } else { m.x = v; }",
+    },
+    "by the action that is fixed for a miss": {
+        "local": ALL_SET,
+        "body": "if (!t.apply().hit) { m.x = v; }",
+    },
+    "after a test that cannot hold": {
+        "body": "ethernet_t e; bit<8> v; if (e.isValid()) { m.x = v; }"
+    },
     "on both ways": {"body": "bit<8> v; if (m.flag) { v = 1; } else { v = 2; } m.x = v;"},
     "the other way ends": {"body": "bit<8> v; if (m.flag) { v = 1; } else { exit; } m.x = v;"},
     "by an out argument": {
@@ -105,6 +158,29 @@ SET = {
 }
 
 INVALID = {
+    "the other member of the union that was set": {
+        "body": UNION + "u.b.setValid(); u.b.label = 1; m.y = §u.a.type;"
+    },
+    "the other member of the union that was assigned": {
+        "body": UNION + "u.b = {1, 0, 2}; m.y = §u.a.type;"
+    },
+    "the other member of the union that was copied": {
+        "body": "label_t l = {1, 0, 2}; " + UNION + "u.b = l; m.y = §u.a.type;"
+    },
+    "what an action gives": {
+        "local": "action a(out ethernet_t e) { e.setInvalid(); }",
+        "body": "a(h.ethernet); m.y = §h.ethernet.type;",
+    },
+    "what an action is given": {
+        "local": "action a(inout ethernet_t e) { §e.type = 1; }",
+        "body": "h.ethernet.setInvalid(); a(h.ethernet);",
+    },
+    "by a state that is seen later": {
+        "states": """state start { packet.extract(h.ethernet);
+            transition select(m.x) { 0: one; _: two; } }
+            state one { h.ethernet.setInvalid(); transition two; }
+            state two { m.y = §h.ethernet.type; transition accept; }"""
+    },
     "before it is extracted": {
         "states": """state start { m.y = §h.ethernet.type; packet.extract(h.ethernet);
             transition accept; }"""
@@ -133,6 +209,14 @@ INVALID = {
 }
 
 VALID = {
+    "another element of a stack": {"body": "h.labels[0].setInvalid(); h.labels[1].bos = 1;"},
+    "after a test that failed": {
+        "body": "if (!h.ethernet.isValid()) { m.x = 1; } m.y = h.ethernet.type;"
+    },
+    "made valid in the round before": {
+        "body": """if (!h.ethernet.isValid()) { for (bit<8> i in 0 .. 3) {
+            if (i > 0) { h.ethernet.type = 1; } h.ethernet.setValid(); } }"""
+    },
     "a parameter": {"body": "m.y = h.ethernet.type;"},
     "after a test": {"body": "ethernet_t e; e = h.ethernet; if (e.isValid()) { m.y = e.type; }"},
     "in the other operand": {
@@ -244,3 +328,13 @@ def test_the_words() -> None:
         "a field of 'e', which is invalid here",
         "a field of 'h.options', which may be invalid here",
     ]
+
+
+def test_the_words_wait_for_all_ways() -> None:
+    """On the first way into the state it is invalid; in the end it may be."""
+    text = program(
+        states="""state start { m.y = h.ethernet.type; packet.extract(h.ethernet);
+        transition select(m.x) { 0: start; _: accept; } }"""
+    )
+    [warning] = check(text).warnings
+    assert warning.message == "a field of 'h.ethernet', which may be invalid here"
