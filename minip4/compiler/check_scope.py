@@ -110,20 +110,21 @@ class CheckerBase(ABC):
                     declaration.source,
                     "another name",
                 )
-        if not known and not isinstance(declaration, (syntax.Parameter, syntax.TypeParameter)):
-            self.refuse_shadowing(declaration)
+        if not known:
+            self.check_shadowing(declaration)
         known.append(declaration)
 
-    def refuse_shadowing(self, declaration: syntax.Declaration) -> None:
+    def check_shadowing(self, declaration: syntax.Declaration) -> None:
         """A local name may hide another one, but not a parameter: too easily a mistake."""
-        for scope in self.scopes[1:-1]:
-            for other in scope.names.get(declaration.name, ()):
-                if isinstance(other, syntax.Parameter):
-                    raise P4Error(
-                        f"{declaration.name!r} hides the parameter declared at {other.source}",
-                        declaration.source,
-                        "another name",
-                    )
+        name, is_parameter = declaration.name, isinstance(declaration, syntax.Parameter)
+        hidden = [d for scope in self.scopes[:-1] for d in scope.names.get(name, ())]
+        for other in hidden:
+            if isinstance(other, syntax.Parameter) and not is_parameter:
+                message = f"{name!r} hides the parameter declared at {other.source}"
+                raise P4Error(message, declaration.source, "another name")
+            if not other.source.file.is_system and not isinstance(other, syntax.TypeParameter):
+                message = f"{name!r} hides what is declared at {other.source}"
+                self.warn("shadow", message, declaration.source, "another name")
 
     def lookup_all(self, name: str, is_absolute: bool = False) -> list[syntax.Declaration]:
         if is_absolute:

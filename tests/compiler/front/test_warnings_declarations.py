@@ -1,4 +1,4 @@
-"""Unused declarations, and states, cases and entries that are never reached: what warns, where.
+"""Unused and hidden declarations; states, cases and entries never reached: what warns, where.
 
 `§` is where the only warning must be.
 """
@@ -74,6 +74,31 @@ USED = {
     "an argument's variable": {"top": "void f(in bit<8> v) { }", "body": "bit<8> x = 1; f(v = x);"},
 }  # fmt: skip
 
+HIDES = {
+    "a variable": {
+        "local": "bit<8> v = 1;",
+        "body": "v = 3; if (m.flag) { bit<8> §v = 2; m.x = v; }",
+    },
+    "an action at the top": {
+        "top": "action a() { }",
+        "local": "action §a() { }",
+        "body": "a(); .a();",
+    },
+    "a variable, by an action's parameter": {
+        "local": "bit<8> v; action a(bit<8> §v) { m.x = v; }",
+        "body": "v = 1; a(v);",
+    },
+    "a constant, by a variable": {"top": "const bit<8> v = 1;", "body": "bit<8> §v = 2; m.x = v;"},
+}
+HIDES_NOTHING = {
+    "in two blocks": {"body": "if (m.flag) { bit<8> v; v = 1; } else { bit<8> v; v = 2; }"},
+    "what v1model declares": {"local": "action hash() { }", "body": "hash();"},
+    "parameters of two controls": {
+        "top": "control C(in bit<8> m) { apply { } }",
+        "local": "C() c;",
+        "body": "c.apply(m.x);",
+    },
+}
 UNREACHABLE = {
     "a state": {"states": "state start { transition accept; } state §more { transition accept; }"},
     "a state that leads only to itself": {
@@ -131,7 +156,8 @@ NOT_HIDDEN = {
     [
         pytest.param(kind, parts, id=f"{kind}: {name}")
         for kind, table in [
-            ("unused", UNUSED), ("unreachable", UNREACHABLE), ("parser-transition", COVERED),
+            ("unused", UNUSED),
+            ("shadow", HIDES), ("unreachable", UNREACHABLE), ("parser-transition", COVERED),
             ("keys", HIDDEN),
         ]
         for name, parts in table.items()
@@ -147,6 +173,7 @@ def test_warned_of(kind: str, parts: dict[str, str]) -> None:
     [
         *[pytest.param(parts, id=f"used: {name}") for name, parts in USED.items()],
         *[pytest.param({"states": text}, id=name) for name, text in REACHED.items()],
+        *[pytest.param(parts, id=name) for name, parts in HIDES_NOTHING.items()],
         *[pytest.param(parts, id=name) for name, parts in NOT_COVERED.items()],
         *[pytest.param(parts, id=name) for name, parts in NOT_HIDDEN.items()],
     ],
