@@ -16,7 +16,6 @@ from minip4.compiler.lower.assignments import validity
 from minip4.compiler.lower.base import Frame, Restart, Shared
 from minip4.compiler.lower.expressions import has_effects
 from minip4.compiler.lower.objects import Environment, ExternObject, Instance, applied
-from minip4.compiler.lower.storage import scalar_type
 from minip4.compiler.syntax import CallKind
 from minip4.compiler.types import Bits
 
@@ -135,7 +134,7 @@ class Calls(Arguments):
             self.invalidate(place, declaration.source)
 
     def invalidate(self, place: places.Place, source: syntax.Source) -> None:
-        """Headers in a new variable or out parameter are invalid (8.22)."""
+        """Headers in a new variable or out parameter are invalid, nextIndex of stacks 0 (6.8)."""
         if isinstance(place, places.Header):
             self.primitive("remove_header", [ir.Reference("header", place.name)], source)
         elif isinstance(place, places.Group | places.Union):
@@ -144,6 +143,8 @@ class Calls(Arguments):
         elif isinstance(place, places.Stack):
             for element in place.elements:
                 self.invalidate(element, source)
+            if self.block == "parser":  # elsewhere nobody sees nextIndex
+                self._shift("pop", place, len(place.elements), source)
 
     def inline(self, body: syntax.Block, frame: Frame, source: syntax.Source) -> None:
         """The body in its place; a return leads behind it, where out arguments are copied."""
@@ -261,15 +262,18 @@ class Calls(Arguments):
         if call.method in ("push_front", "pop_front"):
             if not isinstance(target, places.Stack):
                 raise P4Error("this header stack cannot be used here", call.source)
-            kind = "header_union_stack" if target.is_union else "header_stack"
             argument = call.arguments[0]
             assert argument is not None
-            count = self.scalar(argument)
+            assert isinstance(argument.constant, int)
             name = "push" if call.method == "push_front" else "pop"
-            amount = arithmetic.cast(count, Bits(32)) if scalar_type(count.type) else count
-            self.primitive(name, [ir.Reference(kind, target.name), amount], call.source)
+            self._shift(name, target, argument.constant, call.source)
             return None
         raise P4Error(f"{call.method}() is not supported here", call.source)
+
+    def _shift(self, name: str, stack: places.Stack, count: int, source: syntax.Source) -> None:
+        kind = "header_union_stack" if stack.is_union else "header_stack"
+        amount = ir.Constant(Bits(32), count)
+        self.primitive(name, [ir.Reference(kind, stack.name), amount], source)
 
     def _set_validity(self, target: places.Value, call: syntax.Call) -> None:
         name = "add_header" if call.method == "setValid" else "remove_header"

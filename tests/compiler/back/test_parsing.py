@@ -99,6 +99,23 @@ CASES = {
         },
         [("0405", "04050000000000000405"), ("000405", "64050000000000000004" + "05")],
     ),
+    "an out stack of a sub-parser is empty each time": (
+        {
+            "declarations": "parser Sub(packet_in packet, out item_t[3] items) { state start"
+            " { packet.extract(items.next); packet.extract(items.next); transition accept; } }",
+            "parser_locals": "Sub() sub;",
+            "states": "state start { sub.apply(packet, h.items); sub.apply(packet, h.items);"
+            " h.items[2] = { 9 }; transition accept; }",
+        },
+        [("a1a2b1b2cc", "b1b209cc")],
+    ),
+    "a stack of a state is new in each round": (
+        {
+            "states": "state start { item_t[2] x; packet.extract(x.next); packet.extract(x.next);"
+            " h.items[0] = x[1]; transition select(x[0].v) { 0: start; default: accept; } }",
+        },
+        [("00010002010304", "0304")],
+    ),
     "a header that is skipped": (
         {
             "states": "state start { packet.extract<item_t>(_); packet.extract(h.d);"
