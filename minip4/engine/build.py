@@ -4,18 +4,20 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 
+from minip4.engine.cache import folder, held
+from minip4.engine.errors import TooLarge
 from minip4.errors import ToolchainError
 
 C_FOLDER = Path(__file__).parent / "c"
 
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
-NO_WARNINGS = ("-w",)
+NO_ERRORS = ("-Wno-error",)
 """For generated C, which cc takes whatever the program and its widths: a value is of one of three
 types (expressions.py), a constant of exactly one (layout.literal), and a store says its type. What
 cc only warns of there is nothing that a P4 programmer could mend: tests/engine/test_widths.py has
@@ -23,56 +25,68 @@ the warnings on."""
 OPTIMISED = ("-O2", "-march=native", "-fno-strict-aliasing")
 SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
              "-fno-sanitize-recover=undefined")  # fmt: skip
-
-
 SHARED = ("-fPIC", "-fno-semantic-interposition")
 
+# cc's time and memory, and the stack that a function may ask for: generated text may be hostile.
+MAX_CPU_S = 120
+MAX_MEMORY_KB = 4 << 20
+MAX_FRAME_BYTES = 1 << 20  # a thread has 8 MB, and four such functions call each other
+LIMITED = f'ulimit -t {MAX_CPU_S} 2>&-; ulimit -v {MAX_MEMORY_KB} 2>&-; exec "$@"'
+OVER_LIMITS = ("signal terminated program", "out of memory", "memory exhausted", "frame size of")
 
+_kept = ExitStack()  # programs that this process may start at any time
+
+
+@contextmanager
 def shared_object(
-    sources: Sequence[Path], generated: str = "", *, sanitize: bool = False, trace: bool = False
-) -> Path:
-    """Return the shared object made of `sources` and the C text `generated`.
+    sources: Sequence[Path], generated: str = "", *, is_large: bool = False,
+    sanitize: bool = False, trace: bool = False,
+) -> Iterator[Path]:  # fmt: skip
+    """The shared object made of `sources` and the C text `generated`; load it within the `with`.
 
-    With `sanitize` it carries AddressSanitizer and UBSan; the process that loads it must have
-    libasan preloaded. With `trace` it has what trace.h declares. Raises ToolchainError.
+    A large text is optimised less. With `sanitize` it carries AddressSanitizer and UBSan; the
+    process that loads it must have libasan preloaded. With `trace` it has what trace.h declares.
+    Raises ToolchainError, and TooLarge for a text that cc cannot translate within its limits.
     """
     flags = (*_mode(sanitize), *SHARED, *(("-DMINIP4_TRACE",) if trace else ()))
-    quiet = (*flags, *NO_WARNINGS)
     link = (*flags, "-shared", "-Wl,-Bsymbolic")
-    built = _place(sources, generated, link, ".so")
-    if not built.exists():
+    text_flags = (*flags, *NO_ERRORS, f"-Werror=frame-larger-than={MAX_FRAME_BYTES}",
+                  *(("-O1",) if is_large else ()))  # fmt: skip
+
+    def make(built: Path) -> None:
         # Only the generated text differs from program to program: the rest is compiled once.
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
-            text = threads.submit(_object, None, generated, quiet) if generated else None
-            objects = list(threads.map(lambda source: _object(source, "", flags), sources))
-        _compile([*objects, *([text.result()] if text else [])], "", link, built)
-    return built
+        with ThreadPoolExecutor(os.cpu_count()) as threads, ExitStack() as used:
+            wanted = [_object([source], "", flags) for source in sources]
+            wanted += [_object([], generated, text_flags)] if generated else []
+            objects = list(threads.map(used.enter_context, wanted))
+            _compile(objects, "", link, built)
+
+    with held(_place(sources, generated, (*link, *text_flags), ".so"), make) as path:
+        yield path
 
 
 def program(sources: Sequence[Path], *, sanitize: bool = False) -> Path:
-    """Return the executable made of `sources`. Raises ToolchainError."""
-    return _build(sources, "", _mode(sanitize), "")
-
-
-def cache_folder() -> Path:
-    """Where built objects are kept: $XDG_CACHE_HOME/minip4, or ~/.cache/minip4."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "minip4"
+    """The executable made of `sources`, there as long as this process. Raises ToolchainError."""
+    return _kept.enter_context(_built(sources, "", _mode(sanitize), ""))
 
 
 def _mode(sanitize: bool) -> tuple[str, ...]:
     return (*WARNINGS, *(SANITIZED if sanitize else OPTIMISED))
 
 
-def _build(sources: Sequence[Path], generated: str, flags: Sequence[str], suffix: str) -> Path:
-    built = _place(sources, generated, flags, suffix)
-    if not built.exists():
+def _object(
+    sources: Sequence[Path], generated: str, flags: Sequence[str]
+) -> AbstractContextManager[Path]:
+    return _built(sources, generated, (*flags, "-c"), ".o")
+
+
+def _built(
+    sources: Sequence[Path], generated: str, flags: Sequence[str], suffix: str
+) -> AbstractContextManager[Path]:
+    def make(built: Path) -> None:
         _compile(sources, generated, flags, built)
-    return built
 
-
-def _object(source: Path | None, generated: str, flags: Sequence[str]) -> Path:
-    return _build([source] if source else [], generated, (*flags, "-c"), ".o")
+    return held(_place(sources, generated, flags, suffix), make)
 
 
 def _place(sources: Sequence[Path], generated: str, flags: Sequence[str], suffix: str) -> Path:
@@ -82,28 +96,34 @@ def _place(sources: Sequence[Path], generated: str, flags: Sequence[str], suffix
     headers = [header for folder in sorted(folders) for header in sorted(folder.glob("*.h"))]
     for path in [*sources, *headers]:
         digest.update(path.name.encode() + path.read_bytes())
-    return cache_folder() / (digest.hexdigest()[:32] + suffix)
+    return folder() / (digest.hexdigest()[:32] + suffix)
 
 
 def _compile(sources: Sequence[Path], generated: str, flags: Sequence[str], built: Path) -> None:
     compiler, _ = _compiler()
-    built.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=built.parent) as folder:
-        inputs = [str(path) for path in sources]
-        if generated:
-            text = Path(folder) / "generated.c"
-            text.write_text(generated)
-            inputs.append(str(text))
-        output = Path(folder) / "output"
-        command = [compiler, *flags, f"-I{C_FOLDER}", *inputs, "-o", str(output), "-lpthread",
-                   "-lm"]  # fmt: skip
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        if run.returncode:
-            log = built.with_suffix(".log")
-            log.write_text(" ".join(command) + "\n" + run.stderr + "\n" + generated)
-            first = next((line for line in run.stderr.splitlines() if "error" in line), "no output")
-            raise ToolchainError(f"{compiler} failed: {first} (whole log: {log})")
-        output.replace(built)  # atomic: builds side by side do no harm
+    inputs = [str(path) for path in sources]
+    if generated:
+        text = built.with_suffix(".c")
+        text.write_text(generated)
+        inputs.append(str(text))
+    command = [compiler, *flags, f"-I{C_FOLDER}", *inputs, "-o", str(built), "-lpthread", "-lm"]
+    # A sanitizer that is preloaded here would take more addresses than cc is allowed.
+    environment = {name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}
+    run = subprocess.run(
+        ["/bin/sh", "-c", LIMITED, "sh", *command],
+        capture_output=True, text=True, check=False, env=environment,
+    )  # fmt: skip
+    if not run.returncode:
+        return
+    if generated and any(sign in run.stderr for sign in OVER_LIMITS):
+        raise TooLarge(
+            f"{compiler} cannot translate the program within {MAX_CPU_S} s of processor time, "
+            f"{MAX_MEMORY_KB} KB of memory and {MAX_FRAME_BYTES} bytes of stack a function"
+        )
+    log = folder() / built.with_suffix(".log").name
+    log.write_text(" ".join(command) + "\n" + run.stderr + "\n" + generated)
+    first = next((line for line in run.stderr.splitlines() if "error" in line), "no output")
+    raise ToolchainError(f"{compiler} failed: {first} (whole log: {log})")
 
 
 @cache

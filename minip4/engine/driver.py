@@ -6,12 +6,13 @@ import ctypes
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Protocol
 
+from minip4.engine.native import FRAME_ROOM, Signatures, declare
 from minip4.errors import Minip4Error
 
 NO_CPU_PORT = 0xFFFF
-FRAME_ROOM = 1024 + 9216  # PACKET_ROOM + PACKET_MAX_FRAME of packet.h
 ERROR_ROOM = 1024
 
 
@@ -76,6 +77,7 @@ class Driver:
         self._cpu_port = cpu_port
         self._final: dict[str, object] | None = None
         self._room = ctypes.create_string_buffer(FRAME_ROOM)
+        self._first_library = engine.library  # whose code the writer of captures runs, to the end
         self._handle: ctypes.c_void_p | None = self._create(engine)
         try:
             for number, interface in ports.items():
@@ -112,11 +114,12 @@ class Driver:
 
         What is in the old engine's queues and links goes with it.
         """
-        old_library, old = self._library, self._handle
+        old_library, old, old_engine = self._library, self._handle, self._engine
         old_library.ports_stop(old, 0)
         self._handle = self._create(engine)
         self._library.ports_adopt(self._handle, old)
         old_library.ports_destroy(old, None, 0)
+        del old_engine  # its code is not run any more
         self.start()
 
     def wake(self) -> None:
@@ -163,7 +166,7 @@ class Driver:
 
     def _create(self, engine: EngineHandle) -> ctypes.c_void_p:
         self._library = _declared(engine.library)
-        self._engine = engine  # not to be collected while it is driven
+        self._engine = engine, engine.library  # not to be collected while it is driven
         cpu_port = NO_CPU_PORT if self._cpu_port is None else self._cpu_port
         handle = self._library.ports_create(engine.handle, len(self.interfaces), cpu_port)
         if not handle:
@@ -185,31 +188,30 @@ def _reason() -> str:
     return os.strerror(ctypes.get_errno())
 
 
-def _declared(engine_library: ctypes.CDLL) -> ctypes.CDLL:
-    """The engine's shared object, opened once more: with errno, and ports.h's signatures."""
-    library = ctypes.CDLL(engine_library._name, use_errno=True)
-    handle, number, text = ctypes.c_void_p, ctypes.c_uint16, ctypes.c_char_p
-    signatures: dict[str, tuple[object, ...]] = {
-        "ports_create": (handle, handle, ctypes.c_uint, number),
-        "ports_add": (ctypes.c_int, handle, number, text),
-        "ports_capture": (ctypes.c_int, handle, text),
-        "ports_capture_lost": (ctypes.c_int, handle, text),
-        "ports_capture_handling": (ctypes.c_int, handle, text),
-        "ports_start": (ctypes.c_int, handle),
-        "ports_stop": (ctypes.c_int, handle, ctypes.c_uint64),
-        "ports_wake": (None, handle),
-        "ports_reopen": (ctypes.c_int, handle, number),
-        "ports_destroy": (ctypes.c_int, handle, text, ctypes.c_size_t),
-        "ports_adopt": (None, handle, handle),
-        "ports_counters": (None, handle, ctypes.POINTER(_Counters)),
-        "ports_port_counters": (ctypes.c_int, handle, number, ctypes.POINTER(_NicCounters)),
-        "ports_cpu_fd": (ctypes.c_int, handle),
-        "ports_cpu_acknowledge": (None, handle),
-        "ports_cpu_read": (ctypes.c_uint32, handle, text),
-        "ports_cpu_write": (ctypes.c_int, handle, text, ctypes.c_uint32),
-    }
-    for name, (result, *arguments) in signatures.items():
-        function = getattr(library, name)
-        function.restype = result
-        function.argtypes = arguments
+def _declared(engine_library: ctypes.CDLL) -> SimpleNamespace:
+    """ports.h's functions in the engine's shared object, which set errno."""
+    library = SimpleNamespace()
+    declare(library, engine_library, _SIGNATURES, errno=True)
     return library
+
+
+_handle, _number, _text = ctypes.c_void_p, ctypes.c_uint16, ctypes.c_char_p
+_SIGNATURES: Signatures = {
+    "ports_create": (_handle, [_handle, ctypes.c_uint, _number]),
+    "ports_add": (ctypes.c_int, [_handle, _number, _text]),
+    "ports_capture": (ctypes.c_int, [_handle, _text]),
+    "ports_capture_lost": (ctypes.c_int, [_handle, _text]),
+    "ports_capture_handling": (ctypes.c_int, [_handle, _text]),
+    "ports_start": (ctypes.c_int, [_handle]),
+    "ports_stop": (ctypes.c_int, [_handle, ctypes.c_uint64]),
+    "ports_wake": (None, [_handle]),
+    "ports_reopen": (ctypes.c_int, [_handle, _number]),
+    "ports_destroy": (ctypes.c_int, [_handle, _text, ctypes.c_size_t]),
+    "ports_adopt": (None, [_handle, _handle]),
+    "ports_counters": (None, [_handle, ctypes.POINTER(_Counters)]),
+    "ports_port_counters": (ctypes.c_int, [_handle, _number, ctypes.POINTER(_NicCounters)]),
+    "ports_cpu_fd": (ctypes.c_int, [_handle]),
+    "ports_cpu_acknowledge": (None, [_handle]),
+    "ports_cpu_read": (ctypes.c_uint32, [_handle, _text]),
+    "ports_cpu_write": (ctypes.c_int, [_handle, _text, ctypes.c_uint32]),
+}

@@ -27,7 +27,7 @@ class Engine(TableControl, ProfileControl, StateControl):
 
     `bmv2_json` is the parsed JSON; `seed` rules random(). With `sanitize` the C carries
     AddressSanitizer and UBSan; with `trace` it tells what it does with each packet (see Trace).
-    Raises NotSupported (what the program uses and the engine has not),
+    Raises NotSupported (what the program uses and the engine has not), TooLarge (see limits.py),
     InvalidArgument (no BMv2 JSON) and ToolchainError.
     """
 
@@ -38,7 +38,9 @@ class Engine(TableControl, ProfileControl, StateControl):
         program = read_program(bmv2_json)
         with only_good_json():
             generator = Generator(program, trace=trace)
-        library = native.load(generator.text, sanitize=sanitize, trace=trace)
+        library = native.load(
+            generator.text, is_large=generator.is_large, sanitize=sanitize, trace=trace
+        )
         self._create(generator, library, seed, sanitize)
 
     def another(self, seed: int = 0) -> Engine:
@@ -64,10 +66,11 @@ class Engine(TableControl, ProfileControl, StateControl):
         self._add_const_entries()
 
     def close(self) -> None:
-        """Free the C engine; a driver must have let go of it before."""
+        """Free the C engine, for good; a driver must have let go of it before."""
         if self.handle:
             self.library.engine_destroy(self.handle)
             self.handle = ctypes.c_void_p()
+            del self.library  # so that its memory is given back, as soon as none has it
 
     @property
     def phv_size(self) -> int:

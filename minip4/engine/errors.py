@@ -26,5 +26,9 @@ class TableFull(EngineError):
     """The table or action profile holds as many entries as it was declared to hold."""
 
 
+class TooLarge(EngineError):
+    """A program that would take more of the machine than one may: see limits.py."""
+
+
 class NotSupported(EngineError):
     """Something that the engine cannot do, in a program or on request."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minip4.engine import limits
 from minip4.engine import model as m
 from minip4.engine.errors import NotSupported
 from minip4.engine.expressions import Expressions
@@ -21,7 +22,7 @@ PRELUDE = """/* Generated from BMv2 JSON. */
 
 
 class Generator:
-    """`text` is the C; `tables` tells how entries are laid out.
+    """`text` is the C; `tables` tells how entries are laid out. Raises NotSupported and TooLarge.
 
     With `trace` the C tells what it does with each packet (trace.h). All of that stands in lines
     that begin with TRACE_: without it they are left out, and nothing else differs.
@@ -39,6 +40,8 @@ class Generator:
         self.trace_fields: list[tuple[m.Header, m.Field]] = []
         text = self._text()
         self.text = text if trace else _untraced(text)
+        limits.check_parsed(self.layout)
+        self.is_large = limits.code_lines(self.text) > limits.LARGE_CODE_LINES
 
     def _text(self) -> str:
         body = [

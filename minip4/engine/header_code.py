@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minip4.engine import model as m
 from minip4.engine.layout import Layout, limbs
+from minip4.engine.native import FRAME_ROOM
 
 Lines = list[str]
 
@@ -120,6 +121,8 @@ class HeaderCode:
             back.append(
                 f"        if (h->valid[{n}]) write_back_{type_}({x}, buffer + h->raw[{n}]);"
             )
+            if header.type.fixed_bytes > FRAME_ROOM:
+                continue  # a packet with it is dropped before
             put += [
                 f"    if (h->valid[{n}]) {{",
                 f"        if (h->raw[{n}]) {{",
@@ -129,7 +132,6 @@ class HeaderCode:
                 f"        out += {size};",
                 "    }",
             ]
-        limit = sum(header_limit(h.type) for h in order)
         before = ["TRACE_PIPELINE(2)", *before, "TRACE_CHANGES"]
         checks = "\n".join(f"    {line}" for line in before)
         return f"""
@@ -147,7 +149,7 @@ static bool program_deparse(struct context *c)
     }}
     if (size >= start + h->start.payload)
         return false;
-    uint8_t scratch[{limit} + 1], *out = scratch;
+    uint8_t scratch[PACKET_ROOM + PACKET_MAX_FRAME], *out = scratch; /* start + payload at most */
 {chr(10).join(put)}
     c->packet->data += (int64_t)h->start.payload - size;
     c->packet->length += size - h->start.payload;
@@ -155,8 +157,3 @@ static bool program_deparse(struct context *c)
     return true;
 }}
 """
-
-
-def header_limit(type_: m.HeaderType) -> int:
-    """Most bytes that a header may take."""
-    return type_.fixed_bytes + (type_.varbit.width // 8 if type_.varbit else 0)

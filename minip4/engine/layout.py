@@ -160,6 +160,20 @@ class Layout:
     def is_written(self, type_: m.HeaderType, field: m.Field) -> bool:
         return (type_.name, field.name) in self.written
 
+    def parsed_bytes(self) -> int:
+        """Bytes of a parsed packet, but for what aligns its parts."""
+        headers = [h for h in self.program.headers.values() if not h.array]
+        arrays = self.program.arrays
+        return (
+            sum(self._kept_bytes(h.type) for h in headers)
+            + sum(self._kept_bytes(a.type) * (len(a.headers) + 1) for a in arrays)
+            + 3 * self.header_count
+        )
+
+    def _kept_bytes(self, type_: m.HeaderType) -> int:
+        kept = [f for f in type_.fields if self.is_kept(type_, f)]
+        return sum(4 + f.width // 8 if f.varbit else -(-f.width // 8) for f in kept)
+
     # --- C text ----------------------------------------------------------------------------
 
     def structures(self) -> str:

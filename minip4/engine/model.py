@@ -37,6 +37,11 @@ class HeaderType:
         """Bytes of the header without its varbit field."""
         return sum(f.width for f in self.fields if not f.varbit) // 8
 
+    @property
+    def longest_bytes(self) -> int:
+        """Bytes of the header with the longest varbit."""
+        return self.fixed_bytes + (self.varbit.width // 8 if self.varbit else 0)
+
 
 @dataclass(slots=True, eq=False)
 class Header:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import _ctypes
 import ctypes
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from ctypes import (
     POINTER,
     c_bool,
@@ -16,6 +21,8 @@ from ctypes import (
     c_uint64,
 )
 from ctypes import c_void_p as handle
+from pathlib import Path
+from typing import Any
 
 from minip4.engine import build
 from minip4.engine.errors import (
@@ -120,9 +127,12 @@ COUNTER, REGISTER = range(2)
 COPY_HEAD = 2
 """Words before the slot in an entry that is copied out: see table.h."""
 
-_TRACE_FUNCTIONS = {"engine_trace_read": (c_uint32, [handle, words, c_uint32, words])}
+Signatures = Mapping[str, tuple[Any, Sequence[Any]]]
+"""Of C functions, by name: what they return, and what they take."""
 
-_FUNCTIONS = {
+_TRACE_FUNCTIONS: Signatures = {"engine_trace_read": (c_uint32, [handle, words, c_uint32, words])}
+
+_FUNCTIONS: Signatures = {
     "engine_create": (handle, [handle, c_uint64]),
     "engine_destroy": (None, [handle]),
     "engine_advance": (c_uint64, [handle, c_uint64]),
@@ -133,6 +143,9 @@ _FUNCTIONS = {
     "engine_share_pool": (c_bool, [handle, handle]),
     "packet_pool_phv_size": (c_uint32, [handle]),
     "engine_set_priorities": (None, [handle, c_uint32]),
+    "engine_set_link": (c_bool, [handle, c_uint16, POINTER(LinkConfig)]),
+    "engine_counters": (None, [handle, handle]),
+    "engine_port_counters": (None, [handle, c_uint16, handle]),
     "engine_set_queue": (None, [handle, c_uint16, c_uint32, POINTER(QueueConfig), c_uint64]),
     "engine_queue_state": (None, [handle, c_uint16, c_uint32, POINTER(QueueState)]),
     "engine_drops": (None, [handle, c_uint32, words]),
@@ -194,17 +207,62 @@ _FUNCTIONS = {
 }
 
 
-def load(generated: str, *, sanitize: bool, trace: bool = False) -> ctypes.CDLL:
-    """Build (once for each content) and load the engine of one program. Raises ToolchainError."""
-    sources = sorted(build.C_FOLDER.glob("*.c"))
-    # RTLD_LOCAL: engines of several programs in one process do not see each other's symbols.
-    path = build.shared_object(sources, generated, sanitize=sanitize, trace=trace)
-    library = ctypes.CDLL(str(path), ctypes.RTLD_LOCAL)
-    functions = {**_FUNCTIONS, **(_TRACE_FUNCTIONS if trace else {})}
+_loading = threading.RLock()  # finalizers may run in whoever holds it
+_users: Counter[str] = Counter()  # Libraries of each path: they share what is mapped
+
+
+class Library(ctypes.CDLL):
+    """A program's shared object; unmapped as soon as nothing refers to it: then no engine of it is
+    open and no driver runs it, since these do."""
+
+    def __init__(self, path: Path, functions: Signatures, *, stays: bool) -> None:
+        with _loading:
+            # RTLD_LOCAL: engines of several programs in a process do not see each other's symbols.
+            super().__init__(str(path), ctypes.RTLD_LOCAL)
+            if not stays:  # as AddressSanitizer's must, which names functions at the very end
+                _users[self._name] += 1
+                memory_release = address(self, "memory_release")
+                unmapping = weakref.finalize(self, _unmap, self._name, self._handle, memory_release)
+                unmapping.atexit = False
+        declare(self, self, functions)
+
+
+def _unmap(path: str, mapped: int, memory_release: int) -> None:
+    with _loading:
+        _users[path] -= 1
+        if not _users[path]:
+            del _users[path]
+            ctypes.CFUNCTYPE(None)(memory_release)()
+        _ctypes.dlclose(mapped)
+
+
+def declare(
+    to: object, library: ctypes.CDLL, functions: Signatures, *, errno: bool = False
+) -> None:
+    """Make C functions attributes of `to`. They do not refer to the library: keep that, too."""
     for name, (result, arguments) in functions.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library
+        kind = ctypes.CFUNCTYPE(result, *arguments, use_errno=errno)
+        setattr(to, name, kind(address(library, name)))
+
+
+def address(library: ctypes.CDLL, name: str) -> int:
+    """Where a function or an object of a library lies."""
+    return _ctypes.dlsym(library._handle, name)  # ctypes.cast() would refer to the library for good
+
+
+def load(
+    generated: str, *, is_large: bool = False, sanitize: bool, trace: bool = False
+) -> ctypes.CDLL:
+    """Build (once for each content) and load the engine of one program.
+
+    Raises ToolchainError and TooLarge.
+    """
+    sources = sorted(build.C_FOLDER.glob("*.c"))
+    functions = {**_FUNCTIONS, **(_TRACE_FUNCTIONS if trace else {})}
+    with build.shared_object(
+        sources, generated, is_large=is_large, sanitize=sanitize, trace=trace
+    ) as path:
+        return Library(path, functions, stays=sanitize)
 
 
 _ERRORS: dict[int, tuple[type[EngineError], str]] = {

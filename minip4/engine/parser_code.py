@@ -6,7 +6,6 @@ from minip4.engine import model as m
 from minip4.engine.errors import NotSupported
 from minip4.engine.expressions import Expressions
 from minip4.engine.graphs import looping
-from minip4.engine.header_code import header_limit
 from minip4.engine.keys import KeyLayout
 from minip4.engine.layout import Layout, Place, identifier, limbs, literal
 from minip4.engine.statements import Lines, Statements
@@ -18,6 +17,7 @@ class ParserCode:
     ) -> None:
         self.program, self.layout = program, layout
         self.expressions, self.statements = expressions, statements
+        self.numbers = {name: i for i, name in enumerate(program.parser.states)}
         self.labels = {
             name: f"s{i}_{identifier(name)}" for i, name in enumerate(program.parser.states)
         }
@@ -56,7 +56,7 @@ class ParserCode:
         return [f"    {line}" for line in lines]
 
     def _state(self, state: m.ParserState) -> Lines:
-        lines: Lines = [f"TRACE_STATE({list(self.labels).index(state.name)})"]
+        lines: Lines = [f"TRACE_STATE({self.numbers[state.name]})"]
         if state.name in self.looping:
             lines.append(f"if (++steps > MAX_PARSER_STEPS) {self._error('ParserTimeout')}")
         for op in state.ops:
@@ -126,8 +126,7 @@ class ParserCode:
             bits = "(uint32_t)bits"
         lines.append(self._need(size))
         if type_.varbit:
-            limit = header_limit(type_)
-            lines.append(f"if ({size} > {limit}) {self._error('HeaderTooShort')}")
+            lines.append(f"if ({size} > {type_.longest_bytes}) {self._error('HeaderTooShort')}")
         return [
             *lines,
             "TRACE_BEFORE_EXTRACT",
@@ -267,11 +266,11 @@ def _compare(name: str, value: int, mask: int, ones: int) -> list[str]:
 
 def _reachable(parser: m.Parser) -> list[m.ParserState]:
     """The states that a packet may enter at all."""
-    order: list[m.ParserState] = []
+    found: dict[str, m.ParserState] = {}
     todo = [parser.init_state]
     while todo:
         name = todo.pop()
-        if name is not None and parser.states[name] not in order:
-            order.append(parser.states[name])
-            todo += [t.next_state for t in order[-1].transitions]
-    return order
+        if name is not None and name not in found:
+            found[name] = parser.states[name]
+            todo += [t.next_state for t in found[name].transitions]
+    return [*found.values()]

@@ -11,7 +11,8 @@ from typing import Any
 
 from minip4.engine import model as m
 from minip4.engine.errors import InvalidArgument, NotSupported
-from minip4.engine.reader_check import check_document
+from minip4.engine.limits import WideWords, check_state
+from minip4.engine.reader_check import MAX_WIDTH, check_document, is_number
 from minip4.engine.reader_tables import PipelineReader, where
 
 Json = dict[str, Any]
@@ -23,11 +24,13 @@ CORE_ERRORS = ("NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "Head
 def read_program(document: Json) -> m.Program:
     """Return the model of a BMv2 JSON document.
 
-    Raises NotSupported (naming the construct) and InvalidArgument (not BMv2 JSON).
+    Raises NotSupported (naming the construct), InvalidArgument (not BMv2 JSON) and TooLarge.
     """
     with only_good_json():
         check_document(document)
-        return _Reader(document).program()
+        program = _Reader(document).program()
+    check_state(program)
+    return program
 
 
 @contextmanager
@@ -60,6 +63,7 @@ class _Reader:
         self.unions: dict[str, m.HeaderUnion] = {}
         self.union_stacks: dict[str, m.UnionStack] = {}
         self.registers: dict[str, m.Register] = {}
+        self._wide = WideWords()
 
     def program(self) -> m.Program:
         document = self.document
@@ -129,6 +133,8 @@ class _Reader:
         for name, width, *rest in t["fields"]:
             if width == "*":
                 limit = rest[1] if len(rest) > 1 else t["max_length"] * 8 - fixed
+                if not is_number(limit, MAX_WIDTH):
+                    raise InvalidArgument(f"varbit {t['name']}.{name}: up to {MAX_WIDTH} bits")
                 fields.append(m.Field(name, limit, varbit=True))
             else:
                 fields.append(m.Field(name, width, bool(rest and rest[0])))
@@ -163,6 +169,19 @@ class _Reader:
 
     def expr(self, node: Any, params: tuple[m.ActionParam, ...] = ()) -> m.Expr:
         """A type-value object (JSON_format.md, "The type value object")."""
+        made = self._expr(node, params)
+        if isinstance(made, m.FieldRef | m.StackField | m.UnionStackField):
+            self._wide.spend(made.field.width)
+        elif isinstance(made, m.HeaderRef):
+            fields = made.header.type.fields
+            self._wide.spend(sum(f.width for f in fields if f.width > 64 and not f.varbit))
+        elif isinstance(made, m.Param | m.Lookahead):
+            self._wide.spend(made.width)
+        elif isinstance(made, m.RegisterRef):
+            self._wide.spend(made.register.width)
+        return made
+
+    def _expr(self, node: Any, params: tuple[m.ActionParam, ...]) -> m.Expr:
         if isinstance(node, int):  # access_field's position
             return m.Const(node)
         kind, value = node["type"], node["value"]
@@ -185,7 +204,10 @@ class _Reader:
         if kind == "header_union_stack":
             return m.UnionStackRef(self.union_stacks[value])
         if kind == "lookahead":
-            return m.Lookahead(value[0], value[1])
+            offset, width = value
+            if not is_number(offset, MAX_WIDTH) or not is_number(width, MAX_WIDTH):
+                raise InvalidArgument(f"lookahead of {width} bits at {offset}: up to {MAX_WIDTH}")
+            return m.Lookahead(offset, width)
         if kind == "stack_field":
             stack = self.stacks[value[0]]
             return m.StackField(stack, _member(stack.array.type, value[1]))
@@ -238,6 +260,8 @@ class _Reader:
     def _state(self, state: Json) -> m.ParserState:
         transitions = tuple(self._transition(t) for t in state["transitions"])
         key = tuple(self.expr(k) for k in state["transition_key"])
+        for k in key:
+            self._wide.spend(self.width(k), len(transitions))
         return m.ParserState(
             state["name"], tuple(self._parser_op(o) for o in state["parser_ops"]), key, transitions
         )
@@ -271,6 +295,8 @@ class _Reader:
 
     def _action(self, action: Json) -> m.Action:
         params = tuple(m.ActionParam(p["name"], p["bitwidth"]) for p in action["runtime_data"])
+        for param in params:
+            self._wide.spend(param.width)
         primitives = tuple(self._primitive(p, params) for p in action["primitives"])
         return m.Action(action["name"], action["id"], params, primitives)
 
@@ -284,6 +310,7 @@ class _Reader:
         inputs = []
         for item in c["input"]:
             expr = None if item["type"] == "payload" else self.expr(item)
+            self._wide.spend(item.get("bitwidth", 0))
             inputs.append(m.CalculationInput(item["type"], expr, item.get("bitwidth", 0)))
         return m.Calculation(c["name"], index, c["algo"], tuple(inputs))
 

@@ -41,18 +41,18 @@ def check_document(document: dict[str, Any]) -> None:
     for i, type_ in enumerate(document.get("header_types", [])):
         for j, item in enumerate(type_.get("fields", [])):
             width = item[1] if isinstance(item, list) and len(item) > 1 else None
-            if width != "*" and not _is_number(width, MAX_WIDTH):
+            if width != "*" and not is_number(width, MAX_WIDTH):
                 raise _invalid(f".header_types[{i}].fields[{j}]", f"a width up to {MAX_WIDTH}")
 
 
 def _check_member(path: str, key: str, value: Any) -> None:
-    if key in NUMBERS and value is not None and not _is_number(value, MAX_NUMBER):
+    if key in NUMBERS and value is not None and not is_number(value, MAX_NUMBER):
         raise _invalid(path, f"a number from 0 to {MAX_NUMBER}")
     if key in NAMES and value is not None and not isinstance(value, str):
         raise _invalid(path, "a name")
 
 
-def _is_number(value: Any, largest: int) -> bool:
+def is_number(value: Any, largest: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= largest
 
 

@@ -18,6 +18,8 @@ class Statements(StateStatements):
     def __init__(self, program: m.Program, layout: Layout, expressions: Expressions) -> None:
         super().__init__(program, expressions)
         self.layout = layout
+        self.has_loops = False
+        """Some action has: known when all are made."""
 
     def action(self, action: m.Action) -> str:
         """The C function of an action; it returns true when the packet leaves by `exit`."""
@@ -27,7 +29,6 @@ class Statements(StateStatements):
             f"{comment(action.name)}\n"
             f"static inline bool action_{action.id}(ARGUMENTS, const uint64_t *d UNUSED)\n{{\n"
             + f"    TRACE_ACTION({action.id}, d, {data_words(action)})\n"
-            + "    uint32_t steps UNUSED = 0;\n"
             + "\n".join(f"    {line}" for line in body)
             + "\n    return false;\n}\n"
         )
@@ -39,7 +40,8 @@ class Statements(StateStatements):
             if i in targets:
                 lines.append(f"p{i}:;")
             if any(t <= i for t in self._jump_target(primitive)):
-                lines.append("if (++steps > MAX_LOOP_STEPS) return true;")
+                self.has_loops = True
+                lines.append("if (++c->loop_steps > MAX_LOOP_STEPS) return true;")
             lines += self.primitive(primitive)
         if len(primitives) in targets:
             lines.append(f"p{len(primitives)}:;")
@@ -184,8 +186,8 @@ class Statements(StateStatements):
         """push_front and pop_front as P4-16 defines them."""
         counter, columns = self._columns(p.args[0])
         amount = p.args[1]
-        if not isinstance(amount, m.Const):
-            raise NotSupported("push or pop by an amount that is not constant")
+        if not isinstance(amount, m.Const) or amount.value < 0:
+            raise NotSupported("push or pop by an amount that is not constant, or below 0")
         size = len(columns[0].headers)
         n = min(amount.value, size)
         if is_push:

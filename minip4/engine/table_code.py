@@ -73,12 +73,13 @@ class TableCode:
         order = self._reachable(pipeline)
         # A `for` loop becomes a loop of nodes, and a packet may say how often it goes round.
         loops = looping({name: set(self._successors(pipeline.nodes[name])) for name in order})
-        lines = ["uint32_t steps UNUSED = 0;", self._go(pipeline.init, labels)]
+        lines = ["c->loop_steps = 0;"] if loops or self.statements.has_loops else []
+        lines.append(self._go(pipeline.init, labels))
         for name in order:
             node = pipeline.nodes[name]
             lines.append(f"{labels[name]}: {{")
             if name in loops:
-                lines.append("    if (++steps > MAX_LOOP_STEPS) goto done;")
+                lines.append("    if (++c->loop_steps > MAX_LOOP_STEPS) goto done;")
             if isinstance(node, m.Conditional):
                 condition = self.expressions.boolean(node.expr)
                 lines += [
@@ -96,15 +97,15 @@ class TableCode:
         return [*lines, "done:;"]
 
     def _reachable(self, pipeline: m.Pipeline) -> list[str]:
-        order: list[str] = []
+        order: dict[str, None] = {}  # a set that keeps its order
         todo = [pipeline.init] if pipeline.init is not None else []
         while todo:
             name = todo.pop()
             if name in order:
                 continue
-            order.append(name)
+            order[name] = None
             todo += self._successors(pipeline.nodes[name])
-        return order
+        return [*order]
 
     def _successors(self, node: m.Table | m.Conditional | m.ActionCall) -> list[str]:
         after: list[str | None]

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from minip4.engine import build
 from minip4.engine.engine import Engine
 from minip4.engine.errors import EngineError, InvalidArgument, NotSupported
+from minip4.engine.native import FRAME_ROOM, address
 from minip4.errors import Minip4Error
 
 NO_CPU_PORT = 0xFFFF
 NONE = 2**32 - 1
 NEVER = 2**64 - 1
-FRAME_ROOM = 1024 + 9216  # PACKET_ROOM + PACKET_MAX_FRAME of packet.h
 PHV_STEP = 512  # bytes: so much larger may a program be that is pushed later
 SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8")])
 RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
@@ -218,10 +218,7 @@ class Virtual:
 
     def install(self, switch: int, engine: Engine) -> None:
         """Give a switch its engine, in place of the one before, which is closed."""
-        functions = (
-            ctypes.cast(getattr(engine.library, f"engine_{name}"), handle) for name in _CALLS
-        )
-        calls = _Calls(*functions)
+        calls = _Calls(*(address(engine.library, f"engine_{name}") for name in _CALLS))
         if not self._library.virtual_set_engine(self._handle, switch, engine.handle, byref(calls)):
             engine.close()
             raise EngineError("memory is short for a switch")
@@ -333,8 +330,8 @@ def _loaded(*, sanitize: bool) -> ctypes.CDLL:
     folder = build.C_FOLDER / "virtual"
     shared = [build.C_FOLDER / f"{name}.c" for name in ("memory", "packet", "capture")]
     sources = [*sorted(folder.glob("*.c")), *shared]
-    built = build.shared_object(sources, sanitize=sanitize)
-    library = ctypes.CDLL(str(built), ctypes.RTLD_LOCAL, use_errno=True)
+    with build.shared_object(sources, sanitize=sanitize) as built:
+        library = ctypes.CDLL(str(built), ctypes.RTLD_LOCAL, use_errno=True)
     for name, (result, *arguments) in _SIGNATURES.items():
         function = getattr(library, f"virtual_{name}")
         function.restype, function.argtypes = result, arguments

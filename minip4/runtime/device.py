@@ -7,7 +7,7 @@ from typing import Any
 from finsy.proto import p4i, p4r
 
 from minip4.engine.engine import Engine
-from minip4.engine.errors import EngineError
+from minip4.engine.errors import EngineError, TooLarge
 from minip4.errors import Minip4Error
 from minip4.runtime import device_config
 from minip4.runtime.arbitration import Arbitration
@@ -119,7 +119,9 @@ class Device:
             else:
                 engine = self._make_engine(program)
         except EngineError as error:
-            raise invalid(f"p4_device_config: {error}") from error
+            is_large = isinstance(error, TooLarge)
+            code = Code.RESOURCE_EXHAUSTED if is_large else Code.INVALID_ARGUMENT
+            raise StatusError(code, f"p4_device_config: {error}") from error
         except Minip4Error as error:
             raise StatusError(Code.INTERNAL, str(error)) from error
         try:

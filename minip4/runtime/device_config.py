@@ -7,8 +7,9 @@ from google.protobuf import message  # type: ignore[import-untyped]
 from google.protobuf.empty_pb2 import Empty  # type: ignore[import-untyped]
 from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
 
-from minip4.runtime.status import invalid
+from minip4.runtime.status import Code, StatusError, invalid
 
+MAX_BYTES = 16 << 20  # Python's objects take twenty times as much
 _DEVICE_DATA = 3  # its field number; PI's proto/p4/tmp/p4config.proto
 _LENGTH_DELIMITED = 2  # the wire type of bytes
 
@@ -20,6 +21,11 @@ def decode(blob: bytes) -> dict[str, Any]:
     both: a message begins with the tag of a field, JSON's objects with `{`, which would be the
     start of a group.
     """
+    if len(blob) > MAX_BYTES:
+        raise StatusError(
+            Code.RESOURCE_EXHAUSTED,
+            f"p4_device_config: {len(blob)} bytes; at most {MAX_BYTES} are accepted",
+        )
     try:
         program = json.loads(_device_data(blob))
     except (ValueError, RecursionError) as error:

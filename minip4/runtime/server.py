@@ -19,7 +19,7 @@ READ_CHUNK = 500  # entities in one ReadResponse: well under a client's 4 MB lim
 
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second switch on the same port is an error
-    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_receive_message_length", 128 << 20),  # a million entries
     ("grpc.max_metadata_size", 64 * 1024),
     # A controller whose host vanished without a word is no primary for ever; and controllers may
     # ask for signs of life themselves, as often as every 5 s.

@@ -32,7 +32,8 @@ DROP = ctypes.CFUNCTYPE(
 
 def load() -> ctypes.CDLL:
     sources = [C_FOLDER / f"{name}.c" for name in ("memory", "packet", "link")]
-    library = ctypes.CDLL(str(shared_object(sources)))
+    with shared_object(sources) as path:
+        library = ctypes.CDLL(str(path))
     library.packet_pool_create.restype = ctypes.c_void_p
     library.packet_pool_destroy.argtypes = [ctypes.c_void_p]
     library.packet_take.argtypes = [ctypes.c_void_p]

@@ -29,8 +29,8 @@ class Forwarder:
     """The engine of forwarder.c: ports 1 and 2 are a pair, so are 3 and the CPU port."""
 
     def __init__(self) -> None:
-        path = shared_object([*SOURCES, Path(__file__).parent / "forwarder.c"])
-        self.library = ctypes.CDLL(str(path))
+        with shared_object([*SOURCES, Path(__file__).parent / "forwarder.c"]) as path:
+            self.library = ctypes.CDLL(str(path))
         self.library.engine_create.restype = ctypes.c_void_p
         self.handle = ctypes.c_void_p(self.library.engine_create(None, ctypes.c_uint64(1)))
 

@@ -11,7 +11,10 @@ HERE = Path(__file__).parent
 ELSEWHERE = {
     "test_sanitized.py",
     "test_hostile.py",  # has sanitizers by itself
-    "test_reader.py",  # runs no C
+    "test_cache.py",
+    "test_limits.py",
+    "test_reader.py",  # run no C, or hardly any
+    "test_unmapping.py",  # what has sanitizers stays mapped
 }
 TESTS = sorted(path for path in HERE.glob("test_*.py") if path.name not in ELSEWHERE)
 HALVES = {"first": TESTS[::2], "second": TESTS[1::2]}

@@ -34,7 +34,8 @@ class CPacket(ctypes.Structure):
 
 def train_length(frames: list[bytes]) -> int:
     """What the C function says of these frames."""
-    library = ctypes.CDLL(str(shared_object([*SOURCES, Path(__file__).parent / "forwarder.c"])))
+    with shared_object([*SOURCES, Path(__file__).parent / "forwarder.c"]) as path:
+        library = ctypes.CDLL(str(path))
     packets = [CPacket(length=len(frame)) for frame in frames]
     for packet, frame in zip(packets, frames, strict=True):
         packet.buffer[: len(frame)] = frame

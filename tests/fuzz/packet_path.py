@@ -25,6 +25,7 @@ from recorder import Recorder
 
 from minip4.compiler import compile_p4
 from minip4.engine import build
+from minip4.engine.cache import folder as cache_folder
 from minip4.engine.engine import Engine
 
 HERE = Path(__file__).parent
@@ -157,7 +158,7 @@ def _core(compiler: str, sanitizers: tuple[str, ...]) -> list[Path]:
     digest = hashlib.sha256("\0".join((compiler, *FLAGS, *sanitizers, *UNINSTRUMENTED)).encode())
     for path in [*sources, *sorted(build.C_FOLDER.glob("*.h"))]:
         digest.update(path.read_bytes())
-    folder = build.cache_folder() / f"fuzz-{digest.hexdigest()[:32]}"
+    folder = cache_folder() / f"fuzz-{digest.hexdigest()[:32]}"
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as building:

@@ -18,6 +18,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,10 @@ class SimpleSwitch:
         self._turns, self._last_ns = 0, 0
         names = {port: f"sw{number}p{port}" for port in ports}
         self._taps = {port: _tap(name) for port, name in names.items()}
+        self._held = ExitStack()
+        preload = self._held.enter_context(shared_object([Path(__file__).with_name("clock.c")]))
         preloaded = {
-            "LD_PRELOAD": str(shared_object([Path(__file__).with_name("clock.c")])),
+            "LD_PRELOAD": str(preload),
             "CLOCK_FILE": str(clock),
         }
         bound = [word for port, name in names.items() for word in ("-i", f"{port}@{name}")]

@@ -14,6 +14,7 @@ import finsy as fy
 import grpc
 from finsy.proto import p4r_grpc
 from harness import arbitration
+from live_hostile import hostile_programs, many_programs
 from live_machine import full_disk, interfaces, many_ports
 from rig import DEADLINE_S, FORWARDED, FRAME, MINIP4, Flow, Host, Switch, make_links
 
@@ -216,7 +217,18 @@ def other(value: int) -> fy.P4TableEntry:
 
 SCENES = {
     scene.__name__: scene
-    for scene in (control, finsy, full_disk, interfaces, killed, many_ports, start, stress)
+    for scene in (
+        control,
+        finsy,
+        full_disk,
+        hostile_programs,
+        interfaces,
+        killed,
+        many_ports,
+        many_programs,
+        start,
+        stress,
+    )
 }
 
 if __name__ == "__main__":

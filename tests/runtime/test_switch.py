@@ -1,5 +1,6 @@
 """`minip4 switch` as a process: real scenes between veths, and one clear line for bad input."""
 
+import copy
 import json
 import socket
 import subprocess
@@ -16,7 +17,18 @@ LIVE = Path(__file__).parent / "live.py"
 
 @pytest.mark.parametrize(
     "scene",
-    ["control", "finsy", "full_disk", "interfaces", "killed", "many_ports", "start", "stress"],
+    [
+        "control",
+        "finsy",
+        "full_disk",
+        "hostile_programs",
+        "interfaces",
+        "killed",
+        "many_ports",
+        "many_programs",
+        "start",
+        "stress",
+    ],
 )
 def test_scene(scene: str, tmp_path: Path) -> None:
     run = subprocess.run(
@@ -80,6 +92,14 @@ def test_bad_program(text: str | None, message: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     if text is not None:
         path.write_text(text)
+    refused([str(path), "--grpc-server-addr", "127.0.0.1:0"], message)
+
+
+def test_a_program_that_needs_too_much(tmp_path: Path) -> None:
+    path, document = tmp_path / "large.json", copy.deepcopy(compiled().bmv2_json)
+    document["register_arrays"][0]["size"] = 2**32 - 1
+    path.write_text(json.dumps(document))
+    message = "bytes; at most 1073741824 are accepted"
     refused([str(path), "--grpc-server-addr", "127.0.0.1:0"], message)
 
 

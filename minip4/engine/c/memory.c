@@ -19,9 +19,15 @@ struct given {
     struct given *next;
 };
 
+struct region {
+    struct region *next;
+    void *start;
+};
+
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static uint8_t *fresh, *fresh_end;
 static struct given *given[CLASSES];
+static struct region *regions;
 
 /* Up to 4 KB a class for each number of cache lines; then four from each power of two to the next. */
 static unsigned class_of(size_t size, size_t *rounded)
@@ -55,10 +61,15 @@ static const size_t largest = LARGEST;
 static void *from_region(size_t size)
 {
     if ((size_t)(fresh_end - fresh) < size) {
+        struct region *region = malloc(sizeof *region);
         uint8_t *start = mmap(NULL, REGION + HUGE_PAGE, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (start == MAP_FAILED)
+        if (!region || start == MAP_FAILED) {
+            free(region);
             return NULL;
+        }
+        *region = (struct region){regions, start};
+        regions = region;
         fresh = (uint8_t *)(((uintptr_t)start + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
         fresh_end = fresh + REGION;
         madvise(fresh, REGION, MADV_HUGEPAGE); /* a kernel without them says no: small pages, then */
@@ -126,4 +137,16 @@ void memory_give_sparse(void *start, size_t size)
 {
     if (start)
         munmap(start, size);
+}
+
+void memory_release(void)
+{
+    for (struct region *region = regions, *next; region; region = next) {
+        next = region->next;
+        munmap(region->start, REGION + HUGE_PAGE);
+        free(region);
+    }
+    regions = NULL;
+    fresh = fresh_end = NULL;
+    memset(given, 0, sizeof given);
 }

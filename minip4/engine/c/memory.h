@@ -21,4 +21,7 @@ void *memory_reserve(size_t size);
 /* Gives back either. */
 void memory_give_sparse(void *start, size_t size);
 
+/* Gives all that was taken back, at once; nobody may use any of it later. */
+void memory_release(void);
+
 #endif

@@ -24,7 +24,7 @@ enum instance_type {
 enum {
     SESSION_SET = 0x10000,   /* bit that tells a clone to session 0 from no clone */
     MAX_PARSER_STEPS = 1024, /* states that one packet may pass through before ParserTimeout */
-    MAX_LOOP_STEPS = 1 << 16, /* turns of loops that one packet may make in a pipeline or action */
+    MAX_LOOP_STEPS = 1 << 16, /* turns of loops that one packet may make in a pipeline and its actions */
     DIGEST_MAX_WORDS = 32
 };
 
@@ -86,6 +86,7 @@ struct context {
     struct profile **profiles;
     struct value_set **value_sets;
     uint64_t random[4];
+    uint32_t loop_steps;     /* turns of loops since the pipeline began, where it has any */
     struct crc_custom *crc;  /* settings of crc16_custom and crc32_custom */
 #ifdef MINIP4_TRACE
     struct trace *trace;

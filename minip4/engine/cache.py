@@ -1,0 +1,104 @@
+"""The cache of what cc built. A file's name tells its content; of too many bytes what was not used
+for longest goes first, but nothing that somebody uses, who holds a lock (flock) on it."""
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+MAX_BYTES = 1 << 30
+WORKSHOP = "build-"  # a folder in which something is made; what a killed process left goes, too
+WORKSHOP_IDLE_S = 60
+
+
+def folder() -> Path:
+    """Where built objects are kept: $XDG_CACHE_HOME/minip4, or ~/.cache/minip4."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "minip4"
+
+
+@contextmanager
+def held(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """A file of the cache, which stays there within the `with`.
+
+    Where it is missing, `make` writes it to the path that it is given.
+    """
+    is_new = False
+    while (descriptor := _lock(path)) is None:
+        _put(path, make)
+        is_new = True
+    try:
+        if is_new:
+            shrink()
+        with suppress(PermissionError):  # it is another user's: who has it looks after its age
+            os.utime(descriptor)
+        yield path
+    finally:
+        os.close(descriptor)
+
+
+def shrink(max_bytes: int = MAX_BYTES) -> None:
+    """Remove what was not used for longest, until no more than so many bytes are left."""
+    found = []
+    for path in folder().iterdir():
+        with suppress(FileNotFoundError):  # another process was quicker
+            status = path.stat()
+            if path.is_file():
+                found.append((status.st_mtime, status.st_size, path))
+            elif path.name.startswith(WORKSHOP) and time.time() - status.st_mtime > WORKSHOP_IDLE_S:
+                _remove(path)
+    total = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found):
+        if total <= max_bytes:
+            return
+        total -= size if _remove(path) else 0
+
+
+def _lock(path: Path) -> int | None:
+    """Hold a file; None: it is not there."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    with suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+    os.close(descriptor)  # it was removed between the two
+    return None
+
+
+def _put(path: Path, make: Callable[[Path], None]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=WORKSHOP, dir=path.parent) as workshop:
+        descriptor = os.open(workshop, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        try:
+            make(Path(workshop) / path.name)
+            with suppress(FileExistsError):  # made by two at once: the first one's is in use
+                os.link(Path(workshop) / path.name, path)
+        finally:
+            os.close(descriptor)
+
+
+def _remove(path: Path) -> bool:
+    """Remove a file or a workshop, unless somebody uses it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except (FileNotFoundError, PermissionError):
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+    except (BlockingIOError, FileNotFoundError, PermissionError):
+        return False
+    finally:
+        os.close(descriptor)
+    return True
