@@ -284,6 +284,21 @@ def test_a_controller_that_is_late_knows_nothing_of_that_block(tmp_path: Path) -
     check_known(scene, Method.STEP)
 
 
+@pytest.mark.parametrize(("guards", "lost"), [(1.5, []), (0.5, [3, 5])])
+def test_counters_are_read_a_guard_before_the_next_block_of_their_colour(
+    guards: float, lost: list[int], tmp_path: Path
+) -> None:
+    """Nearer to its start early packets of that block may have been counted already."""
+
+    async def dawdle(scene: Scene, block: int) -> None:
+        if block == 2:
+            end_us = SCHEDULE.start_us(scene.first + 5) - guards * BOUNDS.guard_us
+            await scene.run.clock.sleep_until(round(1000 * end_us))
+
+    scene = virtually(tmp_path, lambda run: collect(run, Setting(Method.STEP, 8, dawdle)))
+    assert unknown(scene, "s2") == lost
+
+
 def test_a_controller_that_restarts_goes_on_where_traffic_is(tmp_path: Path) -> None:
     """It finds the switches filled, and leaves them so: only what it could not read is unknown."""
     setting = Setting(Method.DOUBLE, 8, restarts=[3])

@@ -125,6 +125,37 @@ def test_a_mirroring_session_may_truncate(switch: Engine) -> None:
     assert (len(sent[9]), len(sent[3])) == (6, 104)
 
 
+def test_a_clone_at_the_end_of_egress_is_whole() -> None:
+    """Whatever the packet was cut to; unless the session, or its own egress, cuts it."""
+    cut = engine(
+        ingress="truncate(8);",
+        egress="if (std.instance_type == 0) { truncate(5); clone(CloneType.E2E, 5); }"
+        "else if (hdr.h.a == 1) { truncate(7); }",
+    )
+    for a, session, expected in ((0, 0, 50), (1, 0, 7), (0, 6, 6)):
+        cut.mirror_set(5, [(9, 0)], truncate_bytes=session)
+        sent = dict(cut.process(1, bytes([a]) + bytes(49), 0))
+        assert (len(sent[0]), len(sent[9])) == (5, expected)
+
+
+def test_digests_go_round_their_ring() -> None:
+    """4,096 may wait; the next ones come behind those that wait, and none is mixed up."""
+    e = engine(
+        types="header h_t { bit<8> a; bit<8> b; bit<16> c; } struct d_t { bit<16> x; }",
+        ingress="digest<d_t>(1, {hdr.h.c});",
+    )
+
+    def learned(first: int, count: int) -> list[int]:
+        frames = [bytes(2) + number.to_bytes(2, "big") for number in range(first, first + count)]
+        e.repeat(1, frames, 1, 0)
+        return [digest.values[0] for digest in e.digests()]
+
+    assert learned(0, 3000) == [*range(3000)]
+    assert learned(3000, 3000) == [*range(3000, 6000)]
+    assert learned(6000, 5000) == [*range(6000, 6000 + 4096)]
+    assert learned(0, 1) == [0]
+
+
 def test_digests_come_in_order_with_their_fields() -> None:
     e = engine(
         types="header h_t { bit<8> a; bit<8> b; bit<16> c; } struct d_t { bit<8> x; bit<100> y; }",

@@ -78,6 +78,8 @@ def test_balanced_books() -> None:
         (("counters", "s1", "ports", "2", "link", "lost_packets"), 1, ["unaccounted"]),
         (("counters", "s1", "ports", "1", "received_packets"), -1, ["s1-eth1 got 99"]),
         (("interface_counters", "h2-eth0", "received"), 1, ["unaccounted", "h2-eth0 got 93"]),
+        (("interface_counters", "h1-eth0", "received"), 1, ["unaccounted", "h1-eth0 got 1"]),
+        (("counters", "s1", "ports", "2", "received_packets"), 1, ["s1-eth2 got 1"]),
     ],
 )
 def test_a_miscount_is_found(path: tuple[str, ...], change: int, failing: list[str]) -> None:
