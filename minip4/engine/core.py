@@ -58,11 +58,14 @@ class Core:
                 raise
             self.library.engine_batch_commit(self.handle)
 
-    def holds(self) -> dict[str, dict[str, int]]:
-        """How the control plane kept packets waiting since the start: struct hold, by hold_kind."""
+    def holds(self, *, forget: bool = False) -> dict[str, dict[str, int]]:
+        """How the control plane kept packets waiting: struct hold, by hold_kind.
+
+        Since the start, or since it was last to `forget`.
+        """
         holds = (Hold * len(HOLD_KINDS))()
         with self._mutex:
-            self.library.engine_holds(self.handle, holds)
+            self.library.engine_holds(self.handle, holds, forget)
         return {kind: {field[0]: getattr(hold, field[0]) for field in Hold._fields_}
                 for kind, hold in zip(HOLD_KINDS, holds, strict=True)}  # fmt: skip
 

@@ -173,7 +173,7 @@ _FUNCTIONS: Signatures = {
     "engine_batch_begin": (None, [handle]),
     "engine_batch_commit": (None, [handle]),
     "engine_batch_abort": (None, [handle]),
-    "engine_holds": (c_uint32, [handle, POINTER(Hold)]),
+    "engine_holds": (None, [handle, POINTER(Hold), c_bool]),
     "engine_packets_waited": (None, [handle, words]),
     "engine_array_read": (None, [handle, c_int, c_uint32, c_uint64, c_uint64, words]),
     "engine_array_write": (

@@ -142,6 +142,19 @@ def counters(engine: Engine, ports: Iterable[int], priority_queues: int) -> dict
     }
 
 
+def control_plane(engine: Engine) -> dict[str, Any]:
+    """How the control plane kept packets waiting.
+
+    "holds" of the lock by what they were for; how often packets found it held, and for how long.
+    """
+    times, longest_ns = engine.packets_waited()
+    return {
+        "holds": engine.holds(),
+        "packets_waited": times,
+        "packets_waited_longest_ns": longest_ns,
+    }
+
+
 def total(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     """The sum of two sets of counters that are alike."""
     return {

@@ -224,6 +224,7 @@ class _Switch:
                 if any(reasons.values())
             },
             "driver": driver,
+            "control_plane": dataplane.control_plane(self._engine),
             "capture_error": self._driver.capture_error,  # None, or what the captures lack
             "cpu": self._messages.counters(),
         }

@@ -137,10 +137,11 @@ void engine_batch_abort(struct engine *e)
     profiles_settle(e, false);
 }
 
-uint32_t engine_holds(struct engine *e, struct hold *out)
+void engine_holds(struct engine *e, struct hold *out, bool forget)
 {
     memcpy(out, e->lock.holds, sizeof e->lock.holds);
-    return HOLD_KINDS;
+    if (forget)
+        memset(e->lock.holds, 0, sizeof e->lock.holds);
 }
 
 void engine_packets_waited(struct engine *e, uint64_t out[2])

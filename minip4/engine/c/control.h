@@ -39,9 +39,9 @@ void engine_batch_begin(struct engine *e);
 void engine_batch_commit(struct engine *e);
 void engine_batch_abort(struct engine *e);
 
-/* For what and how long the lock was held, by enum hold_kind; returns how many kinds there are. And how
- * often packets had to wait for it, and for how long at most. */
-uint32_t engine_holds(struct engine *e, struct hold *out);
+/* For what and how long the lock was held, by enum hold_kind, since the start or since it was last
+ * forgotten. And how often packets had to wait for it, and for how long at most. */
+void engine_holds(struct engine *e, struct hold *out, bool forget);
 void engine_packets_waited(struct engine *e, uint64_t out[2]);
 
 /* Words of a counter (packets and bytes of each cell) or of a register: read all at one instant, and

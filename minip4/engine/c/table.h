@@ -165,7 +165,7 @@ ALWAYS_INLINE uint64_t *table_find_lpm(const struct table *t, const uint64_t *ke
 
 uint64_t *table_find_ternary(const struct table *t, const uint64_t *key);
 
-const uint64_t *table_changed(const struct table *t, const uint64_t *slot);
+__attribute__((cold)) const uint64_t *table_changed(const struct table *t, const uint64_t *slot);
 
 /* The head and data of an entry that was found. */
 ALWAYS_INLINE const uint64_t *table_entry(const struct table *t, const uint64_t *slot)
