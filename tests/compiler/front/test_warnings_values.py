@@ -158,6 +158,10 @@ SET = {
 }
 
 INVALID = {
+    "in a round that was not finished": {
+        "body": """for (bit<8> i = 0; i < 4; i = i + 1) {
+            if (m.flag) { h.ethernet.setInvalid(); continue; } } m.y = §h.ethernet.type;"""
+    },
     "the other member of the union that was set": {
         "body": UNION + "u.b.setValid(); u.b.label = 1; m.y = §u.a.type;"
     },
