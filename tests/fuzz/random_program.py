@@ -86,8 +86,11 @@ class Program(Statements):
     def parser(self) -> Lines:
         states = ["a", "b", "c", "v", "w", "s", "t", "u", "us", "skip", "check", "ahead"]
         self.dice.shuffle(states)
-        lines = ["state start {", "    packet.extract(hdr.first);"]
-        lines += [f"    {line}" for line in self.next_state("hdr.first", states)] + ["}"]
+        # A parser that cannot end is refused: one state surely can.
+        first, *others = self.next_state("hdr.first", states)
+        keys = first.count(",") + 1
+        end = "(" + ", ".join(["77"] * keys) + "): accept;" if keys > 1 else "77: accept;"
+        lines = self.braces("state start", ["packet.extract(hdr.first);", first, end, *others])
         for i, state in enumerate(states):
             body = self.state(state, states[i + 1 :])
             lines += self.braces(f"state {state}", body)

@@ -14,6 +14,13 @@ class ParserError(Exception):
     """Carries the name or the number of the error."""
 
 
+def is_access(e: Json) -> bool:
+    """A field of a header that is told by an expression."""
+    while e["type"] == "expression" and "op" not in e["value"]:
+        e = e["value"]
+    return e["type"] == "expression" and e["value"]["op"] == "access_field"
+
+
 class Expressions(Storage):
     packet = ""  # bits
     position = 0
@@ -24,7 +31,7 @@ class Expressions(Storage):
             return number(value)
         if kind in ("bool", "string"):
             return value
-        if kind in ("field", "stack_field", "union_stack_field"):
+        if kind in ("field", "stack_field", "union_stack_field") or is_access(e):
             return self.read(*self.field(e))
         if kind in ("local", "runtime_data"):
             assert data is not None
@@ -46,8 +53,23 @@ class Expressions(Storage):
         if e["type"] == "union_stack_field":
             stack, member, name = e["value"]
             return self.last(stack, member), name
+        if e["type"] == "expression":
+            while "op" not in e["value"]:
+                e = e["value"]
+            header = self.header(e["value"]["left"])
+            return header, self.fields[header][e["value"]["right"]][0]
         header, name = e["value"]
         return header, name
+
+    def header(self, e: Json) -> str:
+        """The header that is meant; p4c asks a stack for an element by a value."""
+        if e["type"] == "header":
+            return str(e["value"])
+        operation = e["value"]
+        if "op" not in operation:
+            return self.header(operation)
+        assert operation["op"] == "dereference_header_stack"
+        return self.stacks[operation["left"]["value"]][self.evaluate(operation["right"])]
 
     def bits(self, offset: int, width: int) -> int:
         """What lies ahead in the packet."""
