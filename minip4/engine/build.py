@@ -17,7 +17,7 @@ from minip4.errors import ToolchainError
 C_FOLDER = Path(__file__).parent / "c"
 
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
-NO_ERRORS = ("-Wno-error",)
+NO_ERRORS = ("-Wno-error", "-Werror=incompatible-pointer-types", "-Werror=int-conversion")
 """For generated C, which cc takes whatever the program and its widths: a value is of one of three
 types (expressions.py), a constant of exactly one (layout.literal), and a store says its type. What
 cc only warns of there is nothing that a P4 programmer could mend: tests/engine/test_widths.py has

@@ -109,8 +109,7 @@ class Expressions:
         return f"wide_words(&{first}, {limbs(width)}, 0)"
 
     def _field(self, place: Place, field: m.Field, rep: int) -> str:
-        if field.varbit:
-            raise NotSupported(f"varbit field {field.name} used as a number")
+        _check_number(field)
         name = f"{place.pointer}->{self.layout.reads(place.type, field)}"
         if field.width > 64:
             name += "[0]"
@@ -246,7 +245,7 @@ class Expressions:
     def _comparison(self, e: m.Op) -> str:
         left, right = e.args
         if isinstance(left, m.FieldRef) and left.field.varbit:
-            code = self._equal_varbits(self.readable(left)[0], self.readable(right)[0])
+            code = self._equal_varbits(self.varbit(left)[0], self.varbit(right)[0])
             return code if e.op == "==" else f"!{code}"
         if is_header(left):
             code = self._equal_headers(self.header(left), self.header(right))
@@ -340,18 +339,26 @@ class Expressions:
     def lvalue(self, e: m.Expr) -> tuple[str, m.Field]:
         """C for the field that an assignment writes."""
         place, field = self.accessed(e)
+        _check_number(field)
         return f"{place.pointer}->{self.layout.writes(place.type, field)}", field
 
     def readable(self, e: m.Expr) -> tuple[str, m.Field]:
         """C for the field itself, as kept; for code that takes it apart by bits."""
         place, field = self.accessed(e)
+        _check_number(field)
         return f"{place.pointer}->{self.layout.reads(place.type, field)}", field
+
+    def varbit(self, e: m.Expr, *, written: bool = False) -> tuple[str, Place, m.Field]:
+        """C for a varbit field: its bytes, and with `_bits` behind it its length."""
+        place, field = self.accessed(e)
+        if not field.varbit or place.number == "-1":
+            raise NotSupported(f"field {field.name} used as a varbit of a header")
+        layout = self.layout.writes if written else self.layout.reads
+        return f"{place.pointer}->{layout(place.type, field)}", place, field
 
     def store(self, target: m.Expr, value: m.Expr) -> str:
         """The statement that assigns, truncating to the target's width."""
         name, field = self.lvalue(target)
-        if field.varbit:
-            raise NotSupported(f"assignment of a number to varbit field {field.name}")
         code, rep = self.for_width(value, field.width)
         fits = not is_boolean(value) and within(range_of(value), unsigned(field.width))
         return self.store_code(name, field.width, code, rep, fits=fits)
@@ -364,6 +371,11 @@ class Expressions:
         if not fits and type_ != f"uint{width}_t":
             code = f"({code}) & {literal((1 << width) - 1)}"
         return f"{name} = ({type_})({code});"
+
+
+def _check_number(field: m.Field) -> None:
+    if field.varbit:
+        raise NotSupported(f"varbit field {field.name} used as a number")
 
 
 def _suffix(rep: int) -> str:

@@ -91,7 +91,7 @@ class HashCode:
         if isinstance(e, m.Const):
             run.items.append((self._constant(e.value, width), width))
         elif isinstance(e, m.FieldRef) and e.field.varbit:
-            run.varbit = self.expressions.readable(e)[0]
+            run.varbit, _, _ = self.expressions.varbit(e)
             run.varbit_bytes = e.field.width // 8
         else:
             code, f = self.expressions.readable(e)

@@ -80,13 +80,10 @@ class Statements(StateStatements):
 
     def assign_varbit(self, p: m.Primitive) -> Lines:
         """The header may have another size now: its bytes in the packet are of no use any more."""
-        target, field = self.expressions.lvalue(p.args[0])
-        place, _ = self.expressions.accessed(p.args[0])
-        source, source_field = self.expressions.readable(p.args[1])
-        if not (field.varbit and source_field.varbit) or field.width != source_field.width:
-            raise NotSupported("assign_VL between fields that are no varbits of one size")
-        if place.number == "-1":
-            raise NotSupported("a varbit field in metadata")
+        target, place, field = self.expressions.varbit(p.args[0], written=True)
+        source, _, source_field = self.expressions.varbit(p.args[1])
+        if field.width != source_field.width:
+            raise NotSupported("assign_VL between varbit fields of different sizes")
         return [
             f"memmove({target}, {source}, {field.width // 8});",
             f"{target}_bits = {source}_bits;",

@@ -172,9 +172,7 @@ class TableCode:
             mask = (1 << k.width) - 1 if k.mask is None else k.mask
             is_plain = low >= 0 and high < 1 << k.width and k.mask is None
             return [code if is_plain else f"(({code}) & {literal(mask)})"]
-        name, field = self.expressions.readable(k.expr)
-        if field.varbit:
-            raise NotSupported(f"varbit field {field.name} in a table's key")
+        name, _ = self.expressions.readable(k.expr)
         mask = -1 if k.mask is None else k.mask
         return [f"({name}[{i}] & {literal(mask >> 64 * i)})" for i in range(limbs(k.width))]
 

@@ -1,9 +1,12 @@
 """Headers whose size changes between parser and deparser: what leaves is what they hold then."""
 
+import json
+
 import pytest
-from small_programs import engine
+from small_programs import engine, json_of
 
 from minip4.engine.engine import Engine
+from minip4.engine.errors import NotSupported
 
 # A frame says what to do with the headers behind it.
 PARTS = {
@@ -115,3 +118,23 @@ def test_nothing_is_read_behind_a_frame() -> None:
     )
     frame = b"12345678aa" + bytes(skipped) + b"bb"
     assert e.process(1, frame, 0) == [(0, b"12345678aa12345678bb")]
+
+
+@pytest.mark.parametrize("used", ["select", "assign", "compare"])
+def test_a_varbit_is_no_number(used: str) -> None:
+    """JSON may say so; the C would read or write beyond the field."""
+    text = json.dumps(json_of(**{
+        "types": "header v_t { bit<80> first; varbit<80> data; bit<8> other; }",
+        "headers": "v_t a; v_t b;",
+        "parser": """state start { packet.extract(hdr.a, 8); packet.extract(hdr.b, 8);
+            transition select(hdr.a.first) { 1: accept; default: accept; } }""",
+        "ingress": "hdr.b.first = 5; if (hdr.a.data == hdr.b.data) { std.egress_spec = 2; }",
+    }))  # fmt: skip
+    changes = {
+        "select": ('["a", "first"]', '["a", "data"]'),
+        "assign": ('["b", "first"]', '["b", "data"]'),
+        "compare": ('["b", "data"]', '["b", "other"]'),
+    }
+    assert text.count(changes[used][0]) == 1
+    with pytest.raises(NotSupported, match="varbit"):
+        Engine(json.loads(text.replace(*changes[used])))
