@@ -67,7 +67,8 @@ class ByHand:
     """c/by_hand.c, with these prefixes."""
 
     def __init__(self, prefixes: Sequence[Lpm]) -> None:
-        self._library = ctypes.CDLL(str(shared_object([PROGRAMS.parent / "c" / "by_hand.c"])))
+        with shared_object([PROGRAMS.parent / "c" / "by_hand.c"]) as path:
+            self._library = ctypes.CDLL(str(path))
         numbers: list[int] = []
         for key in sorted(prefixes, key=lambda key: -key.prefix_length):
             numbers += [key.value, 2**BITS - 2 ** (BITS - key.prefix_length)]
