@@ -3,6 +3,7 @@
 import ctypes
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,16 @@ def switch() -> Engine:
     return engine(types=TYPES, ingress="std.egress_spec = 2;", egress=EGRESS)
 
 
+@contextmanager
+def packets_waiting(switch: Engine) -> Iterator[None]:
+    """The switch takes no frame in: its data plane waits for the lock (lock.h)."""
+    switch.library.engine_lock_dataplane(switch.handle)
+    try:
+        yield
+    finally:
+        switch.library.engine_unlock_dataplane(switch.handle)
+
+
 def test_a_frame_arrived_while_it_was_sent_however_late_the_switch_takes_it(
     namespace: None, switch: Engine, tmp_path: Path
 ) -> None:
@@ -43,7 +54,7 @@ def test_a_frame_arrived_while_it_was_sent_however_late_the_switch_takes_it(
     driver.start()
     calls, seen = [], []
     with wire.end("h1") as sender, wire.end("h2") as receiver:
-        with switch.locked():
+        with packets_waiting(switch):
             for number in range(SENT):
                 before_ns = time.monotonic_ns()
                 sender.send(frame(64, number))
@@ -99,7 +110,7 @@ def test_ports_take_turns_in_order_of_arrival(
     driver = Driver(switch, {1: "s1", 2: "s2", 3: "s3"}, capture_folder=tmp_path)
     driver.start()
     with wire.end("h1") as one, wire.end("h3") as three, wire.end("h2") as receiver:
-        with switch.locked():
+        with packets_waiting(switch):
             for number in range(SENT):
                 (three if number % 4 == 0 else one).send(frame(64, number))
         numbers = [int.from_bytes(receiver.recv(100)[14:18], "big") for _ in range(SENT)]

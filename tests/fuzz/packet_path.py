@@ -93,8 +93,8 @@ def fuzz(program: Path, seconds: int, *, seed: int = 1, keep: Path | None = None
 def _engine_source(config: dict[str, Any], seed: int) -> tuple[str, str]:
     """The program's C, and the C that fills its tables."""
     engine = Engine(config)
-    engine.close()
     library: Any = engine.library
+    engine.close()
     engine.handle = ctypes.c_void_p(library.engine_create(None, seed))
     recorder = Recorder(library, engine.handle)
     engine.library = recorder  # type: ignore[assignment]
