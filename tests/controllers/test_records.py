@@ -38,9 +38,16 @@ def test_a_record_has_what_is_of_its_block_and_nothing_else() -> None:
     )
 
 
-@pytest.mark.parametrize("block", [0, 2, (1 << 28), (1 << 28) + 2, 5 << 28])
+@pytest.mark.parametrize("block", [0, 2, (1 << 28) - 2, (1 << 28), (1 << 28) + 2, 5 << 28])
 def test_registers_never_written_are_of_no_block(block: int) -> None:
-    assert recorded(block, NOTHING, NOTHING) == PointRecord(block)
+    """Not even of those that begin with the clock at 0, nor of any before these."""
+    assert recorded(block, *10 * [NOTHING]) == PointRecord(block)
+
+
+@pytest.mark.parametrize("later", [1, 2, 3])
+def test_registers_of_any_later_block_are_refused(later: int) -> None:
+    with pytest.raises(OverwrittenError, match=f"block 8 was read when block {8 + later} had"):
+        recorded(8, ((8 + later) * L, 1, 0, (8 + later) * L))
 
 
 def test_blocks_are_known_over_the_wrap_of_the_switches_clock() -> None:

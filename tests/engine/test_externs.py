@@ -107,6 +107,23 @@ def test_a_meter_of_any_rate_fills_up_again(switch: Engine, rate: int, start_us:
     assert [out[3] for out in sent] == [0, 2, 0, 0], "green; red at the same time; green again"
 
 
+def test_a_meter_s_full_bucket_holds_no_fraction_more(switch: Engine) -> None:
+    """At 0.6 bytes a us 1000 bytes take 1666.7 us, and another one that filled before no less."""
+    switch.process(1, bytes(1000), 0)
+    switch.meter_set_rates("I.speed", 0, (600_000, 1000, 600_000, 1000))
+    times_us = (1000, 1000 + 1666, 1000 + 1667, 2667 + 1666, 2667 + 1667)
+    sent = [switch.process(1, bytes(1000), time_us * 1000)[0][1] for time_us in times_us]
+    assert [out[3] for out in sent] == [0, 2, 0, 2, 0]
+
+
+def test_a_clock_that_was_set_back_fills_no_meter(switch: Engine) -> None:
+    switch.process(1, bytes(1000), 5_000_000)
+    switch.meter_set_rates("I.speed", 0, (10**6, 1000, 10**6, 1000))
+    times_us = (5000, 4000, 4999, 6000)
+    sent = [switch.process(1, bytes(1000), time_us * 1000)[0][1] for time_us in times_us]
+    assert [out[3] for out in sent] == [0, 2, 2, 0]
+
+
 def crc(
     data: bytes, width: int, polynomial: int, *, start: int = 0, reflect: bool, final: int = 0
 ) -> int:
@@ -299,6 +316,33 @@ def test_a_direct_meter_colours_what_hits_its_entry() -> None:
     assert colours(1) == [0, 1, 2, 2]
     assert colours(2) == [0, 0, 0, 0]
     assert colours(3) == [3, 3, 3, 3], "a miss leaves the result alone"
+
+
+def test_an_entry_has_nothing_of_the_one_whose_place_it_takes() -> None:
+    e = engine(
+        metadata="bit<2> colour;",
+        ingress_locals="""
+            direct_meter<bit<2>>(MeterType.packets) speed;
+            direct_counter(CounterType.packets) count;
+            action go() { speed.read(meta.colour); count.count(); }
+            table t { key = { hdr.h.a: exact; } actions = { go; NoAction; }
+                      meters = speed; counters = count; support_timeout = true; }""",
+        ingress="t.apply();",
+    )
+    kept, gone = (e.table_add("I.t", [Exact(a)], "I.go", [], time_ns=0) for a in (1, 2))
+    for handle in (kept, gone):
+        e.table_set_timeout("I.t", handle, 1_000)
+    e.direct_meter_set("I.t", gone, (1, 1, 1, 2))
+    e.direct_counter_write("I.t", gone, 5, 50)
+    e.table_delete("I.t", gone)
+    new = e.table_add("I.t", [Exact(3)], "I.go", [], time_ns=0)
+    assert new & 0xFFFFFFFF == gone & 0xFFFFFFFF, "the same slot"
+    assert e.direct_meter_get("I.t", new) is None
+    assert e.direct_counter_read("I.t", new) == (0, 0)
+    assert [entry.handle for entry, _ in e.table_idle("I.t", 1_500)] == [kept]
+    assert e.table_has_timeouts("I.t")
+    e.table_delete("I.t", kept)
+    assert not e.table_has_timeouts("I.t")
 
 
 def test_entries_of_the_program_are_there_and_stay() -> None:

@@ -221,6 +221,26 @@ def test_jitter_keeps_the_order(make_link: Links) -> None:
     assert max(delays) > 1390
 
 
+@pytest.mark.parametrize(("delay_ns", "expected"), [(2, {1, 2, 3}), (0, {0, 1})])
+def test_jitter_goes_from_end_to_end_of_its_range_and_never_before_sending(
+    make_link: Links, delay_ns: int, expected: set[int]
+) -> None:
+    link = make_link(delay_ns=delay_ns, jitter_ns=1, seed=5)
+    for number in range(200):
+        link.send(number, number * 1000)
+        link.advance(number * 1000 + 999)
+    assert {time - number * 1000 for number, time in link.delivered} == expected
+
+
+def test_a_frame_held_back_goes_after_those_due_at_its_time(make_link: Links) -> None:
+    link = make_link(delay_ns=500, reorder=1.0, reorder_ns=2500)
+    link.send(0, 0)
+    link.library.link_configure(link.handle, LinkConfig(delay_ns=500))
+    link.send(1, 2500)
+    link.advance(SECOND)
+    assert link.delivered == [(1, 3000), (0, 3000)]
+
+
 def test_reordered_frames_are_overtaken(make_link: Links) -> None:
     link = make_link(delay_ns=500, reorder=0.1, reorder_ns=2500, seed=11)
     frames = 5000
@@ -245,6 +265,27 @@ def test_configuration_holds_for_later_frames(make_link: Links) -> None:
     link.send(2, 5000)
     link.advance(SECOND)
     assert link.delivered == [(0, 1000), (1, 1000), (2, 5010)]
+
+
+def test_a_new_configuration_throws_the_dice_on_and_not_from_their_start(make_link: Links) -> None:
+    left_alone, changed = (make_link(loss=0.5, seed=42) for _ in range(2))
+    for number in range(100):
+        if number == 50:
+            changed.library.link_configure(
+                changed.handle, LinkConfig(loss=0.5, seed=42, delay_ns=9)
+            )
+        for link in (left_alone, changed):
+            link.send(number, 0)
+    assert changed.lost == left_alone.lost
+
+
+def test_what_is_left_of_one_rate_is_nothing_to_another(make_link: Links) -> None:
+    link = make_link(rate_bps=3)
+    link.send(0, 0)  # 64 B leave two thirds of a nanosecond, in units of the rate 2
+    link.library.link_configure(link.handle, LinkConfig(rate_bps=512 * 10**9 + 2))
+    link.send(1, 170_666_666_666)  # just under a nanosecond, which 2 more would fill up
+    link.advance(2**63)
+    assert link.delivered == [(0, 170_666_666_666), (1, 170_666_666_666)]
 
 
 def test_pool_hands_out_distinct_packets_up_to_its_bound(make_link: Links) -> None:

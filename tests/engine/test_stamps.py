@@ -78,6 +78,24 @@ def test_a_frame_arrived_while_it_was_sent_however_late_the_switch_takes_it(
     assert min(taken) >= stalled_until_ns
 
 
+def test_how_long_one_frame_waited_is_not_taken_for_the_next_ones_wait(
+    namespace: None, switch: Engine
+) -> None:
+    """A controller's frame arrives when it is taken in, whatever came before it."""
+    driver = Driver(switch, {1: "s1", 2: "s2"}, cpu_port=510)
+    driver.start()
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
+        with packets_waiting(switch):
+            sender.send(frame(64, 0))
+            time.sleep(STALL_S)
+        receiver.recv(100)
+        before_us = time.monotonic_ns() // US
+        assert driver.cpu_send(frame(64, 1))
+        arrived_us = int.from_bytes(receiver.recv(100)[18:24], "big")
+    driver.stop()
+    assert before_us <= arrived_us <= time.monotonic_ns() // US
+
+
 def test_the_call_that_hands_frames_over_encloses_their_arrival(
     namespace: None, switch: Engine, tmp_path: Path
 ) -> None:

@@ -229,6 +229,14 @@ def test_a_rate_that_divides_no_second_is_kept_exactly(bench: Bench) -> None:
     assert [s["left"] for s in bench.seen()][-1] == 10, "70 packets later"
 
 
+def test_what_is_left_of_a_rate_is_not_carried_over_an_idle_time(bench: Bench) -> None:
+    """At 3 packets a second a third of a nanosecond each: too much of it delays the last packet."""
+    bench.queue(2, rate_pps=3)
+    for time_ns in (0, 999_999_333, 999_999_333, 999_999_333):
+        bench.send(time_ns)
+    assert [s["left"] for s in bench.seen()] == [0, 999_999, 1_333_332, 1_666_665]
+
+
 @pytest.mark.parametrize("is_link", [False, True], ids=["queue", "link"])
 def test_a_paced_burst_through_a_slow_queue(bench: Bench, is_link: bool) -> None:
     """Frame k of 1000 bits comes at 0.4 k ms and leaves at k ms: all the rest follows."""

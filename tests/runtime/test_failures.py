@@ -170,6 +170,14 @@ def test_a_batch_that_fails_at_any_change(failing: int) -> None:
     assert not any(pipe.write(batch, ATOMIC))
 
 
+@ATOMICITIES
+def test_a_timeout_set_in_a_batch_that_fails_is_taken_back(atomicity: int) -> None:
+    _, pipe = pipeline("extras", insert(known_source()))
+    missing = delete(member(9, 1))
+    assert any(pipe.write([modify(known_source(idle_timeout_ns=5)), missing], atomicity))
+    assert not pipe.idle_timeouts.active
+
+
 def test_failed_action_sets_leave_no_members_behind() -> None:
     engine, pipe = pipeline("extras")
     for _ in range(40):  # the profile holds 32 members

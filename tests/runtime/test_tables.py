@@ -123,6 +123,11 @@ REFUSED = {
         grpc.StatusCode.INVALID_ARGUMENT,
         "value 0xa000101 has bits set below its /24 prefix",
     ),
+    "the first bit below the prefix": (
+        route(b"\x0a\x00\x01\x80", 24),
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "value 0xa000180 has bits set below its /24 prefix",
+    ),
     "bits outside the mask": (
         entry("acl", {"hdr.ipv4.source": ternary(b"\x03", b"\x01"), PORT: exact(b"\x01")},
               ("drop", {}), priority=1),
@@ -134,6 +139,12 @@ REFUSED = {
               ("drop", {}), priority=1),
         grpc.StatusCode.INVALID_ARGUMENT,
         "range 0x2..0x1 is empty",
+    ),
+    "full range": (
+        entry("acl", {"hdr.ipv4.ttl": between(b"\x00", b"\xff"), PORT: exact(b"\x01")},
+              ("drop", {}), priority=1),
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "the full range; leave the field out to match anything",
     ),
     "no priority": (
         entry("acl", {PORT: exact(b"\x01")}, ("drop", {})),
@@ -227,6 +238,8 @@ async def test_an_atomic_batch_is_taken_back_whole(atomicity: int) -> None:
         default = entry("switching", {}, ("forward", {"port": b"\x03"}), is_default_action=True)
         await running.write(insert(kept), modify(default), insert(switching(b"\x08", port=b"\x08")))
         before = await running.read(all_of("switching"), default)
+        tables = running.device.running_pipeline.tables
+        state = [*tables.state()]  # what a reconcile would carry over
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await running.write(
                 modify(switching(b"\x01", port=b"\x02")),
@@ -243,6 +256,7 @@ async def test_an_atomic_batch_is_taken_back_whole(atomicity: int) -> None:
         assert codes == [aborted] * 6 + [grpc.StatusCode.NOT_FOUND.value[0]]
         after = await running.read(all_of("switching"), default)
         assert sorted(map(str, after)) == sorted(map(str, before))
+        assert sorted(map(str, tables.state())) == sorted(map(str, state))
         await running.write(
             delete(switching(b"\x01")), insert(switching(b"\x02", port=b"\x02")),
             atomicity=atomicity,

@@ -102,6 +102,29 @@ def test_other_traffic_is_accounted_for() -> None:
     assert all(check.passed for check in Books.of(net, record()).checks())
 
 
+def test_what_a_switch_adds_takes_or_keeps_is_accounted_for() -> None:
+    """It made 7 copies: 4 came through to h2, 2 were for a busy controller, and one waits."""
+    net = network()
+    switch = net.counters["s1"]
+    switch["engine"] |= {"replicas": 7, "transmitted": 97 + 6, "in_queues": 1}
+    switch["ports"]["2"] = port(2, 0, 97 + 4, lost=5)
+    switch["cpu"]["packet_in_dropped"] = 2
+    net.interface_counters["h2-eth0"]["received"] += 4
+    books = Books.of(net, record())
+    assert (books.added_by_switches, books.taken_by_controllers, books.left_in_queues) == (7, 2, 1)
+    assert all(check.passed for check in books.checks())
+
+
+def test_no_more_frames_are_other_traffic_than_there_is_of_it() -> None:
+    """One that h2 got besides its flow's must have been sent by someone."""
+    net = network()
+    net.counters["s1"]["engine"]["transmitted"] += 1
+    net.counters["s1"]["ports"]["2"] = port(2, 0, 98, lost=5)
+    net.interface_counters["h2-eth0"]["received"] += 1
+    failed = [check.name for check in Books.of(net, record()).checks() if not check.passed]
+    assert any("reached a host, but not its flow" in name for name in failed)
+
+
 @pytest.mark.parametrize(
     ("path", "place"),
     [
