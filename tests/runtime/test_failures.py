@@ -170,11 +170,10 @@ def test_a_batch_that_fails_at_any_change(failing: int) -> None:
     assert not any(pipe.write(batch, ATOMIC))
 
 
-@ATOMICITIES
-def test_a_timeout_set_in_a_batch_that_fails_is_taken_back(atomicity: int) -> None:
+def test_a_timeout_set_in_a_batch_that_fails_is_taken_back() -> None:
     _, pipe = pipeline("extras", insert(known_source()))
     missing = delete(member(9, 1))
-    assert any(pipe.write([modify(known_source(idle_timeout_ns=5)), missing], atomicity))
+    assert any(pipe.write([modify(known_source(idle_timeout_ns=5)), missing], ATOMIC))
     assert not pipe.idle_timeouts.active
 
 

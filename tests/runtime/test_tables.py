@@ -264,6 +264,27 @@ async def test_an_atomic_batch_is_taken_back_whole(atomicity: int) -> None:
 
 
 @asynchronous
+async def test_a_read_without_a_key_may_ask_for_a_priority_or_for_metadata() -> None:
+    port_1, port_2 = ({PORT: exact(bytes((port,)))} for port in (1, 2))
+    async with bench() as running:
+        entries = [
+            entry("acl", key, ("drop", {}), priority=priority, controller_metadata=metadata)
+            for key, priority, metadata in ((port_1, 1, 7), (port_1, 2, 8), (port_2, 2, 7))
+        ]
+        await running.write(*map(insert, entries))
+        for fields, expected in (
+            ({"priority": 1}, entries[:1]),
+            ({"priority": 2}, entries[1:]),
+            ({"controller_metadata": 7}, entries[::2]),
+            ({"priority": 2, "controller_metadata": 7}, entries[2:]),
+            ({"priority": 3}, []),
+        ):
+            asked = all_of("acl")
+            asked.table_entry.MergeFrom(p4r.TableEntry(**fields))
+            assert sorted(map(str, await running.read(asked))) == sorted(map(str, expected))
+
+
+@asynchronous
 async def test_many_entries_come_in_bounded_responses() -> None:
     async with bench() as running:
         entities = [switching(i.to_bytes(2, "big").lstrip(b"\0"), port=b"\x01")
