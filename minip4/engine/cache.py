@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from minip4.errors import ToolchainError
+
 MAX_BYTES = 1 << 30
 WORKSHOP = "build-"  # a folder in which something is made; what a killed process left goes, too
 WORKSHOP_IDLE_S = 60
@@ -25,16 +27,23 @@ def folder() -> Path:
 def held(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """A file of the cache, which stays there within the `with`.
 
-    Where it is missing, `make` writes it to the path that it is given.
+    Where it is missing, `make` writes it to the path that it is given. Raises ToolchainError where
+    the cache cannot be used.
     """
     is_new = False
-    while (descriptor := _lock(path)) is None:
-        _put(path, make)
-        is_new = True
+    try:
+        while (descriptor := _lock(path)) is None:
+            _put(path, make)
+            is_new = True
+    except OSError as error:
+        raise ToolchainError(
+            f"{path.parent}: what cc builds cannot be kept there ({error.strerror}): "
+            "set XDG_CACHE_HOME to a folder that may be written"
+        ) from error
     try:
         if is_new:
             shrink()
-        with suppress(PermissionError):  # it is another user's: who has it looks after its age
+        with suppress(OSError):  # read-only, or another user's, who looks after its age
             os.utime(descriptor)
         yield path
     finally:
@@ -89,7 +98,7 @@ def _remove(path: Path) -> bool:
     """Remove a file or a workshop, unless somebody uses it."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
-    except (FileNotFoundError, PermissionError):
+    except OSError:
         return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,7 +106,7 @@ def _remove(path: Path) -> bool:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink()
-    except (BlockingIOError, FileNotFoundError, PermissionError):
+    except OSError:  # in use, gone, another user's; NFS locks no file that is open to be read
         return False
     finally:
         os.close(descriptor)

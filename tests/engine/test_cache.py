@@ -1,5 +1,6 @@
 """The cache of built files is bounded: the longest unused go first, and nothing that is in use."""
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from minip4.engine import cache
+from minip4.errors import ToolchainError
 
 BYTES = 1000
 
@@ -149,3 +151,43 @@ def test_a_build_that_fails_leaves_nothing(folder: Path) -> None:
     with pytest.raises(ValueError), cache.held(folder / "a", fail):  # noqa: PT011
         pass
     assert names(folder) == set()
+
+
+def test_what_is_there_is_used_where_nothing_may_be_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(folder / "a")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    with cache.held(folder / "a", make) as path:
+        assert path.stat().st_size == BYTES
+
+
+def test_a_file_system_that_cannot_lock_for_writing_keeps_its_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS: an exclusive lock needs a file that was opened to be written."""
+    use(folder / "a", 1000)
+
+    def shared_only(_: int, operation: int) -> None:
+        if operation & fcntl.LOCK_EX:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(fcntl, "flock", shared_only)
+    cache.shrink(0)
+    assert names(folder) == {"a"}
+
+
+def test_a_cache_that_cannot_be_made_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with (
+        pytest.raises(ToolchainError, match=r"file/minip4: .*Not a directory.*XDG_CACHE_HOME"),
+        cache.held(cache.folder() / "a", make),
+    ):
+        pass

@@ -3,12 +3,15 @@
 No clock is read: the engine notes how many words of memory each hold of its lock was for.
 """
 
+import copy
+import os
 import random
 
 import pytest
-from small_programs import engine
+from small_programs import engine, json_of
 
 from minip4.engine.engine import Engine
+from minip4.engine.errors import NotFound
 from minip4.engine.keys import Exact, Lpm, MatchKey, Ternary
 
 ENTRIES = 20_000
@@ -131,6 +134,21 @@ def test_counts_and_hits_of_changed_entries_go_on() -> None:
     assert found[left].count == (100, 1000)
 
 
+def test_one_change_in_a_batch_of_many_entries_is_looked_for_in_slices() -> None:
+    held = Held("exact")
+    e = held.engine
+    handle = held.add(0)
+    e.holds(forget=True)
+    with e.batch():
+        for number in range(1, ENTRIES):
+            held.add(number)
+        e.table_modify("I.t", handle, "I.go", [2])
+    commit = e.holds()["commit"]
+    assert commit["count"] > 2 * ENTRIES // SLICE_WORDS
+    assert commit["most_words"] <= SLICE_WORDS
+    assert held.sent(0) == 2
+
+
 def test_a_batch_that_fails_leaves_no_trace() -> None:
     held = Held("lpm")
     e = held.engine
@@ -155,3 +173,53 @@ def test_a_batch_that_fails_leaves_no_trace() -> None:
     for number in range(100, ENTRIES):
         held.add(number)
     assert held.sent(ENTRIES - 1) == 1
+
+
+def test_what_an_aborted_batch_added_and_deleted_to_a_profile_is_not_there() -> None:
+    e = engine(
+        ingress_locals="""
+            action go(bit<9> port) { std.egress_spec = port; }
+            action_selector(HashAlgorithm.crc16, 32w2, 32w16) profile;
+            table t { key = { hdr.h.a: exact; hdr.h.c: selector; } actions = { go; NoAction; }
+                      implementation = profile; }""",
+        ingress="t.apply();",
+    )
+    [profile] = e.program.profiles
+
+    def add_and_delete() -> tuple[int, int]:
+        member, group = e.member_add(profile, "I.go", [1]), e.group_add(profile)
+        e.member_delete(profile, member)
+        e.group_delete(profile, group)
+        return member, group
+
+    def fail() -> None:
+        with e.batch():
+            assert add_and_delete() == (0, 0)
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        fail()
+    with pytest.raises(NotFound):
+        e.member_modify(profile, 0, "I.go", [2])
+    with pytest.raises(NotFound):
+        e.group_set_members(profile, 0, [])
+    with e.batch():
+        add_and_delete()
+    assert [e.member_add(profile, "I.go", [port]) for port in (1, 2)] == [0, 1]
+    assert e.group_add(profile) == 0
+
+
+def test_a_table_declared_larger_than_a_word_of_32_bits_can_double_grows() -> None:
+    program = json_of(
+        types="header h_t { bit<32> key; bit<16> c; }", ingress_locals=TABLE.format(kind="exact"),
+        ingress="t.apply();",
+    )  # fmt: skip
+    program = copy.deepcopy(program)
+    for pipeline in program["pipelines"]:
+        for table in pipeline["tables"]:
+            table["max_size"] = 2**31
+    e = Engine(program, sanitize="SANITIZE" in os.environ)
+    for number in range(ENTRIES):
+        e.table_add("I.t", [Exact(number)], "I.go", [7])
+    [(_, frame)] = e.process(1, (ENTRIES - 1).to_bytes(4, "big") + bytes(2), 1_000)
+    assert frame[4:] == b"\0\7"

@@ -1,6 +1,8 @@
 """Tables against a reference that tries every entry: random keys, additions, deletions."""
 
+import os
 import random
+import resource
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +12,7 @@ from small_programs import engine
 
 from minip4.engine import build
 from minip4.engine.engine import Engine
-from minip4.engine.errors import AlreadyExists, InvalidArgument, NotFound, TableFull
+from minip4.engine.errors import AlreadyExists, EngineError, InvalidArgument, NotFound, TableFull
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
 
 KEYS = {
@@ -228,3 +230,28 @@ def test_a_slot_may_be_used_for_years() -> None:
 
 def test_packets_find_a_whole_batch_in_a_table_or_nothing_of_it() -> None:
     assert run_c("batches.c") == "0"
+
+
+@pytest.mark.skipif("SANITIZE" in os.environ, reason="its allocator ends the process")
+def test_an_entry_that_found_no_memory_leaves_a_ternary_table_as_it_was() -> None:
+    e = engine(
+        types="header h_t { bit<2048> key; bit<16> c; }",
+        ingress_locals="""action go(bit<16> value) { hdr.h.c = value; }
+            table t { key = { hdr.h.key: ternary; } actions = { go; } size = 20000; }""",
+        ingress="t.apply();",
+    )
+    for number in range(5_000):
+        e.table_add("I.t", [Ternary(0, 0xFF)], "I.go", [1], number + 1)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    key = (1 << 2048) - 1
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (4 << 20), limits[1]))
+    try:
+        with pytest.raises(EngineError, match="memory is short"):
+            e.table_add("I.t", [Ternary(key, key)], "I.go", [2], 20_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    e.table_add("I.t", [Ternary(key, key)], "I.go", [2], 20_000)
+    for sent, value in ((key, 2), (key >> 8, 0), (0, 1)):
+        [(_, frame)] = e.process(1, sent.to_bytes(256, "big") + bytes(2), 0)
+        assert frame[256:] == value.to_bytes(2, "big")

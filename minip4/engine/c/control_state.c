@@ -28,10 +28,12 @@ static uint8_t arrived(struct engine *e, struct profile *p)
     return e->lock.in_batch ? ARRIVING : PRESENT;
 }
 
-static uint8_t left(struct engine *e, struct profile *p)
+static uint8_t left(struct engine *e, struct profile *p, uint8_t presence)
 {
     p->is_staged |= e->lock.in_batch;
-    return e->lock.in_batch ? LEAVING : FREE;
+    if (!e->lock.in_batch)
+        return FREE;
+    return presence == ARRIVING ? PASSING : LEAVING;
 }
 
 static struct place member_place(struct profile *p, uint32_t member)
@@ -79,7 +81,7 @@ int engine_member_delete(struct engine *e, uint32_t profile, uint32_t member)
     struct place place = {&p->in_use, member * sizeof *p->in_use};
     int result = change_put(e, place, &is_used, sizeof is_used, 1, 0);
     if (!result)
-        p->presence[member] = left(e, p);
+        p->presence[member] = left(e, p, p->presence[member]);
     return result;
 }
 
@@ -150,7 +152,7 @@ int engine_group_delete(struct engine *e, uint32_t profile, uint32_t group)
         return TABLE_NOT_FOUND;
     int result = put_choice(e, p, group, &(struct choice){0});
     if (!result)
-        p->groups[group].presence = left(e, p);
+        p->groups[group].presence = left(e, p, p->groups[group].presence);
     return result;
 }
 
@@ -158,7 +160,9 @@ static uint8_t settled(uint8_t presence, bool is_committed)
 {
     if (presence == ARRIVING)
         return is_committed ? PRESENT : FREE;
-    return presence == LEAVING ? (is_committed ? FREE : PRESENT) : presence;
+    if (presence == LEAVING)
+        return is_committed ? FREE : PRESENT;
+    return presence == PASSING ? FREE : presence;
 }
 
 void profiles_settle(struct engine *e, bool is_committed)
@@ -168,9 +172,10 @@ void profiles_settle(struct engine *e, bool is_committed)
         if (!p || !p->is_staged)
             continue;
         for (uint32_t m = 0; m < p->capacity; m++) {
-            if (p->presence[m] == ARRIVING && !is_committed)
+            uint8_t before = p->presence[m];
+            p->presence[m] = settled(before, is_committed);
+            if (!is_committed && (before == ARRIVING || before == PASSING))
                 use_member(e, p, m, false);
-            p->presence[m] = settled(p->presence[m], is_committed);
         }
         for (uint32_t g = 0; g < p->group_count; g++)
             p->groups[g].presence = settled(p->groups[g].presence, is_committed);

@@ -4,8 +4,8 @@
 
 #include "table.h"
 
-/* Of a member or group, for the control plane: a batch under way adds it, or takes it out. */
-enum presence { FREE, PRESENT, ARRIVING, LEAVING };
+/* Of a member or group, for the control plane: a batch under way adds it, takes it out, or both. */
+enum presence { FREE, PRESENT, ARRIVING, LEAVING, PASSING };
 
 struct group {
     struct choice {

@@ -118,23 +118,24 @@ static void settle(struct table *t, uint64_t *slot, const uint64_t *change)
         table_set_words(t, slot, change);
 }
 
-/* Does it to all changed entries, a slice at a time. */
+/* Does it to all changed entries, a slice at a time: of them, and of the journal between them. */
 static void each_change(struct table *t,
                         void (*act)(struct table *t, uint64_t *slot, const uint64_t *change))
 {
     const struct staged *staged = t->staged;
     size_t words = change_words(t);
     for (uint32_t at = 0; staged->changes && at < staged->count;) {
-        uint32_t done = 0;
+        uint32_t start = at, done = 0;
         lock_take(t->lock, HOLD_COMMIT);
-        for (; at < staged->count && done * words < SLICE_LINES; at++) {
+        for (; at < staged->count && at - start < SLICE_WORDS / 2 && done * words < SLICE_LINES;
+             at++) {
             uint32_t number = staged->journal[at].number;
             if (staged->journal[at].what != ENTRY_CHANGED)
                 continue;
             act(t, t->slots + number * (size_t)t->stride, staged->changes + number * words);
             done++;
         }
-        lock_give(t->lock, done * words);
+        lock_give(t->lock, at - start + done * words);
     }
 }
 

@@ -210,6 +210,14 @@ static bool rebuild(struct table *t)
     return true;
 }
 
+/* Without memory for more, entries go on to be laid out as they were. */
+static void forget_new_care(struct table *t)
+{
+    memset(t->care, 0, t->spec->key_words * sizeof *t->care);
+    for (uint32_t i = 0; i < t->active_count; i++)
+        t->care[t->active[i].word] |= UINT64_C(0xff) << t->active[i].shift;
+}
+
 bool ternary_insert(struct table *t, uint32_t number)
 {
     uint32_t words = t->spec->key_words;
@@ -222,8 +230,10 @@ bool ternary_insert(struct table *t, uint32_t number)
             is_new |= (care >> shift & 0xff) && !(t->care[w] >> shift & 0xff);
         t->care[w] |= care;
     }
-    if (is_new && !rebuild(t))
+    if (is_new && !rebuild(t)) {
+        forget_new_care(t);
         return false;
+    }
     put_entry(t, number);
     return true;
 }
