@@ -351,8 +351,8 @@ class Expressions:
     def varbit(self, e: m.Expr, *, written: bool = False) -> tuple[str, Place, m.Field]:
         """C for a varbit field: its bytes, and with `_bits` behind it its length."""
         place, field = self.accessed(e)
-        if not field.varbit or place.number == "-1":
-            raise NotSupported(f"field {field.name} used as a varbit of a header")
+        if not field.varbit:
+            raise NotSupported(f"field {field.name} used as a varbit")
         layout = self.layout.writes if written else self.layout.reads
         return f"{place.pointer}->{layout(place.type, field)}", place, field
 

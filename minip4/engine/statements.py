@@ -79,15 +79,16 @@ class Statements(StateStatements):
         return generate
 
     def assign_varbit(self, p: m.Primitive) -> Lines:
-        """The header may have another size now: its bytes in the packet are of no use any more."""
+        """A header may have another size now: its bytes in the packet are of no use any more."""
         target, place, field = self.expressions.varbit(p.args[0], written=True)
         source, _, source_field = self.expressions.varbit(p.args[1])
         if field.width != source_field.width:
             raise NotSupported("assign_VL between varbit fields of different sizes")
+        is_metadata = place.number == "-1"
         return [
             f"memmove({target}, {source}, {field.width // 8});",
             f"{target}_bits = {source}_bits;",
-            f"h->raw[{place.number}] = 0;",
+            *([] if is_metadata else [f"h->raw[{place.number}] = 0;"]),
         ]
 
     def assign_header(self, p: m.Primitive) -> Lines:

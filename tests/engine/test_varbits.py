@@ -120,6 +120,22 @@ def test_nothing_is_read_behind_a_frame() -> None:
     assert e.process(1, frame, 0) == [(0, b"12345678aa12345678bb")]
 
 
+def test_a_variable_may_be_a_varbit() -> None:
+    """p4c keeps it in metadata, which is not in the frame."""
+    e = engine(
+        types="header v_t { bit<8> size; varbit<32> data; }",
+        headers="v_t a; v_t b;",
+        parser="""state start {
+            packet.extract(hdr.a, (bit<32>)packet.lookahead<bit<8>>());
+            packet.extract(hdr.b, (bit<32>)packet.lookahead<bit<8>>());
+            transition accept; }""",
+        ingress="""varbit<32> kept = hdr.a.data;
+            hdr.a.data = hdr.b.data;
+            hdr.b.data = kept;""",
+    )
+    assert e.process(1, b"\x08A\x18BCDrest", 0) == [(0, b"\x08BCD\x18Arest")]
+
+
 @pytest.mark.parametrize("used", ["select", "assign", "compare"])
 def test_a_varbit_is_no_number(used: str) -> None:
     """JSON may say so; the C would read or write beyond the field."""
