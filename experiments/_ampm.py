@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from _pulses import blocks_without_one
 from _stamps import Handling, read_handling
 from _truth import Truth, read_truths
 from mininet.topo import Topo
@@ -64,6 +65,7 @@ class Outcome:
     dropped: dict[tuple[int, str, str], NDArray[np.int64]]  # flow, ends of a link -> sequences
     handling: dict[int, dict[str, Handling]]  # flow -> switch; nothing in virtual time
     marked_outside: int  # packets of watched flows that left the path with a mark
+    pulses_wrong: int  # complete blocks in which the first switch did not choose the one pulse
     books: Books
 
     def record(self, flow: Flow, point: Point, block: int) -> PointRecord | None:
@@ -76,9 +78,11 @@ class Outcome:
         return [problem for block in self.blocks for problem in self.reports[block].problems]
 
     def checks(self, prefix: str) -> list[Check]:
-        """What must hold for every method: no mark leaves the domain, and the books balance."""
+        """What must hold for every method: no mark leaves the domain, blocks have their pulses, and
+        the books balance."""
         return [
             Check(f"{prefix}: marked packets that left the path", self.marked_outside, 0),
+            Check(f"{prefix}: blocks without the one pulse", self.pulses_wrong, 0),
             *self.books.checks(prefix),
         ]
 
@@ -246,20 +250,25 @@ async def measure(run: Run, setting: Setting) -> Outcome:
                 sent = await traffic.finish()
     if not any(reports[block].complete for block in blocks):
         raise TestbedError(f"no block could be measured: {reports[blocks[0]].problems[0]}")
+    truths = read_truths(
+        net,
+        dict.fromkeys(flows, setting.path),
+        schedule,
+        {**dict.fromkeys(setting.background, Method.PULSE), **setting.watched},
+        sent,
+    )
     outcome = Outcome(
         blocks=blocks,
         reports=reports,
         sent=sent,
-        truths=read_truths(
-            net,
-            dict.fromkeys(flows, setting.path),
-            schedule,
-            {**dict.fromkeys(setting.background, Method.PULSE), **setting.watched},
-            sent,
-        ),
+        truths=truths,
         dropped=_dropped(net, setting),
         handling=read_handling(net, flows, setting.path) if stamped else {},
         marked_outside=_marked_outside(net, setting),
+        pulses_wrong=sum(
+            blocks_without_one(net, truths[flow.id], method, schedule, blocks)
+            for flow, method in setting.watched.items()
+        ),
         books=Books.of(net, sent),
     )
     shutil.rmtree(net.folder)  # captures are large, and all that is wanted of them is known

@@ -85,7 +85,7 @@ def read_truths(
             _by_sequence(flow, record.sent, record.sent[what]) for what in ("sent_ns", "handed_ns")
         )
         came = times[Point(path[0], "arrivals")], times[Point(path[0], "departures")]
-        stamped = _stamped_between(net, path[0], (sent_ns, handed_ns), came[1])
+        stamped = stamped_between(net, path[0], (sent_ns, handed_ns), came[1])
         colour = dscp & 1 if of_flow & (Method.STEP | Method.MULTIPLEXED) else None
         block = _blocks(stamped, came[0], colour, dscp != NEVER, schedule.block_us)
         inverted = Method.MULTIPLEXED in of_flow
@@ -121,7 +121,7 @@ def _by_sequence(
 Interval = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def _stamped_between(
+def stamped_between(
     net: Network, first: str, sender: Interval, departed_ns: NDArray[np.int64]
 ) -> Interval:
     """Between which times of the common clock the first switch took a packet's stamp: while it was
