@@ -3,12 +3,10 @@
 No clock is read: the engine notes how many words of memory each hold of its lock was for.
 """
 
-import copy
-import os
 import random
 
 import pytest
-from small_programs import engine, json_of
+from small_programs import engine
 
 from minip4.engine.engine import Engine
 from minip4.engine.errors import NotFound
@@ -207,19 +205,3 @@ def test_what_an_aborted_batch_added_and_deleted_to_a_profile_is_not_there() -> 
         add_and_delete()
     assert [e.member_add(profile, "I.go", [port]) for port in (1, 2)] == [0, 1]
     assert e.group_add(profile) == 0
-
-
-def test_a_table_declared_larger_than_a_word_of_32_bits_can_double_grows() -> None:
-    program = json_of(
-        types="header h_t { bit<32> key; bit<16> c; }", ingress_locals=TABLE.format(kind="exact"),
-        ingress="t.apply();",
-    )  # fmt: skip
-    program = copy.deepcopy(program)
-    for pipeline in program["pipelines"]:
-        for table in pipeline["tables"]:
-            table["max_size"] = 2**31
-    e = Engine(program, sanitize="SANITIZE" in os.environ)
-    for number in range(ENTRIES):
-        e.table_add("I.t", [Exact(number)], "I.go", [7])
-    [(_, frame)] = e.process(1, (ENTRIES - 1).to_bytes(4, "big") + bytes(2), 1_000)
-    assert frame[4:] == b"\0\7"

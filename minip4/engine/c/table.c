@@ -87,7 +87,7 @@ static bool make_room(struct table *t, void **array, size_t *room, size_t capaci
 {
     if (capacity <= *room)
         return true;
-    size_t most = (size_t)2 * (t->spec->max_size > capacity ? t->spec->max_size : capacity);
+    size_t most = 2 * (t->spec->max_size > capacity ? t->spec->max_size : capacity);
     size_t old_size = *room * size;
     bool is_last = is_reserved(capacity, size);
     void *old = *array, *larger = NULL;
