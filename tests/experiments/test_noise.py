@@ -1,5 +1,7 @@
 """What a busy machine does to a run makes it invalid, and never hides what is wrong beside that."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scripts import module
@@ -91,6 +93,35 @@ def test_a_packet_is_of_the_block_in_which_its_sender_handed_it_over(
 
 
 def test_a_call_that_lasted_for_more_than_a_block_makes_a_run_invalid() -> None:
-    stamped = np.array([2_990_000]), np.array([5_010_000])
+    stamped = np.array([2_990_000]), np.array([4_010_000])
     with pytest.raises(TestbedError, match="sending a packet took longer than a block"):
         truth_module._blocks(stamped, stamped[0], np.array([0]), np.array([True]), BLOCK_US)
+
+
+def test_packets_are_counted_by_the_block_and_lost_where_they_did_not_come() -> None:
+    arrivals, left = Point("s1", "arrivals"), Point("s1", "departures")
+    never = truth_module.NEVER
+    block = np.array([never, 3, 4, 4, 5, 6])
+    times = {
+        arrivals: np.array([never, 10, 20, 30, 40, 50]),
+        left: np.array([never, 12, never, 35, never, 51]),
+    }
+    truth = truth_module.Truth(("s1",), block, block > 9, times, block, block, block)
+    assert truth.packets(arrivals, range(3, 6)).tolist() == [1, 2, 1]
+    assert truth.lost(arrivals, left, range(3, 6)).tolist() == [0, 1, 1]
+    assert truth.lost(left, arrivals, range(3, 6)).tolist() == [0, 0, 0]
+    assert truth.delays_ns(arrivals, left, 4).tolist() == [5]
+
+
+@pytest.mark.parametrize(
+    ("error_us", "departed_us", "expected_us"),
+    [(0, 190, (100, 150)), (3, 190, (97, 193)), (3, 120, (97, 153))],
+)
+def test_a_stamp_of_another_clock_is_taken_later_and_known_less_well(
+    error_us: int, departed_us: int, expected_us: tuple[int, int]
+) -> None:
+    net = SimpleNamespace(switch=lambda _: SimpleNamespace(clock_error_us=error_us))
+    sender = np.array([100_000]), np.array([150_000])
+    departed_ns = np.array([1000 * departed_us])
+    found = truth_module._stamped_between(net, "s1", sender, departed_ns)
+    assert [times.tolist() for times in found] == [[1000 * us] for us in expected_us]
