@@ -205,3 +205,24 @@ def test_what_an_aborted_batch_added_and_deleted_to_a_profile_is_not_there() -> 
         add_and_delete()
     assert [e.member_add(profile, "I.go", [port]) for port in (1, 2)] == [0, 1]
     assert e.group_add(profile) == 0
+
+
+def test_every_slot_that_a_failed_batch_took_is_free_again() -> None:
+    held = Held("exact")
+    for _ in range(3):
+        slots = []
+        with pytest.raises(InterruptedError), held.engine.batch():  # noqa: PT012
+            slots += [held.add(number) & 0xFFFFFFFF for number in range(4)]
+            raise InterruptedError
+        assert sorted(slots) == [0, 1, 2, 3]
+
+
+def test_what_a_batch_changed_stays_when_it_makes_the_table_grow() -> None:
+    held = Held("exact")
+    first, second = held.add(0), held.add(1)
+    with held.engine.batch():
+        held.engine.table_modify("I.t", first, "I.go", [5])
+        for number in range(2, 20):
+            held.add(number)
+        held.engine.table_modify("I.t", second, "I.go", [6])
+    assert [held.sent(number) for number in (0, 1, 2, 19)] == [5, 6, 1, 1]

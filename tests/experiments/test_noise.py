@@ -123,5 +123,29 @@ def test_a_stamp_of_another_clock_is_taken_later_and_known_less_well(
     net = SimpleNamespace(switch=lambda _: SimpleNamespace(clock_error_us=error_us))
     sender = np.array([100_000]), np.array([150_000])
     departed_ns = np.array([1000 * departed_us])
-    found = truth_module._stamped_between(net, "s1", sender, departed_ns)
+    found = truth_module.stamped_between(net, "s1", sender, departed_ns)
     assert [times.tolist() for times in found] == [[1000 * us] for us in expected_us]
+
+
+def test_of_checks_of_one_name_the_worst_is_told() -> None:
+    checks = [
+        Check("a", 1, 0),
+        Check("b", 5, 5),
+        Check("a", -3, 0),
+        Check("b", 4, 5),
+        Check("a", 2, 0),
+    ]
+    assert ampm.worst(checks) == [Check("a", -3, 0), Check("b", 4, 5)]
+
+
+def test_packets_that_came_sooner_than_is_supposed_make_a_run_invalid() -> None:
+    with pytest.raises(TestbedError, match="run invalid: a run: packets took up to 200 us"):
+        ampm.refuse_late_packets("a run", truth_of([100, 99, 200]), END, (99, 1000), "why")
+
+
+@pytest.mark.parametrize(("measured_us", "outside_us"), [(12.0, 0), (15.0, 2), (5.0, 2)])
+def test_a_delay_may_lie_anywhere_within_the_true_one_s_bounds(
+    measured_us: float, outside_us: float
+) -> None:
+    sample = module("_delays").DelaySample("pulse", 8, measured_us, 10.0, 3.0)
+    assert sample.outside_us == outside_us
