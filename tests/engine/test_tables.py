@@ -255,3 +255,30 @@ def test_an_entry_that_found_no_memory_leaves_a_ternary_table_as_it_was() -> Non
     for sent, value in ((key, 2), (key >> 8, 0), (0, 1)):
         [(_, frame)] = e.process(1, sent.to_bytes(256, "big") + bytes(2), 0)
         assert frame[256:] == value.to_bytes(2, "big")
+
+
+def test_an_entry_has_nothing_of_the_one_whose_place_it_takes() -> None:
+    e = engine(
+        metadata="bit<2> colour;",
+        ingress_locals="""
+            direct_meter<bit<2>>(MeterType.packets) speed;
+            direct_counter(CounterType.packets) count;
+            action go() { speed.read(meta.colour); count.count(); }
+            table t { key = { hdr.h.a: exact; } actions = { go; NoAction; }
+                      meters = speed; counters = count; support_timeout = true; }""",
+        ingress="t.apply();",
+    )
+    kept, gone = (e.table_add("I.t", [Exact(a)], "I.go", [], time_ns=0) for a in (1, 2))
+    for handle in (kept, gone):
+        e.table_set_timeout("I.t", handle, 1_000)
+    e.direct_meter_set("I.t", gone, (1, 1, 1, 2))
+    e.direct_counter_write("I.t", gone, 5, 50)
+    e.table_delete("I.t", gone)
+    new = e.table_add("I.t", [Exact(3)], "I.go", [], time_ns=0)
+    assert new & 0xFFFFFFFF == gone & 0xFFFFFFFF, "the same slot"
+    assert e.direct_meter_get("I.t", new) is None
+    assert e.direct_counter_read("I.t", new) == (0, 0)
+    assert [entry.handle for entry, _ in e.table_idle("I.t", 1_500)] == [kept]
+    assert e.table_has_timeouts("I.t")
+    e.table_delete("I.t", kept)
+    assert not e.table_has_timeouts("I.t")
