@@ -16,6 +16,7 @@ from minip4.engine.model import Program
 REPOSITORY = Path(__file__).parents[2]
 PANEL = REPOSITORY / "testbed" / "targets" / "panel.p4"  # of any frame, to ports that are not here
 PROGRAMS = [*programs(), *sorted(REPOSITORY.glob("benchmarks/p4/*.p4"))]
+DEEP = {"sai_router"}  # random entries of six tables in a row let no packet through
 PORTS, PORT_BITS = (*range(9), 255), 9
 SEEDS, ENTRIES, FRAMES = range(4), 12, 100
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")

@@ -6,7 +6,7 @@ from pathlib import Path
 import content
 import pytest
 import subject
-from random_packets import PANEL, PROGRAMS, REPOSITORY, SEEDS, fill, frames
+from random_packets import DEEP, PANEL, PROGRAMS, REPOSITORY, SEEDS, fill, frames
 
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
@@ -17,7 +17,6 @@ NOT_FOR_P4C = {
     "translated.p4",  # it crashes on arguments of types that controllers see as strings
 }
 OF_PROFILES = "(due to action profiles)"  # which get no default action, and none is missed
-DEEP = {"sai_router"}  # random entries of six tables in a row let no packet through
 COMMON = [program for program in [*PROGRAMS, PANEL] if program.name not in NOT_FOR_P4C]
 TO_BE_USED = [program for program in COMMON if (REPOSITORY / "tests") not in program.parents]
 of_each_program = pytest.mark.parametrize("program", COMMON, ids=lambda path: path.stem)
