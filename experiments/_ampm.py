@@ -78,9 +78,14 @@ class Outcome:
         return [problem for block in self.blocks for problem in self.reports[block].problems]
 
     def checks(self, prefix: str) -> list[Check]:
-        """What must hold for every method: no mark leaves the domain, blocks have their pulses, and
-        the books balance."""
+        """What must hold for every method: no mark leaves the domain, blocks have their pulses,
+        switches forward whatever fits their queues, and the books balance."""
+        refused = sum(
+            drops[reason] for drops in self.books.dropped_by_switches.values()
+            for reason in ("ingress_drops", "egress_drops", "no_port_drops")
+        )  # fmt: skip
         return [
+            Check(f"{prefix}: packets that a switch did not want to forward", refused, 0),
             Check(f"{prefix}: marked packets that left the path", self.marked_outside, 0),
             Check(f"{prefix}: blocks without the one pulse", self.pulses_wrong, 0),
             *self.books.checks(prefix),

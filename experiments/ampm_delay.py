@@ -310,14 +310,16 @@ def draw_widths(axes: Axes, found: Sequence[Results]) -> float:
     x = [r.case.delay_us / 1000 for r in found]
     widest = 0.0
     for number, name in enumerate(found[0].widths_us):
-        widths_us = [np.percentile(r.widths_us[name], [50, 99]) for r in found]
+        # Where nothing arrives, there is nothing to draw.
+        widths_us = [np.percentile(r.widths_us[name], [50, 99]) if len(r.widths_us[name])
+                     else [np.nan, np.nan] for r in found]  # fmt: skip
         middle, wide = np.array(widths_us).T
         axes.errorbar(
             np.array(x) * 1.04 ** (2 * number - 1), middle, [0 * middle, wide - middle],
             linestyle="", marker="ox"[number], color="black", capsize=4,
             label=f"width of {name}'s\nenclosure, p50 to p99",
         )  # fmt: skip
-        widest = max(widest, wide.max())
+        widest = max(widest, np.nanmax(wide, initial=0))
     return widest
 
 

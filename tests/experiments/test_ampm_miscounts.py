@@ -26,3 +26,28 @@ def test_a_switch_that_miscounts_is_found_out(
     done = run(name, "--time", "virtual", "--quick", *options, "--program", program, "--out", out)
     assert done.returncode == 1, done.stdout + done.stderr
     assert check in failed_checks(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ampm_loss", ("--time", "virtual", "--loss", "0", "--seeds", "1")),
+        ("ampm_delay", ("--time", "real", "--load", "0", "--loss", "--blocks", "2")),
+    ],
+    ids=["ampm_loss", "ampm_delay"],
+)
+def test_switches_that_forward_nothing_are_found_out(
+    name: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The loss that was measured is the true one, and yet nothing arrived."""
+    count = "departures.count(meta.watch.cell);"
+    program = faulty_program(
+        tmp_path, "ampm.p4", count, f"{count} mark_to_drop(standard_metadata);"
+    )
+    out = tmp_path / "out"
+    done = run(name, "--quick", *options, "--program", program, "--out", str(out))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert any(
+        check.endswith("packets that a switch did not want to forward")
+        for check in failed_checks(out)
+    )
