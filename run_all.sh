@@ -29,5 +29,5 @@ for script in experiments/[!_]*.py; do
     fi
     [[ $status -le $worst ]] || worst=$status
 done
-.venv/bin/python -m testbed.index results
+.venv/bin/python -m testbed.results.index results
 exit "$worst"

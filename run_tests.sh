@@ -11,7 +11,7 @@ if [[ ${1:-} == --check ]]; then
     .venv/bin/ruff format --check .
     .venv/bin/mypy
     gcc -std=gnu11 -Wall -Wextra -Werror -fsyntax-only -Iminip4/engine/c \
-        testbed/c/*.c minip4/engine/c/*.c minip4/engine/c/*/*.c
+        testbed/real/c/*.c minip4/engine/c/*.c minip4/engine/c/*/*.c
     exit
 fi
 if [[ $EUID -ne 0 ]]; then

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from testbed.results import Check, Table, table
+from testbed.results.report import Check, Table, table
 
 
 class AtLeast(Check):

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from _corpus import Outcome, Result, Task, json_files, measure, programs
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from testbed.results import REPOSITORY, Check, Report, make_folder, table
+from testbed.results.report import REPOSITORY, Check, Report, make_folder, table
 
 NAME = "benchmark_conformance"
 

@@ -19,11 +19,11 @@ import numpy as np
 
 from controllers.forwarding import forwarding_entries
 from testbed import cli
-from testbed.books import Books
-from testbed.isolation import Run
 from testbed.network import Network
-from testbed.results import Check, Report, table
+from testbed.real.isolation import Run
+from testbed.results.report import Check, Report, table
 from testbed.traffic import Flow, FlowRecord, Traffic
+from testbed.truth.books import Books
 from topologies.line import Line
 
 START_NS = 500_000_000  # for the senders to get ready

@@ -19,10 +19,11 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from virtual import FABRICS, LINK, RATE_PPS, Sample, add_options, flows_of, measure
 
-from testbed import cli, plots
+from testbed import cli
 from testbed.errors import TestbedError
-from testbed.isolation import Run
-from testbed.results import Check, Report, Table, table
+from testbed.real.isolation import Run
+from testbed.results import plots
+from testbed.results.report import Check, Report, Table, table
 from testbed.traffic import HEADERS_BYTES, Flow
 from topologies.leaf_spine import LeafSpine
 

@@ -38,10 +38,11 @@ from _wires import (
     tool,
 )
 
-from testbed import cli, plots
+from testbed import cli
 from testbed.errors import TestbedError
-from testbed.isolation import Run
-from testbed.results import Check, Report, table
+from testbed.real.isolation import Run
+from testbed.results import plots
+from testbed.results.report import Check, Report, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

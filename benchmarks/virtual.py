@@ -27,14 +27,15 @@ from controllers.routing import routing_entries
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Lpm
-from testbed import cli, plots
-from testbed.books import Books
+from testbed import cli
 from testbed.errors import TestbedError
-from testbed.isolation import Run
 from testbed.network import Network
 from testbed.patterns import Poisson
-from testbed.results import Check, Report, Table, table
+from testbed.real.isolation import Run
+from testbed.results import plots
+from testbed.results.report import Check, Report, Table, table
 from testbed.traffic import Flow, Traffic
+from testbed.truth.books import Books
 from topologies.leaf_spine import LeafSpine
 
 # Switches -> fabric: pods x (leaves + spines) + spines x cores.

@@ -25,13 +25,14 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, Method, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
-from testbed import capture, plots
-from testbed.isolation import Run
 from testbed.network import Network
 from testbed.patterns import Poisson
 from testbed.progress import Progress
+from testbed.real.isolation import Run
+from testbed.results import plots
 from testbed.traffic import Flow, Traffic
-from testbed.virtual_clock import VirtualClock
+from testbed.truth import capture
+from testbed.virtual.clock import VirtualClock
 from topologies.line import Line
 
 PATH = ("s1", "s2")

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from _ampm import (
+from ampm.delays import delays_of
+from ampm.measurement import (
     Outcome,
     Setting,
     add_common_options,
@@ -27,8 +28,7 @@ from _ampm import (
     noise_of,
     worst,
 )
-from _delays import delays_of
-from _truth import NEVER
+from ampm.truth import NEVER
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -37,10 +37,11 @@ from rich.table import Table
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
-from testbed import cli, plots
-from testbed.isolation import Run
+from testbed import cli
 from testbed.patterns import Poisson
-from testbed.results import Check, Report, table
+from testbed.real.isolation import Run
+from testbed.results import plots
+from testbed.results.report import Check, Report, table
 from testbed.traffic import Flow
 from topologies.dumbbell import Dumbbell
 

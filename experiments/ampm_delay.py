@@ -17,7 +17,16 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from _ampm import (
+from ampm.delay_cases import Case, Results, Row
+from ampm.delays import (
+    ESTIMATORS,
+    METHODS,
+    check_options,
+    delays_of,
+    samples_are_fair,
+    true_delays_us,
+)
+from ampm.measurement import (
     Outcome,
     Setting,
     add_common_options,
@@ -27,26 +36,18 @@ from _ampm import (
     noise_of,
     worst,
 )
-from _delay_cases import Case, Results, Row
-from _delays import (
-    ESTIMATORS,
-    METHODS,
-    check_options,
-    delays_of,
-    samples_are_fair,
-    true_delays_us,
-)
-from _stamps import Times, order_checks, steps, width_metrics
+from ampm.stamps import Times, order_checks, steps, width_metrics
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
 
 from controllers.ampm.records import Point
 from controllers.ampm.watch import Bounds
-from testbed import cli, plots, statistics
-from testbed.isolation import Run
+from testbed import cli
 from testbed.patterns import Poisson
-from testbed.results import Check, Report, table
+from testbed.real.isolation import Run
+from testbed.results import plots, statistics
+from testbed.results.report import Check, Report, table
 from testbed.traffic import Flow
 from topologies.dumbbell import Dumbbell
 

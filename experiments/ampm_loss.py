@@ -15,7 +15,7 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
-from _ampm import (
+from ampm.measurement import (
     Outcome,
     Setting,
     add_common_options,
@@ -33,10 +33,11 @@ from rich.table import Table
 from controllers.ampm.records import Point, pulse_loss
 from controllers.ampm.schedule import Schedule, guard_us
 from controllers.ampm.watch import Bounds, LimitError, Method, check_limits
-from testbed import cli, plots
+from testbed import cli
 from testbed.errors import TestbedError
-from testbed.isolation import Run
-from testbed.results import Check, Report, table
+from testbed.real.isolation import Run
+from testbed.results import plots
+from testbed.results.report import Check, Report, table
 from testbed.traffic import Flow
 from topologies.line import Line
 

@@ -14,18 +14,19 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import _ampm
 import numpy as np
+from ampm import measurement
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Method
-from testbed import cli, plots
+from testbed import cli
 from testbed.errors import TestbedError
-from testbed.isolation import Run
-from testbed.results import Check, Report, table
+from testbed.real.isolation import Run
+from testbed.results import plots
+from testbed.results.report import Check, Report, table
 from testbed.traffic import Flow
 from topologies.line import Line
 
@@ -61,7 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--block-us", type=cli.power_of_two, default=2**18, metavar="US",
         help="length L of a block, a power of two of microseconds (default: %(default)s)",
     )  # fmt: skip
-    _ampm.add_common_options(parser)
+    measurement.add_common_options(parser)
 
 
 @dataclass(frozen=True)
@@ -151,14 +152,14 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         results[setting] = []
         for seed in range(options.seed, options.seed + options.seeds):
             network = network_of(setting, options.blocks, options.program)
-            outcome = await _ampm.measure(replace(run, seed=seed), network)
+            outcome = await measurement.measure(replace(run, seed=seed), network)
             refuse_late_packets(setting, outcome, noise_us)
             results[setting] += results_of(setting, seed, outcome)
             books += outcome.checks("all runs")
         checks += checks_of(setting, results[setting], noise_us)
     return Report(
         samples=[row(r) for found in results.values() for r in found],
-        checks=[*checks, *_ampm.worst(books)],
+        checks=[*checks, *measurement.worst(books)],
         metrics={setting.name: metrics_of(setting, found) for setting, found in results.items()},
         figure=draw(results, options),
         tables=[summary_table(results)],
@@ -174,12 +175,12 @@ def pairs_of(options: argparse.Namespace) -> list[tuple[float, int]]:
     return [*((HELD, m) for m in SWEPT_PACKETS), *((q, PACKETS) for q in SWEPT_HELD)]
 
 
-def network_of(setting: Setting, blocks: int, program: str) -> _ampm.Setting:
+def network_of(setting: Setting, blocks: int, program: str) -> measurement.Setting:
     """The flow, and a link that holds packets back."""
     schedule = Schedule(setting.block_us)
     blocks += 2 * MARGIN
-    count = _ampm.flow_count(setting.rate, blocks, schedule)
-    return _ampm.Setting(
+    count = measurement.flow_count(setting.rate, blocks, schedule)
+    return measurement.Setting(
         setting.name,
         Line(
             switches=len(PATH), loss=LOSS, delay_us=LINK_DELAY_US,
@@ -194,15 +195,15 @@ def network_of(setting: Setting, blocks: int, program: str) -> _ampm.Setting:
     )  # fmt: skip
 
 
-def refuse_late_packets(setting: Setting, outcome: _ampm.Outcome, noise_us: int) -> None:
+def refuse_late_packets(setting: Setting, outcome: measurement.Outcome, noise_us: int) -> None:
     """Raise TestbedError where a machine's stall, and not the link, made packets too late."""
     if setting.is_exact(noise_us):
         longest = (-float("inf"), setting.block_us / 2)
-        why = _ampm.noise_of([outcome])
-        _ampm.refuse_late_packets(setting.name, outcome.truths[FLOW], CAME, longest, why)
+        why = measurement.noise_of([outcome])
+        measurement.refuse_late_packets(setting.name, outcome.truths[FLOW], CAME, longest, why)
 
 
-def results_of(setting: Setting, seed: int, outcome: _ampm.Outcome) -> list[BlockResult]:
+def results_of(setting: Setting, seed: int, outcome: measurement.Outcome) -> list[BlockResult]:
     """The complete blocks, whatever came out. Raises TestbedError for one that was not read."""
     truth = outcome.truths[FLOW]
     is_lost = truth.passed(SENT) & ~truth.passed(CAME)

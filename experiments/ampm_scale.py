@@ -16,7 +16,7 @@ from itertools import product
 
 import finsy as fy
 import numpy as np
-from _ampm import (
+from ampm.measurement import (
     UDP,
     add_common_options,
     flow_count,
@@ -24,7 +24,7 @@ from _ampm import (
     noise,
     worst,
 )
-from _scale import UNKNOWN, measured_losses, refuse_noise, true_losses, truths_of
+from ampm.scale import UNKNOWN, measured_losses, refuse_noise, true_losses, truths_of
 from matplotlib.figure import Figure
 
 from controllers.ampm.collector import BlockReport, Collector
@@ -32,14 +32,15 @@ from controllers.ampm.readout import Record
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, Method, WatchedFlow
 from controllers.connection import connection, cpu_ports
-from testbed import cli, plots
-from testbed.books import Books
+from testbed import cli
 from testbed.errors import TestbedError
-from testbed.isolation import Run
 from testbed.network import Network
 from testbed.patterns import Poisson
-from testbed.results import Check, Report, table
+from testbed.real.isolation import Run
+from testbed.results import plots
+from testbed.results.report import Check, Report, table
 from testbed.traffic import Flow, FlowRecord, Traffic
+from testbed.truth.books import Books
 from topologies.backhaul import Backhaul
 
 # Switches -> (access, aggregation); one more is the core.

@@ -17,8 +17,8 @@ from dataclasses import replace
 
 import finsy as fy
 import numpy as np
-from _ampm import UDP, add_common_options, flow_count, noise, worst
-from _sync import (
+from ampm.measurement import UDP, add_common_options, flow_count, noise, worst
+from ampm.sync import (
     DECODERS,
     DOUBLE,
     ERRORS,
@@ -39,7 +39,7 @@ from _sync import (
     rms_by_run,
     those_read,
 )
-from _truth import Truth, read_truths
+from ampm.truth import Truth, read_truths
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -50,15 +50,16 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Hop, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
-from testbed import cli, plots
-from testbed.books import Books
+from testbed import cli
 from testbed.clock import ClockAhead
 from testbed.errors import TestbedError
-from testbed.isolation import Run
 from testbed.network import Network
 from testbed.patterns import Poisson
-from testbed.results import Check, Report, table
+from testbed.real.isolation import Run
+from testbed.results import plots
+from testbed.results.report import Check, Report, table
 from testbed.traffic import Flow, Traffic
+from testbed.truth.books import Books
 from topologies.line import Line
 
 MARGIN = 3  # blocks before and after those that are measured: errors reach so far

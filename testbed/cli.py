@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from minip4.errors import Minip4Error
-from testbed import isolation
 from testbed.errors import TestbedError
-from testbed.isolation import Interrupted, Run
-from testbed.precedence import take_precedence
 from testbed.progress import Progress
-from testbed.results import Report, make_folder
-from testbed.targets import bmv2
-from testbed.virtual_clock import VirtualClock
+from testbed.real import isolation
+from testbed.real.isolation import Interrupted, Run
+from testbed.real.precedence import take_precedence
+from testbed.real.targets import bmv2
+from testbed.results.report import Report, make_folder
+from testbed.virtual.clock import VirtualClock
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PASSED, CHECK_FAILED, UNUSABLE, BROKEN = 0, 1, 2, 3  # exit status

@@ -10,13 +10,13 @@ from typing import Any
 from mininet.topo import Topo
 
 from testbed.errors import TestbedError
-from testbed.isolation import Run
-from testbed.mininet_network import MininetPlant
 from testbed.plant import LinkEnd, Plant, Settings, check_topology
-from testbed.targets.minip4 import derived_seed
+from testbed.real.isolation import Run
+from testbed.real.network import MininetPlant
+from testbed.real.targets.minip4 import derived_seed
 from testbed.traffic import LARGEST_FRAME
-from testbed.virtual_clock import VirtualClock
-from testbed.virtual_network import VirtualPlant
+from testbed.virtual.clock import VirtualClock
+from testbed.virtual.network import VirtualPlant
 
 __all__ = ["LinkEnd", "Network"]
 
@@ -105,7 +105,7 @@ class Network:
 
         Those whose time has passed are sent at once; those due later than a second after the
         `with` block are not. For single packets, `bytes(Ether() / IP() / ...)` of scapy; for
-        captures see testbed.capture.read_frames(). Raises TestbedError.
+        captures see testbed.truth.capture.read_frames(). Raises TestbedError.
         """
         self.host(host)  # which raises where there is none
         if len(times_ns) != len(frames) or any(a > b for a, b in pairwise(times_ns)):

@@ -25,7 +25,7 @@ def start_experiment(tmp_path: Path) -> Iterator[StartExperiment]:
         script.write_text(
             f'"""An example."""\n{head}\n'
             "from testbed import cli\n"
-            "from testbed.results import Check, Report\n"
+            "from testbed.results.report import Check, Report\n"
             f"async def experiment(options, run):\n{lines}\n"
             "cli.main(__file__, __doc__, experiment)\n"
         )

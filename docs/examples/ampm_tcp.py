@@ -16,10 +16,11 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
-from testbed import capture, cli
+from testbed import cli
 from testbed.errors import TestbedError
 from testbed.network import Network
-from testbed.results import Check, Report
+from testbed.results.report import Check, Report
+from testbed.truth import capture
 from topologies.line import Line
 
 PATH = ("s1", "s2", "s3")

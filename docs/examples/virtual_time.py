@@ -10,12 +10,13 @@ from scapy.layers.l2 import Ether
 
 from controllers.connection import connection
 from controllers.routing import routing_entries
-from testbed import capture, cli
-from testbed.books import Books
+from testbed import cli
 from testbed.network import Network
 from testbed.patterns import Poisson, heavy_tailed
-from testbed.results import Check, Report
+from testbed.results.report import Check, Report
 from testbed.traffic import Flow, Traffic
+from testbed.truth import capture
+from testbed.truth.books import Books
 from topologies.line import Line
 
 SECOND = 10**9

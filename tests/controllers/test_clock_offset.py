@@ -11,9 +11,9 @@ from ampm_path import PROGRAM
 
 from controllers.ampm.readout import Readout, Readouts, Record
 from controllers.connection import connection
-from testbed.isolation import Run
 from testbed.network import Network
-from testbed.virtual_clock import VirtualClock
+from testbed.real.isolation import Run
+from testbed.virtual.clock import VirtualClock
 from topologies.line import Line
 
 WRAP = 1 << 48

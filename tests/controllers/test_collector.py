@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import finsy as fy
 import numpy as np
 import pytest
-from _truth import read_truths
+from ampm.truth import read_truths
 
 from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.records import Point
@@ -21,10 +21,10 @@ from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
 from minip4.runtime.arrays import Registers
 from minip4.runtime.status import Code, StatusError, unimplemented
-from testbed.isolation import Run
 from testbed.network import Network
+from testbed.real.isolation import Run
 from testbed.traffic import Flow, FlowRecord, Traffic
-from testbed.virtual_clock import VirtualClock
+from testbed.virtual.clock import VirtualClock
 from topologies.line import Line
 
 PROGRAM = "p4src/ampm/ampm.p4"

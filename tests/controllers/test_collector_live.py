@@ -15,7 +15,7 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, Method, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
-from testbed.books import Books
+from testbed.truth.books import Books
 from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.traffic import Flow, Traffic

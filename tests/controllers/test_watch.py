@@ -24,11 +24,11 @@ from controllers.ampm.watch import (
 )
 from controllers.connection import connection
 from controllers.tables import reconcile
-from testbed import capture
 from testbed.errors import TestbedError
-from testbed.isolation import Run
 from testbed.network import Network
-from testbed.virtual_clock import VirtualClock
+from testbed.real.isolation import Run
+from testbed.truth import capture
+from testbed.virtual.clock import VirtualClock
 from topologies.line import Line
 
 PATH = ("s1", "s2", "s3")

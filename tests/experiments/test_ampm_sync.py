@@ -4,9 +4,9 @@ import csv
 from collections.abc import Callable
 from pathlib import Path
 
-import _sync
 import numpy as np
 import pytest
+from ampm import sync
 from numpy.typing import NDArray
 from scripts import run
 
@@ -35,15 +35,15 @@ def two_bits(time_us: Times, colour: int) -> Times:
 @pytest.mark.parametrize("error", [-2.5, -1.3, -0.6, -0.3, 0.1, 0.3, 0.5, 0.6, 0.9, 1.3, 2, 2.5])
 @pytest.mark.parametrize(
     ("decoder", "block_of"),
-    [(_sync.NAIVE, bit_alone), (_sync.MULTIPLEXED, time_slots), (_sync.DOUBLE, two_bits)],
+    [(sync.NAIVE, bit_alone), (sync.MULTIPLEXED, time_slots), (sync.DOUBLE, two_bits)],
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_the_law_says_how_much_of_a_block_is_counted_elsewhere(
-    decoder: _sync.Decoder, block_of: Callable[[Times, int], Times], error: float
+    decoder: sync.Decoder, block_of: Callable[[Times, int], Times], error: float
 ) -> None:
-    setting = _sync.Setting(error, L, seed=1)
+    setting = sync.Setting(error, L, seed=1)
     sent_us = BLOCK * L + np.arange(0, L, 64)
-    seen_us = sent_us + setting.ahead_us + decoder.links * _sync.LINK_DELAY_US
+    seen_us = sent_us + setting.ahead_us + decoder.links * sync.LINK_DELAY_US
     elsewhere = np.mean(block_of(seen_us, BLOCK & 1) != BLOCK)
     assert setting.misplaced(decoder) == pytest.approx(elsewhere, abs=2 * 64 / L)
 
@@ -59,7 +59,7 @@ def test_exact_as_far_as_theory_says_and_no_further(tmp_path: Path) -> None:
         for row in rows
         if row["measured_loss"] != row["true_loss"] and row["block_us"] == "262144"
     }
-    naive, slots, double = (decoder.name for decoder in _sync.DECODERS)
+    naive, slots, double = (decoder.name for decoder in sync.DECODERS)
     assert wrong == {
         *((naive, error) for error in (0.2, 0.49, 2)),
         *((slots, error) for error in (0.49, 2)),

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _ampm import Outcome, Setting, flow_count, measure
+from ampm.measurement import Outcome, Setting, flow_count, measure
 
 from controllers.ampm.records import Point, mean_delay, pulse_delay, sample_delays
 from controllers.ampm.schedule import CLOCK_BITS, Schedule
 from controllers.ampm.watch import Bounds, Method
-from testbed.isolation import Run
+from testbed.real.isolation import Run
 from testbed.traffic import Flow
-from testbed.virtual_clock import VirtualClock
+from testbed.virtual.clock import VirtualClock
 from topologies.line import Line
 
 PATH = ("s1", "s2", "s3")

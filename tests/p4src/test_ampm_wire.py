@@ -22,8 +22,8 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, Method, Tunnel, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
-from testbed import capture
-from testbed.books import Books
+from testbed.truth import capture
+from testbed.truth.books import Books
 from testbed.errors import TestbedError
 from testbed.network import Network
 from topologies.line import Line

@@ -14,7 +14,7 @@ from minip4.engine.keys import MatchKey, Range
 from minip4.engine.model import Program
 
 REPOSITORY = Path(__file__).parents[2]
-PANEL = REPOSITORY / "testbed" / "targets" / "panel.p4"  # of any frame, to ports that are not here
+PANEL = REPOSITORY / "testbed/real/targets/panel.p4"  # of any frame, to ports that are not here
 PROGRAMS = [*programs(), *sorted(REPOSITORY.glob("benchmarks/p4/*.p4"))]
 DEEP = {"sai_router"}  # random entries of six tables in a row let no packet through
 PORTS, PORT_BITS = (*range(9), 255), 9

@@ -18,10 +18,10 @@ import numpy as np
 from mininet.topo import Topo
 from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
-from testbed import capture
-from testbed.books import Books
+from testbed.truth import capture
+from testbed.truth.books import Books
 from testbed.network import Network
-from testbed.results import Check
+from testbed.results.report import Check
 from testbed.patterns import OnOff, Poisson, heavy_tailed
 from testbed.traffic import Flow, Schedule, Traffic
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from testbed import cli
-from testbed.results import Report
+from testbed.results.report import Report
 
 
 def never(_options: argparse.Namespace, _run: object) -> Report:

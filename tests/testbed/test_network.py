@@ -19,8 +19,8 @@ StartExperiment = Callable[..., subprocess.Popen[str]]
 HEAD = f"""
 import numpy as np
 from mininet.topo import Topo
-from testbed import capture
-from testbed.books import Books
+from testbed.truth import capture
+from testbed.truth.books import Books
 from testbed.network import Network
 from testbed.traffic import Flow, Traffic
 
@@ -151,7 +151,7 @@ with Network(Pair(), run, program=PROGRAM) as net:
 def test_minimets_command_line_keeps_a_network_up(tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(
-        f"{HEAD}\nfrom testbed import cli\nfrom testbed.results import Check, Report\n"
+        f"{HEAD}\nfrom testbed import cli\nfrom testbed.results.report import Check, Report\n"
         "def experiment(options, run):\n"
         "    with Network(Pair(), run, program=PROGRAM): pass\n"
         "    return Report([], [Check('c', 0, 0)])\n"

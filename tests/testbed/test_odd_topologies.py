@@ -9,8 +9,8 @@ from mininet.topo import Topo
 from virtual_networks import WIRE, virtually
 
 from testbed.errors import TestbedError
-from testbed.isolation import Run
 from testbed.network import Network
+from testbed.real.isolation import Run
 
 
 class Odd(Topo):

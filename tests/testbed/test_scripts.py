@@ -40,8 +40,8 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "setup.sh").chmod(0o755)
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
-    (tmp_path / "testbed").mkdir()
-    (tmp_path / "testbed" / "index.py").write_text("print('index built')\n")
+    (tmp_path / "testbed" / "results").mkdir(parents=True)
+    (tmp_path / "testbed" / "results" / "index.py").write_text("print('index built')\n")
     (tmp_path / "experiments").mkdir()
     (tmp_path / "experiments" / "_venv.py").write_text("raise SystemExit(99)\n")
     return tmp_path

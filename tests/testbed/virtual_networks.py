@@ -6,8 +6,8 @@ from typing import Any
 
 from mininet.topo import Topo
 
-from testbed.isolation import Run
-from testbed.virtual_clock import VirtualClock
+from testbed.real.isolation import Run
+from testbed.virtual.clock import VirtualClock
 
 PROGRAMS = Path(__file__).parents[1]
 WIRE = PROGRAMS / "testbed" / "programs" / "wire.p4"

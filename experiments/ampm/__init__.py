@@ -1,0 +1,1 @@
+"""What AM-PM experiments share."""

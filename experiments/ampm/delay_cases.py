@@ -1,0 +1,84 @@
+"""The settings of ampm_delay.py's link, and what was found in each of them."""
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ampm.delays import METHODS, DelaySample
+from ampm.measurement import Outcome, fitting
+from ampm.stamps import widths
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Bounds
+
+
+@dataclass(frozen=True)
+class Case:
+    """One setting of the link."""
+
+    name: str
+    delay_us: float
+    bounds: Bounds  # which blocks are chosen by
+    load: float = 0.0  # share of RATE_BPS; 0: a link without a rate
+    loss: float = 0.0  # 0..1
+
+    @property
+    def schedule(self) -> Schedule:
+        """The shortest blocks that do for all methods."""
+        return fitting(METHODS, self.bounds)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One delay that was measured, or not."""
+
+    case: Case
+    seed: int
+    sample: DelaySample
+    loaded: bool  # there was background traffic
+
+    def as_dict(self) -> dict[str, object]:
+        """A line of samples.csv."""
+        sample = dataclasses.asdict(self.sample)
+        case = {"case": self.case.name, "seed": self.seed, "loaded": int(self.loaded)}
+        return {**case, **sample, "error_us": self.sample.error_us}
+
+
+@dataclass
+class Results:
+    """Of all runs of one case."""
+
+    case: Case
+    rows: list[Row]
+    outcomes: list[Outcome]
+    true_us: NDArray[np.float64]  # of every packet of the loaded blocks
+
+    def known(self, estimator: str) -> list[DelaySample]:
+        """All delays that are known, and what they should be.
+
+        Where the link loses nothing, without means of which a problem says that packets were lost.
+        """
+        return [
+            row.sample for row in self.rows
+            if row.sample.estimator == estimator and row.sample.error_us is not None
+            and (self.case.loss or not row.sample.problem)
+        ]  # fmt: skip
+
+    def errors_us(self, estimator: str) -> NDArray[np.float64]:
+        """Measured minus true."""
+        return np.array([sample.error_us for sample in self.known(estimator)])
+
+    def outside_us(self, estimator: str) -> NDArray[np.float64]:
+        """How far delays lie outside of what the true ones can be."""
+        return np.array([sample.outside_us for sample in self.known(estimator)])
+
+    @property
+    def widths_us(self) -> dict[str, NDArray[np.float64]]:
+        """How wide the enclosures of all packets' stamps are; nothing in virtual time."""
+        found: dict[str, list[NDArray[np.float64]]] = {}
+        for outcome in self.outcomes:
+            for flow, handling in outcome.handling.items():
+                for name, width in widths(outcome.truths[flow], handling).items():
+                    found.setdefault(name, []).append(width)
+        return {name: np.concatenate(parts) for name, parts in found.items()}

@@ -1,0 +1,1 @@
+"""Networks in real time: namespaces, processes, and a run of its own."""

@@ -1,0 +1,186 @@
+"""A network in real time: Mininet's namespaces, with a process for each switch."""
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import mininet.net
+from mininet.cli import CLI
+from mininet.link import Link
+from mininet.log import setLogLevel
+from mininet.net import Mininet
+from mininet.node import Node
+
+from testbed.errors import TestbedError
+from testbed.plant import LinkEnd, Outcome, Settings, check_link
+from testbed.real.frames import FrameSender
+from testbed.real.isolation import DISABLE_IPV6
+from testbed.real.targets.bmv2 import PANEL, Bmv2Switch
+from testbed.real.targets.minip4 import Minip4Switch, Program, SwitchSettings
+from testbed.real.traffic import ProcessCarrier, executable
+from testbed.traffic import Flow, Schedule
+
+FRAMES_S = 1.0  # so long after the network's end frames may still be sent, as in virtual time
+# Kernel counters whose growth means that the kernel lost a datagram: /proc/net/snmp, by group.
+UDP_LOSSES = ("InErrors", "RcvbufErrors", "SndbufErrors", "InCsumErrors")
+
+
+class MininetPlant:
+    """See testbed.plant.Plant. Inside the namespaces of a run."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._mininet: Mininet
+        self.switches: Sequence[Minip4Switch] = []
+        self.hosts: Sequence[Host] = []
+        self.links: list[tuple[LinkEnd, LinkEnd]] = []
+        self._frame_senders: list[FrameSender] = []
+
+    def start(self, leaving: contextlib.ExitStack) -> None:
+        """Build Mininet's network, and return when all switches forward and answer."""
+        settings = self._settings
+        linked = {name for link in settings.topo.links() for name in link}
+        if alone := sorted({*settings.topo.hosts()} - linked):
+            raise TestbedError(f"host {alone[0]} has no link: in real time it needs one")
+        switch_settings = SwitchSettings(
+            program=Program.build(settings.program, settings.folder),
+            folder=settings.folder,
+            seed=settings.seed,
+            capture=settings.capture,
+            stamp_log=settings.stamp_log,
+            options=dict(settings.switch_options),
+        )
+        for tool in ("send", "receive", "send_frames"):
+            executable(tool)  # a schedule must not wait for the C compiler
+        settings.tell("starting the network")
+        setLogLevel("error")
+        mininet.net.fixLimits = lambda: None  # it writes settings of the whole machine
+        self._mininet = Mininet(
+            switch=_switch_maker(settings, switch_settings), host=Host, link=ImpairedLink,
+            controller=None, autoSetMacs=True, build=False,
+        )  # fmt: skip
+        leaving.callback(self._mininet.stop)
+        leaving.callback(self._stop_senders)
+        self._mininet.topo = settings.topo
+        self._mininet.build()
+        self.switches, self.hosts = self._mininet.switches, self._mininet.hosts
+        self.links = [(_end_of(link.intf1), _end_of(link.intf2)) for link in self._mininet.links]
+        self._mininet.start()
+        for host in self.hosts:
+            host.settle(self.hosts)
+        for switch in self.switches:
+            switch.wait_ready()
+
+    def carrier(self, flows: Sequence[Flow], schedules: Mapping[int, Schedule]) -> ProcessCarrier:
+        """Processes that send and receive, in the hosts' namespaces."""
+        hosts = {host.name: host for host in self.hosts}
+        return ProcessCarrier(hosts, self._settings.folder, flows, schedules)
+
+    def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
+        """Return when a process has begun that sends them, in the host's namespace."""
+        name = f"frames-{len(self._frame_senders)}"
+        node = next(node for node in self.hosts if node.name == host)
+        sender = FrameSender(node, self._settings.folder / name, times_ns, frames)
+        self._frame_senders.append(sender)
+
+    def _stop_senders(self) -> None:
+        for sender in self._frame_senders:
+            sender.stop()
+
+    def command_line(self) -> None:
+        """Mininet's."""
+        setLogLevel("output")
+        CLI(self._mininet)
+
+    def finish(self) -> Outcome:
+        """Stop the switches, and take all counters in."""
+        end_s = time.monotonic() + FRAMES_S
+        for sender in self._frame_senders:
+            sender.finish(max(end_s - time.monotonic(), 0))
+        outcome = Outcome()
+        for switch in self.switches:
+            switch.request_end()
+        for switch in self.switches:
+            switch.finish()
+            outcome.counters[switch.name] = switch.counters
+        outcome.interface_counters = _interface_counters(Path("/proc/self/net/dev"))
+        for host in self.hosts:
+            proc = Path(f"/proc/{host.pid}/net")
+            outcome.interface_counters |= _interface_counters(proc / "dev")
+            outcome.udp_losses[host.name] = _udp_losses(proc / "snmp")
+        return outcome
+
+
+def _switch_maker(settings: Settings, shared: SwitchSettings) -> Callable[..., Minip4Switch]:
+    if settings.target == "bmv2":
+        return partial(Bmv2Switch, settings=shared, panel=Program.build(PANEL, settings.folder))
+    return partial(Minip4Switch, settings=shared)
+
+
+class Host(Node):
+    """A host that sends only what it is told to, in frames as they will be on the wire."""
+
+    def startShell(self, mnopts: str | None = None) -> None:
+        """Start the host's shell; IPv6 goes before an interface comes up and says hello."""
+        super().startShell(mnopts)
+        self.cmd(DISABLE_IPV6)
+
+    def enter(self) -> list[str]:
+        """The beginning of a command that is to run in the host's network namespace."""
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
+
+    def settle(self, hosts: "Sequence[Host]") -> None:
+        """Turn offloads off, and tell the host every other's MAC address."""
+        commands = [
+            f"ethtool -K {interface} tx off rx off sg off tso off gso off gro off >/dev/null"
+            for interface in self.intfNames()
+        ]
+        commands += [
+            f"ip neigh replace {other.IP()} lladdr {other.MAC()} dev {self.defaultIntf()}"
+            for other in hosts
+            if other is not self
+        ]
+        done = subprocess.run(
+            [*self.enter(), "sh", "-e"], input="\n".join(commands), text=True,
+            capture_output=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise TestbedError(f"host {self.name} cannot be set up: {done.stderr.strip()}")
+
+
+class ImpairedLink(Link):
+    """A veth pair; its ends keep their link's properties for the switches to read."""
+
+    def __init__(self, node1: Any, node2: Any, **params: Any) -> None:
+        check_link(node1, node2, params)
+        super().__init__(node1, node2, **params)
+
+
+def _end_of(interface: Any) -> LinkEnd:
+    return LinkEnd(interface.node.name, interface.name, interface.node.ports[interface])
+
+
+def _interface_counters(path: Path) -> dict[str, dict[str, int]]:
+    """Packets and drops by interface, from /proc/net/dev (netdevice's columns, see proc(5))."""
+    counters = {}
+    for line in path.read_text().splitlines()[2:]:
+        name, _, text = line.partition(":")
+        values = [int(word) for word in text.split()]
+        if name.strip() != "lo":
+            counters[name.strip()] = {
+                "received": values[1],
+                "sent": values[9],
+                "dropped": values[2] + values[3] + values[10] + values[11],  # errors and drops
+            }
+    return counters
+
+
+def _udp_losses(path: Path) -> int:
+    """Datagrams that a kernel lost, from /proc/net/snmp: a line of names, then one of values."""
+    lines = [line.split() for line in path.read_text().splitlines() if line.startswith("Udp:")]
+    udp = dict(zip(*lines, strict=True))
+    return sum(int(udp[name]) for name in UDP_LOSSES)

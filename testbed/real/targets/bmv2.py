@@ -1,0 +1,128 @@
+"""The bmv2 target: simple_switch_grpc as a Mininet switch, behind a panel that is a minip4 switch.
+
+The panel (panel.p4) passes every frame on, between the switch's interfaces and bmv2's: so links,
+captures and counters are the same as on minip4, and whatever bmv2 drops is missing in the books.
+"""
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from testbed.errors import TestbedError
+from testbed.real.precedence import take_precedence
+from testbed.real.targets.minip4 import Minip4Switch, Program, SwitchSettings
+
+PANEL = Path(__file__).with_name("panel.p4")
+PROGRAM = "simple_switch_grpc"
+PANEL_PORTS = 256  # the panel's ports towards bmv2 begin there
+THRIFT_BASE_PORT = 9090  # as GRPC_BASE_PORT
+START_S = 20.0
+KNOWN_OPTIONS = {"--cpu-port"}
+
+
+class Bmv2Switch(Minip4Switch):
+    """A simple_switch_grpc process, which compiles nothing: it gets the same JSON as minip4."""
+
+    clock_offset_us = None  # its clock begins with the process
+    clock_error_us = 2000  # half of a readout's round trip, on a machine that has other work too
+
+    def __init__(self, name: str, settings: SwitchSettings, panel: Program, **params: Any) -> None:
+        super().__init__(name, settings, **params)
+        self._panel = panel
+        self._bmv2: subprocess.Popen[bytes] | None = None
+        self._wires: dict[int, tuple[str, str]] = {}  # port -> ends: the panel's and bmv2's
+        self._bmv2_log = settings.folder / f"{name}-bmv2.log"
+        options = settings.options.get(name, ())
+        if unknown := {*options[::2]} - KNOWN_OPTIONS:
+            raise TestbedError(
+                f"switch {name}: bmv2 has no {', '.join(sorted(unknown))}: expected no option but "
+                f"{', '.join(KNOWN_OPTIONS)}, or --target minip4"
+            )
+
+    def start(self, controllers: object) -> None:
+        """Launch the panel and bmv2."""
+        ports = [port for interface, port in self.ports.items() if interface.name != "lo"]
+        for port in ports:
+            panel_end, bmv2_end = self._wires[port] = (
+                f"{self.name}-panel{port}", f"{self.name}-bmv2p{port}",
+            )  # fmt: skip
+            _run(f"ip link add name {panel_end} type veth peer name {bmv2_end}")
+            for end in (panel_end, bmv2_end):
+                # With offloads, bmv2's libpcap has room for 64 KB a frame, and so for 32 frames.
+                _run(f"ethtool -K {end} tx off rx off sg off tso off gso off gro off")
+                _run(f"ip link set dev {end} up")
+        super().start(controllers)
+        bound = [word for port, (_, end) in self._wires.items() for word in ("-i", f"{port}@{end}")]
+        with self._bmv2_log.open("w") as log:
+            self._bmv2 = subprocess.Popen(
+                [PROGRAM, "--no-p4", "--device-id", str(self.device_id),
+                 "--thrift-port", str(THRIFT_BASE_PORT + self.device_id), *bound,
+                 "--", "--grpc-server-addr", self.grpc_address,
+                 *self._settings.options.get(self.name, ())],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        take_precedence(self._bmv2.pid)
+
+    def wait_ready(self) -> None:
+        """Return when the panel forwards and bmv2 answers."""
+        super().wait_ready()
+        host, _, port = self.grpc_address.rpartition(":")
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            self._check_bmv2()
+            try:
+                socket.create_connection((host, int(port)), timeout=1).close()
+            except OSError:
+                time.sleep(0.01)
+            else:
+                return
+        raise TestbedError(f"switch {self.name}: bmv2 did not answer within {START_S:g} s")
+
+    def finish(self) -> None:
+        """Take the panel's counters in, and end bmv2. Raises TestbedError when it had died."""
+        super().finish()
+        self._check_bmv2()
+        self._end_bmv2()
+
+    def set_queue(self, port: int, **_changes: int) -> None:
+        """Not on bmv2."""
+        raise TestbedError(
+            f"switch {self.name}, port {port}: queues can be set on --target minip4 only: bmv2 "
+            "changes its own over Thrift alone, and knows no bit rate"
+        )
+
+    def stop(self, deleteIntfs: bool = True) -> None:
+        """End both processes whatever state they are in, and remove the interfaces."""
+        self._end_bmv2()
+        for panel_end, _ in self._wires.values():
+            subprocess.run(["ip", "link", "del", "dev", panel_end], check=False,
+                           capture_output=True)  # fmt: skip
+        super().stop(deleteIntfs)
+
+    def _program_options(self) -> list[str]:
+        towards_bmv2 = [
+            word
+            for port, (end, _) in self._wires.items()
+            for word in ("-i", f"{PANEL_PORTS + port}@{end}")
+        ]
+        return [str(self._panel.blob_path), "--grpc-server-addr", "127.0.0.1:0", *towards_bmv2]
+
+    def _check_bmv2(self) -> None:
+        assert self._bmv2 is not None
+        if (status := self._bmv2.poll()) is not None:
+            lines = self._bmv2_log.read_text().strip().splitlines() or ["it said nothing"]
+            raise TestbedError(f"switch {self.name}: bmv2 ended with status {status}: {lines[-1]}")
+
+    def _end_bmv2(self) -> None:
+        if self._bmv2 is not None:
+            self._bmv2.kill()
+            self._bmv2.wait()
+            self._bmv2 = None
+
+
+def _run(command: str) -> None:
+    done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise TestbedError(f"{command}: {done.stderr.strip()}")

@@ -1,0 +1,195 @@
+"""The minip4 target: `minip4 switch` as a Mininet switch."""
+
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format  # type: ignore[import-untyped]
+from mininet.node import Switch
+
+from minip4.compiler import CompiledProgram, compile_p4
+from minip4.compiler.warnings import print_warnings
+from minip4.engine.engine import Engine
+from minip4.runtime.control import call
+from testbed.errors import TestbedError
+from testbed.plant import LINK_PROPERTIES
+from testbed.real.precedence import take_precedence
+
+GRPC_BASE_PORT = 9550  # each run has a loopback interface of its own
+READY = "minip4 switch: ready"
+STOP_S = 10.0  # for what is under way in queues and links
+
+
+@dataclass(frozen=True)
+class Program:
+    """A P4 program compiled for the switches of a network."""
+
+    compiled: CompiledProgram
+    blob_path: Path  # BMv2 JSON
+    p4info_path: Path  # text format
+
+    @classmethod
+    def build(cls, source: Path, folder: Path) -> "Program":
+        """Compile `source`, write both files into `folder`, and build the engine's code once."""
+        if not source.is_file():
+            raise TestbedError(f"no P4 program {source}")
+        compiled = compile_p4(source)
+        print_warnings(compiled.warnings)
+        blob = folder / f"{source.stem}.json"
+        blob.write_text(json.dumps(compiled.bmv2_json))
+        p4info = folder / f"{source.stem}.p4info.txtpb"
+        p4info.write_text(text_format.MessageToString(compiled.p4info))
+        Engine(compiled.bmv2_json).close()  # or all switches would run cc at the same time
+        return cls(compiled, blob, p4info)
+
+
+@dataclass(frozen=True)
+class SwitchSettings:
+    """What all switches of a network share."""
+
+    program: Program
+    folder: Path  # logs, counters, captures
+    seed: int
+    capture: bool
+    stamp_log: bool
+    options: dict[str, Sequence[str]]  # switch -> further options of `minip4 switch`
+
+
+class Minip4Switch(Switch):
+    """A switch process in the run's root namespace, with P4Runtime on 127.0.0.1.
+
+    start() only launches it; wait_ready() awaits it, so that many can start side by side.
+    """
+
+    clock_offset_us: int | None = 0  # to be added to get the common clock; None: to be found
+    clock_error_us: float = 0  # by which that may be wrong
+
+    def __init__(self, name: str, settings: SwitchSettings, **params: Any) -> None:
+        super().__init__(name, **params)
+        self._settings = settings
+        self._process: subprocess.Popen[str] | None = None
+        self.device_id = int(self.dpid, 16)
+        self.grpc_address = f"127.0.0.1:{GRPC_BASE_PORT + self.device_id}"
+        self.p4info_path = settings.program.p4info_path
+        self.blob_path = settings.program.blob_path
+        self.log_path = settings.folder / f"{name}.log"
+        self.control_path = settings.folder / f"{name}.sock"
+        self.counters: dict[str, Any] = {}  # what `minip4 switch` counted; filled by finish()
+
+    def start(self, _controllers: object) -> None:
+        """Launch the switch process."""
+        with self.log_path.open("w") as log:
+            self._process = subprocess.Popen(
+                self._command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+                text=True, start_new_session=True,
+            )  # fmt: skip
+        take_precedence(self._process.pid)
+
+    def wait_ready(self) -> None:
+        """Return when the switch forwards and answers. Raises TestbedError when it died."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        # The end of the process ends its output: this cannot wait for ever.
+        if not any(line.startswith(READY) for line in self._process.stdout):
+            status = self._process.wait()
+            raise TestbedError(f"switch {self.name} ended with status {status}: {self._last_log()}")
+
+    def request_end(self) -> None:
+        """Ask the switch process to end: it empties its queues and writes its counters."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def finish(self) -> None:
+        """Wait for the end of the switch process, and take its counters in."""
+        assert self._process is not None
+        try:
+            self._process.communicate(timeout=STOP_S)
+        except subprocess.TimeoutExpired:
+            raise TestbedError(
+                f"switch {self.name} hangs: it did not end within {STOP_S:g} s"
+            ) from None  # stop() sees to its end
+        status = self._process.returncode
+        self._process = None
+        if status:
+            how = f"with status {status}" if status > 0 else f"by {signal.Signals(-status).name}"
+            raise TestbedError(f"switch {self.name} ended {how}: {self._last_log()}")
+        self.counters = json.loads(self._counters_path.read_text())
+
+    def set_link(self, port: int, **changes: float) -> None:
+        """Change the link behind a port while the switch runs: rate_bps, loss, delay_us, ...
+
+        What is not given stays. Raises Minip4Error, also for keys and values that cannot be.
+        """
+        call(self.control_path, "set_link", port=port, **changes)
+
+    def set_queue(self, port: int, **changes: int) -> None:
+        """Change depth (packets), bytes, rate_pps, rate_bps of a port's queues (or `priority`)."""
+        call(self.control_path, "set_queue", port=port, **changes)
+
+    def read_counters(self) -> dict[str, Any]:
+        """The counters now, as `minip4 switch --counters` writes them at the end."""
+        counters: dict[str, Any] = call(self.control_path, "counters")
+        return counters
+
+    def stop(self, deleteIntfs: bool = True) -> None:
+        """End the switch process whatever state it is in, and remove the interfaces."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+        super().stop(deleteIntfs)
+
+    @property
+    def _counters_path(self) -> Path:
+        return self._settings.folder / f"{self.name}-counters.json"
+
+    def _last_log(self) -> str:
+        lines = self.log_path.read_text().strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def _command(self) -> list[str]:
+        settings = self._settings
+        command = [
+            sys.executable, "-m", "minip4.cli", "switch", *self._program_options(),
+            "--device-id", str(self.device_id), "--counters", str(self._counters_path),
+            "--control", str(self.control_path),
+            "--seed", str(derived_seed(settings.seed, self.name)),
+        ]  # fmt: skip
+        if settings.capture:
+            command += ["--pcap", str(settings.folder), "--drop-log", str(settings.folder)]
+        if settings.stamp_log:
+            command += ["--stamp-log", str(settings.folder)]
+        for interface, port in sorted(self.ports.items(), key=lambda item: item[1]):
+            if interface.name != "lo":
+                command += ["-i", f"{port}@{interface.name}"]
+                command += link_option(interface.name, port, interface.params, settings.seed)
+        return command
+
+    def _program_options(self) -> list[str]:
+        """What the process runs, and how its controller reaches it."""
+        return [
+            str(self.blob_path), "--p4info", str(self.p4info_path),
+            "--grpc-server-addr", self.grpc_address, *self._settings.options.get(self.name, ()),
+        ]  # fmt: skip
+
+
+def link_option(interface: str, port: int, params: Mapping[str, Any], seed: int) -> list[str]:
+    """The option of `minip4 switch` for the link behind an egress port, as a topology has it.
+
+    One without properties has a seed too: it may be given some while the switch runs.
+    """
+    given = {key: params[key] for key in LINK_PROPERTIES if params.get(key)}
+    given["seed"] = derived_seed(seed, interface)
+    return ["--link", f"{port}:" + ",".join(f"{key}={value}" for key, value in given.items())]
+
+
+def derived_seed(seed: int, *names: str) -> int:
+    """A seed of its own for each thing that is random, all following from one."""
+    digest = hashlib.sha256("/".join([str(seed), *names]).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1

@@ -1,0 +1,1 @@
+"""What an experiment leaves: samples, checks, figures, and the page that shows them."""

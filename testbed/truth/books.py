@@ -1,0 +1,141 @@
+"""The books of a network: whatever was sent was received, or it is known where it went.
+
+Two independent sources: the switches' and links' own counters, and the kernel's. A run in which
+the kernel dropped anything is no measurement at all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from testbed.errors import TestbedError
+from testbed.network import LinkEnd, Network
+from testbed.results.report import Check
+from testbed.traffic import FlowRecord
+
+SWITCH_DROPS = ("ingress_drops", "egress_drops", "queue_drops", "no_port_drops", "memory_drops")
+
+
+@dataclass(frozen=True)
+class Books:
+    """Packets of one network, from its start to its end."""
+
+    sent: int  # by the flows
+    received: int  # by the flows
+    hosts_sent: int  # frames, by the kernels' counters: the flows' and any other
+    hosts_received: int
+    lost_by_links: dict[str, int]  # egress interface -> frames
+    dropped_by_switches: dict[str, dict[str, int]]  # switch -> reason -> packets
+    added_by_switches: int  # copies that programs made, and controllers' packets sent into them
+    taken_by_controllers: int
+    left_in_queues: int
+    unbalanced: list[str]  # switches and hops whose own books do not balance, with the figures
+
+    @classmethod
+    def of(cls, net: Network, records: Mapping[int, FlowRecord]) -> "Books":
+        """Close the books of a network that has ended. Raises TestbedError on a kernel drop."""
+        _refuse_kernel_drops(net, records)
+        host_interfaces = [
+            net.interface_counters[end.interface]
+            for link in net.links
+            for end in link
+            if end.node not in net.counters
+        ]
+        engines = {name: counters["engine"] for name, counters in net.counters.items()}
+        cpus = [counters["cpu"] for counters in net.counters.values()]
+        return cls(
+            sent=sum(len(record.sent) for record in records.values()),
+            received=sum(len(record.received) for record in records.values()),
+            hosts_sent=sum(counters["sent"] for counters in host_interfaces),
+            hosts_received=sum(counters["received"] for counters in host_interfaces),
+            lost_by_links={
+                port["interface"]: port["link"]["lost_packets"]
+                for counters in net.counters.values()
+                for port in counters["ports"].values()
+            },
+            dropped_by_switches={
+                name: {reason: engine[reason] for reason in SWITCH_DROPS}
+                for name, engine in engines.items()
+            },
+            added_by_switches=sum(engine["replicas"] for engine in engines.values())
+            + sum(cpu["packet_out"] for cpu in cpus),
+            taken_by_controllers=sum(cpu["packet_in"] + cpu["packet_in_dropped"] for cpu in cpus),
+            left_in_queues=sum(engine["in_queues"] for engine in engines.values()),
+            unbalanced=[*_unbalanced_switches(engines), *_unbalanced_hops(net)],
+        )
+
+    @property
+    def unaccounted(self) -> int:
+        """Frames that were sent and of which nobody knows where they went; 0 when books balance."""
+        dropped = sum(sum(reasons.values()) for reasons in self.dropped_by_switches.values())
+        came_in = self.hosts_sent + self.added_by_switches
+        went = self.hosts_received + sum(self.lost_by_links.values()) + dropped
+        return came_in - went - self.taken_by_controllers - self.left_in_queues
+
+    def checks(self, prefix: str = "books") -> list[Check]:
+        """What must hold for any network."""
+        others = self.hosts_sent - self.sent + self.added_by_switches
+        where = f" ({'; '.join(self.unbalanced)})" if self.unbalanced else ""
+        return [
+            Check(f"{prefix}: frames unaccounted for", self.unaccounted, 0),
+            Check(f"{prefix}: switches and hops out of balance{where}", len(self.unbalanced), 0),
+            Check(
+                f"{prefix}: frames that reached a host, but not its flow",
+                self.hosts_received - self.received, 0, tolerance=others,
+            ),
+        ]  # fmt: skip
+
+
+def _refuse_kernel_drops(net: Network, records: Mapping[int, FlowRecord]) -> None:
+    drops = {f"host {name}, UDP": count for name, count in net.udp_losses.items()}
+    for name, interface in net.interface_counters.items():
+        drops[f"interface {name}"] = interface["dropped"]
+    for name, counters in net.counters.items():
+        for port in counters["ports"].values():
+            drops[f"{name}'s packet socket on {port['interface']}"] = sum(port["kernel"].values())
+    for record in records.values():
+        drops[f"receiving socket of flow {record.flow.id}"] = record.kernel_drops
+    found = [f"{count} at {place}" for place, count in drops.items() if count]
+    if found:
+        raise TestbedError(
+            f"run invalid: the kernel dropped packets ({', '.join(found)}): "
+            "lower the rate, or leave the machine more idle"
+        )
+
+
+def _unbalanced_switches(engines: Mapping[str, dict[str, int]]) -> list[str]:
+    """Switches of which received + copies differs from sent + dropped + waiting (engine.h)."""
+    unbalanced = []
+    for name, engine in engines.items():
+        came = engine["received"] + engine["replicas"]
+        went = engine["transmitted"] + sum(engine[reason] for reason in SWITCH_DROPS)
+        if came != went + engine["in_queues"]:
+            unbalanced.append(f"{name}: {came} came, {went} went, {engine['in_queues']} wait")
+    return unbalanced
+
+
+def _unbalanced_hops(net: Network) -> list[str]:
+    """Directions of links whose far end got another number than the near end delivered."""
+    unbalanced = []
+    for link in net.links:
+        for near, far in (link, link[::-1]):
+            sent, received = _delivered(net, near), _arrived(net, far)
+            if sent != received:
+                unbalanced.append(
+                    f"{near.interface} delivered {sent}, {far.interface} got {received}"
+                )
+    return unbalanced
+
+
+def _delivered(net: Network, end: LinkEnd) -> int:
+    """Frames that left a node and its link."""
+    if end.node not in net.counters:
+        return net.interface_counters[end.interface]["sent"]
+    port = net.counters[end.node]["ports"][str(end.port)]
+    link = port["link"]  # what it got: nothing where there is none, or before there was one
+    return int(port["transmitted_packets"] - link["sent_packets"] + link["delivered_packets"])
+
+
+def _arrived(net: Network, end: LinkEnd) -> int:
+    if end.node not in net.counters:
+        return net.interface_counters[end.interface]["received"]
+    return int(net.counters[end.node]["ports"][str(end.port)]["received_packets"])

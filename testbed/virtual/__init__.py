@@ -1,0 +1,1 @@
+"""Networks in virtual time: one event queue, one process, no root."""

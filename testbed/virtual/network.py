@@ -1,0 +1,393 @@
+"""A network in virtual time: all its switches and hosts in this process, without root."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from google.protobuf import text_format  # type: ignore[import-untyped]
+from mininet.util import ipAdd, macColonHex
+
+from minip4.compiler import compile_p4
+from minip4.compiler.warnings import print_warnings
+from minip4.engine.virtual import CAPTURES, NEVER, FlowSpec, Stop, Virtual
+from minip4.runtime.local_channel import SCHEME, ControlPlane, local_channels
+from minip4.runtime.options import SwitchOptions
+from minip4.runtime.stream import IDLE_TURNS, POLL_S
+from minip4.runtime.virtual_switch import SwitchProgram, VirtualSwitch
+from testbed.errors import TestbedError
+from testbed.plant import LinkEnd, Outcome, Settings, check_link
+from testbed.real.targets.minip4 import derived_seed, link_option
+from testbed.traffic import HEADERS_BYTES, Flow, FlowRecord, Schedule, sent_at_once
+from testbed.virtual.clock import VirtualClock
+from testbed.virtual.options import device_id, parse
+
+NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, as Mininet's
+SOURCE_PORT = 49152  # of all flows: the first of those that nobody is assigned (RFC 6335)
+DRAIN_NS = 1_000_000_000  # as long as a switch process takes at most to empty queues and links
+DRAIN_EVENTS = 100_000
+CIRCLING_EVENTS = 20_000_000  # at one instant: more than any burst that ends
+TRACED_EVENTS = 256  # after so many a traced switch is asked, before its buffer is full
+POLL_NS = round(POLL_S * 1e9)
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host, as far as controllers and experiments ask; named as Mininet's."""
+
+    name: str
+    address: str
+    mac: str
+    node: int  # its number in the event queue
+
+    def IP(self) -> str:
+        return self.address
+
+    def MAC(self) -> str:
+        return self.mac
+
+    def popen(self, *_command: Any, **_options: Any) -> NoReturn:
+        """Not in virtual time."""
+        raise TestbedError(
+            f"host {self.name}: programs, and with them TCP, need kernels: use --time real"
+        )
+
+    cmd = cmdPrint = enter = pexec = sendCmd = popen
+
+
+@dataclass
+class Switch:
+    """A switch, as far as controllers and experiments ask; see testbed.real.targets.minip4."""
+
+    name: str
+    device_id: int
+    node: int
+    p4info_path: Path
+    blob_path: Path
+    running: VirtualSwitch | None = None  # once the network is whole
+    clock_offset_us: int | None = 0  # as Minip4Switch's
+    clock_error_us: float = 0
+
+    @property
+    def grpc_address(self) -> str:
+        """A target for grpc.aio channels made in this process."""
+        return SCHEME + self.name
+
+    def set_link(self, port: int, **changes: float) -> None:
+        """Change the link behind a port from this instant on: rate_bps, loss, delay_us, ...
+
+        What is not given stays, and so does what is on its way. Raises Minip4Error.
+        """
+        self._control("set_link", port=port, **changes)
+
+    def set_queue(self, port: int, **changes: int) -> None:
+        """Change depth (packets), bytes, rate_pps, rate_bps of a port's queues (or `priority`)."""
+        self._control("set_queue", port=port, **changes)
+
+    def read_counters(self) -> dict[str, Any]:
+        """The counters at this instant, as `minip4 switch --counters` writes them at the end."""
+        counters: dict[str, Any] = self._control("counters")
+        return counters
+
+    def _control(self, call: str, **values: Any) -> Any:
+        assert self.running is not None
+        return self.running.control(call, **values)
+
+
+class VirtualPlant:
+    """See testbed.plant.Plant; and it is what lives in a VirtualClock's time."""
+
+    def __init__(self, settings: Settings, clock: VirtualClock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._virtual: Virtual
+        self._running: dict[int, VirtualSwitch] = {}  # by node
+        self.switches: list[Switch] = []
+        self.hosts: list[Host] = []
+        self.links: list[tuple[LinkEnd, LinkEnd]] = []
+        self._link_options: dict[str, list[str]] = {}  # by switch
+        self._ports: dict[str, dict[int, str]] = {}  # by switch: names of interfaces
+        self._traced: list[VirtualSwitch] = []
+        self._instant_ns = self._instant_events = 0  # when time last went on, and events until then
+        self._plane = ControlPlane(clock, settings.control_delay_ns)
+        self._polls = _Polls(self._plane)
+
+    def start(self, leaving: ExitStack) -> None:
+        """Build everything, in no time."""
+        settings, topo = self._settings, self._settings.topo
+        program = self._compile()
+        settings.tell("building the network")
+        self._virtual = Virtual(program.engine, self._clock.now_ns())
+        leaving.callback(self._virtual.close)
+        leaving.callback(program.close)
+        nodes = {name: self._add_switch(name) for name in topo.switches()}
+        nodes |= {name: self._add_host(name, number) for number, name in
+                  enumerate(topo.hosts(), start=1)}  # fmt: skip
+        for _, _, params in topo.links(sort=True, withInfo=True):
+            self._add_link(nodes, params)
+        if settings.capture:
+            self._open_captures()
+        for switch in self.switches:
+            options = self._options(switch)
+            switch.running = VirtualSwitch(
+                self._virtual, switch.node, program, options,
+                clock=self._clock, interfaces=self._ports[switch.name],
+            )  # fmt: skip
+            self._running[switch.node] = switch.running
+        self._traced = [switch for switch in self._running.values() if switch.is_traced]
+        services = {s.grpc_address: self._running[s.node].service for s in self.switches}
+        leaving.enter_context(local_channels(services, self._plane))
+        self._clock.attach(self)
+        leaving.callback(self._clock.detach)
+
+    # --- a world in virtual time -----------------------------------------------------------
+
+    @property
+    def now_ns(self) -> int:
+        return self._virtual.now_ns
+
+    @property
+    def events(self) -> int:
+        """Events until now: frames that arrived somewhere, and elements that were woken."""
+        return self._virtual.events
+
+    def advance(self, until_ns: int | None, max_events: int) -> bool:
+        """See testbed.virtual.clock.World."""
+        if until_ns is None and self._virtual.next_ns is None:
+            return False
+        poll_ns = self._polls.next_ns(self._running.values(), self._virtual.now_ns)
+        limits = [time_ns for time_ns in (until_ns, poll_ns) if time_ns is not None]
+        stop = self._run(min(limits, default=NEVER), max_events)
+        if stop is Stop.CONTROL:
+            self._take_messages()
+        elif stop is Stop.REACHED and self._virtual.now_ns == poll_ns:
+            self._polls.poll()
+        return True
+
+    def _run(self, until_ns: int, max_events: int) -> Stop:
+        stop = self._run_traced(until_ns, max_events)
+        now_ns, events = self._virtual.now_ns, self._virtual.events
+        if stop is Stop.SHORT:
+            raise TestbedError(
+                f"at {now_ns / 1e9:g} s of virtual time there is no memory for more packets "
+                f"({self._virtual.max_packets:,} at most): where switches copy packets in a loop, "
+                "mend their multicast groups or clones; else shorten queues, delays or bursts"
+            )
+        if now_ns != self._instant_ns:
+            self._instant_ns, self._instant_events = now_ns, events
+        elif events - self._instant_events > CIRCLING_EVENTS:
+            raise TestbedError(
+                f"virtual time stands still at {now_ns / 1e9:g} s: frames go in circles over links "
+                "without delay_us or rate_bps; look at the switches' tables"
+            )
+        return stop
+
+    def _run_traced(self, until_ns: int, max_events: int) -> Stop:
+        if not self._traced:
+            return self._virtual.run(until_ns, max_events)
+        stop = self._virtual.run(until_ns, min(max_events, TRACED_EVENTS))
+        for switch in self._traced:
+            switch.write_trace()
+        return stop
+
+    def _take_messages(self) -> None:
+        for node in self._virtual.control_waiting():
+            self._running[node].take_messages()
+
+    # --- what is asked of a plant ----------------------------------------------------------
+
+    def carrier(self, flows: Sequence[Flow], schedules: Mapping[int, Schedule]) -> "VirtualCarrier":
+        """Flows on the event queue."""
+        hosts = {host.name: host.node for host in self.hosts}
+        return VirtualCarrier(self._virtual, self._clock, hosts, flows, schedules)
+
+    def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
+        """Frames that lie in the past are sent now."""
+        nodes = {host.name: host.node for host in self.hosts}
+        self._virtual.send_frames(nodes[host], times_ns, frames)
+
+    def command_line(self) -> None:
+        raise TestbedError("--interactive needs --time real: virtual time stands still meanwhile")
+
+    def finish(self) -> Outcome:
+        """Let queues and links run empty, and take all counters in."""
+        end_ns = self._virtual.now_ns + DRAIN_NS
+        while (due_ns := self._virtual.next_ns) is not None and due_ns <= end_ns:
+            if self._run(due_ns, DRAIN_EVENTS) is Stop.CONTROL:
+                self._take_messages()
+        for traced in self._traced:
+            traced.write_trace(is_end=True)
+        outcome = Outcome()
+        for switch in self.switches:
+            outcome.counters[switch.name] = switch.read_counters()
+        for host in self.hosts:
+            counted = self._virtual.host_counters(host.node)
+            outcome.udp_losses[host.name] = counted["checksum_errors"]
+            outcome.interface_counters[f"{host.name}-eth0"] = {
+                "received": counted["received"], "sent": counted["sent"], "dropped": 0,
+            }  # fmt: skip
+        self._clock.detach()
+        self._virtual.close()  # so that captures are complete
+        return outcome
+
+    # --- building --------------------------------------------------------------------------
+
+    def _compile(self) -> SwitchProgram:
+        source = self._settings.program
+        if not source.is_file():
+            raise TestbedError(f"no P4 program {source}")
+        compiled = compile_p4(source)
+        print_warnings(compiled.warnings)
+        program = SwitchProgram(compiled.bmv2_json, compiled.p4info)
+        self._blob_path.write_bytes(program.blob)
+        self._p4info_path.write_text(text_format.MessageToString(compiled.p4info))
+        return program
+
+    @property
+    def _blob_path(self) -> Path:
+        return self._settings.folder / f"{self._settings.program.stem}.json"
+
+    @property
+    def _p4info_path(self) -> Path:
+        return self._settings.folder / f"{self._settings.program.stem}.p4info.txtpb"
+
+    def _add_switch(self, name: str) -> int:
+        options = self._settings.switch_options.get(name, ())
+        node = self._virtual.add_switch(parse(name, options).cpu_port)
+        number = device_id(name, self._settings.topo.nodeInfo(name).get("dpid"))
+        switch = Switch(name, number, node, self._p4info_path, self._blob_path)
+        self.switches.append(switch)
+        self._link_options[name] = []
+        self._ports[name] = {}
+        return node
+
+    def _add_host(self, name: str, number: int) -> int:
+        """Addresses are given as Mininet gives them, with autoSetMacs."""
+        info = self._settings.topo.nodeInfo(name)
+        address = info.get("ip", ipAdd(number, prefixLen=NETWORK_BITS, ipBaseNum=NETWORK))
+        address, mac = address.partition("/")[0], info.get("mac", macColonHex(number))
+        host = Host(name, address, mac, self._virtual.add_host(mac, address))
+        self.hosts.append(host)
+        return host.node
+
+    def _add_link(self, nodes: dict[str, int], params: dict[str, Any]) -> None:
+        params = dict(params)
+        names = params.pop("node1"), params.pop("node2")
+        ports = params.pop("port1"), params.pop("port2")
+        check_link(*names, params)
+        for name, port in zip(names, ports, strict=True):
+            if name not in self._link_options and port != 0:
+                raise TestbedError(f"host {name} has several links: virtual time takes one a host")
+        ends = [LinkEnd(n, f"{n}-eth{p}", p) for n, p in zip(names, ports, strict=True)]
+        self._virtual.connect(nodes[names[0]], ports[0], nodes[names[1]], ports[1])
+        self.links.append((ends[0], ends[1]))
+        for end, key in zip(ends, ("params1", "params2"), strict=True):
+            if end.node in self._link_options:
+                self._ports[end.node][end.port] = end.interface
+                both = {**params, **(params.get(key) or {})}
+                option = link_option(end.interface, end.port, both, self._settings.seed)
+                self._link_options[end.node] += option
+
+    def _options(self, switch: Switch) -> SwitchOptions:
+        settings = self._settings
+        seed = derived_seed(settings.seed, switch.name)
+        words = ["--device-id", str(switch.device_id), "--seed", str(seed),
+                 *self._link_options[switch.name],
+                 *settings.switch_options.get(switch.name, ())]  # fmt: skip
+        return parse(switch.name, words)
+
+    def _open_captures(self) -> None:
+        nodes = {switch.name: switch.node for switch in self.switches}
+        ends = [end for link in self.links for end in link if end.node in nodes]
+        for end in ends:
+            for what in CAPTURES:
+                path = self._settings.folder / f"{end.interface}_{what}.pcap"
+                self._virtual.capture(nodes[end.node], end.port, what, path)
+
+
+class _Polls:
+    """When switches are to be asked for digest lists that are due, and for idle entries.
+
+    `minip4 switch` asks every POLL_S; here, only those are asked that a controller wants it of.
+    """
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._seen_calls = -1
+        self._polled: list[VirtualSwitch] = []
+        self._turn = 0
+
+    def next_ns(self, switches: Iterable[VirtualSwitch], now_ns: int) -> int | None:
+        """When to poll next; None: nobody is to be polled."""
+        if self._plane.calls != self._seen_calls:  # else nobody wants anything new
+            self._seen_calls = self._plane.calls
+            self._polled = [switch for switch in switches if switch.wants_polls]
+        return (now_ns // POLL_NS + 1) * POLL_NS if self._polled else None
+
+    def poll(self) -> None:
+        self._turn += 1
+        for switch in self._polled:
+            switch.messages.collect()
+            if self._turn % IDLE_TURNS == 0:
+                switch.messages.collect_idle()
+
+
+class VirtualCarrier:
+    """See testbed.traffic.Carrier."""
+
+    def __init__(
+        self, virtual: Virtual, clock: VirtualClock, hosts: Mapping[str, int],
+        flows: Sequence[Flow], schedules: Mapping[int, Schedule],
+    ) -> None:  # fmt: skip
+        self._virtual = virtual
+        self._clock = clock
+        self._hosts = hosts
+        self._flows = flows
+        self._schedules = schedules
+        self._numbers: dict[int, int] = {}  # flow id -> number in the event queue
+
+    async def start(self) -> None:
+        """Put the flows into the event queue."""
+        now_ns = self._clock.now_ns()
+        for flow in self._flows:
+            schedule = self._schedules[flow.id]
+            if schedule.start_ns < now_ns:  # in real time its sender would not keep its rate
+                late_s = (now_ns - schedule.start_ns) / 1e9
+                raise TestbedError(
+                    f"flow {flow.id} was to begin {late_s:g} s ago: give Traffic a later start_ns"
+                )
+            self._numbers[flow.id] = self._virtual.add_flow(
+                FlowSpec(
+                    source=self._hosts[flow.source],
+                    destination=self._hosts[flow.destination],
+                    id=flow.id,
+                    source_port=SOURCE_PORT,
+                    destination_port=flow.port,
+                    tos=flow.dscp << 2,
+                    payload=flow.size - HEADERS_BYTES,
+                    count=flow.count,
+                    start_ns=schedule.start_ns,
+                    rate_pps=flow.rate_pps,
+                    due_ns=schedule.due_ns,
+                )
+            )
+
+    async def finish(self, drain_s: float) -> dict[int, FlowRecord]:
+        """See Traffic.finish(): a sender in virtual time always keeps its rate."""
+        end_ns = max((s.end_ns for s in self._schedules.values()), default=0)
+        await self._clock.sleep_until(max(end_ns, self._clock.now_ns()) + round(drain_s * 1e9))
+        records = {}
+        for flow in self._flows:
+            result = self._virtual.flow_result(self._numbers[flow.id])
+            records[flow.id] = FlowRecord(
+                flow, sent_at_once(result.sent), result.received, largest_lag_ns=0,
+                kernel_drops=0, foreign=result.foreign, dscp_changed=result.dscp_changed,
+            )  # fmt: skip
+        return records
+
+    async def stop(self) -> None:
+        """End the flows, and free what is kept of them."""
+        for number in self._numbers.values():
+            self._virtual.remove_flow(number)
+        self._numbers.clear()

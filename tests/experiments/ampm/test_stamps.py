@@ -1,0 +1,99 @@
+"""The order of a packet's times: right as it is; each one that is wrong breaks a step of it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scripts import module
+
+from controllers.ampm.records import Point
+
+stamps = module("ampm.stamps")
+truth_module = module("ampm.truth")
+PATH = ("s1", "s2")
+LINK_US = 1000.0
+COUNT = 5
+LOST_ON_LINK, LOST_IN_QUEUE = 3, 4
+ORDER_US = {  # of one packet's times
+    "sent": 0, "s1 arrivals": 10, "handed": 20, "s1 taken": 25, "s1 departures": 30,
+    "s1 sending": 1040, "s2 arrivals": 1050, "s1 sent": 1060, "s2 taken": 1070,
+    "s2 departures": 1080, "s2 sending": 1085, "received": 1090, "s2 sent": 1100,
+}  # fmt: skip
+
+
+def packets(wrong: str = "", by_us: int = 0) -> tuple[object, dict[str, object]]:
+    """Packets, one each ms, two of them lost; one of the first's times may be wrong."""
+    times = {
+        what: 1000 * (us + 1000 * np.arange(COUNT, dtype=np.int64) + 5)
+        for what, us in ORDER_US.items()
+    }
+    if wrong:
+        times[wrong][0] += 1000 * by_us
+    places = [*ORDER_US]
+    for packet, last in ((LOST_ON_LINK, "s1 departures"), (LOST_IN_QUEUE, "s1 taken")):
+        for what in places[places.index(last) + 1 :]:
+            times[what][packet] = truth_module.NEVER
+    points = {Point(s, n): times[f"{s} {n}"] for s in PATH for n in ("arrivals", "departures")}
+    block = np.zeros(COUNT, np.int64)
+    truth = truth_module.Truth(
+        PATH, block, block > 0, points, times["sent"], times["handed"], times["received"]
+    )
+    handling = {s: stamps.Handling(*(times[f"{s} {n}"] for n in ("taken", "sending", "sent")))
+                for s in PATH}  # fmt: skip
+    return truth, handling
+
+
+def broken(truth: object, handling: dict[str, object]) -> set[str]:
+    """The steps that are not in their order."""
+    found = {what: [pair] for what, pair in stamps.steps(truth, handling, [LINK_US]).items()}
+    return {check.name for check in stamps.order_checks(found) if not check.passed}
+
+
+def test_packets_that_are_right_and_some_that_are_lost_break_nothing() -> None:
+    assert broken(*packets()) == set()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "by_us", "what"),
+    [
+        ("s1 arrivals", 200, "packets arrived at s1 after it had been sent there"),
+        ("s1 arrivals", -200, "packets arrived at s1 before it was sent there"),
+        ("s1 departures", 200, "packets sent by s1 before it had left, and its link"),
+        ("s1 departures", -200, "packets left s1 before it was taken in"),
+        ("s1 sending", -200, "packets sent by s1 before it had left, and its link"),
+        ("s2 arrivals", 200, "packets arrived at s2 after it had been sent there"),
+        ("s2 arrivals", -200, "packets arrived at s2 before it was sent there"),
+        ("s2 departures", 200, "packets received before s2 stamped it"),
+        ("s2 departures", -200, "packets left s2 before it was taken in"),
+        ("received", 200, "packets received after s2 had handed it over"),
+        ("received", -200, "packets received before s2 stamped it"),
+        ("s2 taken", -200, "packets taken in by s2 before it arrived"),
+    ],
+)
+def test_one_wrong_time_of_one_packet_is_found_out(wrong: str, by_us: int, what: str) -> None:
+    assert what in broken(*packets(wrong, by_us))
+
+
+def test_a_time_that_nobody_recorded_is_found_out() -> None:
+    truth, handling = packets()
+    nobody = np.full(COUNT, truth_module.NEVER)
+    handling["s2"] = replace(handling["s2"], taken_ns=nobody)
+    assert "packets left s2 before it was taken in" in broken(truth, handling)
+
+
+def test_what_a_packet_took_is_bounded_by_others_than_the_switch_that_is_judged() -> None:
+    """Its own stamps may say what they like."""
+    first, last = Point("s1", "arrivals"), Point("s2", "departures")
+    for wrong in ("", "s1 arrivals", "s1 departures", "s2 arrivals", "s2 departures"):
+        found = stamps.passages(*packets(wrong, 10_000))
+        least_us, most_us = stamps.between_us(found[first], found[last])
+        assert list(least_us[:3]) == [1040 - 20] * 3
+        assert list(most_us[:3]) == [1090 - 0] * 3
+        assert np.isnan([least_us[3:], most_us[3:]]).all()
+
+
+def test_in_virtual_time_hosts_know_it_exactly() -> None:
+    truth, _ = packets("s2 departures", 10_000)
+    found = stamps.passages(replace(truth, handed_ns=truth.sent_ns), {})
+    spans = stamps.between_us(found[Point("s1", "arrivals")], found[Point("s2", "departures")])
+    assert [list(span[:3]) for span in spans] == [[1090] * 3] * 2

@@ -1,0 +1,196 @@
+"""Runs of their own: what they see, how they end, and that nothing of them stays."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from testbed.real import isolation
+
+StartExperiment = Callable[..., subprocess.Popen[str]]
+PASS = 'return Report([{"a": 1}], [Check("c", 0, 0)])'
+WAIT = """
+import asyncio, sys
+try:
+    print("folder", run.folder, flush=True)
+    await asyncio.sleep(60)
+finally:
+    print("cleaned up", flush=True)
+"""
+
+
+def folder_of(process: subprocess.Popen[str]) -> Path:
+    """Wait until the experiment works, and return its run's folder."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("folder "):
+            return Path(line.split()[1])
+    assert process.stderr is not None
+    pytest.fail(f"the experiment did not come up: {process.stderr.read()}")
+
+
+def inner_pid(process: subprocess.Popen[str]) -> int:
+    """The PID of process 1 of the run, as the run says it."""
+    assert process.stdout is not None
+    words = process.stdout.readline().split()
+    assert words[:6] == ["To", "enter", "this", "run:", "sudo", "nsenter"]
+    return int(words[words.index("-t") + 1])
+
+
+def await_gone(pid: int) -> None:
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < deadline, f"process {pid} is still there"
+        time.sleep(0.01)
+
+
+def test_a_run_has_a_network_of_its_own_and_leaves_results_only(
+    start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    body = """
+import os, socket
+print("folder", run.folder)
+assert os.getpid() == 1
+assert [name for _, name in socket.if_nameindex()] == ["lo"]
+server = socket.create_server(("127.0.0.1", 50051))  # loopback is up, and no other run's
+assert open("/proc/sys/net/ipv6/conf/default/disable_ipv6").read() == "1\\n"
+"""
+    process = start_experiment(body + PASS)
+    output, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, errors
+    folder = next(line.split()[1] for line in output.splitlines() if line.startswith("folder "))
+    assert not Path(folder).exists()
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["samples.csv", "summary.json"]
+
+
+def test_runs_side_by_side_do_not_meet(start_experiment: StartExperiment) -> None:
+    body = """
+import asyncio, socket, subprocess
+subprocess.run(["ip", "link", "add", "s1-eth1", "type", "veth", "peer", "s1-eth2"], check=True)
+server = socket.create_server(("127.0.0.1", 50051))
+await asyncio.sleep(1)
+"""
+    processes = [start_experiment(body + PASS) for _ in range(2)]
+    for process in processes:
+        _output, errors = process.communicate(timeout=30)
+        assert process.returncode == 0, errors
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ('return Report([], [Check("c", 1, 0)])', 1, "FAILED"),
+        ("return Report([], [])", 1, ""),
+        ('from testbed.errors import TestbedError\nraise TestbedError("no cc")', 2, "error: no cc"),
+        ("from minip4.errors import Minip4Error\nraise Minip4Error('x.p4:1:2')", 2, "x.p4:1:2"),
+        ("1 / 0", 3, "ZeroDivisionError"),
+    ],
+)
+def test_exit_status(start_experiment: StartExperiment, body: str, status: int, words: str) -> None:
+    process = start_experiment(body)
+    output, errors = process.communicate(timeout=30)
+    assert process.returncode == status
+    assert words in output + errors
+    if status == 2:
+        assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+)
+def test_a_signal_ends_the_run_cleanly(
+    start_experiment: StartExperiment, number: signal.Signals, status: int
+) -> None:
+    process = start_experiment(WAIT)
+    folder = folder_of(process)
+    process.send_signal(number)
+    process.send_signal(number)  # as timeout(1) does: the same wish twice, obeyed once
+    output, errors = process.communicate(timeout=10)
+    assert process.returncode == status
+    assert "cleaned up" in output
+    assert errors.splitlines() == ["", "example: interrupted"]
+    assert not folder.exists()
+
+
+def test_a_second_interrupt_kills_a_run_that_does_not_end(
+    start_experiment: StartExperiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubborn = WAIT.replace('print("cleaned up", flush=True)', "import time; time.sleep(60)")
+    process = start_experiment(stubborn)
+    inner = inner_pid(process)
+    folder = folder_of(process)
+    process.send_signal(signal.SIGINT)
+    time.sleep(isolation.AGAIN_S + 0.1)  # sooner it would count as the same key press
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert process.returncode == 128 + signal.SIGKILL
+    await_gone(inner)
+    assert not folder.exists()
+
+
+def test_what_a_killed_run_leaves_the_next_removes(start_experiment: StartExperiment) -> None:
+    body = 'import subprocess\nsubprocess.Popen(["sleep", "1000"])' + WAIT
+    process = start_experiment(body)
+    inner = inner_pid(process)
+    folder = folder_of(process)
+    children = [pid for pid in processes() if parent_of(pid) == inner]
+    assert children
+    process.kill()
+    for pid in (inner, *children):
+        await_gone(pid)
+    process = start_experiment(PASS)
+    process.communicate(timeout=30)
+    assert not folder.exists()
+
+
+def processes() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+def parent_of(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def test_only_what_is_provably_ours_is_removed(tmp_path: Path) -> None:
+    def make(name: str, owner: str | None) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "data").touch()
+        if owner is not None:
+            (folder / "owner").write_text(owner)
+        return folder
+
+    me = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]
+    dead = make("dead", f"{os.getpid()} 1\n")  # our PID, but another start: it was used again
+    alive = make("alive", f"{os.getpid()} {me}\n")
+    foreign = make("foreign", None)
+    isolation._sweep(tmp_path)
+    assert not dead.exists()
+    assert alive.exists()
+    assert foreign.exists()
+
+
+def test_a_run_that_holds_its_lock_is_alive(tmp_path: Path) -> None:
+    with isolation.run_folder("example") as folder:
+        (folder / "owner").write_text("1 1\n")  # even if its process were not to be found
+        isolation._sweep(folder.parent)
+        assert folder.exists()
+    assert not folder.exists()
+
+
+def test_a_folder_that_others_may_write_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(isolation, "Path", lambda _path: tmp_path)
+    with pytest.raises(isolation.TestbedError, match="not a private folder"):
+        isolation._base_folder()
