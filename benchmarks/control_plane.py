@@ -23,8 +23,8 @@ from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from testbed import cli
 from testbed.errors import TestbedError
-from testbed.real.isolation import Run
 from testbed.results.report import Report, table
+from testbed.run import Run
 
 KINDS = ("exact", "lpm", "ternary")
 SIZES, QUICK_SIZES = (1_000, 10_000, 100_000), (1_000, 10_000)

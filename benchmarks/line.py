@@ -20,8 +20,8 @@ import numpy as np
 from controllers.forwarding import forwarding_entries
 from testbed import cli
 from testbed.network import Network
-from testbed.real.isolation import Run
 from testbed.results.report import Check, Report, table
+from testbed.run import Run
 from testbed.traffic import Flow, FlowRecord, Traffic
 from testbed.truth.books import Books
 from topologies.line import Line

@@ -21,9 +21,9 @@ from virtual import FABRICS, LINK, RATE_PPS, Sample, add_options, flows_of, meas
 
 from testbed import cli
 from testbed.errors import TestbedError
-from testbed.real.isolation import Run
 from testbed.results import plots
 from testbed.results.report import Check, Report, Table, table
+from testbed.run import Run
 from testbed.traffic import HEADERS_BYTES, Flow
 from topologies.leaf_spine import LeafSpine
 

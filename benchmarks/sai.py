@@ -36,8 +36,8 @@ from minip4.runtime.pipeline import Pipeline
 from minip4.runtime.status import StatusError
 from testbed import cli
 from testbed.errors import TestbedError
-from testbed.real.isolation import Run
 from testbed.results.report import Check, Report, table
+from testbed.run import Run
 
 OWN = Path(__file__).parent / "p4" / "sai_router.p4"
 SAI = "sai"

@@ -40,9 +40,9 @@ from _wires import (
 
 from testbed import cli
 from testbed.errors import TestbedError
-from testbed.real.isolation import Run
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
+from testbed.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

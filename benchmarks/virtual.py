@@ -31,9 +31,9 @@ from testbed import cli
 from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.patterns import Poisson
-from testbed.real.isolation import Run
 from testbed.results import plots
 from testbed.results.report import Check, Report, Table, table
+from testbed.run import Run
 from testbed.traffic import Flow, Traffic
 from testbed.truth.books import Books
 from topologies.leaf_spine import LeafSpine

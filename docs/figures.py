@@ -28,8 +28,8 @@ from controllers.forwarding import forwarding_entries
 from testbed.network import Network
 from testbed.patterns import Poisson
 from testbed.progress import Progress
-from testbed.real.isolation import Run
 from testbed.results import plots
+from testbed.run import Run
 from testbed.traffic import Flow, Traffic
 from testbed.truth import capture
 from testbed.virtual.clock import VirtualClock

@@ -39,9 +39,9 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
 from testbed import cli
 from testbed.patterns import Poisson
-from testbed.real.isolation import Run
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
+from testbed.run import Run
 from testbed.traffic import Flow
 from topologies.dumbbell import Dumbbell
 

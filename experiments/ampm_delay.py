@@ -45,9 +45,9 @@ from controllers.ampm.records import Point
 from controllers.ampm.watch import Bounds
 from testbed import cli
 from testbed.patterns import Poisson
-from testbed.real.isolation import Run
 from testbed.results import plots, statistics
 from testbed.results.report import Check, Report, table
+from testbed.run import Run
 from testbed.traffic import Flow
 from topologies.dumbbell import Dumbbell
 

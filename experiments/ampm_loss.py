@@ -35,9 +35,9 @@ from controllers.ampm.schedule import Schedule, guard_us
 from controllers.ampm.watch import Bounds, LimitError, Method, check_limits
 from testbed import cli
 from testbed.errors import TestbedError
-from testbed.real.isolation import Run
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
+from testbed.run import Run
 from testbed.traffic import Flow
 from topologies.line import Line
 

@@ -36,9 +36,9 @@ from testbed import cli
 from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.patterns import Poisson
-from testbed.real.isolation import Run
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
+from testbed.run import Run
 from testbed.traffic import Flow, FlowRecord, Traffic
 from testbed.truth.books import Books
 from topologies.backhaul import Backhaul

@@ -15,10 +15,11 @@ from minip4.errors import Minip4Error
 from testbed.errors import TestbedError
 from testbed.progress import Progress
 from testbed.real import isolation
-from testbed.real.isolation import Interrupted, Run
+from testbed.real.isolation import Interrupted
 from testbed.real.precedence import take_precedence
 from testbed.real.targets import bmv2
 from testbed.results.report import Report, make_folder
+from testbed.run import Run
 from testbed.virtual.clock import VirtualClock
 
 REPOSITORY = Path(__file__).resolve().parent.parent

@@ -23,8 +23,8 @@ from testbed import cli
 from testbed.clock import RealClock
 from testbed.errors import TestbedError
 from testbed.network import Network
-from testbed.real.isolation import Run
 from testbed.results.report import Check
+from testbed.run import Run
 from testbed.traffic import Flow, FlowRecord, Traffic
 from testbed.truth import capture
 from testbed.truth.books import Books

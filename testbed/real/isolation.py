@@ -19,13 +19,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from testbed.clock import Clock, RealClock
 from testbed.errors import TestbedError
-from testbed.progress import Progress
 
 MARK = "TELEMARK_RUN"  # environment variable of process 1: where its folder and supervisor are
 GRACE_S = 20.0  # for a clean end after the first signal
@@ -45,19 +42,6 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, signal_number: int) -> None:
         super().__init__()
         self.exit_status = 128 + signal_number
-
-
-@dataclass
-class Run:
-    """What an experiment gets to know about its run."""
-
-    name: str
-    folder: Path  # logs and captures; removed when the run ends
-    seed: int
-    interactive: bool = False
-    target: str = "minip4"  # what runs the P4 programs
-    clock: Clock = field(default_factory=RealClock)
-    progress: Progress = field(default_factory=Progress)
 
 
 def is_inside() -> bool:

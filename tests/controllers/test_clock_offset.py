@@ -12,7 +12,7 @@ from ampm_path import PROGRAM
 from controllers.ampm.readout import Readout, Readouts, Record
 from controllers.connection import connection
 from testbed.network import Network
-from testbed.real.isolation import Run
+from testbed.run import Run
 from testbed.virtual.clock import VirtualClock
 from topologies.line import Line
 

@@ -22,7 +22,7 @@ from controllers.forwarding import forwarding_entries
 from minip4.runtime.arrays import Registers
 from minip4.runtime.status import Code, StatusError, unimplemented
 from testbed.network import Network
-from testbed.real.isolation import Run
+from testbed.run import Run
 from testbed.traffic import Flow, FlowRecord, Traffic
 from testbed.virtual.clock import VirtualClock
 from topologies.line import Line

@@ -26,7 +26,7 @@ from controllers.connection import connection
 from controllers.tables import reconcile
 from testbed.errors import TestbedError
 from testbed.network import Network
-from testbed.real.isolation import Run
+from testbed.run import Run
 from testbed.truth import capture
 from testbed.virtual.clock import VirtualClock
 from topologies.line import Line

@@ -10,7 +10,7 @@ from virtual_networks import WIRE, virtually
 
 from testbed.errors import TestbedError
 from testbed.network import Network
-from testbed.real.isolation import Run
+from testbed.run import Run
 
 
 class Odd(Topo):

@@ -6,7 +6,7 @@ from typing import Any
 
 from mininet.topo import Topo
 
-from testbed.real.isolation import Run
+from testbed.run import Run
 from testbed.virtual.clock import VirtualClock
 
 PROGRAMS = Path(__file__).parents[1]

@@ -7,8 +7,8 @@ import pytest
 from virtual_networks import WIRE, Pair, virtually
 
 from testbed.network import Network
-from testbed.real.isolation import Run
 from testbed.real.targets.minip4 import Program
+from testbed.run import Run
 
 
 def in_real_time(program: Path, folder: Path) -> None:

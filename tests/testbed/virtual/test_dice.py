@@ -10,7 +10,7 @@ from virtual_networks import WIRE, Pair, virtually
 
 from testbed.network import Network
 from testbed.patterns import OnOff, Poisson, heavy_tailed
-from testbed.real.isolation import Run
+from testbed.run import Run
 from testbed.traffic import Flow, FlowRecord, Traffic
 
 WILD = {"loss": 0.1, "delay_us": 800, "jitter_us": 500, "reorder": 0.05, "reorder_us": 900}

@@ -18,7 +18,7 @@ from controllers.connection import connection
 from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.patterns import Poisson
-from testbed.real.isolation import Run
+from testbed.run import Run
 from testbed.traffic import Flow, Traffic
 from testbed.truth import capture
 from testbed.truth.books import Books

@@ -1,0 +1,20 @@
+"""What an experiment gets to know about its run."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from testbed.clock import Clock, RealClock
+from testbed.progress import Progress
+
+
+@dataclass
+class Run:
+    """One run of an experiment, in either kind of time."""
+
+    name: str
+    folder: Path  # logs and captures; removed when the run ends
+    seed: int
+    interactive: bool = False
+    target: str = "minip4"  # what runs the P4 programs
+    clock: Clock = field(default_factory=RealClock)
+    progress: Progress = field(default_factory=Progress)
