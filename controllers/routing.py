@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import finsy as fy
 
 from testbed.network import Network
-from topologies.leaf_spine import Route
+from testbed.routes import Route
 
 ANY_MAC = 0  # routers take any frame: between them the destination's MAC address says nothing
 

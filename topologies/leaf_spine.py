@@ -1,16 +1,10 @@
 """Leaf-spine fabrics, up to thousands of switches: two tiers, or pods joined by a third tier."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from mininet.topo import Topo
 
-
-class Route(NamedTuple):
-    """Packets to `prefix` go to one of `next_hops`, which are neighbours; a flow keeps to one."""
-
-    prefix: str  # such as 10.1.0.0/16; 0.0.0.0/0: all others
-    next_hops: tuple[str, ...]
+from testbed.routes import Route
 
 
 @dataclass(frozen=True)

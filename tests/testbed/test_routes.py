@@ -1,6 +1,6 @@
-"""Shortest paths over small graphs."""
+"""Routes: shortest paths over small graphs."""
 
-from controllers.forwarding import next_hops
+from testbed.routes import next_hops
 
 DIAMOND = [("h1", "s1"), ("s1", "s2"), ("s1", "s3"), ("s2", "s4"), ("s3", "s4"), ("s4", "h2")]
 
