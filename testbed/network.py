@@ -10,9 +10,8 @@ from typing import Any
 from mininet.topo import Topo
 
 from testbed.errors import TestbedError
-from testbed.plant import LinkEnd, Plant, Settings, check_topology
+from testbed.plant import LinkEnd, Plant, Settings, check_topology, derived_seed
 from testbed.real.network import MininetPlant
-from testbed.real.targets.minip4 import derived_seed
 from testbed.run import Run
 from testbed.traffic import LARGEST_FRAME
 from testbed.virtual.clock import VirtualClock

@@ -1,5 +1,6 @@
 """What a network is made of, in real or in virtual time: the seam below class Network."""
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -119,3 +120,19 @@ def check_link(node1: object, node2: object, params: Mapping[str, Any]) -> None:
             f"link {node1}-{node2}: no property {', '.join(unknown)}: "
             f"there are {', '.join(LINK_PROPERTIES)}"
         )
+
+
+def link_option(interface: str, port: int, params: Mapping[str, Any], seed: int) -> list[str]:
+    """The option of `minip4 switch` for the link behind an egress port, as a topology has it.
+
+    One without properties has a seed too: it may be given some while the switch runs.
+    """
+    given = {key: params[key] for key in LINK_PROPERTIES if params.get(key)}
+    given["seed"] = derived_seed(seed, interface)
+    return ["--link", f"{port}:" + ",".join(f"{key}={value}" for key, value in given.items())]
+
+
+def derived_seed(seed: int, *names: str) -> int:
+    """A seed of its own for each thing that is random, all following from one."""
+    digest = hashlib.sha256("/".join([str(seed), *names]).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1

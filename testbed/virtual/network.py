@@ -17,8 +17,7 @@ from minip4.runtime.options import SwitchOptions
 from minip4.runtime.stream import IDLE_TURNS, POLL_S
 from minip4.runtime.virtual_switch import SwitchProgram, VirtualSwitch
 from testbed.errors import TestbedError
-from testbed.plant import LinkEnd, Outcome, Settings, check_link
-from testbed.real.targets.minip4 import derived_seed, link_option
+from testbed.plant import LinkEnd, Outcome, Settings, check_link, derived_seed, link_option
 from testbed.traffic import HEADERS_BYTES, Flow, FlowRecord, Schedule, sent_at_once
 from testbed.virtual.clock import VirtualClock
 from testbed.virtual.options import device_id, parse

@@ -1,11 +1,10 @@
 """The minip4 target: `minip4 switch` as a Mininet switch."""
 
-import hashlib
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from minip4.compiler.warnings import print_warnings
 from minip4.engine.engine import Engine
 from minip4.runtime.control import call
 from testbed.errors import TestbedError
-from testbed.plant import LINK_PROPERTIES
+from testbed.plant import derived_seed, link_option
 from testbed.real.precedence import take_precedence
 
 GRPC_BASE_PORT = 9550  # each run has a loopback interface of its own
@@ -177,19 +176,3 @@ class Minip4Switch(Switch):
             str(self.blob_path), "--p4info", str(self.p4info_path),
             "--grpc-server-addr", self.grpc_address, *self._settings.options.get(self.name, ()),
         ]  # fmt: skip
-
-
-def link_option(interface: str, port: int, params: Mapping[str, Any], seed: int) -> list[str]:
-    """The option of `minip4 switch` for the link behind an egress port, as a topology has it.
-
-    One without properties has a seed too: it may be given some while the switch runs.
-    """
-    given = {key: params[key] for key in LINK_PROPERTIES if params.get(key)}
-    given["seed"] = derived_seed(seed, interface)
-    return ["--link", f"{port}:" + ",".join(f"{key}={value}" for key, value in given.items())]
-
-
-def derived_seed(seed: int, *names: str) -> int:
-    """A seed of its own for each thing that is random, all following from one."""
-    digest = hashlib.sha256("/".join([str(seed), *names]).encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 1
