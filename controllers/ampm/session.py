@@ -95,6 +95,7 @@ class Session:
     async def open(self) -> None:
         """Connect, also after the connection was lost."""
         await self.close()
+        self._by_packets = False  # which has the question below ask for registers
         with self._reaching():
             await self._open.enter_async_context(self._switch)
             await self._open.enter_async_context(self._readouts)

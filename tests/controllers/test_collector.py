@@ -44,6 +44,7 @@ class Scene:
     run: Run
     first: int
     reports: list[BlockReport] = field(default_factory=list)
+    collector: Collector | None = None
     record: FlowRecord | None = None
 
 
@@ -101,6 +102,7 @@ async def one_session(scene: Scene, setting: Setting, blocks: range) -> None:
     clock = scene.run.clock
     async with Collector(flows, setting.schedule, clock, bounds=setting.bounds) as collector:
         await collector.watch()
+        scene.collector = collector
         numbers = (scene.first + blocks.start, scene.first + blocks.stop - 1)
         async for report in collector.blocks(*numbers):
             scene.reports.append(report)
@@ -391,6 +393,22 @@ def test_readout_packets_tell_the_same(
     no_registers(monkeypatch)
     sent = virtually(tmp_path / "sent", lambda run: collect(run, Setting(methods)))
     assert asked.reports == sent.reports
+
+
+def test_readout_packets_go_on_over_a_new_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a server is found out anew: the first answer must not stand for registers read."""
+    no_registers(monkeypatch)
+
+    async def disconnect(scene: Scene, block: int) -> None:
+        if block == 1:
+            assert scene.collector is not None
+            await scene.collector._sessions["s2"].close()
+
+    scene = virtually(tmp_path, lambda run: collect(run, Setting(HASHED, 4, disconnect)))
+    assert [report.problems for report in scene.reports] == [[]] * 4
+    check_known(scene, HASHED)
 
 
 @pytest.mark.parametrize(("share", "is_complete"), [(2, True), (1, False)])
