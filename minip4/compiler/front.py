@@ -9,12 +9,12 @@ from pathlib import Path
 
 from minip4.compiler import syntax
 from minip4.compiler.analysis import warn_of_mistakes
-from minip4.compiler.check import check
-from minip4.compiler.parser import parse
-from minip4.compiler.preprocessor import preprocess
+from minip4.compiler.check.checker import check
+from minip4.compiler.parse.parser import parse
+from minip4.compiler.preprocess.preprocessor import preprocess
 from minip4.errors import Minip4Error
 
-# The parser limits nesting (parser_tokens.py); one level takes a few Python frames in each pass.
+# The parser limits nesting (token_stream.py); one level takes a few Python frames in each pass.
 DEEPEST_RECURSION = 10_000
 
 

@@ -1,6 +1,6 @@
 """Random programs and frames, judged: minip4's engine against the tests' interpreter of BMv2 JSON.
 
-PYTHONPATH=tests/compiler/back python tests/fuzz/random_programs.py --seeds 0 1000
+PYTHONPATH=tests/compiler/interpreter python tests/fuzz/random_programs.py --seeds 0 1000
 
 Where the two disagree the seed is printed, and the program, made as small as it goes, its JSON and
 the frames are kept.

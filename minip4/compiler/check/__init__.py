@@ -1,0 +1,1 @@
+"""From the syntax tree to a checked one, with names, types and constants, or to an error."""

@@ -1,0 +1,84 @@
+"""Expressions of the preprocessor's #if."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minip4.compiler.errors import P4Error
+from minip4.compiler.preprocess.lexer import Token, integer
+
+_PRECEDENCE: list[dict[str, Callable[[int, int], int]]] = [
+    {"||": lambda a, b: int(bool(a or b))},
+    {"&&": lambda a, b: int(bool(a and b))},
+    {"|": lambda a, b: a | b},
+    {"^": lambda a, b: a ^ b},
+    {"&": lambda a, b: a & b},
+    {"==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b)},
+    {
+        "<": lambda a, b: int(a < b),
+        ">": lambda a, b: int(a > b),
+        "<=": lambda a, b: int(a <= b),
+        ">=": lambda a, b: int(a >= b),
+    },
+    {"+": lambda a, b: a + b, "-": lambda a, b: a - b},
+    {"*": lambda a, b: a * b, "/": lambda a, b: a // b, "%": lambda a, b: a % b},
+]
+
+
+def evaluate(tokens: list[Token], directive: Token) -> int:
+    """Value of the tokens: integers and operators as in C; names that are left count as 0."""
+    return _IfExpression(tokens, directive).value()
+
+
+class _IfExpression:
+    def __init__(self, tokens: list[Token], directive: Token) -> None:
+        self.directive = directive
+        self.tokens = tokens
+        self.position = 0
+
+    def value(self) -> int:
+        result = self.binary(0, 0)
+        if self.position < len(self.tokens):
+            raise self.bad(f"unexpected {self.tokens[self.position].text!r}")
+        return result
+
+    def bad(self, what: str) -> P4Error:
+        return P4Error(f"bad #if: {what}", self.directive.source, "an integer expression")
+
+    def binary(self, level: int, depth: int) -> int:
+        if level == len(_PRECEDENCE):
+            return self.unary(depth)
+        left = self.binary(level + 1, depth)
+        while self.peek() in _PRECEDENCE[level]:
+            operator = self.tokens[self.position].text
+            self.position += 1
+            right = self.binary(level + 1, depth)
+            if operator in "/%" and right == 0:
+                raise self.bad("division by zero")
+            left = _PRECEDENCE[level][operator](left, right)
+        return left
+
+    def peek(self) -> str:
+        return self.tokens[self.position].text if self.position < len(self.tokens) else ""
+
+    def unary(self, depth: int) -> int:
+        if depth > 50:
+            raise self.bad("nested too deeply")
+        if self.position == len(self.tokens):
+            raise self.bad("it ends too early")
+        token = self.tokens[self.position]
+        self.position += 1
+        if token.kind == "number":
+            return integer(token.text)[0]
+        if token.text == "(":
+            inner = self.binary(0, depth + 1)
+            if self.peek() != ")":
+                raise self.bad("')' is missing")
+            self.position += 1
+            return inner
+        if token.text in ("!", "-", "+", "~"):
+            operand = self.unary(depth + 1)
+            return {"!": int(not operand), "-": -operand, "+": operand, "~": ~operand}[token.text]
+        if token.text[0].isalpha() or token.text[0] == "_":
+            return 1 if token.text == "true" else 0
+        raise self.bad(f"unexpected {token.text!r}")

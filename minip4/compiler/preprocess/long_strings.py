@@ -1,0 +1,78 @@
+"""Strings that span lines, as p4c sees them: its preprocessor, cpp, knows only lines.
+
+So in such a string directives hold, macros are replaced and blanks put together; but not in the
+first line, nor from the quote in the last line on. Comments stay. Where directives leave lines out,
+empty ones stand; cpp has a line marker for more than eight of them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import pairwise
+
+from minip4.compiler.preprocess.lexer import Token, tokenize_text
+from minip4.compiler.preprocess.macros import Macros
+
+_UP_TO_QUOTE = re.compile(r'(?:[^"\\]|\\[\s\S])*')
+
+
+class LongString:
+    """A string whose end was not found yet.
+
+    `line`: how far its text goes, where lines that are joined count as the first of them.
+    """
+
+    def __init__(self, opened: Token, line: int) -> None:
+        self.opened = opened
+        self.parts = [opened.text]
+        self.line = line
+
+    def continued(
+        self, line: list[Token], macros: Macros, output: list[Token]
+    ) -> LongString | None:
+        """Takes in the tokens of the next line. If the string ends there, appends it and the
+        tokens behind it to the output; the result is the string that is open then."""
+        first = line[0]
+        text = _printed(line, macros)
+        self.parts.append("\n" * (first.line - self.line))
+        self.line = first.line
+        found = _UP_TO_QUOTE.match(text)
+        assert found is not None
+        if found.end() == len(text):
+            self.parts.append(text)
+            self.line += text.count("\n")
+            return self
+        self.parts.append(found[0] + '"')
+        self.line += found[0].count("\n")
+        whole = replace(
+            self.opened, kind="quoted", text="".join(self.parts), end_line=self.line,
+            end_column=found.end() + 2,
+        )  # fmt: skip
+        output.append(whole)
+        rest = tokenize_text(text[found.end() + 1 :], first.file, self.line, whole.end_column)
+        output += [token for token in rest if token.kind not in ("comment", "open")]
+        return LongString(rest[-1], self.line) if rest and rest[-1].kind == "open" else None
+
+    def unfinished(self) -> Token:
+        """What it is where the file ends: no token that a program can have."""
+        opened = self.opened
+        return replace(opened, kind="bad", text='"', end_column=opened.column + 1)
+
+
+def _printed(line: list[Token], macros: Macros) -> str:
+    """A line as cpp prints it: macros replaced, a blank for any white space within it."""
+    code: list[Token] = []
+    tokens: list[Token] = []
+    for token in line:
+        if token.kind == "comment":
+            tokens += [*macros.expand(code), token]
+            code = []
+        else:
+            code.append(token)
+    tokens += macros.expand(code)
+    text = " " * (line[0].column - 1) + tokens[0].text if tokens else ""
+    for last, token in pairwise(tokens):
+        touches_comment = last.kind == "comment" and last.touches(token)
+        text += (" " if token.before and not touches_comment else "") + token.text
+    return text

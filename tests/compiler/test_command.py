@@ -1,0 +1,124 @@
+"""`minip4 compile`: what it writes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from finsy.proto import p4i
+from programs_to_run import DEFAULTS, FRAME
+
+from minip4.cli import main
+from minip4.compiler import compile_p4
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.p4"
+    path.write_text(FRAME.format(**{**DEFAULTS, "ingress": "h.d.a = VALUE;"}))
+    return path
+
+
+def test_writes_json_and_p4info(program: Path, tmp_path: Path) -> None:
+    output, text, binary = (tmp_path / n for n in ("out.json", "info.txtpb", "info.bin"))
+    files = f"{text},{binary}"
+    arguments = [
+        "compile",
+        str(program),
+        "-DVALUE=5",
+        "-o",
+        str(output),
+        "--p4runtime-files",
+        files,
+    ]
+    assert main(arguments) == 0
+    assert json.loads(output.read_text())["program"] == str(program)
+    assert 'arch: "v1model"' in text.read_text()
+    assert p4i.P4Info.FromString(binary.read_bytes()).pkg_info.arch == "v1model"
+
+
+def test_default_output(program: Path) -> None:
+    assert main(["compile", str(program), "-D", "VALUE=5"]) == 0
+    assert program.with_suffix(".json").exists()
+
+
+def test_warnings_are_printed(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", str(program), "-D", "VALUE=8w256"]) == 0
+    assert "warning: 8w256 does not fit bit<8>" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "is_shown"),
+    [
+        (["--Wdisable"], False),  # before another word, which is no kind
+        (["--Wdisable=overflow"], False),
+        (["--Wdisable=cpp", "--Wdisable=overflow"], False),
+        (["--Wdisable=cpp"], True),
+    ],
+)
+@pytest.mark.parametrize("command", ["compile", "test"])
+def test_warnings_can_be_turned_off(
+    program: Path, capsys: pytest.CaptureFixture[str], command: str, option: list[str],
+    is_shown: bool,
+) -> None:  # fmt: skip
+    script = program.with_suffix(".stf")
+    script.write_text("")
+    scripts = [str(script)] if command == "test" else []
+    assert main([command, *option, str(program), *scripts, "-DVALUE=8w256"]) == 0
+    assert ("[--Wdisable=overflow]" in capsys.readouterr().err) is is_shown
+
+
+def test_an_unknown_kind_of_warning_is_refused(
+    program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["compile", str(program), "--Wdisable=overflo"])
+    assert caught.value.code == 2
+    assert "'overflo' is no kind; there are cpp, deprecated" in capsys.readouterr().err
+
+
+def test_the_interface_returns_warnings_in_the_order_of_places(program: Path) -> None:
+    text = program.read_text().replace("VALUE;", "8w257; h.d.a = 8w256;\n#warning here\n")
+    program.write_text(text)
+    warnings = compile_p4(program).warnings
+    assert [(w.kind, w.source.line) for w in warnings] == [
+        ("overflow", line := 1 + text[: text.index("8w256")].count("\n")),
+        ("overflow", line),
+        ("cpp", line + 1),
+    ]
+    assert "8w257 does not fit" in warnings[0].message
+
+
+def test_an_unknown_table_property_is_no_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "tiny.p4"
+    table = "table t { actions = { NoAction; } conters = 3; }"
+    path.write_text(FRAME.format(**{**DEFAULTS, "locals": table, "ingress": "t.apply();"}))
+    assert main(["compile", str(path)]) == 0
+    warning = capsys.readouterr().err
+    assert "warning: table property 'conters' is unknown here, and ignored" in warning
+    assert "did you mean 'counters'?" in warning
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["{program}"], "error: "),  # VALUE is not defined
+        (["{program}", "-DVALUE=1", "--p4runtime-files", "x.pb"], "unknown kind of P4Info file"),
+        (["{program}", "-DVALUE=1", "-o", "/nowhere/x.json"], "/nowhere/x.json: cannot be written"),
+        (["missing.p4"], "missing.p4"),
+    ],
+)
+def test_bad_input_ends_with_status_2(
+    program: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main(["compile", *(a.format(program=program) for a in arguments)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_bad_command() -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["compil"])
+    assert caught.value.code == 2
