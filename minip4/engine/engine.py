@@ -124,6 +124,4 @@ class Engine(TableControl, ProfileControl, StateControl):
             return
         self._is_open = True
         with self.locked():
-            self.library.engine_collect(self.handle)
-            for number in range(MAX_PORTS - 1):
-                self.library.engine_set_port(self.handle, number, True)
+            self.library.engine_collect(self.handle, MAX_PORTS - 1)

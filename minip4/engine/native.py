@@ -197,7 +197,7 @@ _FUNCTIONS: Signatures = {
     "engine_replicas_delete": (c_int, [handle, c_bool, c_uint32]),
     "engine_digests_take": (c_uint32, [handle, c_uint32, POINTER(DigestSample)]),
     "engine_crc_custom": (c_int, [handle, c_uint32, POINTER(CrcCustom)]),
-    "engine_collect": (None, [handle]),
+    "engine_collect": (None, [handle, c_uint16]),
     "engine_inject": (c_bool, [handle, c_uint16, POINTER(c_uint8), c_uint32, c_uint64]),
     "engine_take": (c_int64, [handle, POINTER(c_uint16), POINTER(c_uint8), c_uint32]),
     "engine_repeat": (

@@ -74,9 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
     struct engine *e = engine_create(NULL, 1);
     if (!e)
         fail("no memory");
-    engine_collect(e);
-    for (uint16_t port = 0; port < PORTS; port++)
-        engine_set_port(e, port, true);
+    engine_collect(e, PORTS);
     fill_engine(e);
     uint64_t now_ns = 1000000000;
     for (int step = 0; step < MAX_STEPS && size >= HEAD; step++) {

@@ -247,9 +247,15 @@ static void collect(void *user, uint16_t port, struct packet *packet, uint64_t n
     fifo_push(&e->collected, packet);
 }
 
-void engine_collect(struct engine *e)
+void engine_collect(struct engine *e, uint16_t ports)
 {
     engine_set_driver(e, &(struct engine_driver){.user = e, .transmit = collect});
+    engine_lock(e);
+    for (uint16_t number = 0; number < ports; number++) {
+        e->port[number].is_up = true;
+        traffic_settle(e, &e->port[number]);
+    }
+    engine_unlock(e);
 }
 
 bool engine_inject(struct engine *e, uint16_t port, const uint8_t *frame, uint32_t length,

@@ -90,9 +90,9 @@ uint32_t engine_trace_read(struct engine *e, uint64_t *words, uint32_t room, uin
 uint32_t engine_digests_take(struct engine *e, uint32_t room, struct digest_sample *out);
 int engine_crc_custom(struct engine *e, uint32_t which, const struct crc_custom *settings);
 
-/* For tests and benchmarks, in place of a driver: frames that leave are kept, and taken one by one.
- * A frame longer than `room` is cut. */
-void engine_collect(struct engine *e);
+/* For tests and benchmarks, in place of a driver: the first `ports` ports are up, and frames that leave
+ * are kept, and taken one by one. A frame longer than `room` is cut. */
+void engine_collect(struct engine *e, uint16_t ports);
 bool engine_inject(struct engine *e, uint16_t port, const uint8_t *frame, uint32_t length,
                    uint64_t now_ns);
 int64_t engine_take(struct engine *e, uint16_t *port, uint8_t *frame, uint32_t room);
