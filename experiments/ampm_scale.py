@@ -28,7 +28,7 @@ from ampm.scale import UNKNOWN, measured_losses, refuse_noise, true_losses, trut
 from matplotlib.figure import Figure
 
 from controllers.ampm.collector import BlockReport, Collector
-from controllers.ampm.readout import Record
+from controllers.ampm.records import Record
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, Method, WatchedFlow
 from controllers.connection import connection, cpu_ports

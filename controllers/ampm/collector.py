@@ -14,11 +14,11 @@ from typing import TypeVar
 
 import finsy as fy
 
-from controllers.ampm.readout import RESOLUTION_US, Record
 from controllers.ampm.records import (
     OverwrittenError,
     Point,
     PointRecord,
+    Record,
     cell_of,
     places_of,
     point_records,
@@ -35,7 +35,6 @@ from controllers.ampm.session import (
 )
 from controllers.ampm.watch import (
     Bounds,
-    Clock,
     Hop,
     Method,
     WatchedFlow,
@@ -44,6 +43,8 @@ from controllers.ampm.watch import (
     check_paths,
     watch_entries,
 )
+from controllers.readout import RESOLUTION_US
+from testbed.clock import Clock
 
 T = TypeVar("T")
 

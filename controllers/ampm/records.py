@@ -5,10 +5,11 @@ A delay comes only from two records of the same block. Where there is none, `pro
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import NamedTuple
 
-from controllers.ampm.readout import Readout, Record
-from controllers.ampm.schedule import CLOCK_BITS, Schedule, colour_of
+from controllers.ampm.schedule import Schedule, colour_of
+from controllers.readout import CLOCK_BITS, Readout
 from testbed.errors import TestbedError
 
 SAMPLES = 8
@@ -16,6 +17,15 @@ SAMPLES = 8
 
 Values = tuple[int, int, int, int]
 """A record's registers: the block's beginning, a count (0: never written), and two more."""
+
+
+class Record(IntEnum):
+    """Which registers: see the control of that name in p4src/ampm/."""
+
+    BLOCK = 1
+    PULSE = 2
+    SAMPLE = 3
+
 
 Place = tuple[Record, int]
 """A record, and an index into its registers."""

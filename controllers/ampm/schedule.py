@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-CLOCK_BITS = 48
-"""The switches' clocks count microseconds modulo 2 to this power."""
+from controllers.readout import CLOCK_BITS
 
 PULSE_WINDOW_SHIFT = 5
 """log2 of a block's length over that of the window in which a multiplexed pulse is sent."""

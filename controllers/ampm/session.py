@@ -9,11 +9,12 @@ import finsy as fy
 import grpc
 from finsy.proto import p4r
 
-from controllers.ampm.readout import RESOLUTION_US, NoReadoutError, Readout, Readouts, Record
-from controllers.ampm.records import Place, difference_us
+from controllers.ampm.records import Place, Record, difference_us
 from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Bounds, Clock, Hop, schedule_entries
+from controllers.ampm.watch import Bounds, Hop, schedule_entries
+from controllers.readout import RESOLUTION_US, NoReadoutError, Readout, Readouts
 from controllers.tables import reconcile
+from testbed.clock import Clock
 from testbed.errors import TestbedError
 
 COUNTERS = ("arrivals", "departures")

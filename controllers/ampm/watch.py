@@ -8,22 +8,16 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import finsy as fy
 
-from controllers.ampm.schedule import CLOCK_BITS, ClockRange, Schedule
+from controllers.ampm.schedule import ClockRange, Schedule
+from controllers.readout import CLOCK_BITS
 from testbed.errors import TestbedError
 
 NUMBER_BITS = 16
 """Of a flow's number, in watch.p4."""
-
-
-class Clock(Protocol):
-    """The common clock of controller, hosts and switches, in nanoseconds."""
-
-    def now_ns(self) -> int: ...
-    async def sleep_until(self, time_ns: int) -> None: ...
 
 
 class LimitError(TestbedError):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from ampm_path import PROGRAM
 
-from controllers.ampm.readout import Readout, Readouts, Record
 from controllers.connection import connection
+from controllers.readout import CLOCK, Readout, Readouts
 from testbed.network import Network
 from testbed.run import Run
 from testbed.virtual.clock import VirtualClock
@@ -45,8 +45,8 @@ class Trips(Readouts):
     async def sleep_until(self, time_ns: int) -> None:
         self._now_ns = time_ns
 
-    async def read(self, record: Record, index: int = 0) -> Readout:
-        assert record is Record.CLOCK
+    async def read(self, record: int, index: int = 0) -> Readout:
+        assert record == CLOCK
         self._now_ns += self._rng.choice([0, self._rng.randrange(2_000_000)])
         stamp = (self._now_ns // 1000 + self._offset_us) % WRAP
         self._now_ns += self._rng.choice([0, self._rng.randrange(2_000_000)])
@@ -127,8 +127,8 @@ return Report([], checks)
 
 def test_of_a_switch_in_real_time(start_experiment: Callable[..., subprocess.Popen[str]]) -> None:
     head = """
-from controllers.ampm.readout import Readouts
 from controllers.connection import connection
+from controllers.readout import Readouts
 from testbed.network import Network
 from topologies.line import Line
 """

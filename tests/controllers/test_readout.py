@@ -11,10 +11,10 @@ from ampm_path import L, frame, frame_ipv6
 from harness import Bench, asynchronous, bench, compiled
 
 from controllers.ampm import records
-from controllers.ampm.readout import NoReadoutError, Readouts, Record
-from controllers.ampm.records import PointRecord, places_of, point_records
+from controllers.ampm.records import PointRecord, Record, places_of, point_records
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Hop, Method, WatchedFlow, schedule_entries, watch_entries
+from controllers.readout import NoReadoutError, Readouts
 from controllers.tables import reconcile
 
 PROGRAM = str(Path(__file__).parents[2] / "p4src" / "ampm" / "ampm")

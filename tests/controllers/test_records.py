@@ -3,16 +3,17 @@
 import pytest
 
 from controllers.ampm import records
-from controllers.ampm.readout import Readout, Record
 from controllers.ampm.records import (
     Delay,
     OverwrittenError,
     PointRecord,
+    Record,
     Values,
     places_of,
     point_records,
 )
 from controllers.ampm.schedule import Schedule
+from controllers.readout import Readout
 
 SCHEDULE = Schedule(1 << 20)
 L = 1 << 20

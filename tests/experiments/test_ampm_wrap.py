@@ -8,8 +8,9 @@ import pytest
 from ampm.measurement import Outcome, Setting, flow_count, measure
 
 from controllers.ampm.records import Point, mean_delay, pulse_delay, sample_delays
-from controllers.ampm.schedule import CLOCK_BITS, Schedule
+from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
+from controllers.readout import CLOCK_BITS
 from testbed.run import Run
 from testbed.traffic import Flow
 from testbed.virtual.clock import VirtualClock

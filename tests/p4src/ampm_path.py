@@ -14,8 +14,9 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 from simple_switch import Twins
 
-from controllers.ampm.schedule import CLOCK_BITS, Schedule
+from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Method
+from controllers.readout import CLOCK_BITS
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact, MatchKey, Ternary
 

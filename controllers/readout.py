@@ -1,37 +1,37 @@
-"""Reads a switch's registers by readout packets; the P4 side is p4src/include/readout.p4."""
+"""Reads a switch's registers by readout packets; the P4 side is p4src/include/readout.p4.
+
+They work on every target: P4Runtime servers made with PI give no registers. A connected switch is
+read inside `async with Readouts(switch) as readouts`, by `await readouts.read(record, index)`.
+"""
 
 import asyncio
 import itertools
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import IntEnum
 from types import TracebackType
 
 import finsy as fy
 
-from controllers.ampm.schedule import CLOCK_BITS
-from controllers.ampm.watch import Clock
+from testbed.clock import Clock
 from testbed.errors import TestbedError
 
 ATTEMPTS = 5
 TIMEOUT_S = 0.2
-RESOLUTION_US = 1  # of the switches' clocks
 AT_ONCE = 32
 """Requests under way at most: finsy drops packets that nobody takes, from its 50th on."""
 
+CLOCK = 0
+"""The record of no registers: the answer's `switch_us` is what is wanted."""
 
-class Record(IntEnum):
-    """Which registers: see the control of that name in p4src/ampm/."""
+CLOCK_BITS = 48
+"""The switches' clocks count microseconds modulo 2 to this power."""
 
-    CLOCK = 0  # none: the answer's `switch_us` is what is wanted
-    BLOCK = 1
-    PULSE = 2
-    SAMPLE = 3
+RESOLUTION_US = 1  # of the switches' clocks
 
 
 @dataclass(frozen=True)
 class Readout:
-    """A switch's clock when it was asked, and the registers at its two points."""
+    """A switch's clock when it was asked, and the record's registers in ingress and in egress."""
 
     switch_us: int
     arrival: tuple[int, int, int, int]
@@ -72,8 +72,9 @@ class Readouts:
             with suppress(asyncio.CancelledError):
                 await self._receiver
 
-    async def read(self, record: Record, index: int = 0) -> Readout:
-        """The registers of `record` at `index`, each point's as one snapshot."""
+    async def read(self, record: int, index: int = 0) -> Readout:
+        """The registers of `record` (its number in the program) at `index`; each point's values are
+        one snapshot."""
         async with self._room:
             for _ in range(ATTEMPTS):
                 with suppress(asyncio.TimeoutError):
@@ -93,7 +94,7 @@ class Readouts:
         trips = []
         for _ in range(rounds):
             before_ns = clock.now_ns()
-            answer = await self.read(Record.CLOCK)
+            answer = await self.read(CLOCK)
             after_ns = clock.now_ns()
             trips.append((after_ns - before_ns, before_ns, answer.switch_us))
         trip_ns, before_ns, switch_us = min(trips)
@@ -101,12 +102,12 @@ class Readouts:
         error_us = trip_ns / 2000 + RESOLUTION_US / 2
         return doubled_ns % (2000 << CLOCK_BITS) / 2000, error_us
 
-    async def _ask(self, record: Record, index: int) -> fy.P4PacketIn:
+    async def _ask(self, record: int, index: int) -> fy.P4PacketIn:
         number = next(self._numbers).to_bytes(8, "big")
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             async with self._sending:  # gRPC's streams take one message at a time
-                await self._switch.write([fy.P4PacketOut(number, record=int(record), index=index)])
+                await self._switch.write([fy.P4PacketOut(number, record=record, index=index)])
             return await asyncio.wait_for(answer, TIMEOUT_S)
         finally:
             del self._waiting[number]
