@@ -10,7 +10,7 @@ import sys
 
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports: no traceback
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # links lead here
 _FOLDER = os.path.join(_ROOT, ".venv")
 _PYTHON = os.path.join(_FOLDER, "bin", "python")
 _READY = os.path.join(_FOLDER, "telemark-ready")  # the last thing that setup.sh writes

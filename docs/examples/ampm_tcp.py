@@ -4,6 +4,8 @@ A connection is two flows over the same switches, one with the path turned round
 and acknowledgements are packets like all others. Real sockets, so real time only.
 """
 
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
 import asyncio
 import sys
 from itertools import pairwise

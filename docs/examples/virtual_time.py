@@ -5,6 +5,8 @@
 Also with --time real (as root), where times are the machine's and nothing falls to the nanosecond.
 """
 
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
 from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
 
@@ -43,9 +45,9 @@ async def experiment(options, run):
         net.send_frames("h1", [start_ns], [bytes(ping / ICMP())])
         async with Traffic(net, flows, start_ns) as traffic:
             await run.clock.sleep_until(start_ns + 1 * SECOND)
+            before = s1.read_counters()["ports"][str(port)]["link"]
             s1.set_link(port, loss=1.0)
             s1.set_queue(port, depth=1000)
-            before = s1.read_counters()["ports"][str(port)]["link"]
             await run.clock.sleep_until(start_ns + 2 * SECOND)
             s1.set_link(port, loss=0.0)
             records = await traffic.finish()
