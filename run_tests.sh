@@ -10,8 +10,9 @@ if [[ ${1:-} == --check ]]; then
     .venv/bin/ruff check .
     .venv/bin/ruff format --check .
     .venv/bin/mypy
-    gcc -std=gnu11 -Wall -Wextra -Werror -fsyntax-only -Iminip4/engine/c \
-        testbed/real/c/*.c minip4/engine/c/*.c minip4/engine/c/*/*.c
+    gcc -std=gnu11 -Wall -Wextra -Werror -fsyntax-only \
+        -Iminip4/wire/c -Iminip4/ports/c -Iminip4/engine/c \
+        testbed/real/c/*.c minip4/*/c/*.c
     exit
 fi
 if [[ $EUID -ne 0 ]]; then

@@ -21,8 +21,8 @@ from minip4.compiler import compile_p4
 from minip4.compiler.errors import P4Error
 from minip4.compiler.p4info.text import p4info_text
 from minip4.engine.engine import Engine
-from minip4.engine.stf import run_stf
 from minip4.errors import Minip4Error, ToolchainError
+from minip4.stf.script import run_stf
 
 _PROCESSES = multiprocessing.get_context("forkserver")
 _V1MODEL = re.compile(r'#\s*include\s*[<"]([^>"]*/)?v1model\.p4[>"]|^V1Switch\s*\(', re.MULTILINE)

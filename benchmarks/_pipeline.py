@@ -13,9 +13,9 @@ from pathlib import Path
 from _wires import FRAME_BYTES, MINIP4
 
 from minip4.compiler import compile_p4
-from minip4.engine.build import shared_object
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact, Lpm, MatchKey, Ternary
+from minip4.native.build import shared_object
 
 PROGRAMS = Path(__file__).parent / "p4"
 BY_HAND = "C by hand"

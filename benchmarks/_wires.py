@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from minip4.engine.build import program
+from minip4.native.build import program
 from testbed.errors import TestbedError
 
 FOLDER = Path(__file__).parent

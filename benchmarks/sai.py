@@ -31,9 +31,9 @@ from google.protobuf import text_format  # type: ignore[import-untyped]
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Lpm
-from minip4.runtime import control
-from minip4.runtime.pipeline import Pipeline
+from minip4.runtime.service.pipeline import Pipeline
 from minip4.runtime.status import StatusError
+from minip4.runtime.switch import control
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results.report import Check, Report, table

@@ -14,11 +14,11 @@ from minip4.errors import Minip4Error
 # for is imported.
 _COMMANDS = {
     "compile": ("minip4.compiler.cli", "a P4 program to BMv2 JSON and P4Info"),
-    "switch": ("minip4.runtime.cli", "run a program as a switch with a P4Runtime server"),
-    "test": ("minip4.engine.cli", "run STF tests of a program"),
-    "tables": ("minip4.runtime.tables_cli", "what a running switch holds: entries, counts"),
-    "control": ("minip4.runtime.control_cli", "change links and queues of a running switch"),
-    "link": ("minip4.engine.link", "a link with rate, delay and loss between two interfaces"),
+    "switch": ("minip4.runtime.switch.cli", "run a program as a switch with a P4Runtime server"),
+    "test": ("minip4.stf.cli", "run STF tests of a program"),
+    "tables": ("minip4.runtime.client.tables", "what a running switch holds: entries, counts"),
+    "control": ("minip4.runtime.client.control", "change links and queues of a running switch"),
+    "link": ("minip4.link.cli", "a link with rate, delay and loss between two interfaces"),
 }
 
 

@@ -1,11 +1,25 @@
-"""Fixtures for all tests: experiments written on the fly, started as their users start them."""
+"""Fixtures for all tests: experiments written on the fly, started as their users start them.
 
+With SANITIZE in the environment all C that tests build has sanitizers: see test_sanitized.py.
+"""
+
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from minip4.native import build
+
+if "SANITIZE" in os.environ:
+    plain = build._mode
+
+    def sanitized(sanitize: bool) -> tuple[str, ...]:
+        return plain(True)
+
+    build._mode = sanitized
 
 StartExperiment = Callable[..., subprocess.Popen[str]]
 

@@ -6,13 +6,13 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-from minip4.engine import native
+from minip4.engine.codegen.generator import Generator
+from minip4.engine.control.profiles import ProfileControl
+from minip4.engine.control.state import Digest, StateControl
+from minip4.engine.control.tables import Entry, TableControl
 from minip4.engine.errors import EngineError, InvalidArgument
-from minip4.engine.generator import Generator
-from minip4.engine.profile_control import ProfileControl
-from minip4.engine.reader import only_good_json, read_program
-from minip4.engine.state_control import Digest, StateControl
-from minip4.engine.tables import Entry, TableControl
+from minip4.engine.library import FRAME_ROOM, load
+from minip4.engine.reader.program import only_good_json, read_program
 
 __all__ = ["Digest", "Engine", "Entry"]
 
@@ -38,9 +38,7 @@ class Engine(TableControl, ProfileControl, StateControl):
         program = read_program(bmv2_json)
         with only_good_json():
             generator = Generator(program, trace=trace)
-        library = native.load(
-            generator.text, is_large=generator.is_large, sanitize=sanitize, trace=trace
-        )
+        library = load(generator.text, is_large=generator.is_large, sanitize=sanitize, trace=trace)
         self._create(generator, library, seed, sanitize)
 
     def another(self, seed: int = 0) -> Engine:
@@ -62,7 +60,7 @@ class Engine(TableControl, ProfileControl, StateControl):
             raise EngineError("memory is short: the program's tables and registers do not fit")
         self.handle = ctypes.c_void_p(created)
         self._is_open = False
-        self._frame = (ctypes.c_uint8 * native.FRAME_ROOM)()
+        self._frame = (ctypes.c_uint8 * FRAME_ROOM)()
         self._add_const_entries()
 
     def close(self) -> None:
@@ -100,7 +98,7 @@ class Engine(TableControl, ProfileControl, StateControl):
         port = ctypes.c_uint16()
         while True:
             length = self.library.engine_take(
-                self.handle, ctypes.byref(port), self._frame, native.FRAME_ROOM
+                self.handle, ctypes.byref(port), self._frame, FRAME_ROOM
             )
             if length < 0:
                 return taken

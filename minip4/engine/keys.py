@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from minip4.engine.codegen.layout import limbs
 from minip4.engine.errors import InvalidArgument
-from minip4.engine.layout import limbs
 
 
 @dataclass(frozen=True, slots=True)

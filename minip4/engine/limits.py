@@ -6,9 +6,9 @@ from __future__ import annotations
 import re
 
 from minip4.engine import model as m
+from minip4.engine.codegen.layout import Layout, limbs
+from minip4.engine.codegen.statements import data_words
 from minip4.engine.errors import TooLarge
-from minip4.engine.layout import Layout, limbs
-from minip4.engine.statements import data_words
 
 MAX_PARSED_BYTES = 64 << 10  # headers and metadata: each of 65,536 packets has them
 MAX_STATE_BYTES = 1 << 30  # registers, counters, meters, action profiles, const entries

@@ -1,4 +1,4 @@
-"""A P4 program as BMv2 JSON describes it, typed: what reader.py makes and the generator reads.
+"""A P4 program as BMv2 JSON describes it, typed: what the reader makes and the generator reads.
 
 Names and structure follow the BMv2 JSON format, version 2.24 (JSON_format.md of bmv2).
 """

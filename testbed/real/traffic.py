@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from minip4.engine import build
+from minip4.native import build
 from testbed.errors import TestbedError
 from testbed.traffic import HEADERS_BYTES, RECEIVED, SENT, Flow, FlowRecord, Schedule
 

@@ -11,11 +11,11 @@ from mininet.util import ipAdd, macColonHex
 
 from minip4.compiler import compile_p4
 from minip4.compiler.warnings import print_warnings
-from minip4.engine.virtual import CAPTURES, NEVER, FlowSpec, Stop, Virtual
-from minip4.runtime.local_channel import SCHEME, ControlPlane, local_channels
-from minip4.runtime.options import SwitchOptions
-from minip4.runtime.stream import IDLE_TURNS, POLL_S
-from minip4.runtime.virtual_switch import SwitchProgram, VirtualSwitch
+from minip4.runtime.service.stream import IDLE_TURNS, POLL_S
+from minip4.runtime.switch.options import SwitchOptions
+from minip4.runtime.virtual.channel import SCHEME, ControlPlane, local_channels
+from minip4.runtime.virtual.switch import SwitchProgram, VirtualSwitch
+from minip4.simulator.virtual import CAPTURES, NEVER, FlowSpec, Stop, Virtual
 from testbed.errors import TestbedError
 from testbed.plant import LinkEnd, Outcome, Settings, check_link, derived_seed, link_option
 from testbed.traffic import HEADERS_BYTES, Flow, FlowRecord, Schedule, sent_at_once

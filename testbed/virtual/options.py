@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NoReturn
 
-from minip4.runtime import cli
-from minip4.runtime.options import SwitchOptions
+from minip4.runtime.switch import cli
+from minip4.runtime.switch.options import SwitchOptions
 from testbed.errors import TestbedError
 
 # Of the options of `minip4 switch`, by the names of SwitchOptions' fields.

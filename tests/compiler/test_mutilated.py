@@ -12,9 +12,9 @@ from programs_to_run import DEFAULTS, FRAME
 
 from minip4.compiler import compile_p4
 from minip4.compiler.errors import P4Error
+from minip4.engine.codegen.generator import Generator
 from minip4.engine.errors import NotSupported
-from minip4.engine.generator import Generator
-from minip4.engine.reader import read_program
+from minip4.engine.reader.program import read_program
 
 PARTS = {
     "declarations": """

@@ -19,7 +19,7 @@ from controllers.ampm.session import AwayError, ClockError
 from controllers.ampm.watch import Bounds, Hop, LimitError, Method, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
-from minip4.runtime.arrays import Registers
+from minip4.runtime.entities.arrays import Registers
 from minip4.runtime.status import Code, StatusError, unimplemented
 from testbed.network import Network
 from testbed.run import Run

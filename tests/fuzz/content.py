@@ -11,9 +11,9 @@ from minip4.engine import model as m
 from minip4.engine.engine import Engine
 from minip4.engine.errors import AlreadyExists, EngineError, TableFull
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
-from minip4.engine.native import QueueConfig
-from minip4.runtime import dataplane
-from minip4.runtime.options import LinkOptions
+from minip4.engine.library import QueueConfig
+from minip4.runtime.switch import dataplane
+from minip4.runtime.switch.options import LinkOptions
 
 ENTRIES = 24  # of each table
 MEMBERS = 8

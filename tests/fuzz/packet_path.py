@@ -23,12 +23,13 @@ from typing import Any
 import content
 from recorder import Recorder
 
+from minip4 import engine, wire
 from minip4.compiler import compile_p4
-from minip4.engine import build
-from minip4.engine.cache import folder as cache_folder
 from minip4.engine.engine import Engine
+from minip4.native.cache import folder as cache_folder
 
 HERE = Path(__file__).parent
+C_FOLDERS = (engine.C_FOLDER, wire.C_FOLDER)
 REPOSITORY = HERE.parents[1]
 FLAGS = ("-std=gnu11", "-O1", "-g", "-fno-omit-frame-pointer", "-march=native",
          "-fno-strict-aliasing", "-D__SANITIZE_ADDRESS__=1",
@@ -154,9 +155,10 @@ def _build(work: Path, generated: str, fill: str, *, feedback: bool,
 
 @cache
 def _core(compiler: str, sanitizers: tuple[str, ...]) -> list[Path]:
-    sources = sorted(build.C_FOLDER.glob("*.c"))
+    sources = [source for folder in C_FOLDERS for source in sorted(folder.glob("*.c"))]
+    headers = [header for folder in C_FOLDERS for header in sorted(folder.glob("*.h"))]
     digest = hashlib.sha256("\0".join((compiler, *FLAGS, *sanitizers, *UNINSTRUMENTED)).encode())
-    for path in [*sources, *sorted(build.C_FOLDER.glob("*.h"))]:
+    for path in [*sources, *headers]:
         digest.update(path.read_bytes())
     folder = cache_folder() / f"fuzz-{digest.hexdigest()[:32]}"
     if not folder.exists():
@@ -176,7 +178,7 @@ def _compile(compiler: str, sanitizers: Sequence[str], sources: Sequence[Path],
     objects = [folder / (source.stem + ".o") for source in sources]
     commands = [
         [compiler, *FLAGS, *(s for s in sanitizers if source.name not in UNINSTRUMENTED),
-         f"-I{build.C_FOLDER}", "-c", str(source), "-o", str(target)]
+         *(f"-I{folder}" for folder in C_FOLDERS), "-c", str(source), "-o", str(target)]
         for source, target in zip(sources, objects, strict=True)
     ]  # fmt: skip
     with ThreadPoolExecutor(2) as threads:

@@ -22,9 +22,9 @@ from bmv2_switch import Switch
 from random_program import random_program
 
 from minip4.compiler import compile_p4
-from minip4.engine import build
 from minip4.engine.engine import Engine
 from minip4.errors import Minip4Error
+from minip4.native import build
 
 Frames = list[tuple[int, bytes]]
 GROUPS = {1: [(8, 0)], 2: [(9, 1), (10, 2)], 3: [(11, 5)]}

@@ -3,7 +3,8 @@
 import pytest
 import random_programs
 
-from minip4.engine import build, statements
+from minip4.engine.codegen import statements
+from minip4.native import build
 
 SEEDS = range(2000, 2010)
 

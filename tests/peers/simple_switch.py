@@ -24,10 +24,10 @@ from typing import Any
 
 from wire import TIMEOUT_S, await_true, run
 
-from minip4.engine.build import shared_object
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
 from minip4.engine.model import Program
+from minip4.native.build import shared_object
 
 COMMANDS = ("simple_switch", "simple_switch_CLI")
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 2, 0x1000

@@ -15,9 +15,9 @@ from finsy.proto import U128, p4i, p4r, p4r_grpc, rpc_status
 
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
-from minip4.runtime.device import Device
-from minip4.runtime.server import Service, serve
-from minip4.runtime.stream import Messages
+from minip4.runtime.service.device import Device
+from minip4.runtime.service.server import Service, serve
+from minip4.runtime.service.stream import Messages
 
 PROGRAMS = Path(__file__).parent / "programs"
 CPU_PORT = 255

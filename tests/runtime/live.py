@@ -18,8 +18,8 @@ from live_hostile import hostile_programs, many_programs
 from live_machine import full_disk, interfaces, many_ports
 from rig import DEADLINE_S, FORWARDED, FRAME, MINIP4, Flow, Host, Switch, make_links
 
-from minip4.engine import build
-from minip4.runtime.control import call
+from minip4.native import build
+from minip4.runtime.switch.control import call
 
 STRESS_S = 2
 

@@ -21,14 +21,15 @@ from rig import FRAME, Host, make_links
 from test_extras import digest, group, known_source, member, meter, one_shot, to, value_set
 from test_state import clone, counter, multicast, register
 
-from minip4.engine import build
-from minip4.engine.driver import Driver
+from minip4 import engine
+from minip4.engine.control.trace import Trace
 from minip4.engine.engine import Engine
-from minip4.engine.native import QueueConfig
-from minip4.engine.trace import Trace
-from minip4.runtime import dataplane
-from minip4.runtime.options import LinkOptions
-from minip4.runtime.pipeline import Pipeline
+from minip4.engine.library import QueueConfig
+from minip4.native import build
+from minip4.ports.driver import Driver
+from minip4.runtime.service.pipeline import Pipeline
+from minip4.runtime.switch import dataplane
+from minip4.runtime.switch.options import LinkOptions
 
 LOCKING = re.compile(r"\b(lock_take|lock_give|engine_lock|engine_unlock)\(")
 DESTINATION = exact(FRAME[:6])
@@ -194,7 +195,7 @@ def run(program: str, calls: Callable[[Scene], Iterator[Callable[[], object]]]) 
 
 def without_lock(function: str, folder: Path) -> None:
     """Have engines built from a copy of the C in which a function does not take the lock."""
-    shutil.copytree(build.C_FOLDER, folder, dirs_exist_ok=True)
+    shutil.copytree(engine.C_FOLDER, folder, dirs_exist_ok=True)
     found = 0
     for path in folder.glob("*.c"):
         text = path.read_text()
@@ -204,7 +205,7 @@ def without_lock(function: str, folder: Path) -> None:
             text = text.replace(body, "".join(kept))
         path.write_text(text)
     assert found == 1, f"{found} functions {function} take the lock"
-    build.C_FOLDER = folder
+    engine.C_FOLDER = folder
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from mininet.node import Switch
 from minip4.compiler import CompiledProgram, compile_p4
 from minip4.compiler.warnings import print_warnings
 from minip4.engine.engine import Engine
-from minip4.runtime.control import call
+from minip4.runtime.switch.control import call
 from testbed.errors import TestbedError
 from testbed.plant import derived_seed, link_option
 from testbed.real.precedence import take_precedence

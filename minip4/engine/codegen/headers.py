@@ -1,0 +1,159 @@
+"""C code that takes headers from a frame and puts them back, and that packs fields for hashes."""
+
+from __future__ import annotations
+
+from minip4.engine import model as m
+from minip4.engine.codegen.layout import Layout, limbs
+from minip4.engine.library import FRAME_ROOM
+
+Lines = list[str]
+
+
+def bit_offsets(type_: m.HeaderType) -> dict[str, int]:
+    """Where each field begins, in bits; behind a varbit counted as if it were empty."""
+    offsets, at = {}, 0
+    for field in type_.fields:
+        offsets[field.name] = at
+        at += 0 if field.varbit else field.width
+    return offsets
+
+
+def load_lines(name: str, at: str, offset: int, width: int) -> Lines:
+    """Statements that load the field kept as `name` from bit `offset` (known now) after `at`."""
+    if width <= 64:
+        return [f"{name} = load_bits({at}, {offset}, {width});"]
+    lines = []
+    for i in range(limbs(width)):
+        end = offset + width - 64 * i
+        start = max(offset, end - 64)
+        lines.append(f"{name}[{i}] = load_bits({at}, {start}, {end - start});")
+    return lines
+
+
+def store_lines(value: str, at: str, offset: int, width: int) -> Lines:
+    """The reverse of load_lines(); bits around the field stay as they are."""
+    if width <= 64:
+        return [f"store_bits({at}, {offset}, {width}, {value});"]
+    lines = []
+    for i in range(limbs(width)):
+        end = offset + width - 64 * i
+        start = max(offset, end - 64)
+        lines.append(f"store_bits({at}, {start}, {end - start}, {value}[{i}]);")
+    return lines
+
+
+class HeaderCode:
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+    def functions(self, type_: m.HeaderType) -> str:
+        """load_, write_back_ and put_ functions of a header type."""
+        name = self.layout.type_of(type_)
+        head = f"struct {name} *x UNUSED, "
+        return "\n".join(
+            [
+                self._function(f"void load_{name}({head}const uint8_t *at UNUSED, "
+                               "uint32_t varbits UNUSED)", self._load(type_)),
+                self._function(f"void write_back_{name}(const {head}uint8_t *at UNUSED)",
+                               self._store(type_, only_written=True)),
+                self._function(f"void put_{name}(const {head}uint8_t *at UNUSED)",
+                               [f"memset(at, 0, {type_.fixed_bytes}{self._varbit_bytes(type_)});",
+                                *self._store(type_, only_written=False)]),
+            ]
+        )  # fmt: skip
+
+    def _function(self, head: str, lines: Lines) -> str:
+        body = "\n".join(f"    {line}" for line in lines)
+        return f"ALWAYS_INLINE {head}\n{{\n{body}\n}}\n"
+
+    def _varbit_bytes(self, type_: m.HeaderType) -> str:
+        varbit = type_.varbit
+        return f" + x->{self.layout.member(type_, varbit)}_bits / 8" if varbit else ""
+
+    def _load(self, type_: m.HeaderType) -> Lines:
+        lines: Lines = []
+        offsets = bit_offsets(type_)
+        at = "at"
+        for field in type_.fields:
+            name = f"x->{self.layout.member(type_, field)}"
+            if field.varbit:
+                first = offsets[field.name] // 8
+                lines.append(f"{name}_bits = varbits;")
+                lines.append(f"memcpy({name}, at + {first}, varbits / 8);")
+                at = "(at + varbits / 8)"
+            elif self.layout.is_kept(type_, field):
+                lines += load_lines(name, at, offsets[field.name], field.width)
+        return lines
+
+    def _store(self, type_: m.HeaderType, *, only_written: bool) -> Lines:
+        lines: Lines = []
+        offsets = bit_offsets(type_)
+        at = "at"
+        for field in type_.fields:
+            name = f"x->{self.layout.member(type_, field)}"
+            wanted = self.layout.is_written if only_written else self.layout.is_kept
+            if field.varbit:
+                first = offsets[field.name] // 8
+                if not only_written:  # an assigned one is nowhere in the packet: see assign_varbit
+                    lines.append(f"memcpy(at + {first}, {name}, {name}_bits / 8);")
+                at = f"(at + {name}_bits / 8)"
+            elif wanted(type_, field):
+                lines += store_lines(name, at, offsets[field.name], field.width)
+        return lines
+
+    # --- deparser --------------------------------------------------------------------------
+
+    def deparser(self, order: tuple[m.Header, ...], before: Lines) -> str:
+        """The deparser: headers that lie where they lay only get their changed fields."""
+        sizes, put, back = [], [], []
+        for header in order:
+            place = self.layout.place(header)
+            type_ = self.layout.type_of(header.type)
+            n, x = place.number, place.pointer
+            varbit = header.type.varbit
+            size = str(header.type.fixed_bytes)
+            if varbit:
+                size = f"({size} + {x}->{self.layout.member(header.type, varbit)}_bits / 8u)"
+            sizes.append(
+                f"    if (h->valid[{n}]) {{ in_place &= h->raw[{n}] == start + size; "
+                f"size += {size}; }}"
+            )
+            back.append(
+                f"        if (h->valid[{n}]) write_back_{type_}({x}, buffer + h->raw[{n}]);"
+            )
+            if header.type.fixed_bytes > FRAME_ROOM:
+                continue  # a packet with it is dropped before
+            put += [
+                f"    if (h->valid[{n}]) {{",
+                f"        if (h->raw[{n}]) {{",
+                f"            memcpy(out, buffer + h->raw[{n}], {size});",
+                f"            write_back_{type_}({x}, out);",
+                f"        }} else put_{type_}({x}, out);",
+                f"        out += {size};",
+                "    }",
+            ]
+        before = ["TRACE_PIPELINE(2)", *before, "TRACE_CHANGES"]
+        checks = "\n".join(f"    {line}" for line in before)
+        return f"""
+static bool program_deparse(struct context *c)
+{{
+    struct phv *h = (struct phv *)c->packet->phv;
+    uint8_t *buffer = c->packet->buffer;
+    uint32_t start = (uint32_t)(c->packet->data - buffer), size = 0;
+    bool in_place = true;
+{checks}
+{chr(10).join(sizes)}
+    if (in_place && size == h->start.payload) {{
+{chr(10).join(back)}
+        return true;
+    }}
+    if (size >= start + h->start.payload)
+        return false;
+    uint8_t scratch[PACKET_ROOM + PACKET_MAX_FRAME], *out = scratch; /* start + payload at most */
+{chr(10).join(put)}
+    c->packet->data += (int64_t)h->start.payload - size;
+    c->packet->length += size - h->start.payload;
+    memcpy(c->packet->data, scratch, (size_t)(out - scratch));
+    return true;
+}}
+"""

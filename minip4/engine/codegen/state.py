@@ -1,0 +1,90 @@
+"""C for registers, counters and meters: what actions read, write, count and measure."""
+
+from __future__ import annotations
+
+from minip4.engine import model as m
+from minip4.engine.codegen.expressions import Expressions
+from minip4.engine.codegen.layout import limbs, literal
+
+Lines = list[str]
+
+BYTES = "h->start.ingress_length"  # of a packet, as counters and meters count
+
+
+class StateStatements:
+    def __init__(self, program: m.Program, expressions: Expressions) -> None:
+        self.program, self.expressions = program, expressions
+
+    def register_read(self, p: m.Primitive) -> Lines:
+        target, source, index = p.args
+        register = self._register(source)
+        name, field = self.expressions.lvalue(target)
+        cell = f"c->registers[{register.index}].words[i * {register.limbs}]"
+        width = field.width
+        rep = 64 if width <= 64 else 128 if width <= 128 and register.limbs > 1 else 0
+        if rep == 0:
+            lines = [
+                f"{name}[{k}] = {f'(&{cell})[{k}]' if k < register.limbs else '0'};"
+                for k in range(limbs(width))
+            ]
+            if width % 64 and register.width > width:
+                lines.append(f"{name}[{limbs(width) - 1}] &= {literal((1 << width % 64) - 1)};")
+        else:
+            code = f"load128(&{cell})" if rep == 128 else cell
+            fits = register.width <= width
+            lines = [self.expressions.store_code(name, width, code, rep, fits=fits)]
+        return self._bounded(index, register.size, lines, _traced(register, "TRACED_READ"))
+
+    def register_write(self, p: m.Primitive) -> Lines:
+        register = self._register(p.args[0])
+        code, rep = self.expressions.for_width(p.args[2], register.width)
+        cell = f"c->registers[{register.index}].words[i * {register.limbs}]"
+        if register.limbs == 1:
+            line = f"{cell} = low_bits({code}, {register.width});"
+        else:
+            suffix = "128" if rep == 128 else "_wide"
+            line = f"store{suffix}(&{cell}, {code}, {register.width});"
+        trace = _traced(register, "TRACED_WRITE")
+        return self._bounded(p.args[1], register.size, [line], trace)
+
+    def _register(self, e: m.Expr) -> m.Register:
+        assert isinstance(e, m.Named)
+        return self.program.registers[e.name]
+
+    def _bounded(self, index: m.Expr, size: int, lines: Lines, trace: str) -> Lines:
+        """The statements with the index in `i`; nothing happens when it is out of bounds."""
+        code = self.expressions.word(index)
+        return [f"{{ uint64_t i = {code};", f"if (i < {size}u) {{ {' '.join(lines)} }}", trace, "}"]
+
+    def count(self, p: m.Primitive) -> Lines:
+        assert isinstance(p.args[0], m.Named)
+        counter = self.program.counters[p.args[0].name]
+        index = self.expressions.word(p.args[1])
+        return [
+            f"{{ uint64_t i = {index}; count(c, {counter.index}, {counter.size}u, i);",
+            f"TRACE_COUNT({counter.index}, i, {counter.size}u)",
+            "}",
+        ]
+
+    def execute_meter(self, p: m.Primitive) -> Lines:
+        assert isinstance(p.args[0], m.Named)
+        meter = self.program.meters[p.args[0].name]
+        name, field = self.expressions.lvalue(p.args[2])
+        which = f"&c->meters[{meter.index}].meters[i]"
+        return [
+            f"{{ uint64_t i = {self.expressions.word(p.args[1])}, colour = COLOURS;",
+            f"if (i < {meter.size}u)",
+            f"    colour = meter_colour({which}, c->now_us, {amount(meter)}, {BYTES});",
+            f"TRACE_METER({meter.index}, i, colour)",
+            "if (colour < COLOURS)",
+            f"    {{ {self.expressions.store_code(name, field.width, 'colour', 64)} }}",
+            "}",
+        ]
+
+
+def _traced(register: m.Register, kind: str) -> str:
+    return f"TRACE_REGISTER({kind}, {register.index}, i, {register.size}u, {register.limbs})"
+
+
+def amount(meter: m.Meter) -> str:
+    return "1" if meter.is_packets else BYTES

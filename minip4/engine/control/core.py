@@ -1,0 +1,93 @@
+"""What the parts of class Engine share: the C engine, its lock, and looking up names."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+from minip4.engine import model as m
+from minip4.engine.codegen.generator import Generator
+from minip4.engine.codegen.tables import action_words
+from minip4.engine.errors import InvalidArgument, NotFound
+from minip4.engine.keys import check_width
+from minip4.engine.library import HOLD_KINDS, Hold
+
+T = TypeVar("T")
+
+MEMBER, GROUP = 1 << 32, 2 << 32
+"""Kinds of entries in a slot's first word: enum entry_kind of table.h."""
+
+
+def named(items: Mapping[str, T], name: str, kind: str) -> T:
+    """Look up by name. Raises NotFound."""
+    try:
+        return items[name]
+    except KeyError:
+        raise NotFound(f"{kind} {name!r}: the program has none of this name") from None
+
+
+class Core:
+    library: ctypes.CDLL
+    handle: ctypes.c_void_p
+    program: m.Program
+    generator: Generator
+    clock: Callable[[], int] = staticmethod(time.monotonic_ns)
+    """The driver's time, in nanoseconds; a driver of another time puts its own here."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.RLock()
+
+    def locked(self) -> threading.RLock:
+        """The control plane is one thread at a time. Packets do not wait for it: see lock.h."""
+        return self._mutex
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """What is written within comes into force at its end, between two packets, or not at all:
+        an exception takes back all of it. What is read within may be as it was before."""
+        with self._mutex:
+            self.library.engine_batch_begin(self.handle)
+            try:
+                yield
+            except BaseException:
+                self.library.engine_batch_abort(self.handle)
+                raise
+            self.library.engine_batch_commit(self.handle)
+
+    def holds(self, *, forget: bool = False) -> dict[str, dict[str, int]]:
+        """How the control plane kept packets waiting: struct hold, by hold_kind.
+
+        Since the start, or since it was last to `forget`.
+        """
+        holds = (Hold * len(HOLD_KINDS))()
+        with self._mutex:
+            self.library.engine_holds(self.handle, holds, forget)
+        return {kind: {field[0]: getattr(hold, field[0]) for field in Hold._fields_}
+                for kind, hold in zip(HOLD_KINDS, holds, strict=True)}  # fmt: skip
+
+    def packets_waited(self) -> tuple[int, int]:
+        """How often packets had to wait for the control plane, and for how long at most, in ns."""
+        numbers = (ctypes.c_uint64 * 2)()
+        with self._mutex:
+            self.library.engine_packets_waited(self.handle, numbers)
+        return numbers[0], numbers[1]
+
+    def _call(self, actions: tuple[m.Action, ...], name: str, params: list[int], size: int,
+              what: str) -> list[int]:  # fmt: skip
+        """The words of an entry that runs an action: the head, then `size` words of data."""
+        action = next((a for a in actions if a.name == name), None)
+        if action is None:
+            known = ", ".join(a.name for a in actions)
+            raise NotFound(f"{what}: no action {name!r}; it has {known}")
+        if len(params) != len(action.params):
+            raise InvalidArgument(
+                f"{what}: action {name} takes {len(action.params)} parameters, not {len(params)}"
+            )
+        for value, param in zip(params, action.params, strict=True):
+            check_width(value, param.width, f"{what}: parameter {param.name} of {name}")
+        data = action_words(action, tuple(params))
+        return [action.id, *data, *[0] * (size - len(data))]

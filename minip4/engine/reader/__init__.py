@@ -1,0 +1,1 @@
+"""BMv2 JSON, read and checked: a model of the program."""

@@ -1,0 +1,100 @@
+"""`minip4 link`: the link component as a process of its own, between any two interfaces."""
+
+import argparse
+import math
+import os
+import socket
+from pathlib import Path
+from typing import NoReturn
+
+from minip4 import engine, ports, wire
+from minip4.errors import Minip4Error
+from minip4.native.build import program
+
+SOURCES = (
+    *sorted(wire.C_FOLDER.glob("*.c")),
+    *sorted(ports.C_FOLDER.glob("*.c")),
+    Path(__file__).parent / "c" / "program.c",
+)
+INCLUDE = (wire.C_FOLDER, ports.C_FOLDER, engine.C_FOLDER)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add = parser.add_argument
+    add("interfaces", nargs=2, metavar="INTERFACE", help="the two ends of the link")
+    add("--rate-bps", type=_natural, default=0, metavar="N",
+        help="bits a second of the frames' bytes (default: 0, no limit)")  # fmt: skip
+    add("--queue", type=_natural, default=64, metavar="PACKETS",
+        help="what waits for the transmitter; more is dropped (default: %(default)s)")  # fmt: skip
+    add("--delay-us", type=_microseconds, default=0.0, metavar="US", help="propagation delay")
+    add("--jitter-us", type=_microseconds, default=0.0, metavar="US",
+        help="the delay is uniform in delay +- jitter; the order is kept")  # fmt: skip
+    add("--loss", type=_probability, default=0.0, metavar="P",
+        help="probability (0..1) that a frame is lost")  # fmt: skip
+    add("--reorder", type=_probability, default=0.0, metavar="P",
+        help="probability (0..1) that a frame is held back")  # fmt: skip
+    add("--reorder-us", type=_microseconds, default=0.0, metavar="US",
+        help="for how long; later frames overtake it meanwhile")  # fmt: skip
+    add("--seed", type=_natural, default=0, metavar="N",
+        help="of the dice of the first direction; N + 1 is the other's (default: 0)")  # fmt: skip
+    add("--drop-log", type=Path, metavar="DIR",
+        help="capture lost frames there, as <interface that they were meant for>_lost.pcap"
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> NoReturn:
+    """Become the link: counters are printed as JSON on SIGTERM or SIGINT. Raises Minip4Error."""
+    _check(args)
+    executable = program(SOURCES, include=INCLUDE)
+    values = (
+        *args.interfaces, args.rate_bps, round(args.delay_us * 1000),
+        round(args.jitter_us * 1000), repr(args.loss), repr(args.reorder),
+        round(args.reorder_us * 1000), args.seed, args.queue, args.drop_log or "",
+    )  # fmt: skip
+    os.execv(executable, [str(executable), *map(str, values)])
+
+
+def _check(args: argparse.Namespace) -> None:
+    names = [name for _, name in socket.if_nameindex()]
+    for interface in args.interfaces:
+        if interface not in names:
+            raise Minip4Error(f"no interface {interface} here: there are {', '.join(names)}")
+    if args.interfaces[0] == args.interfaces[1]:
+        raise Minip4Error(f"{args.interfaces[0]}: expected two different interfaces")
+    if args.jitter_us > args.delay_us:
+        raise Minip4Error(
+            f"--jitter-us {args.jitter_us:g}: expected at most the delay, {args.delay_us:g} us "
+            "(no frame comes out before it was sent)"
+        )
+    if args.reorder and not args.reorder_us:
+        raise Minip4Error("--reorder: for how long? Give --reorder-us, too")
+    if not args.queue:
+        raise Minip4Error("--queue 0: expected room for one packet or more")
+    if os.geteuid() != 0:
+        raise Minip4Error("root is needed for packet sockets: run it with sudo")
+
+
+def _natural(text: str) -> int:
+    value = int(text) if text.isascii() and text.isdigit() else -1
+    if not 0 <= value < 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0")
+    return value
+
+
+def _microseconds(text: str) -> float:
+    return _number(text, 1e12, "a number of microseconds from 0")
+
+
+def _probability(text: str) -> float:
+    return _number(text, 1, "a probability from 0 to 1")
+
+
+def _number(text: str, high: float, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= high:  # NaN fails too
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+    return value

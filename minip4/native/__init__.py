@@ -1,0 +1,1 @@
+"""C from Python: built by cc, once for each content."""

@@ -1,0 +1,5 @@
+"""The real-time driver: frames between packet sockets and an engine."""
+
+from pathlib import Path
+
+C_FOLDER = Path(__file__).parent / "c"

@@ -1,0 +1,37 @@
+/* A nic's own structure, shared by its source files and by no one else. */
+#ifndef MINIP4_PORTS_NIC_H
+#define MINIP4_PORTS_NIC_H
+
+#define _GNU_SOURCE
+#include <net/if.h>
+#include <sys/socket.h>
+
+#include "socket.h"
+#include "train.h"
+
+enum { NIC_BATCH = 64 }; /* frames that leave by one call, at most */
+
+struct nic {
+    int fd;
+    struct trains *trains; /* NULL: none */
+    uint8_t *ring;
+    unsigned ring_size, slots; /* bytes, and frames that it holds */
+    unsigned slot;
+    unsigned queued;
+    struct capture *sending, *sent; /* NULL: not captured */
+    bool down; /* told, until a frame passes again */
+    bool gone;
+    bool told_checksum, told_too_long, told_not_sent; /* each is told once */
+    struct nic_counters counters;
+    char name[IF_NAMESIZE];
+    struct packet *packets[NIC_BATCH];
+    struct mmsghdr messages[NIC_BATCH];
+    struct iovec parts[NIC_BATCH];
+};
+
+/* Tells the user, on stderr. */
+void nic_tell(const struct nic *nic, const char *what);
+/* Tells, once, that the interface is down or gone. */
+void nic_tell_down(struct nic *nic, int error);
+
+#endif

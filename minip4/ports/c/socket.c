@@ -1,0 +1,306 @@
+/* A nic made and unmade, and its receiving side: a packet socket (packet(7)) with a TPACKET_V2 ring. */
+#include "nic.h"
+
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* A full ring holds 160 ms of 100,000 frames a second in 4 MB. What does not fit into a slot comes
+ * whole through the socket's own queue (PACKET_COPY_THRESH), whose memory is taken as needed. */
+enum {
+    SLOT_SIZE = 256, /* 66 bytes of kernel's headers, 190 of frame */
+    FETCH_AHEAD = 2, /* slots */
+    FETCHED = 192,   /* bytes of a slot: a frame of 64 with those headers */
+    BLOCK_SIZE = 64 * 1024,
+    MAX_RING_SIZE = 4 * 1024 * 1024,
+    ALL_RINGS_SIZE = 128 * 1024 * 1024, /* of one switch: above 32 ports, each has less */
+    RECEIVE_QUEUE = 16 * 1024 * 1024, /* doubled by the kernel; some 14,000 frames of 1,500 bytes */
+    SEND_QUEUE = 4 * 1024 * 1024,
+    MAC_ADDRESSES = 12,
+    VLAN_TAG = 4
+};
+
+static int set_option(int fd, int level, int option, int value)
+{
+    return setsockopt(fd, level, option, &value, sizeof value);
+}
+
+/* The socket is made for no protocol, so that nothing arrives before its ring is there. */
+static int make_ring(struct nic *nic)
+{
+    struct tpacket_req ring = {
+        .tp_block_size = BLOCK_SIZE,
+        .tp_block_nr = nic->ring_size / BLOCK_SIZE,
+        .tp_frame_size = SLOT_SIZE,
+        .tp_frame_nr = nic->slots,
+    };
+    if (set_option(nic->fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2) ||
+        set_option(nic->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1) ||
+        set_option(nic->fd, SOL_PACKET, PACKET_COPY_THRESH, 1) ||
+        set_option(nic->fd, SOL_SOCKET, SO_TIMESTAMPNS, 1) || /* stamped as the sender calls */
+        set_option(nic->fd, SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_QUEUE) ||
+        set_option(nic->fd, SOL_SOCKET, SO_SNDBUFFORCE, SEND_QUEUE) ||
+        setsockopt(nic->fd, SOL_PACKET, PACKET_RX_RING, &ring, sizeof ring))
+        return -1;
+    nic->ring = mmap(NULL, nic->ring_size, PROT_READ | PROT_WRITE, MAP_SHARED, nic->fd, 0);
+    return nic->ring == MAP_FAILED ? -1 : 0;
+}
+
+static int attach(struct nic *nic, int interface)
+{
+    struct packet_mreq promiscuous = {.mr_ifindex = interface, .mr_type = PACKET_MR_PROMISC};
+    struct sockaddr_ll address = {
+        .sll_family = AF_PACKET,
+        .sll_protocol = __builtin_bswap16(ETH_P_ALL),
+        .sll_ifindex = interface,
+    };
+    if (setsockopt(nic->fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof promiscuous))
+        return -1;
+    return bind(nic->fd, (struct sockaddr *)&address, sizeof address);
+}
+
+static unsigned ring_size(unsigned nics)
+{
+    unsigned share = ALL_RINGS_SIZE / nics / BLOCK_SIZE * BLOCK_SIZE;
+    return share < MAX_RING_SIZE ? share : MAX_RING_SIZE;
+}
+
+struct nic *nic_open(const char *interface, unsigned nics)
+{
+    unsigned index = if_nametoindex(interface);
+    struct nic *nic = index ? calloc(1, sizeof *nic) : NULL;
+    if (!nic)
+        return NULL;
+    snprintf(nic->name, sizeof nic->name, "%s", interface);
+    for (int i = 0; i < NIC_BATCH; i++) {
+        nic->messages[i].msg_hdr.msg_iov = &nic->parts[i];
+        nic->messages[i].msg_hdr.msg_iovlen = 1;
+    }
+    nic->ring_size = ring_size(nics);
+    nic->slots = nic->ring_size / SLOT_SIZE;
+    nic->ring = MAP_FAILED;
+    nic->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    if (nic->fd < 0 || make_ring(nic) || attach(nic, (int)index)) {
+        int error = errno;
+        nic_close(nic);
+        errno = error;
+        return NULL;
+    }
+    nic->trains = trains_open((int)index, interface);
+    return nic;
+}
+
+void nic_close(struct nic *nic)
+{
+    trains_close(nic->trains);
+    if (nic->ring != MAP_FAILED)
+        munmap(nic->ring, nic->ring_size);
+    if (nic->fd >= 0)
+        close(nic->fd);
+    free(nic);
+}
+
+int nic_fd(const struct nic *nic)
+{
+    return nic->fd;
+}
+
+static struct tpacket2_hdr *slot_header(const struct nic *nic, unsigned slot)
+{
+    return (struct tpacket2_hdr *)(nic->ring + (size_t)slot * SLOT_SIZE);
+}
+
+static bool slot_is_full(const struct tpacket2_hdr *header)
+{
+    return __atomic_load_n(&header->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER;
+}
+
+unsigned nic_unread(const struct nic *nic)
+{
+    unsigned count = 0;
+    while (count < nic->slots && slot_is_full(slot_header(nic, (nic->slot + count) % nic->slots)))
+        count++;
+    return count;
+}
+
+const char *nic_name(const struct nic *nic)
+{
+    return nic->name;
+}
+
+void nic_tell(const struct nic *nic, const char *what)
+{
+    fprintf(stderr, "minip4: %s: %s\n", nic->name, what);
+}
+
+void nic_tell_down(struct nic *nic, int error)
+{
+    if (error == ENETDOWN && !nic->down)
+        nic_tell(nic, "the interface went down; frames for it are lost until it is up");
+    if (error != ENETDOWN && !nic->gone)
+        nic_tell(nic, "the interface is gone; frames for it are lost");
+    nic->down = true;
+    nic->gone |= error != ENETDOWN;
+}
+
+struct nic *nic_reopen(struct nic *old, unsigned nics)
+{
+    struct nic *nic = nic_open(old->name, nics);
+    if (!nic) {
+        fprintf(stderr, "minip4: %s: the new interface of this name cannot be used: %s\n", old->name,
+                strerror(errno));
+        return old;
+    }
+    nic->counters = *nic_counters(old);
+    nic->sending = old->sending;
+    nic->sent = old->sent;
+    nic->told_checksum = old->told_checksum;
+    nic->told_too_long = old->told_too_long;
+    nic->told_not_sent = old->told_not_sent;
+    nic_close(old);
+    nic_tell(nic, "attached to the new interface of this name");
+    return nic;
+}
+
+void nic_clear_error(struct nic *nic)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+    if (!getsockopt(nic->fd, SOL_SOCKET, SO_ERROR, &error, &size) && error)
+        nic_tell_down(nic, error);
+}
+
+const struct nic_counters *nic_counters(struct nic *nic)
+{
+    struct tpacket_stats statistics; /* the kernel starts again from 0 each time they are read */
+    socklen_t size = sizeof statistics;
+    if (!getsockopt(nic->fd, SOL_PACKET, PACKET_STATISTICS, &statistics, &size))
+        nic->counters.receive_kernel_drops += statistics.tp_drops;
+    return &nic->counters;
+}
+
+/* Receiving */
+
+/* Copies the frame of a slot; returns its length, or a length over PACKET_MAX_FRAME that says that
+ * it did not fit, or 0 when the kernel lost it. */
+static size_t copy_frame(struct nic *nic, const struct tpacket2_hdr *header, struct packet *packet)
+{
+    if (header->tp_status & TP_STATUS_COPY) {
+        ssize_t length = recv(nic->fd, packet->data, PACKET_MAX_FRAME, MSG_DONTWAIT | MSG_TRUNC);
+        return length < 0 ? 0 : (size_t)length;
+    }
+    if (header->tp_snaplen < header->tp_len)
+        return 0; /* cut off, and the socket's queue had no room for the whole */
+    memcpy(packet->data, (const uint8_t *)header + header->tp_mac, header->tp_snaplen);
+    return header->tp_snaplen;
+}
+
+/* The kernel takes an outer VLAN tag out of the frame: put it back, before the frame's start. */
+static void restore_vlan_tag(const struct tpacket2_hdr *header, struct packet *packet)
+{
+    uint16_t protocol = header->tp_status & TP_STATUS_VLAN_TPID_VALID ? header->tp_vlan_tpid
+                                                                      : ETH_P_8021Q;
+    uint16_t tag[] = {__builtin_bswap16(protocol), __builtin_bswap16(header->tp_vlan_tci)};
+    memmove(packet->data - VLAN_TAG, packet->data, MAC_ADDRESSES);
+    packet->data -= VLAN_TAG;
+    packet->length += VLAN_TAG;
+    memcpy(packet->data + MAC_ADDRESSES, tag, VLAN_TAG);
+}
+
+static void tell_checksum(struct nic *nic)
+{
+    nic->counters.unfinished_checksums++;
+    if (!nic->told_checksum)
+        nic_tell(nic, "frames arrive with unfinished checksums, which go on as they are: turn the"
+                  " sender's offload off (ethtool -K <its interface> tx off)");
+    nic->told_checksum = true;
+}
+
+static void tell_too_long(struct nic *nic)
+{
+    nic->counters.receive_too_long++;
+    if (!nic->told_too_long)
+        nic_tell(nic, "frames longer than 9216 bytes arrive and are dropped: turn the sender's"
+                  " offloads off (ethtool -K <its interface> tso off gso off)");
+    nic->told_too_long = true;
+}
+
+static uint64_t stamp_of(const struct tpacket2_hdr *header)
+{
+    return header->tp_sec * UINT64_C(1000000000) + header->tp_nsec;
+}
+
+/* Fills the packet from a slot; false: the frame is lost, and counted. */
+static bool take_frame(struct nic *nic, const struct tpacket2_hdr *header, struct packet *packet)
+{
+    size_t length = copy_frame(nic, header, packet);
+    bool tagged = header->tp_status & TP_STATUS_VLAN_VALID;
+    if (length < MAC_ADDRESSES) {
+        nic->counters.receive_kernel_drops++;
+        return false;
+    }
+    if (length + (tagged ? VLAN_TAG : 0) > PACKET_MAX_FRAME) {
+        tell_too_long(nic);
+        return false;
+    }
+    packet->length = (uint32_t)length;
+    packet->time_ns = stamp_of(header);
+    if (tagged)
+        restore_vlan_tag(header, packet);
+    if (header->tp_status & TP_STATUS_CSUMNOTREADY)
+        tell_checksum(nic);
+    nic->down = false;
+    nic->counters.received_packets++;
+    nic->counters.received_bytes += packet->length;
+    return true;
+}
+
+static void lose_frame(struct nic *nic, const struct tpacket2_hdr *header)
+{
+    uint8_t byte;
+    if (header->tp_status & TP_STATUS_COPY)
+        recv(nic->fd, &byte, sizeof byte, MSG_DONTWAIT | MSG_TRUNC);
+    nic->counters.receive_memory_drops++;
+}
+
+/* The kernel fills slots on the sender's core: what it has put there is brought to this one while the
+ * frames before it are handled. */
+static void fetch_slot(const struct nic *nic, unsigned slot)
+{
+    const char *start = (const char *)slot_header(nic, slot < nic->slots ? slot : slot - nic->slots);
+    for (unsigned at = 0; at < FETCHED; at += 64)
+        __builtin_prefetch(start + at);
+}
+
+bool nic_peek(const struct nic *nic, uint64_t *stamp_ns)
+{
+    const struct tpacket2_hdr *header = slot_header(nic, nic->slot);
+    bool is_full = slot_is_full(header);
+    *stamp_ns = is_full ? stamp_of(header) : UINT64_MAX;
+    return is_full;
+}
+
+struct packet *nic_receive(struct nic *nic, struct packet_pool *pool)
+{
+    for (;;) {
+        struct tpacket2_hdr *header = slot_header(nic, nic->slot);
+        if (!slot_is_full(header))
+            return NULL;
+        fetch_slot(nic, nic->slot + FETCH_AHEAD);
+        struct packet *packet = packet_take(pool);
+        bool good = packet && take_frame(nic, header, packet);
+        if (!packet)
+            lose_frame(nic, header);
+        __atomic_store_n(&header->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
+        nic->slot = nic->slot + 1 < nic->slots ? nic->slot + 1 : 0;
+        if (good)
+            return packet;
+        if (packet)
+            packet_give(pool, packet);
+    }
+}

@@ -1,0 +1,278 @@
+/* Finds trains and sends them. The other side is the kernel's skb_segment(), which gives each frame its
+ * IPv4 length, identification (+1 each) and checksums, and its TCP sequence number. */
+#include "train.h"
+
+#include <errno.h>
+#include <linux/ethtool.h>
+#include <linux/if_packet.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    IPV4 = 14, /* offset of the IPv4 header; fields below are counted from it, or from the next one */
+    IPV4_LENGTH = 2,
+    IPV4_ID = 4,
+    IPV4_FRAGMENT = 6,
+    IPV4_PROTOCOL = 9,
+    IPV4_CHECKSUM = 10,
+    IPV4_SOURCE = 12,
+    IPV4_SIZE = 20,
+    L4 = IPV4 + IPV4_SIZE,
+    UDP_LENGTH = 4,
+    UDP_CHECKSUM = 6,
+    UDP_SIZE = 8,
+    TCP_SEQUENCE = 4,
+    TCP_ACKNOWLEDGEMENT = 8,
+    TCP_OFFSET = 12,
+    TCP_FLAGS = 13,
+    TCP_WINDOW = 14,
+    TCP_CHECKSUM = 16,
+    TCP_URGENT = 18,
+    TCP_SIZE = 20,
+    FLAGS_ACK = 0x10,
+    FLAGS_PUSH = 0x08,
+    MAX_BYTES = 65535, /* of the IPv4 packet that a train makes */
+    GSO_UDP_L4 = 5,    /* virtio: not in the headers of older systems */
+    SEND_QUEUE = 4 * 1024 * 1024,
+    LOOK_AGAIN = 1024  /* trains until the interface's settings are read again */
+};
+
+/* A frame that may be part of a train. */
+struct shape {
+    const uint8_t *frame;
+    unsigned headers, payload; /* bytes */
+};
+
+static unsigned get16(const uint8_t *at)
+{
+    return (unsigned)at[0] << 8 | at[1];
+}
+
+static uint32_t get32(const uint8_t *at)
+{
+    return (uint32_t)get16(at) << 16 | get16(at + 2);
+}
+
+static void put16(uint8_t *at, unsigned value)
+{
+    at[0] = (uint8_t)(value >> 8);
+    at[1] = (uint8_t)value;
+}
+
+static bool same(const struct shape *a, const struct shape *b, unsigned offset, unsigned size)
+{
+    return !memcmp(a->frame + offset, b->frame + offset, size);
+}
+
+/* RFC 1071's sum, in the machine's own byte order: of 16 bits, not inverted. */
+static uint16_t sum_of(const uint8_t *at, size_t size, uint64_t sum)
+{
+    uint64_t low = 0, high = 0, word = 0;
+    for (; size >= sizeof word; at += sizeof word, size -= sizeof word) {
+        memcpy(&word, at, sizeof word);
+        low += (uint32_t)word;
+        high += word >> 32;
+    }
+    word = 0;
+    memcpy(&word, at, size);
+    sum += (low & 0xffffffff) + (low >> 32) + (high & 0xffffffff) + (high >> 32);
+    sum += (uint32_t)word + (word >> 32);
+    while (sum >> 16)
+        sum = (sum & 0xffff) + (sum >> 16);
+    return (uint16_t)sum;
+}
+
+/* Addresses, protocol and length, as TCP and UDP sum them up. */
+static uint64_t pseudo_header(const uint8_t *ip, unsigned size)
+{
+    return (uint64_t)sum_of(ip + IPV4_SOURCE, 8, 0) + htons(ip[IPV4_PROTOCOL]) + htons((uint16_t)size);
+}
+
+/* The kernel writes each sum anew: it must be right already, and in the form that the kernel gives it
+ * (a sum of 0 is 0xffff in UDP, where 0 means none, and 0 elsewhere). */
+static bool sums_are_right(const struct shape *shape)
+{
+    const uint8_t *ip = shape->frame + IPV4, *l4 = shape->frame + L4;
+    unsigned size = shape->headers - L4 + shape->payload;
+    bool udp = ip[IPV4_PROTOCOL] == IPPROTO_UDP;
+    return get16(ip + IPV4_CHECKSUM) != 0xffff &&
+           get16(l4 + (udp ? UDP_CHECKSUM : TCP_CHECKSUM)) != (udp ? 0 : 0xffff) &&
+           sum_of(ip, IPV4_SIZE, 0) == 0xffff &&
+           sum_of(l4, size, pseudo_header(ip, size)) == 0xffff;
+}
+
+/* IPv4 without options and fragments, UDP or TCP with some payload, and no padding. */
+static bool shape_of(const struct packet *packet, struct shape *shape)
+{
+    static const uint8_t ipv4[] = {8, 0, 0x45};
+    const uint8_t *frame = packet->data, *ip = frame + IPV4;
+    if (packet->length <= L4 + UDP_SIZE || memcmp(frame + IPV4 - 2, ipv4, sizeof ipv4) ||
+        get16(ip + IPV4_FRAGMENT) & 0xbfff || get16(ip + IPV4_LENGTH) != packet->length - IPV4)
+        return false;
+    unsigned size = 0;
+    if (ip[IPV4_PROTOCOL] == IPPROTO_UDP)
+        size = get16(frame + L4 + UDP_LENGTH) == packet->length - L4 ? UDP_SIZE : 0;
+    else if (ip[IPV4_PROTOCOL] == IPPROTO_TCP && packet->length > L4 + TCP_SIZE)
+        size = (frame[L4 + TCP_OFFSET] >> 4) * 4u;
+    if (!size || (size < TCP_SIZE && size != UDP_SIZE) || packet->length <= L4 + size)
+        return false;
+    *shape = (struct shape){frame, L4 + size, packet->length - L4 - size};
+    return true;
+}
+
+static bool tcp_follows(const struct shape *first, const struct shape *last, const struct shape *next)
+{
+    const uint8_t *before = last->frame + L4, *now = next->frame + L4;
+    return before[TCP_FLAGS] == FLAGS_ACK && (now[TCP_FLAGS] & ~FLAGS_PUSH) == FLAGS_ACK &&
+           get32(now + TCP_SEQUENCE) == get32(before + TCP_SEQUENCE) + last->payload &&
+           same(first, next, L4 + TCP_ACKNOWLEDGEMENT, TCP_FLAGS - TCP_ACKNOWLEDGEMENT) &&
+           same(first, next, L4 + TCP_WINDOW, TCP_CHECKSUM - TCP_WINDOW) &&
+           same(first, next, L4 + TCP_URGENT, first->headers - L4 - TCP_URGENT);
+}
+
+/* Whether the kernel, counting on from `first`, would make `next` after `last`. */
+static bool follows(const struct shape *first, const struct shape *last, const struct shape *next)
+{
+    return last->payload == first->payload && next->payload <= first->payload &&
+           next->headers == first->headers && same(first, next, 0, IPV4 + IPV4_LENGTH) &&
+           same(first, next, IPV4 + IPV4_FRAGMENT, IPV4_CHECKSUM - IPV4_FRAGMENT) &&
+           same(first, next, IPV4 + IPV4_SOURCE, L4 + 4 - (IPV4 + IPV4_SOURCE)) /* and the ports */ &&
+           (uint16_t)(get16(next->frame + IPV4 + IPV4_ID) - get16(last->frame + IPV4 + IPV4_ID)) == 1 &&
+           (first->headers == L4 + UDP_SIZE || tcp_follows(first, last, next));
+}
+
+unsigned train_length(struct packet *const *frames, unsigned count)
+{
+    struct shape first, last, next;
+    if (count < 2 || !shape_of(frames[0], &first))
+        return 1;
+    unsigned length = 1, bytes = first.headers - IPV4 + first.payload;
+    if (count > TRAIN_MAX_FRAMES)
+        count = TRAIN_MAX_FRAMES;
+    for (last = first; length < count; last = next, length++) {
+        if (!shape_of(frames[length], &next) || !follows(&first, &last, &next))
+            break;
+        bytes += next.payload;
+        if (bytes > MAX_BYTES || !sums_are_right(&next) || (length == 1 && !sums_are_right(&first)))
+            break;
+    }
+    return length;
+}
+
+void train_compose(struct packet *const *frames, unsigned count, struct train_headers *headers,
+                   struct iovec *parts)
+{
+    struct shape first, last;
+    shape_of(frames[0], &first);
+    shape_of(frames[count - 1], &last);
+    unsigned payload = first.payload * (count - 1) + last.payload;
+    bool udp = first.headers == L4 + UDP_SIZE;
+    uint8_t *ip = headers->bytes + IPV4, *l4 = headers->bytes + L4;
+    unsigned size = first.headers - L4 + payload;
+    memcpy(headers->bytes, first.frame, first.headers);
+    put16(ip + IPV4_LENGTH, IPV4_SIZE + size);
+    if (udp)
+        put16(l4 + UDP_LENGTH, size);
+    else
+        l4[TCP_FLAGS] = last.frame[L4 + TCP_FLAGS]; /* the kernel leaves PSH to the last one */
+    unsigned checksum = udp ? UDP_CHECKSUM : TCP_CHECKSUM;
+    uint16_t sum = sum_of(l4, 0, pseudo_header(ip, size)); /* of which it makes each one's own */
+    memcpy(l4 + checksum, &sum, sizeof sum);
+    headers->offload = (struct virtio_net_hdr){
+        .flags = VIRTIO_NET_HDR_F_NEEDS_CSUM,
+        .gso_type = udp ? GSO_UDP_L4 : VIRTIO_NET_HDR_GSO_TCPV4,
+        .hdr_len = (uint16_t)first.headers,
+        .gso_size = (uint16_t)first.payload,
+        .csum_start = L4,
+        .csum_offset = (uint16_t)checksum,
+    };
+    parts[0] = (struct iovec){headers, sizeof headers->offload + first.headers};
+    for (unsigned i = 0; i < count; i++)
+        parts[i + 1] = (struct iovec){frames[i]->data + first.headers,
+                                      frames[i]->length - first.headers};
+}
+
+struct trains {
+    int fd;
+    struct ifreq interface;
+    unsigned until_look;
+    unsigned mtu; /* 0: no trains, for the interface would send them on as they are */
+    bool unknown_udp, unknown_tcp;
+};
+
+/* An interface that leaves checksums to hardware may leave the cutting to it, too: on a veth that is
+ * nobody, and the peer would get the whole train. */
+static void look(struct trains *trains)
+{
+    struct ethtool_value checksums = {.cmd = ETHTOOL_GTXCSUM, .data = 1};
+    trains->until_look = LOOK_AGAIN;
+    trains->mtu = 0;
+    trains->interface.ifr_data = (char *)&checksums;
+    if (ioctl(trains->fd, SIOCETHTOOL, &trains->interface) || checksums.data)
+        return;
+    if (!ioctl(trains->fd, SIOCGIFMTU, &trains->interface))
+        trains->mtu = (unsigned)trains->interface.ifr_mtu;
+}
+
+struct trains *trains_open(int interface, const char *name)
+{
+    const int yes = 1, queue = SEND_QUEUE;
+    struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_ifindex = interface};
+    struct trains *trains = calloc(1, sizeof *trains);
+    if (!trains)
+        return NULL;
+    snprintf(trains->interface.ifr_name, sizeof trains->interface.ifr_name, "%s", name);
+    trains->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    if (trains->fd < 0 ||
+        setsockopt(trains->fd, SOL_PACKET, PACKET_VNET_HDR, &yes, sizeof yes) ||
+        setsockopt(trains->fd, SOL_SOCKET, SO_SNDBUFFORCE, &queue, sizeof queue) ||
+        bind(trains->fd, (struct sockaddr *)&address, sizeof address)) {
+        trains_close(trains);
+        return NULL;
+    }
+    return trains;
+}
+
+void trains_close(struct trains *trains)
+{
+    if (!trains)
+        return;
+    if (trains->fd >= 0)
+        close(trains->fd);
+    free(trains);
+}
+
+static bool is_udp(const struct packet *frame)
+{
+    return frame->data[IPV4 + IPV4_PROTOCOL] == IPPROTO_UDP;
+}
+
+unsigned trains_length(struct trains *trains, struct packet *const *frames, unsigned count)
+{
+    unsigned length = trains ? train_length(frames, count) : 1;
+    if (length == 1 || (is_udp(frames[0]) ? trains->unknown_udp : trains->unknown_tcp))
+        return 1;
+    if (!trains->until_look--)
+        look(trains);
+    return frames[0]->length - IPV4 <= trains->mtu ? length : 1;
+}
+
+int trains_send(struct trains *trains, struct packet *const *frames, unsigned count)
+{
+    struct train_headers headers;
+    struct iovec parts[TRAIN_MAX_FRAMES + 1];
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = count + 1};
+    train_compose(frames, count, &headers, parts);
+    if (sendmsg(trains->fd, &message, MSG_DONTWAIT) >= 0)
+        return 0;
+    if (errno == EINVAL)
+        *(is_udp(frames[0]) ? &trains->unknown_udp : &trains->unknown_tcp) = true;
+    return errno;
+}

@@ -1,0 +1,131 @@
+/* The transmitting side of a nic: frames leave by sendmmsg(), trains by train.c. */
+#include "nic.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "ports_internal.h"
+
+enum { MAX_TRIES = 4, RETRY_NS = 50000 };
+
+void nic_transmit(struct nic *nic, struct packet *packet, struct packet_pool *pool)
+{
+    if (nic->queued == NIC_BATCH)
+        nic_flush(nic, pool);
+    nic->packets[nic->queued] = packet;
+    nic->parts[nic->queued] = (struct iovec){packet->data, packet->length};
+    nic->queued++;
+}
+
+static void count_error(struct nic *nic, int error, unsigned frames)
+{
+    if (error == ENOBUFS || error == EAGAIN) {
+        nic->counters.transmit_kernel_drops += frames;
+        return;
+    }
+    nic->counters.transmit_errors += frames;
+    if (error == ENETDOWN || error == ENXIO || error == ENODEV) {
+        nic_tell_down(nic, error);
+    } else if (!nic->told_not_sent) {
+        nic_tell(nic, error == EMSGSIZE ? "frames longer than the interface's MTU are lost"
+                                    : strerror(error));
+        nic->told_not_sent = true;
+    }
+}
+
+static void count_sent(struct nic *nic, unsigned first, unsigned end)
+{
+    nic->down = false;
+    nic->counters.transmitted_packets += end - first;
+    for (unsigned i = first; i < end; i++)
+        nic->counters.transmitted_bytes += nic->parts[i].iov_len;
+}
+
+/* A short rest for the kernel to make room; false when it has had enough of them. */
+static bool try_again(struct nic *nic, unsigned *tries)
+{
+    if ((*tries)++ == MAX_TRIES)
+        return false;
+    nic->counters.transmit_retries++;
+    nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
+    return true;
+}
+
+static void send_frames(struct nic *nic, unsigned first, unsigned end)
+{
+    unsigned done = first, tries = 0; /* MAX_TRIES between two successes */
+    while (done < end) {
+        int sent = sendmmsg(nic->fd, nic->messages + done, end - done, MSG_DONTWAIT);
+        if (sent > 0) {
+            count_sent(nic, done, done + (unsigned)sent);
+            done += (unsigned)sent;
+            tries = 0;
+        } else if (errno != EINTR &&
+                   ((errno != ENOBUFS && errno != EAGAIN) || !try_again(nic, &tries))) {
+            count_error(nic, errno, 1);
+            done++;
+        }
+    }
+}
+
+/* After ENOBUFS some frames of the train may have left: it is not tried again, and all count as lost.
+ * After any other error none has, and what is wrong is found out with single frames. */
+static void send_train(struct nic *nic, unsigned first, unsigned end)
+{
+    int error;
+    unsigned tries = 0;
+    do
+        error = trains_send(nic->trains, nic->packets + first, end - first);
+    while (error == EINTR || (error == EAGAIN && try_again(nic, &tries)));
+    if (!error) {
+        count_sent(nic, first, end);
+        nic->counters.transmitted_in_trains += end - first;
+    } else if (error == ENOBUFS) {
+        count_error(nic, error, end - first);
+    } else {
+        send_frames(nic, first, end);
+    }
+}
+
+static void send_queued(struct nic *nic)
+{
+    unsigned first = 0; /* of frames that wait to be sent as they are */
+    for (unsigned at = 0, length; at < nic->queued; at += length) {
+        length = trains_length(nic->trains, nic->packets + at, nic->queued - at);
+        if (length == 1)
+            continue;
+        send_frames(nic, first, at);
+        send_train(nic, at, at + length);
+        first = at + length;
+    }
+    send_frames(nic, first, nic->queued);
+}
+
+void nic_capture(struct nic *nic, struct capture *sending, struct capture *sent)
+{
+    nic->sending = sending;
+    nic->sent = sent;
+}
+
+static void send_and_capture(struct nic *nic)
+{
+    uint64_t began_ns = clock_ns(CLOCK_MONOTONIC);
+    send_queued(nic);
+    uint64_t ended_ns = clock_ns(CLOCK_MONOTONIC);
+    for (unsigned i = 0; i < nic->queued; i++) {
+        const struct packet *packet = nic->packets[i];
+        capture_frame(nic->sending, began_ns, packet->data, packet->length);
+        capture_frame(nic->sent, ended_ns, packet->data, packet->length);
+    }
+}
+
+void nic_flush(struct nic *nic, struct packet_pool *pool)
+{
+    if (!nic->sent)
+        send_queued(nic);
+    else if (nic->queued)
+        send_and_capture(nic);
+    for (unsigned i = 0; i < nic->queued; i++)
+        packet_give(pool, nic->packets[i]);
+    nic->queued = 0;
+}

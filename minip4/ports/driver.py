@@ -1,0 +1,217 @@
+"""The real-time driver: carries frames between network interfaces and an engine, in a C thread."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Protocol
+
+from minip4.engine.library import FRAME_ROOM, Signatures, declare
+from minip4.errors import Minip4Error
+
+NO_CPU_PORT = 0xFFFF
+ERROR_ROOM = 1024
+
+
+class DriverError(Minip4Error):
+    """An interface or a capture file cannot be used."""
+
+
+class EngineHandle(Protocol):
+    """What the driver needs of an engine: its shared object, and the C engine in it."""
+
+    library: ctypes.CDLL
+    handle: ctypes.c_void_p
+
+
+class _Counters(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_uint64) for name in ("cpu_ns", "to_cpu_drops", "from_cpu_drops", "unread")
+    ]
+
+
+class _NicCounters(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            "received_packets",
+            "received_bytes",
+            "receive_kernel_drops",
+            "receive_too_long",
+            "receive_memory_drops",
+            "unfinished_checksums",
+            "transmitted_packets",
+            "transmitted_bytes",
+            "transmit_kernel_drops",
+            "transmit_errors",
+            "transmit_retries",
+            "transmitted_in_trains",
+        )
+    ]
+
+
+class Driver:
+    """Drives an engine from start() to stop(), with `ports` as {port number: interface}.
+
+    Frames to `cpu_port` come out of cpu_receive(), and cpu_send() brings frames in there. Captures
+    go to `capture_folder`/<interface>_{in,out}.pcap and `loss_folder`/<interface>_lost.pcap; those
+    of when frames were handled (ports.h) to `stamp_folder`/<interface>_{taken,sending,sent}.pcap.
+    Raises DriverError when an interface or a capture file cannot be opened.
+    """
+
+    def __init__(
+        self,
+        engine: EngineHandle,
+        ports: Mapping[int, str],
+        *,
+        cpu_port: int | None = None,
+        capture_folder: Path | None = None,
+        loss_folder: Path | None = None,
+        stamp_folder: Path | None = None,
+    ) -> None:
+        self.interfaces = dict(ports)
+        self.capture_error: str | None = None
+        self._cpu_port = cpu_port
+        self._final: dict[str, object] | None = None
+        self._room = ctypes.create_string_buffer(FRAME_ROOM)
+        self._first_library = engine.library  # whose code the writer of captures runs, to the end
+        self._handle: ctypes.c_void_p | None = self._create(engine)
+        try:
+            for number, interface in ports.items():
+                if self._library.ports_add(self._handle, number, interface.encode()):
+                    raise DriverError(f"port {number}@{interface}: {_reason()}")
+            for folder, capture in (
+                (capture_folder, self._library.ports_capture),
+                (loss_folder, self._library.ports_capture_lost),
+                (stamp_folder, self._library.ports_capture_handling),
+            ):
+                if folder is not None and capture(self._handle, os.fsencode(folder)):
+                    raise DriverError(f"cannot create a capture in {folder}: {_reason()}")
+        except DriverError:
+            self._destroy()
+            raise
+
+    def start(self) -> None:
+        """Let frames flow. Raises DriverError when no thread is to be had."""
+        if self._library.ports_start(self._handle):
+            raise DriverError(f"cannot start the driver's thread: {_reason()}")
+
+    def stop(self, drain_s: float = 1.0) -> None:
+        """Stop after what waits in rings, queues and links has left, but within `drain_s` seconds.
+
+        Closes sockets and captures; `capture_error` then says what a capture lacks, and why.
+        The engine stays, without driver.
+        """
+        self._library.ports_stop(self._handle, int(drain_s * 1e9))
+        self._final = self.counters()
+        self._destroy()
+
+    def swap(self, engine: EngineHandle) -> None:
+        """Drive another engine from now on: frames wait in the rings meanwhile, none is lost there.
+
+        What is in the old engine's queues and links goes with it.
+        """
+        old_library, old, old_engine = self._library, self._handle, self._engine
+        old_library.ports_stop(old, 0)
+        self._handle = self._create(engine)
+        self._library.ports_adopt(self._handle, old)
+        old_library.ports_destroy(old, None, 0)
+        del old_engine  # its code is not run any more
+        self.start()
+
+    def wake(self) -> None:
+        """Have the thread look again at what is due: the engine's settings were changed."""
+        self._library.ports_wake(self._handle)
+
+    def reopen(self, port: int) -> None:
+        """Go over to the interface that now has the name of a port's, which was deleted."""
+        self._library.ports_reopen(self._handle, port)
+
+    def counters(self) -> dict[str, object]:
+        """Counters since the start, as JSON has them; after stop() the final ones.
+
+        {"cpu_ns", "to_cpu_drops", "from_cpu_drops", "unread",
+         "ports": {number: {"interface", and the fields of struct nic_counters}}}
+        """
+        if self._final is not None:
+            return self._final
+        counters = _Counters()
+        self._library.ports_counters(self._handle, ctypes.byref(counters))
+        ports = {}
+        for number, interface in self.interfaces.items():
+            nic = _NicCounters()
+            self._library.ports_port_counters(self._handle, number, ctypes.byref(nic))
+            ports[number] = {"interface": interface, **_fields(nic)}
+        return {**_fields(counters), "ports": ports}
+
+    @property
+    def cpu_fd(self) -> int:
+        """A descriptor that is readable when frames wait for the controller."""
+        return int(self._library.ports_cpu_fd(self._handle))
+
+    def cpu_receive(self) -> list[bytes]:
+        """Take the frames that wait for the controller."""
+        self._library.ports_cpu_acknowledge(self._handle)
+        frames = []
+        while length := self._library.ports_cpu_read(self._handle, self._room):
+            frames.append(self._room.raw[:length])
+        return frames
+
+    def cpu_send(self, frame: bytes) -> bool:
+        """Bring a frame in at the CPU port; False: too long, or too many wait already."""
+        return self._library.ports_cpu_write(self._handle, frame, len(frame)) == 0
+
+    def _create(self, engine: EngineHandle) -> ctypes.c_void_p:
+        self._library = _declared(engine.library)
+        self._engine = engine, engine.library  # not to be collected while it is driven
+        cpu_port = NO_CPU_PORT if self._cpu_port is None else self._cpu_port
+        handle = self._library.ports_create(engine.handle, len(self.interfaces), cpu_port)
+        if not handle:
+            raise DriverError(f"cannot create the driver: {_reason()}")
+        return ctypes.c_void_p(handle)
+
+    def _destroy(self) -> None:
+        error = ctypes.create_string_buffer(ERROR_ROOM)
+        if self._library.ports_destroy(self._handle, error, ERROR_ROOM):
+            self.capture_error = os.fsdecode(error.value)
+        self._handle = None
+
+
+def _fields(structure: ctypes.Structure) -> dict[str, int]:
+    return {field[0]: getattr(structure, field[0]) for field in structure._fields_}
+
+
+def _reason() -> str:
+    return os.strerror(ctypes.get_errno())
+
+
+def _declared(engine_library: ctypes.CDLL) -> SimpleNamespace:
+    """ports.h's functions in the engine's shared object, which set errno."""
+    library = SimpleNamespace()
+    declare(library, engine_library, _SIGNATURES, errno=True)
+    return library
+
+
+_handle, _number, _text = ctypes.c_void_p, ctypes.c_uint16, ctypes.c_char_p
+_SIGNATURES: Signatures = {
+    "ports_create": (_handle, [_handle, ctypes.c_uint, _number]),
+    "ports_add": (ctypes.c_int, [_handle, _number, _text]),
+    "ports_capture": (ctypes.c_int, [_handle, _text]),
+    "ports_capture_lost": (ctypes.c_int, [_handle, _text]),
+    "ports_capture_handling": (ctypes.c_int, [_handle, _text]),
+    "ports_start": (ctypes.c_int, [_handle]),
+    "ports_stop": (ctypes.c_int, [_handle, ctypes.c_uint64]),
+    "ports_wake": (None, [_handle]),
+    "ports_reopen": (ctypes.c_int, [_handle, _number]),
+    "ports_destroy": (ctypes.c_int, [_handle, _text, ctypes.c_size_t]),
+    "ports_adopt": (None, [_handle, _handle]),
+    "ports_counters": (None, [_handle, ctypes.POINTER(_Counters)]),
+    "ports_port_counters": (ctypes.c_int, [_handle, _number, ctypes.POINTER(_NicCounters)]),
+    "ports_cpu_fd": (ctypes.c_int, [_handle]),
+    "ports_cpu_acknowledge": (None, [_handle]),
+    "ports_cpu_read": (ctypes.c_uint32, [_handle, _text]),
+    "ports_cpu_write": (ctypes.c_int, [_handle, _text, ctypes.c_uint32]),
+}

@@ -1,0 +1,122 @@
+"""Indirect counters and registers: P4Runtime's CounterEntry and RegisterEntry (spec 9.3, 9.7)."""
+
+from collections.abc import Iterator, Sequence
+
+from finsy.proto import p4r
+
+from minip4.engine.engine import Engine
+from minip4.runtime.entities.rates import check_count, counter_data
+from minip4.runtime.entities.updates import MODIFY, Operation, Undo, nothing
+from minip4.runtime.p4info import p4data
+from minip4.runtime.p4info.schema import Schema
+from minip4.runtime.status import engine_calls, invalid, out_of_range
+
+
+def check_index(what: str, index: int, size: int) -> int:
+    if not 0 <= index < size:
+        raise out_of_range(f"{what}: index {index}, expected 0 to {size - 1}")
+    return index
+
+
+def indices(what: str, message: p4r.CounterEntry | p4r.RegisterEntry, size: int) -> Sequence[int]:
+    """The cells that a message stands for: one, or all when it has no index."""
+    if not message.HasField("index"):
+        return range(size)
+    return (check_index(what, message.index.index, size),)
+
+
+class Counters:
+    """The indirect counters of one pipeline."""
+
+    def __init__(self, schema: Schema, engine: Engine) -> None:
+        self._schema = schema
+        self._engine = engine
+
+    def prepare(self, kind: int, message: p4r.CounterEntry) -> Operation:
+        """Check a write (MODIFY; without an index: of every cell); return what performs it."""
+        counter = self._schema.counter(message.counter_id)
+        name = counter.preamble.name
+        what = f"counter {name}"
+        if kind != MODIFY:
+            raise invalid(f"{what}: it can only be modified")
+        data = message.data
+        check_count(what, data)
+        cells = indices(what, message, self._engine.counter_size(name))
+
+        def write() -> Undo:
+            count = (data.packet_count, data.byte_count)
+            with engine_calls(what):
+                if cells:
+                    self._engine.counter_write(name, cells[0], *count, count=len(cells))
+            return nothing
+
+        return write
+
+    def read(self, message: p4r.CounterEntry) -> Iterator[p4r.Entity]:
+        """Yield one cell, one counter's cells, or (id 0) those of every counter."""
+        if message.counter_id:
+            counters = [self._schema.counter(message.counter_id)]
+        else:
+            counters = list(self._schema.counters.values())
+        for counter in counters:
+            name = counter.preamble.name
+            with engine_calls(f"counter {name}"):
+                cells = indices(f"counter {name}", message, self._engine.counter_size(name))
+                if len(cells) == 1:
+                    values = [self._engine.counter_read(name, cells[0])]
+                else:
+                    values = self._engine.counter_read_all(name)
+            for index, (packets, size) in zip(cells, values, strict=True):
+                entity = p4r.Entity()
+                entity.counter_entry.counter_id = counter.preamble.id
+                entity.counter_entry.index.index = index
+                entity.counter_entry.data.CopyFrom(counter_data(counter.spec, packets, size))
+                yield entity
+
+
+class Registers:
+    """The registers of one pipeline; any width, whole arrays in one read."""
+
+    def __init__(self, schema: Schema, engine: Engine) -> None:
+        self._schema = schema
+        self._engine = engine
+
+    def prepare(self, kind: int, message: p4r.RegisterEntry) -> Operation:
+        """Check a write (MODIFY; without an index: of every cell); return what performs it."""
+        register = self._schema.register(message.register_id)
+        name = register.preamble.name
+        what = f"register {name}"
+        if kind != MODIFY:
+            raise invalid(f"{what}: it can only be modified")
+        value = p4data.decode_word(message.data, register.type_spec, self._schema, what)
+        cells = indices(what, message, register.size)
+
+        def write() -> Undo:
+            with engine_calls(what):
+                if cells:
+                    self._engine.register_write(name, cells[0], value, count=len(cells))
+            return nothing
+
+        return write
+
+    def read(self, message: p4r.RegisterEntry) -> Iterator[p4r.Entity]:
+        """Yield one cell, one register's cells, or (id 0) those of every register."""
+        if message.register_id:
+            registers = [self._schema.register(message.register_id)]
+        else:
+            registers = list(self._schema.registers.values())
+        for register in registers:
+            name = register.preamble.name
+            cells = indices(f"register {name}", message, register.size)
+            with engine_calls(f"register {name}"):
+                if len(cells) == 1:
+                    values = [self._engine.register_read(name, cells[0])]
+                else:
+                    values = self._engine.register_read_all(name)
+            for index, value in zip(cells, values, strict=True):
+                entity = p4r.Entity()
+                entity.register_entry.register_id = register.preamble.id
+                entity.register_entry.index.index = index
+                data = p4data.encode(register.type_spec, self._schema, iter((value,)))
+                entity.register_entry.data.CopyFrom(data)
+                yield entity

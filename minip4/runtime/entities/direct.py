@@ -1,0 +1,69 @@
+"""Direct counters: the counts of a table's entries (spec 9.3.2)."""
+
+from collections.abc import Iterator
+
+from finsy.proto import p4r
+
+from minip4.engine.engine import Engine
+from minip4.runtime.entities.rates import check_count, counter_data
+from minip4.runtime.entities.tables import Tables
+from minip4.runtime.entities.updates import MODIFY, Operation, Undo, nothing
+from minip4.runtime.p4info.schema import Schema, Table
+from minip4.runtime.status import engine_calls, invalid
+
+
+class DirectCounters:
+    """The direct counters of one pipeline."""
+
+    def __init__(self, schema: Schema, engine: Engine, tables: Tables) -> None:
+        self._schema = schema
+        self._engine = engine
+        self._tables = tables
+
+    def prepare(self, kind: int, message: p4r.DirectCounterEntry) -> Operation:
+        """Check a write of one entry's counts; return what performs it."""
+        table = self._table(message.table_entry.table_id)
+        what = f"direct counter of table {table.name}"
+        if kind != MODIFY:
+            raise invalid(f"{what}: it can only be modified")
+        entry, data = message.table_entry, message.data
+        if entry.is_default_action:
+            raise invalid(f"{what}: the default action has no counter")
+        check_count(what, data)
+
+        def write() -> Undo:
+            handle = self._tables.find(table, entry)
+            with engine_calls(what):
+                self._engine.direct_counter_write(
+                    table.name, handle, data.packet_count, data.byte_count
+                )
+            return nothing
+
+        return write
+
+    def read(self, message: p4r.DirectCounterEntry) -> Iterator[p4r.Entity]:
+        """Yield the counts of one entry, of one table's entries, or (table id 0) of all."""
+        if message.table_entry.table_id:
+            tables = [self._table(message.table_entry.table_id)]
+        else:
+            tables = [t for t in self._schema.tables.values() if t.direct_counter is not None]
+        for table in tables:
+            yield from self._read_table(table, message)
+
+    def _read_table(self, table: Table, message: p4r.DirectCounterEntry) -> list[p4r.Entity]:
+        assert table.direct_counter is not None
+        entities = []
+        for entry in self._tables.select(table, message.table_entry):
+            entity = p4r.Entity()
+            place = self._tables.encode_place(table, entry)
+            entity.direct_counter_entry.table_entry.CopyFrom(place)
+            data = counter_data(table.direct_counter.spec, *entry.count)
+            entity.direct_counter_entry.data.CopyFrom(data)
+            entities.append(entity)
+        return entities
+
+    def _table(self, table_id: int) -> Table:
+        table = self._schema.table(table_id)
+        if table.direct_counter is None:
+            raise invalid(f"table {table.name} has no direct counter")
+        return table

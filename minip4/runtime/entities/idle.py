@@ -1,0 +1,34 @@
+"""Idle timeouts: which entries no packet has hit for so long (spec 9.1.8, 16.5)."""
+
+import itertools
+from collections.abc import Iterator
+
+from finsy.proto import p4r
+
+from minip4.runtime.entities.tables import Tables
+
+MOST_ENTRIES = 500  # in one notification: well under a client's 4 MB limit
+
+
+class IdleTimeouts:
+    """Watches the entries of one pipeline that have an idle timeout.
+
+    An entry is reported once for each time that its timeout passes without a hit.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    @property
+    def active(self) -> bool:
+        """Whether any entry has an idle timeout."""
+        return self._tables.has_timeouts
+
+    def collect(self) -> Iterator[p4r.StreamMessageResponse]:
+        """Yield what is to be told since the last call."""
+        idle = self._tables.idle()
+        while entries := list(itertools.islice(idle, MOST_ENTRIES)):
+            response = p4r.StreamMessageResponse()
+            response.idle_timeout_notification.table_entry.extend(entries)
+            response.idle_timeout_notification.timestamp = self._tables.now_ns
+            yield response

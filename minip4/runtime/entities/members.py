@@ -1,0 +1,68 @@
+"""Members of groups (spec 9.2): how many there may be, and which take part: whose port is up."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from finsy.proto import p4r
+
+from minip4.runtime.p4info.schema import ActionProfile
+from minip4.runtime.p4info.values import Values
+from minip4.runtime.status import Code, StatusError, invalid
+
+MAX_PORT = 510
+
+Member = p4r.ActionProfileGroup.Member | p4r.ActionProfileAction
+
+
+def watched(member: Member, ports: Values, what: str = "") -> int | None:
+    """The port that a member watches, or None. Raises StatusError."""
+    kind = member.WhichOneof("watch_kind")
+    if kind == "watch_port":
+        return ports.decode(member.watch_port, f"{what}, watch_port")
+    return member.watch or None  # the older field, in which 0 stands for none
+
+
+def check(
+    what: str,
+    profile: ActionProfile,
+    members: Collection[Member],
+    ports: Values,
+    *,
+    max_size: int = 0,
+    semantics: int = p4r.ActionProfileActionSet.DEFAULT_SIZE_DETERMINED_BY_ACTION_SELECTOR,
+) -> None:
+    """Refuse members that no group of the profile can have; `max_size`: of this group (0: any)."""
+    if max_size < 0 or (profile.max_group_size and max_size > profile.max_group_size):
+        limit = f" to {profile.max_group_size}" if profile.max_group_size else " or more"
+        raise invalid(f"{what}: max_size {max_size}, expected 0{limit}")
+    for member in members:
+        if member.weight < 1:
+            raise invalid(f"{what}: weight {member.weight}, expected 1 or more")
+        port = watched(member, ports, what)
+        if port is not None and not 0 <= port <= MAX_PORT:
+            raise invalid(f"{what}: watch port {port}, expected 0 to {MAX_PORT}")
+    counts_members = profile.sum_of_members
+    if semantics != p4r.ActionProfileActionSet.DEFAULT_SIZE_DETERMINED_BY_ACTION_SELECTOR:
+        counts_members = semantics == p4r.ActionProfileActionSet.SUM_OF_MEMBERS
+    size = len(members) if counts_members else sum(member.weight for member in members)
+    limit_size = max_size or profile.max_group_size
+    if limit_size and size > limit_size:
+        counted = "members are" if counts_members else "weights add up to"
+        by = "its max_size" if max_size else "the program"
+        raise StatusError(
+            Code.RESOURCE_EXHAUSTED, f"{what}: {counted} {size}, {by} allows {limit_size}"
+        )
+
+
+def taking_part(
+    members: Iterable[Member],
+    handles: Sequence[int],
+    ports: Values,
+    down_ports: Collection[int],
+) -> list[int]:
+    """The engine's handles of the members whose port is up, each as often as its weight says."""
+    return [
+        handle
+        for member, handle in zip(members, handles, strict=True)
+        if watched(member, ports) not in down_ports
+        for _ in range(member.weight)
+    ]

@@ -1,0 +1,156 @@
+"""Meters, indirect and direct: P4Runtime's MeterEntry and DirectMeterEntry (spec 9.4)."""
+
+from collections.abc import Iterator
+
+from finsy.proto import p4r
+
+from minip4.engine.engine import Engine
+from minip4.runtime.entities.arrays import indices
+from minip4.runtime.entities.rates import (
+    ColourCounts,
+    Rates,
+    decode_counts,
+    decode_rates,
+    encode_counts,
+    encode_rates,
+)
+from minip4.runtime.entities.tables import Tables
+from minip4.runtime.entities.updates import MODIFY, Operation, Undo, nothing
+from minip4.runtime.p4info.schema import Schema, Table
+from minip4.runtime.status import engine_calls, invalid
+
+_Settings = tuple[Rates | None, ColourCounts | None]  # without counts: they stay
+
+
+def check_write(what: str, kind: int, message: p4r.MeterEntry | p4r.DirectMeterEntry) -> None:
+    if kind != MODIFY:
+        raise invalid(f"{what}: it can only be modified")
+
+
+def decode_settings(what: str, message: p4r.MeterEntry | p4r.DirectMeterEntry) -> _Settings:
+    """Check what a write gives: without a config all packets are green again; counts may stay."""
+    rates = decode_rates(what, message.config) if message.HasField("config") else None
+    given = message.HasField("counter_data")
+    return rates, decode_counts(what, message.counter_data) if given else None
+
+
+class Meters:
+    """The indirect meters of one pipeline."""
+
+    def __init__(self, schema: Schema, engine: Engine) -> None:
+        self._schema = schema
+        self._engine = engine
+
+    def prepare(self, kind: int, message: p4r.MeterEntry) -> Operation:
+        """Check a write (without an index: of every cell; without a config: back to green)."""
+        meter = self._schema.meter(message.meter_id)
+        name = meter.preamble.name
+        what = f"meter {name}"
+        check_write(what, kind, message)
+        settings = decode_settings(what, message)
+        cells = indices(what, message, meter.size)
+
+        def write() -> Undo:
+            with engine_calls(what):
+                for i in cells:
+                    self._set(name, i, settings)
+            return nothing
+
+        return write
+
+    def _set(self, name: str, index: int, settings: _Settings) -> None:
+        rates, counts = settings
+        self._engine.meter_set_rates(name, index, rates)
+        if counts is not None:
+            self._engine.meter_set_counts(name, index, counts)
+
+    def read(self, message: p4r.MeterEntry) -> Iterator[p4r.Entity]:
+        """Yield one cell, one meter's cells, or (id 0) those of every meter."""
+        if message.meter_id:
+            meters = [self._schema.meter(message.meter_id)]
+        else:
+            meters = list(self._schema.meters.values())
+        for meter in meters:
+            name = meter.preamble.name
+            for index in indices(f"meter {name}", message, meter.size):
+                entity = p4r.Entity()
+                entity.meter_entry.meter_id = meter.preamble.id
+                entity.meter_entry.index.index = index
+                rates = self._engine.meter_get_rates(name, index)
+                if rates is not None:
+                    entity.meter_entry.config.CopyFrom(encode_rates(rates))
+                if message.HasField("counter_data"):
+                    counts = encode_counts(self._engine.meter_counts(name, index))
+                    entity.meter_entry.counter_data.CopyFrom(counts)
+                yield entity
+
+    def state(self) -> Iterator[p4r.Update]:
+        """The updates that bring an empty pipeline here."""
+        for entity in self.read(p4r.MeterEntry()):
+            if entity.meter_entry.HasField("config"):
+                yield p4r.Update(type=MODIFY, entity=entity)
+
+
+class DirectMeters:
+    """The meters of tables' entries."""
+
+    def __init__(self, schema: Schema, engine: Engine, tables: Tables) -> None:
+        self._schema = schema
+        self._engine = engine
+        self._tables = tables
+
+    def prepare(self, kind: int, message: p4r.DirectMeterEntry) -> Operation:
+        """Check a write of one entry's rates (without a config: back to green)."""
+        table = self._table(message.table_entry.table_id)
+        what = f"direct meter of table {table.name}"
+        check_write(what, kind, message)
+        entry = message.table_entry
+        if entry.is_default_action:
+            raise invalid(f"{what}: the default action has no meter")
+        settings = decode_settings(what, message)
+        return lambda: self._write(what, table, entry, settings)
+
+    def read(self, message: p4r.DirectMeterEntry) -> Iterator[p4r.Entity]:
+        """Yield the rates of one entry, of one table's entries, or (table id 0) of all."""
+        if message.table_entry.table_id:
+            tables = [self._table(message.table_entry.table_id)]
+        else:
+            tables = [t for t in self._schema.tables.values() if t.direct_meter is not None]
+        for table in tables:
+            yield from self._read_table(table, message)
+
+    def state(self) -> Iterator[p4r.Update]:
+        """The updates that bring an empty pipeline here, once its entries are there."""
+        for entity in self.read(p4r.DirectMeterEntry()):
+            if entity.direct_meter_entry.HasField("config"):
+                yield p4r.Update(type=MODIFY, entity=entity)
+
+    def _read_table(self, table: Table, message: p4r.DirectMeterEntry) -> list[p4r.Entity]:
+        entities = []
+        for entry in self._tables.select(table, message.table_entry):
+            entity = p4r.Entity()
+            meter = entity.direct_meter_entry
+            meter.table_entry.CopyFrom(self._tables.encode_place(table, entry))
+            rates = self._engine.direct_meter_get(table.name, entry.handle)
+            if rates is not None:
+                meter.config.CopyFrom(encode_rates(rates))
+            if message.HasField("counter_data"):
+                counts = self._engine.direct_meter_counts(table.name, entry.handle)
+                meter.counter_data.CopyFrom(encode_counts(counts))
+            entities.append(entity)
+        return entities
+
+    def _write(self, what: str, table: Table, entry: p4r.TableEntry, settings: _Settings) -> Undo:
+        name, handle = table.name, self._tables.find(table, entry)
+        rates, counts = settings
+        with engine_calls(what):
+            self._engine.direct_meter_set(name, handle, rates)
+            if counts is not None:
+                self._engine.direct_meter_set_counts(name, handle, counts)
+        return nothing
+
+    def _table(self, table_id: int) -> Table:
+        table = self._schema.table(table_id)
+        if table.direct_meter is None:
+            raise invalid(f"table {table.name} has no direct meter")
+        return table

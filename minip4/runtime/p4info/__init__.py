@@ -1,0 +1,1 @@
+"""What P4Info says: names, types and translations, and how values are written."""

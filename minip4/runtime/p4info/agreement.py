@@ -1,0 +1,62 @@
+"""Do a P4Info and a BMv2 JSON come from the same program? Found out when a pipeline is set."""
+
+from minip4.engine.model import Program
+from minip4.runtime.p4info import p4data
+from minip4.runtime.p4info.schema import MatchType, Schema, Table
+from minip4.runtime.status import StatusError, invalid
+
+_KINDS: dict[int, tuple[str, ...]] = {  # what each match type is called in BMv2 JSON
+    MatchType.EXACT: ("exact",),
+    MatchType.LPM: ("lpm",),
+    MatchType.TERNARY: ("ternary",),
+    MatchType.RANGE: ("range",),
+    MatchType.OPTIONAL: ("optional", "ternary"),
+}
+
+
+def check(schema: Schema, program: Program) -> None:
+    """Raise StatusError when they contradict each other.
+
+    The JSON may lack what P4Info has: a compiler leaves out what no packet can reach.
+    """
+    for table in schema.tables.values():
+        if table.name in program.tables:
+            _check_table(table, program)
+    for counter in schema.counters.values():
+        known = program.counters.get(counter.preamble.name)
+        if known is not None:
+            _check_number(f"counter {known.name}", "cells", counter.size, known.size)
+    for meter in schema.meters.values():
+        array = program.meters.get(meter.preamble.name)
+        if array is not None:
+            _check_number(f"meter {array.name}", "cells", meter.size, array.size)
+    for register in schema.registers.values():
+        cells = program.registers.get(register.preamble.name)
+        if cells is not None:
+            what = f"register {cells.name}"
+            _check_number(what, "cells", register.size, cells.size)
+            if register.type_spec.WhichOneof("type_spec") == "bitstring":
+                _check_number(what, "bits", p4data.bitwidth(register.type_spec), cells.width)
+    tables = {table.name for table in schema.tables.values()}
+    if tables and not tables & program.tables.keys():
+        raise _disagree("the JSON has none of the tables: " + ", ".join(sorted(tables)))
+
+
+def _check_table(table: Table, program: Program) -> None:
+    what = f"table {table.name}"
+    key = program.tables[table.name].key
+    _check_number(what, "key fields", len(table.fields), len(key))
+    for wanted, found in zip(table.fields, key, strict=True):
+        field = f"{what}, field {wanted.name}"
+        _check_number(field, "bits", wanted.bitwidth, found.width)
+        if found.match_type not in _KINDS[wanted.kind]:
+            raise _disagree(f"{field} is {_KINDS[wanted.kind][0]} there, {found.match_type} here")
+
+
+def _check_number(what: str, unit: str, there: int, here: int) -> None:
+    if there != here:
+        raise _disagree(f"{what} has {there} {unit} there, {here} here")
+
+
+def _disagree(message: str) -> StatusError:
+    return invalid(f"P4Info and BMv2 JSON (p4_device_config) are of different programs: {message}")

@@ -1,0 +1,70 @@
+"""P4Data: values of registers and digests, after the types in P4Info (spec 8.4.3)."""
+
+from collections.abc import Iterator
+
+from finsy.proto import p4d, p4t
+
+from minip4.runtime.p4info import values
+from minip4.runtime.p4info.schema import Schema
+from minip4.runtime.status import invalid, unimplemented
+
+
+def encode(spec: p4t.P4DataTypeSpec, schema: Schema, words: Iterator[int]) -> p4d.P4Data:
+    """Write one value; `words` yields its basic members in order, as the engine has them."""
+    kind = spec.WhichOneof("type_spec")
+    data = p4d.P4Data()
+    if kind == "bitstring":
+        data.bitstring = values.encode(next(words))
+    elif kind == "bool":
+        data.bool = bool(next(words))
+    elif kind == "tuple":
+        data.tuple.members.extend(encode(m, schema, words) for m in spec.tuple.members)
+    elif kind == "struct":
+        members = schema.p4info.type_info.structs[spec.struct.name].members
+        data.struct.members.extend(encode(m.type_spec, schema, words) for m in members)
+    elif kind == "serializable_enum":
+        data.enum_value = values.encode(next(words))
+    elif kind == "new_type":
+        translation = schema.translations.get(spec.new_type.name)
+        if translation is None:
+            return encode(_underlying(spec, schema), schema, words)
+        data.bitstring = translation.encode(next(words))
+    else:
+        raise unimplemented(f"values of type {kind} are not supported")
+    return data
+
+
+def decode_word(data: p4d.P4Data, spec: p4t.P4DataTypeSpec, schema: Schema, what: str) -> int:
+    """Read a value of a basic type."""
+    kind = spec.WhichOneof("type_spec")
+    translation = schema.translations.get(spec.new_type.name)
+    if kind == "new_type" and translation is None:
+        return decode_word(data, _underlying(spec, schema), schema, what)
+    named = {"serializable_enum": "enum_value", "new_type": "bitstring"}
+    expected = named.get(kind or "", kind)
+    given = data.WhichOneof("data")
+    if given != expected:
+        raise invalid(f"{what}: {given or 'no data'} given, expected {expected}")
+    if translation is not None:
+        number = translation.decode(data.bitstring, what)
+        translation.reserve(number)  # no one knows how long the program keeps it
+        return number
+    if kind == "bitstring":
+        return values.decode(data.bitstring, bitwidth(spec), what)
+    if kind == "bool":
+        return int(data.bool)
+    if kind == "serializable_enum":
+        enum = schema.p4info.type_info.serializable_enums[spec.serializable_enum.name]
+        return values.decode(data.enum_value, enum.underlying_type.bitwidth, what)
+    raise unimplemented(f"{what}: values of type {kind} cannot be written")
+
+
+def bitwidth(spec: p4t.P4DataTypeSpec) -> int:
+    """The width of a bit<W> or int<W>."""
+    bits = spec.bitstring
+    return bits.bit.bitwidth if bits.WhichOneof("type_spec") == "bit" else bits.int.bitwidth
+
+
+def _underlying(spec: p4t.P4DataTypeSpec, schema: Schema) -> p4t.P4DataTypeSpec:
+    new_type: p4t.P4NewTypeSpec = schema.p4info.type_info.new_types[spec.new_type.name]
+    return new_type.original_type

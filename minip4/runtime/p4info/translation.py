@@ -1,0 +1,253 @@
+"""@p4runtime_translation: controllers see other values than the data plane has (spec 8.4.6, 18).
+
+The data plane's numbers of a translated type stand for the controllers' strings (`sdn_string`), or
+for numbers of another width (`sdn_bitwidth`). Which number a string has is the switch's affair:
+
+- what @p4runtime_translation_mappings in the program says;
+- a decimal string is that number, where the type has it: so a port "3" is port 3;
+- any other string gets a number at its first use, from the largest down, where no port is likely.
+
+When numbers run out, those of strings that nothing uses any more are free again.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from finsy.proto import p4i, p4t
+
+from minip4.runtime.p4info import values
+from minip4.runtime.p4info.values import Values
+from minip4.runtime.status import Code, StatusError, invalid, out_of_range, unimplemented
+
+MAX_BITS = 2048  # of a translated type, on either side
+MAX_DIGITS = 617  # of a decimal string that can be a number of MAX_BITS
+COLLECT_AT = 4096  # strings of a type before the first look for unused ones, if numbers are plenty
+
+_MAPPINGS = "p4runtime_translation_mappings"
+_NUMBER = r"(?:[0-9]+w)?(0[xX][0-9a-fA-F]{1,256}|[0-9]{1,256})"
+_PAIR = re.compile(rf'\s*\{{\s*(?:"((?:[^"\\]|\\.)*)"|{_NUMBER})\s*,\s*{_NUMBER}\s*\}}\s*,?')
+
+
+class Translated(Values):
+    """A translated type: pairs that the program gives, and what is common to both kinds."""
+
+    def __init__(self, name: str, spec: p4t.P4NewTypeSpec) -> None:
+        """`bitwidth` is not in P4Info: it stays 0 until bind() finds a use in the program."""
+        super().__init__(0)
+        self.name = name
+        self._numbers: dict[bytes, int] = {}  # by the controller's value
+        self._values: dict[int, bytes] = {}
+        for value, number in _mappings(name, spec.annotations):
+            key = value if isinstance(value, bytes) else values.encode(value)
+            if key in self._numbers or number in self._values:
+                raise invalid(f"type {name}: @{_MAPPINGS} has {self.text(key)} or {number} twice")
+            self._assign(key, number)
+
+    def check(self) -> None:
+        """Refuse what the data plane cannot have, once its width is known. Raises StatusError."""
+        for bitwidth in (self.bitwidth, self.controller_bitwidth or 1):
+            if not 0 < bitwidth <= MAX_BITS:
+                raise unimplemented(
+                    f"type {self.name}: {bitwidth} bits, expected 1 to {MAX_BITS} of a type with "
+                    "@p4runtime_translation"
+                )
+        for number in self._values:
+            if number >> self.bitwidth:
+                raise invalid(
+                    f"type {self.name}: @{_MAPPINGS} has {number}, which is more than "
+                    f"{self.bitwidth} bits"
+                )
+
+    def _assign(self, value: bytes, number: int) -> None:
+        self._numbers[value], self._values[number] = number, value
+
+    def _taken(self, what: str, value: bytes, number: int) -> StatusError:
+        owner = self.text(self._values[number])
+        return StatusError(
+            Code.ALREADY_EXISTS,
+            f"{what}: {self.text(value)} cannot be {number}, which stands for {owner}",
+        )
+
+
+class Numbers(Translated):
+    """sdn_bitwidth: the same numbers, but for pairs of the program's, of another width."""
+
+    def __init__(self, name: str, spec: p4t.P4NewTypeSpec) -> None:
+        super().__init__(name, spec)
+        self._controller_bitwidth = spec.translated_type.sdn_bitwidth
+
+    @property
+    def controller_bitwidth(self) -> int:
+        return self._controller_bitwidth
+
+    @property
+    def exact_only(self) -> bool:
+        return self._controller_bitwidth != self.bitwidth or bool(self._numbers)
+
+    def decode(self, value: bytes, what: str) -> int:
+        number = values.decode(value, self._controller_bitwidth, what)
+        key = values.encode(number)
+        if key in self._numbers:
+            return self._numbers[key]
+        if number in self._values:
+            raise self._taken(what, key, number)
+        if number >> self.bitwidth:
+            raise out_of_range(
+                f"{what}: value {number:#x} is no {self.name}: the program has {self.bitwidth} bits"
+            )
+        return number
+
+    def encode(self, number: int) -> bytes:
+        return self._values.get(number) or values.encode(number)
+
+
+class Strings(Translated):
+    """sdn_string: a number for each string, from its first use on."""
+
+    def __init__(self, name: str, spec: p4t.P4NewTypeSpec) -> None:
+        super().__init__(name, spec)
+        self._fixed = set(self._values)  # the program's own: never free
+        self._used: set[int] = set()  # since begin()
+        self.collect_at = COLLECT_AT
+        self._next = -1  # where to look for a free number first, modulo their count
+        self.collect: Callable[[], None] = lambda: None
+        """Has the pipeline decode() what it holds, and then sweep()."""
+
+    @property
+    def controller_bitwidth(self) -> int:
+        return 0
+
+    @property
+    def exact_only(self) -> bool:
+        return True
+
+    def check(self) -> None:
+        super().check()
+        for value, number in self._numbers.items():
+            if self._decimal(value) not in (None, number):
+                raise invalid(
+                    f"type {self.name}: @{_MAPPINGS} has {self.text(value)} for {number}, but a "
+                    "decimal string stands for itself"
+                )
+
+    @property
+    def known(self) -> int:
+        """How many strings have a number."""
+        return len(self._numbers)
+
+    def begin(self) -> None:
+        """A batch of updates begins: what it uses may be in no table before it ends."""
+        self._used.clear()
+
+    def sweep(self) -> None:
+        """Free the numbers of all strings that were not decoded since begin()."""
+        for number in self._values.keys() - self._fixed - self._used:
+            del self._numbers[self._values.pop(number)]
+
+    def reserve(self, number: int) -> None:
+        if number not in self._values:
+            self._assign(str(number).encode(), number)
+        self._fixed.add(number)
+
+    def decode(self, value: bytes, what: str) -> int:
+        number = self._numbers.get(value)
+        if number is None:
+            number = self._give(value, what)
+        self._used.add(number)
+        return number
+
+    def encode(self, number: int) -> bytes:
+        value = self._values.get(number)
+        return str(number).encode() if value is None else value
+
+    def text(self, value: bytes, digits: int = 1) -> str:
+        return json.dumps(value.decode(errors="backslashreplace"), ensure_ascii=False)
+
+    def _give(self, value: bytes, what: str) -> int:
+        if not value:
+            raise invalid(f"{what}: empty string, expected the name of a {self.name}")
+        if self.known >= self.collect_at:
+            self.collect()
+            self.collect_at = max(self.collect_at, 2 * self.known)
+        number = self._decimal(value)
+        if number is None:
+            number = self._free(what)
+        elif number in self._values:
+            self.collect()
+            if number in self._values:
+                raise self._taken(what, value, number)
+        self._assign(value, number)
+        return number
+
+    def _decimal(self, value: bytes) -> int | None:
+        """The number that a decimal string is, if the data plane has it."""
+        if not value.isdigit() or len(value) > MAX_DIGITS or (value[:1] == b"0" and value != b"0"):
+            return None
+        number = int(value)
+        return None if number >> self.bitwidth else number
+
+    def _free(self, what: str) -> int:
+        size = 1 << self.bitwidth
+        if len(self._values) >= size:
+            self.collect()
+        if len(self._values) >= size:
+            raise StatusError(
+                Code.RESOURCE_EXHAUSTED,
+                f"{what}: all {size} numbers of {self.name} stand for strings already",
+            )
+        number = self._next % size
+        while number in self._values:
+            number = (number - 1) % size
+        self._next = number - 1
+        return number
+
+
+def translations(types: p4t.P4TypeInfo) -> dict[str, Translated]:
+    """The translated types of a P4Info, by name. Raises StatusError."""
+    found: dict[str, Translated] = {}
+    for name, spec in types.new_types.items():
+        kind = spec.translated_type.WhichOneof("sdn_type")
+        if kind == "sdn_string":
+            found[name] = Strings(name, spec)
+        elif kind == "sdn_bitwidth":
+            found[name] = Numbers(name, spec)
+    return found
+
+
+def check_kind(owner: str, match: p4i.MatchField, of: Values) -> None:
+    """Refuse fields that a controller could not write: strings have no masks (spec 18.2)."""
+    exact = (p4i.MatchField.EXACT, p4i.MatchField.OPTIONAL)
+    if isinstance(of, Strings) and match.match_type not in exact:
+        raise unimplemented(
+            f"{owner}, field {match.name}: type {of.name} is a string to controllers, "
+            "which an exact or optional field can have"
+        )
+
+
+def _mappings(name: str, annotations: Iterable[str]) -> Iterator[tuple[bytes | int, int]]:
+    """Yield what `@p4runtime_translation_mappings({{"", 0}, ...})` says."""
+    for annotation in annotations:
+        found = re.fullmatch(rf"@{_MAPPINGS}\s*\((.*)\)", annotation.strip(), re.DOTALL)
+        if found is None:
+            continue
+        body = found[1].strip()
+        inside = body[1:-1]
+        at = 0
+        while pair := _PAIR.match(inside, at):
+            at = pair.end()
+            text, number, of = pair.groups()
+            yield (_unquoted(text) if number is None else _number(number)), _number(of)
+        if inside[at:].strip() or body[:1] + body[-1:] != "{}":
+            raise invalid(
+                f"type {name}: @{_MAPPINGS}({body[:40]}...): expected "
+                '({ {"name", number}, ... })'
+            )
+
+
+def _number(text: str) -> int:
+    return int(text, 16 if text[:2] in ("0x", "0X") else 10)
+
+
+def _unquoted(text: str) -> bytes:
+    return re.sub(r"\\(.)", r"\1", text).encode()

@@ -1,0 +1,1 @@
+"""The P4Runtime service: arbitration, streams, pipelines, writes and reads."""

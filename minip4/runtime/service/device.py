@@ -1,0 +1,150 @@
+"""The device that P4Runtime controls: its arbitration, and its pipelines, running and saved."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from finsy.proto import p4i, p4r
+
+from minip4.engine.engine import Engine
+from minip4.engine.errors import EngineError, TooLarge
+from minip4.errors import Minip4Error
+from minip4.runtime.service import device_config
+from minip4.runtime.service.arbitration import Arbitration
+from minip4.runtime.service.pipeline import Pipeline
+from minip4.runtime.status import Code, StatusError, invalid
+
+SetRequest = p4r.SetForwardingPipelineConfigRequest
+GetRequest = p4r.GetForwardingPipelineConfigRequest
+
+
+class Device:
+    """One switch, as its controllers see it.
+
+    `make_engine` turns BMv2 JSON into an engine (slow: it may run the C compiler); `install` puts
+    an engine to work in place of the one before, which it closes. `in_thread`: make_engine runs in
+    a thread, so that other calls are answered meanwhile.
+    """
+
+    def __init__(
+        self,
+        device_id: int,
+        make_engine: Callable[[dict[str, Any]], Engine],
+        install: Callable[[Engine], None],
+        *,
+        in_thread: bool = True,
+    ) -> None:
+        self.device_id = device_id
+        self.arbitration = Arbitration(device_id)
+        self.running: Pipeline | None = None
+        self._down_ports: set[int] = set()
+        self._saved: Pipeline | None = None
+        self._make_engine = make_engine
+        self._install = install
+        self._in_thread = in_thread
+        self._changing = asyncio.Lock()
+
+    def adopt(self, p4info: p4i.P4Info, blob: bytes, engine: Engine) -> None:
+        """Take over an engine that is already at work."""
+        config = p4r.ForwardingPipelineConfig(p4info=p4info, p4_device_config=blob)
+        self.running = Pipeline(config, engine, self._down_ports)
+
+    def set_port(self, port: int, is_up: bool) -> None:
+        """A port went up or down: members that watch it take part, or not."""
+        if is_up:
+            self._down_ports.discard(port)
+        else:
+            self._down_ports.add(port)
+        for pipeline in (self.running, self._saved):
+            if pipeline is not None:
+                pipeline.profiles.port_changed(port)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """What Read and Write act on: a saved pipeline, else the running one (spec 10.2)."""
+        return self._saved or self.running_pipeline
+
+    @property
+    def running_pipeline(self) -> Pipeline:
+        """What handles packets; StatusError when no controller knows its P4Info."""
+        if self.running is None:
+            raise StatusError(
+                Code.FAILED_PRECONDITION,
+                "No forwarding pipeline config set for this device: push one, or start the switch "
+                "with --p4info",
+            )
+        return self.running
+
+    def get_config(self, response_type: int) -> p4r.ForwardingPipelineConfig:
+        """The config of the pipeline, or the parts of it that are asked for."""
+        full = self.pipeline.config
+        config = p4r.ForwardingPipelineConfig()
+        if full.HasField("cookie"):
+            config.cookie.CopyFrom(full.cookie)
+        if response_type in (GetRequest.ALL, GetRequest.P4INFO_AND_COOKIE):
+            config.p4info.CopyFrom(full.p4info)
+        if response_type in (GetRequest.ALL, GetRequest.DEVICE_CONFIG_AND_COOKIE):
+            config.p4_device_config = full.p4_device_config
+        return config
+
+    async def set_config(self, action: int, config: p4r.ForwardingPipelineConfig) -> None:
+        """Do a SetForwardingPipelineConfig (spec 10.3); what runs keeps running when it fails."""
+        async with self._changing:
+            if action == SetRequest.COMMIT:
+                self._commit()
+                return
+            if action not in SetRequest.Action.values() or action == SetRequest.UNSPECIFIED:
+                raise invalid(f"action {action} is none of SetForwardingPipelineConfig's")
+            pipeline = await self._build(config)
+            try:
+                if action == SetRequest.RECONCILE_AND_COMMIT and self.running is not None:
+                    pipeline.take_over(self.running)
+            except StatusError:
+                pipeline.close()
+                raise
+            if action == SetRequest.VERIFY:
+                pipeline.close()
+                return
+            self._forget_saved()
+            if action == SetRequest.VERIFY_AND_SAVE:
+                self._saved = pipeline
+            else:
+                self._run(pipeline)
+
+    async def _build(self, config: p4r.ForwardingPipelineConfig) -> Pipeline:
+        program = device_config.decode(config.p4_device_config)
+        try:
+            if self._in_thread:
+                engine = await asyncio.to_thread(self._make_engine, program)
+            else:
+                engine = self._make_engine(program)
+        except EngineError as error:
+            is_large = isinstance(error, TooLarge)
+            code = Code.RESOURCE_EXHAUSTED if is_large else Code.INVALID_ARGUMENT
+            raise StatusError(code, f"p4_device_config: {error}") from error
+        except Minip4Error as error:
+            raise StatusError(Code.INTERNAL, str(error)) from error
+        try:
+            return Pipeline(config, engine, self._down_ports)
+        except StatusError:
+            engine.close()
+            raise
+
+    def _commit(self) -> None:
+        if self._saved is None:
+            raise StatusError(
+                Code.FAILED_PRECONDITION, "nothing to commit: VERIFY_AND_SAVE comes first"
+            )
+        saved, self._saved = self._saved, None
+        self._run(saved)
+
+    def _run(self, pipeline: Pipeline) -> None:
+        if self.running is not None:
+            self.running.closed = True
+        self._install(pipeline.engine)
+        self.running = pipeline
+
+    def _forget_saved(self) -> None:
+        if self._saved is not None:
+            self._saved.close()
+            self._saved = None

@@ -1,0 +1,173 @@
+"""One forwarding pipeline: P4Info, and an engine that runs its program; what Write and Read do."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+from finsy.proto import p4r
+
+from minip4.engine.engine import Engine
+from minip4.runtime.entities.arrays import Counters, Registers
+from minip4.runtime.entities.digests import Digests
+from minip4.runtime.entities.direct import DirectCounters
+from minip4.runtime.entities.idle import IdleTimeouts
+from minip4.runtime.entities.meters import DirectMeters, Meters
+from minip4.runtime.entities.profiles import Profiles
+from minip4.runtime.entities.replication import Replication
+from minip4.runtime.entities.tables import Tables
+from minip4.runtime.entities.targets import Targets
+from minip4.runtime.entities.updates import DELETE, INSERT, MODIFY, Operation, Undo
+from minip4.runtime.entities.value_sets import ValueSets
+from minip4.runtime.p4info import agreement, binding
+from minip4.runtime.p4info.packetio import ControllerHeader
+from minip4.runtime.p4info.schema import Schema
+from minip4.runtime.p4info.translation import Strings
+from minip4.runtime.status import Code, StatusError, invalid, unimplemented
+
+_Prepare = Callable[[int, Any], Operation]
+_Read = Callable[[Any], Iterator[p4r.Entity]]
+
+
+class Pipeline:
+    """What Read and Write act on. `down_ports`: of the switch, as they are at any time."""
+
+    def __init__(
+        self,
+        config: p4r.ForwardingPipelineConfig,
+        engine: Engine,
+        down_ports: Collection[int] = (),
+    ) -> None:
+        self.config = config
+        self.engine = engine
+        self.closed = False
+        self.schema = schema = Schema(config.p4info)
+        binding.bind(schema, engine.program)
+        agreement.check(schema, engine.program)
+        self.profiles = profiles = Profiles(schema, engine, down_ports)
+        self.tables = Tables(schema, engine, Targets(schema, engine, profiles))
+        self.digests = Digests(schema, engine)
+        self.idle_timeouts = IdleTimeouts(self.tables)
+        self.packet_in = ControllerHeader(schema, engine.program, "packet_in")
+        self.packet_out = ControllerHeader(schema, engine.program, "packet_out")
+        counters, registers = Counters(schema, engine), Registers(schema, engine)
+        direct_counters = DirectCounters(schema, engine, self.tables)
+        meters, direct_meters = Meters(schema, engine), DirectMeters(schema, engine, self.tables)
+        replication = Replication(engine, schema.ports)
+        value_sets = ValueSets(schema, engine)
+        self._handlers: dict[str, tuple[_Prepare, _Read]] = {
+            "table_entry": (self.tables.prepare, self.tables.read),
+            "action_profile_member": (profiles.prepare_member, profiles.read_members),
+            "action_profile_group": (profiles.prepare_group, profiles.read_groups),
+            "counter_entry": (counters.prepare, counters.read),
+            "direct_counter_entry": (direct_counters.prepare, direct_counters.read),
+            "meter_entry": (meters.prepare, meters.read),
+            "direct_meter_entry": (direct_meters.prepare, direct_meters.read),
+            "register_entry": (registers.prepare, registers.read),
+            "packet_replication_engine_entry": (replication.prepare, replication.read),
+            "value_set_entry": (value_sets.prepare, value_sets.read),
+            "digest_entry": (self.digests.prepare, self.digests.read),
+        }
+        self._stateful = (
+            replication,
+            value_sets,
+            profiles,
+            self.tables,
+            meters,
+            direct_meters,
+            self.digests,
+        )
+        self._strings = [t for t in schema.translations.values() if isinstance(t, Strings)]
+        for strings in self._strings:
+            strings.collect = self._forget_unused
+
+    def close(self) -> None:
+        """Give the engine back: for a pipeline that does not run."""
+        self.closed = True
+        self.engine.close()
+
+    def take_over(self, old: "Pipeline") -> None:
+        """Bring the entries of another pipeline here. Raises StatusError when one does not fit."""
+        for update in old.state():
+            try:
+                self._prepare(update)()
+            except StatusError as error:
+                message = f"an entry does not fit the new pipeline: {error.message}"
+                raise StatusError(Code.INVALID_ARGUMENT, message) from error
+
+    def state(self) -> Iterator[p4r.Update]:
+        """The updates that make a new pipeline forward as this one does."""
+        for handler in self._stateful:
+            yield from handler.state()
+
+    def write(self, updates: Sequence[p4r.Update], atomicity: int) -> list[StatusError | None]:
+        """Perform updates in order; return what became of each. Atomic: all or none (spec 12.2)."""
+        for strings in self._strings:
+            strings.begin()
+        if atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR:
+            return [self._write_one(update) for update in updates]
+        return self._write_all(updates)
+
+    def read(self, request: p4r.Entity) -> Iterator[p4r.Entity]:
+        """Yield the entities that one entity of a ReadRequest stands for."""
+        kind, (_, read) = self._handler(request)
+        return read(getattr(request, kind))
+
+    def _write_one(self, update: p4r.Update) -> StatusError | None:
+        try:
+            self._prepare(update)()
+        except StatusError as error:
+            return error
+        return None
+
+    def _write_all(self, updates: Sequence[p4r.Update]) -> list[StatusError | None]:
+        errors: list[StatusError | None] = [None] * len(updates)
+        operations: list[Operation] = []
+        failed = None
+        for i, update in enumerate(updates):
+            try:
+                operations.append(self._prepare(update))
+            except StatusError as error:
+                failed = i
+                errors[i] = error
+                break
+        if failed is None:
+            failed = self._perform(operations, errors)
+        if failed is None:
+            return errors
+        aborted = StatusError(Code.ABORTED, f"not done, because update {failed} failed")
+        return [error or aborted for error in errors]
+
+    def _perform(self, operations: list[Operation], errors: list[StatusError | None]) -> int | None:
+        """Run operations, of which no packet sees a part; return the index of one that failed."""
+        undos: list[Undo] = []
+        try:
+            with self.engine.batch():
+                for operation in operations:
+                    undos.append(operation())
+        except StatusError as error:
+            for undo in reversed(undos):
+                undo()
+            errors[len(undos)] = error
+            return len(undos)
+        return None
+
+    def _forget_unused(self) -> None:
+        """Free the numbers of strings that are neither in this batch nor in what is programmed."""
+        for update in self.state():
+            self._prepare(update)
+        for strings in self._strings:
+            strings.sweep()
+
+    def _prepare(self, update: p4r.Update) -> Operation:
+        if update.type not in (INSERT, MODIFY, DELETE):
+            raise invalid("the update has no type, expected INSERT, MODIFY or DELETE")
+        kind, (prepare, _) = self._handler(update.entity)
+        return prepare(update.type, getattr(update.entity, kind))
+
+    def _handler(self, entity: p4r.Entity) -> tuple[str, tuple[_Prepare, _Read]]:
+        kind = entity.WhichOneof("entity")
+        if kind is None:
+            raise invalid(f"the entity is empty, expected one of: {', '.join(self._handlers)}")
+        handler = self._handlers.get(kind)
+        if handler is None:
+            raise unimplemented(f"{kind} is not supported")
+        return kind, handler

@@ -1,0 +1,183 @@
+"""The P4Runtime gRPC service: checks who asks, and passes requests to the device."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import NoReturn
+
+import grpc
+from finsy.proto import U128, p4r, p4r_grpc
+
+from minip4.runtime.service.arbitration import Client, check_device
+from minip4.runtime.service.device import Device
+from minip4.runtime.service.pipeline import Pipeline
+from minip4.runtime.service.stream import Messages
+from minip4.runtime.status import Code, StatusError, details, invalid, write_status
+
+API_VERSION = "1.4.1"
+KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 15_000, 10_000
+READ_CHUNK = 500  # entities in one ReadResponse: well under a client's 4 MB limit
+
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),  # a second switch on the same port is an error
+    ("grpc.max_receive_message_length", 128 << 20),  # a million entries
+    ("grpc.max_metadata_size", 64 * 1024),
+    # A controller whose host vanished without a word is no primary for ever; and controllers may
+    # ask for signs of life themselves, as often as every 5 s.
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.max_ping_strikes", 0),
+)
+
+
+class Service(p4r_grpc.P4RuntimeServicer):
+    """P4Runtime's calls."""
+
+    def __init__(self, device: Device, messages: Messages) -> None:
+        self._device = device
+        self._messages = messages
+
+    async def Capabilities(
+        self, request: p4r.CapabilitiesRequest, context: grpc.aio.ServicerContext
+    ) -> p4r.CapabilitiesResponse:
+        return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
+
+    async def SetForwardingPipelineConfig(
+        self, request: p4r.SetForwardingPipelineConfigRequest, context: grpc.aio.ServicerContext
+    ) -> p4r.SetForwardingPipelineConfigResponse:
+        try:
+            self._check_writer(request)
+            await self._device.set_config(request.action, request.config)
+        except StatusError as error:
+            await _abort(context, error)
+        return p4r.SetForwardingPipelineConfigResponse()
+
+    async def GetForwardingPipelineConfig(
+        self, request: p4r.GetForwardingPipelineConfigRequest, context: grpc.aio.ServicerContext
+    ) -> p4r.GetForwardingPipelineConfigResponse:
+        try:
+            check_device(self._device.device_id, request.device_id)
+            config = self._device.get_config(request.response_type)
+        except StatusError as error:
+            await _abort(context, error)
+        return p4r.GetForwardingPipelineConfigResponse(config=config)
+
+    async def Write(
+        self, request: p4r.WriteRequest, context: grpc.aio.ServicerContext
+    ) -> p4r.WriteResponse:
+        try:
+            self._check_writer(request)
+            if request.atomicity not in p4r.WriteRequest.Atomicity.values():
+                raise invalid(f"atomicity {request.atomicity}, expected 0 to 2")
+            errors = self._device.pipeline.write(request.updates, request.atomicity)
+        except StatusError as error:
+            await _abort(context, error)
+        if any(errors):
+            status = write_status(errors)
+            await context.abort(Code.UNKNOWN, status.message, details(status))
+        return p4r.WriteResponse()
+
+    async def Read(
+        self, request: p4r.ReadRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[p4r.ReadResponse]:
+        try:
+            check_device(self._device.device_id, request.device_id)
+            pipeline = self._device.pipeline
+            response = p4r.ReadResponse()
+            for entity in _entities(pipeline, request):
+                response.entities.append(entity)
+                if len(response.entities) == READ_CHUNK:
+                    yield response
+                    response = p4r.ReadResponse()
+                    if pipeline.closed:
+                        raise StatusError(Code.ABORTED, "another pipeline was committed meanwhile")
+        except StatusError as error:
+            await _abort(context, error)
+        if response.entities:
+            yield response
+
+    async def StreamChannel(
+        self,
+        requests: AsyncIterator[p4r.StreamMessageRequest],
+        context: grpc.aio.ServicerContext,
+    ) -> AsyncIterator[p4r.StreamMessageResponse]:
+        client = Client()
+        reader = asyncio.create_task(self._take_all(client, requests))
+        try:
+            while (response := await client.take()) is not None:
+                yield response
+            await reader
+        except StatusError as error:
+            await _abort(context, error)
+        finally:
+            reader.cancel()
+            self._device.arbitration.leave(client)
+
+    async def _take_all(
+        self, client: Client, requests: AsyncIterator[p4r.StreamMessageRequest]
+    ) -> None:
+        """Take a controller's messages until it closes its side, or StatusError ends the stream."""
+        try:
+            async for request in requests:
+                self._handle(client, request)
+                await client.room()
+        finally:
+            client.queue.put_nowait(None)
+
+    def _handle(self, client: Client, request: p4r.StreamMessageRequest) -> None:
+        """Take one message; only a failed arbitration ends the stream."""
+        kind = request.WhichOneof("update")
+        if kind == "arbitration":
+            self._device.arbitration.update(client, request.arbitration)
+            return
+        try:
+            self._messages.take(client, request)
+        except StatusError as error:
+            response = p4r.StreamMessageResponse()
+            response.error.canonical_code = error.code.value[0]
+            response.error.message = error.message
+            if kind == "packet":
+                response.error.packet_out.packet_out.CopyFrom(request.packet)
+            elif kind == "digest_ack":
+                response.error.digest_list_ack.digest_list_ack.CopyFrom(request.digest_ack)
+            client.send(response)
+
+    def _check_writer(
+        self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest
+    ) -> None:
+        election_id = U128.decode(request.election_id)
+        self._device.arbitration.check(
+            request.device_id, request.role, request.role_id, election_id
+        )
+
+
+async def serve(
+    service: Service, address: str, credentials: grpc.ServerCredentials | None = None
+) -> tuple[grpc.aio.Server, int]:
+    """Start to answer on HOST:PORT (0: any free port); return the server and its port.
+
+    Over TLS with `credentials`. Raises OSError when the address cannot be had.
+    """
+    server = grpc.aio.server(options=_OPTIONS)
+    p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
+    try:
+        if credentials is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, credentials)
+    except RuntimeError as error:
+        raise OSError(str(error)) from error
+    await server.start()
+    return server, port
+
+
+def _entities(pipeline: Pipeline, request: p4r.ReadRequest) -> Iterator[p4r.Entity]:
+    for entity in request.entities:
+        yield from pipeline.read(entity)
+
+
+async def _abort(context: grpc.aio.ServicerContext, error: StatusError) -> NoReturn:
+    await context.abort(error.code, error.message)
+    raise AssertionError("abort() returned") from error

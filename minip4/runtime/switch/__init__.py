@@ -1,0 +1,1 @@
+"""`minip4 switch`: a switch process, its options, ports and control socket."""

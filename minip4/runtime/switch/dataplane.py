@@ -1,0 +1,168 @@
+"""The engine's ports from Python: links behind them, queues, and the counters of engine.h."""
+
+import ctypes
+from collections.abc import Iterable
+from typing import Any
+
+from minip4.engine.engine import Engine
+from minip4.engine.library import LinkConfig, LinkCounters, QueueConfig, QueueState
+from minip4.runtime.switch.options import LinkOptions
+
+
+class _PortCounters(ctypes.Structure):  # struct engine_port_counters
+    _fields_ = [
+        ("received_packets", ctypes.c_uint64),
+        ("received_bytes", ctypes.c_uint64),
+        ("transmitted_packets", ctypes.c_uint64),
+        ("transmitted_bytes", ctypes.c_uint64),
+        ("queue_drops", ctypes.c_uint64),
+        ("enqueued_now", ctypes.c_uint64),
+        ("link", LinkCounters),
+    ]
+
+
+class _EngineCounters(ctypes.Structure):  # struct engine_counters
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            "received",
+            "transmitted",
+            "ingress_drops",
+            "egress_drops",
+            "queue_drops",
+            "no_port_drops",
+            "memory_drops",
+            "replicas",
+            "in_queues",
+        )
+    ]
+
+
+# struct drop_reason, in its order; what each means stands in engine.h and docs/minip4.md
+DROP_REASONS = ("ingress", "no_group", "egress", "no_port", "no_queue", "queue", "again", "memory",
+                "headers")  # fmt: skip
+PRIORITIES = 8  # ENGINE_MAX_PRIORITIES
+NO_PORT = 512  # ENGINE_MAX_PORTS: drops of packets to port numbers that cannot be
+
+
+def set_port(engine: Engine, port: int, is_up: bool) -> None:
+    """Frames to a port that is down are dropped, as no_port."""
+    with engine.locked():
+        engine.library.engine_set_port(engine.handle, port, is_up)
+
+
+def set_link(engine: Engine, link: LinkOptions) -> None:
+    """Put a link behind a port of the engine; its `queue` is the depth of all the port's queues."""
+    config = LinkConfig(
+        rate_bps=link.rate_bps,
+        delay_ns=round(link.delay_us * 1000),
+        jitter_ns=round(link.jitter_us * 1000),
+        loss=link.loss,
+        reorder=link.reorder,
+        reorder_ns=round(link.reorder_us * 1000),
+        seed=link.seed,
+    )
+    port = ctypes.c_uint16(link.port)
+    with engine.locked():
+        engine.library.engine_catch_up(engine.handle, engine.clock())  # what was due before
+        engine.library.engine_set_link(engine.handle, port, ctypes.byref(config))
+        state = QueueState()
+        for priority in range(PRIORITIES if link.queue is not None else 0):
+            engine.library.engine_queue_state(engine.handle, port, priority, ctypes.byref(state))
+            state.config.depth_packets = link.queue
+            set_queue(engine, link.port, priority, state.config)
+
+
+def set_queue(engine: Engine, port: int, priority: int, config: QueueConfig) -> None:
+    """Set the depth and rates of one queue of a port."""
+    with engine.locked():
+        engine.library.engine_set_queue(
+            engine.handle, port, priority, ctypes.byref(config), engine.clock()
+        )
+
+
+def queues(engine: Engine, port: int, count: int) -> dict[str, dict[str, int]]:
+    """What waits in each queue of a port now, and what it dropped, by priority."""
+    result = {}
+    state = QueueState()
+    with engine.locked():
+        for priority in range(count):
+            engine.library.engine_queue_state(engine.handle, port, priority, ctypes.byref(state))
+            result[str(priority)] = {
+                "packets": state.packets, "bytes": state.bytes, "drops": state.drops
+            }  # fmt: skip
+    return result
+
+
+def drops(engine: Engine) -> dict[str, dict[str, int]]:
+    """Packets dropped: port -> reason -> count; NO_PORT: to numbers that no port can have."""
+    result = {}
+    counts = (ctypes.c_uint64 * len(DROP_REASONS))()
+    with engine.locked():
+        for port in range(NO_PORT + 1):
+            engine.library.engine_drops(engine.handle, port, counts)
+            result[str(port)] = dict(zip(DROP_REASONS, counts, strict=True))
+    return result
+
+
+def set_clock(engine: Engine, offset_us: int, drift_ppb: int, since_ns: int) -> None:
+    """Shift the program's timestamps against the driver's clock; they run faster since then."""
+    engine.library.engine_set_clock(engine.handle, offset_us, drift_ppb, since_ns)
+
+
+def engine_counters(engine: Engine) -> dict[str, Any]:
+    """The fields of struct engine_counters."""
+    counters = _EngineCounters()
+    with engine.locked():
+        engine.library.engine_counters(engine.handle, ctypes.byref(counters))
+    return _fields(counters)
+
+
+def port_counters(engine: Engine, port: int) -> dict[str, Any]:
+    """The fields of struct engine_port_counters; "link" is a dict of its own."""
+    counters = _PortCounters()
+    with engine.locked():
+        engine.library.engine_port_counters(
+            engine.handle, ctypes.c_uint16(port), ctypes.byref(counters)
+        )
+    return _fields(counters)
+
+
+def counters(engine: Engine, ports: Iterable[int], priority_queues: int) -> dict[str, Any]:
+    """What an engine counted: "engine", and "ports" by their numbers, each with its "queues"."""
+    return {
+        "engine": engine_counters(engine),
+        "ports": {
+            str(port): {
+                **port_counters(engine, port),
+                "queues": queues(engine, port, priority_queues),
+            }
+            for port in ports
+        },
+    }
+
+
+def control_plane(engine: Engine) -> dict[str, Any]:
+    """How the control plane kept packets waiting.
+
+    "holds" of the lock by what they were for; how often packets found it held, and for how long.
+    """
+    times, longest_ns = engine.packets_waited()
+    return {
+        "holds": engine.holds(),
+        "packets_waited": times,
+        "packets_waited_longest_ns": longest_ns,
+    }
+
+
+def total(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    """The sum of two sets of counters that are alike."""
+    return {
+        key: total(value, b[key]) if isinstance(value, dict) else value + b[key]
+        for key, value in a.items()
+    }
+
+
+def _fields(structure: ctypes.Structure) -> dict[str, Any]:
+    values = ((field[0], getattr(structure, field[0])) for field in structure._fields_)
+    return {k: _fields(v) if isinstance(v, ctypes.Structure) else v for k, v in values}

@@ -1,0 +1,292 @@
+"""A switch process: engine, driver and P4Runtime server, from the ready line to the counters."""
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # errors reach the user as one line of ours
+
+import grpc
+from finsy.proto import p4i
+from google.protobuf import text_format  # type: ignore[import-untyped]
+
+from minip4.engine.engine import Engine
+from minip4.errors import Minip4Error, ToolchainError
+from minip4.ports.driver import Driver
+from minip4.runtime.service.device import Device
+from minip4.runtime.service.server import Service, serve
+from minip4.runtime.service.stream import Messages
+from minip4.runtime.service.tls import server_credentials
+from minip4.runtime.status import StatusError
+from minip4.runtime.switch import dataplane
+from minip4.runtime.switch.control import ControlServer
+from minip4.runtime.switch.interfaces import Interfaces
+from minip4.runtime.switch.options import SwitchOptions
+from minip4.runtime.switch.port_settings import PortSettings
+from minip4.runtime.switch.tracing import TraceWriter
+
+SERVER_GRACE_S = 0.2  # for calls under way when the switch is told to end
+
+
+def run_switch(options: SwitchOptions) -> int:
+    """Run a switch until SIGTERM or SIGINT; return the exit status. Raises Minip4Error."""
+    if options.sanitize:
+        _preload_sanitizer()
+    blob = _read(options.program)
+    try:
+        program = json.loads(blob)
+    except (ValueError, RecursionError) as error:
+        raise Minip4Error(f"{options.program}: expected BMv2 JSON: {error}") from error
+    if not isinstance(program, dict):
+        raise Minip4Error(f"{options.program}: expected BMv2 JSON: its root is no object")
+    hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))  # some four files a port
+    p4info = None if options.p4info is None else _read_p4info(options.p4info)
+    _check_address(options.grpc_server_addr)
+    if options.counters is not None and not options.counters.parent.is_dir():
+        raise Minip4Error(f"--counters {options.counters}: {options.counters.parent} is no folder")
+    return asyncio.run(_Switch(options).run(program, blob, p4info))
+
+
+class _Switch:
+    def __init__(self, options: SwitchOptions) -> None:
+        self._options = options
+        self._began_ns = time.monotonic_ns()  # whatever the machine's clock shows then
+        ports = [interface.port for interface in options.interfaces]
+        self._settings = PortSettings(options, ports)
+        self._trace: TraceWriter | None = None
+        self._engine: Engine
+        self._driver: Driver
+        self._retired: list[dict[str, Any]] = []  # counters of engines of earlier pipelines
+        self._credentials = _credentials(options)
+
+    async def run(self, program: dict[str, Any], blob: bytes, p4info: p4i.P4Info | None) -> int:
+        options = self._options
+        stopping = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+        self._engine = self._make_engine(program)
+        self._settings.apply(self._engine)
+        if options.trace is not None:
+            self._trace = TraceWriter(self._engine, options.trace)
+        device = Device(options.device_id, self._make_engine, self._install)
+        if p4info is not None:
+            try:
+                device.adopt(p4info, blob, self._engine)
+            except StatusError as error:
+                raise Minip4Error(f"{options.p4info}: {error.message}") from error
+        self._driver = Driver(
+            self._engine,
+            {interface.port: interface.name for interface in options.interfaces},
+            cpu_port=options.cpu_port,
+            capture_folder=options.pcap,
+            loss_folder=options.drop_log,
+            stamp_folder=options.stamp_log,
+        )
+        self._messages = Messages(device, self._driver, cpu_port=options.cpu_port is not None)
+        messages = self._messages
+        self._device = device
+        self._interfaces = Interfaces(
+            self._driver.interfaces, self._port_changed, self._driver.reopen
+        )
+        control = ControlServer(self, self._settings)
+        if options.control is not None:
+            await control.start(options.control)
+        self._driver.start()  # before a controller can replace its engine
+        self._interfaces.start()
+        messages.start(None if options.cpu_port is None else self._driver.cpu_fd)
+        try:
+            server, port = await serve(
+                Service(device, messages), options.grpc_server_addr, self._credentials
+            )
+        except OSError as error:
+            self._interfaces.stop()
+            self._driver.stop(0)
+            control.stop()
+            raise Minip4Error(f"--grpc-server-addr {options.grpc_server_addr}: {error}") from error
+        if self._trace is not None:
+            self._trace.start()
+        print(f"minip4 switch: ready ({self._description(port)})", flush=True)
+        await stopping.wait()
+        control.stop()
+        self._interfaces.stop()
+        messages.stop()
+        await server.stop(SERVER_GRACE_S)
+        self._driver.stop()
+        if self._trace is not None:
+            self._trace.stop()
+        errors = [
+            self._driver.capture_error,
+            self._trace.error if self._trace else None,
+            self._write_counters(),
+        ]
+        for text in filter(None, errors):
+            print(f"minip4 switch: error: {text}", file=sys.stderr)
+        return 1 if any(errors) else 0
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that runs now."""
+        return self._engine
+
+    def wake(self) -> None:
+        """Something changed that may be due earlier than it was."""
+        self._driver.wake()
+
+    def _make_engine(self, program: dict[str, Any]) -> Engine:
+        options = self._options
+        engine = Engine(
+            program, seed=options.seed, sanitize=options.sanitize, trace=options.trace is not None
+        )
+        dataplane.set_clock(
+            engine, options.clock_offset_us, options.clock_drift_ppb, self._began_ns
+        )
+        return engine
+
+    def _port_changed(self, port: int, is_up: bool) -> None:
+        dataplane.set_port(self._engine, port, is_up)
+        self._device.set_port(port, is_up)
+
+    def _install(self, engine: Engine) -> None:
+        old = self._engine
+        self._settings.apply_anew(engine, old)
+        self._driver.swap(engine)  # which has all its ports up
+        self._engine = engine
+        for port in self._interfaces.down:
+            dataplane.set_port(engine, port, False)
+        if self._trace is not None:
+            self._trace.swap(engine)
+        self._retired.append(self._engine_part(old))
+        old.close()
+
+    def _engine_part(self, engine: Engine) -> dict[str, Any]:
+        ports = [interface.port for interface in self._options.interfaces]
+        counted = dataplane.counters(engine, ports, self._settings.priority_queues)
+        return {**counted, "drops": dataplane.drops(engine)}
+
+    def _write_counters(self) -> str | None:
+        """Return what went wrong, or None."""
+        text, path = json.dumps(self.counters()), self._options.counters
+        if path is None:
+            print(text, flush=True)
+            return None
+        try:
+            path.write_text(text + "\n")
+        except OSError as error:
+            return f"--counters {path}: {error.strerror}"
+        return None
+
+    def counters(self) -> dict[str, Any]:
+        """Since the start, over all pipelines that the process ran."""
+        part = self._engine_part(self._engine)
+        for earlier in self._retired:
+            part = dataplane.total(part, earlier)
+        driver: dict[str, Any] = dict(self._driver.counters())
+        nics = driver.pop("ports")
+        ports = {}
+        for interface in self._options.interfaces:
+            nic = dict(nics[interface.port])
+            port = str(interface.port)
+            count = part["ports"][port]
+            drops = {
+                **part["drops"].pop(port),
+                "link": count["link"]["lost_packets"],
+                "too_long": nic["receive_too_long"],
+                "receive_memory": nic["receive_memory_drops"],
+                "kernel_receive": nic["receive_kernel_drops"],
+                "kernel_send": nic["transmit_kernel_drops"] + nic["transmit_errors"],
+            }
+            ports[port] = {
+                "interface": nic.pop("interface"),
+                **count,
+                "drops": drops,
+                "kernel": {
+                    "receive_drops": nic["receive_kernel_drops"],
+                    "send_errors": nic["transmit_kernel_drops"] + nic["transmit_errors"],
+                },
+                "socket": nic,
+            }
+        return {
+            "device_id": self._options.device_id,
+            "engine": part["engine"],
+            "ports": ports,
+            "other_ports": {  # where packets were sent that has no interface
+                port: {"drops": reasons}
+                for port, reasons in part["drops"].items()
+                if any(reasons.values())
+            },
+            "driver": driver,
+            "control_plane": dataplane.control_plane(self._engine),
+            "capture_error": self._driver.capture_error,  # None, or what the captures lack
+            "cpu": self._messages.counters(),
+        }
+
+    def _description(self, port: int) -> str:
+        options = self._options
+        ports = " ".join(f"{i.port}@{i.name}" for i in options.interfaces) or "none"
+        host = options.grpc_server_addr.rpartition(":")[0]
+        return f"device {options.device_id}, {host}:{port}, ports {ports}"
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Minip4Error(f"{path}: {error.strerror}") from error
+
+
+def _read_p4info(path: Path) -> p4i.P4Info:
+    try:
+        text = _read(path).decode()
+        p4info: p4i.P4Info = text_format.Parse(text, p4i.P4Info())
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise Minip4Error(f"{path}: expected P4Info in protobuf's text format: {error}") from error
+    return p4info
+
+
+def _check_address(address: str) -> None:
+    """gRPC's own error for an address in use says neither which nor why."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, kind, _, _, target = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM
+        )[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(target)
+    except OSError as error:
+        raise Minip4Error(f"--grpc-server-addr {address}: {error.strerror}") from error
+
+
+def _credentials(options: SwitchOptions) -> grpc.ServerCredentials | None:
+    if options.grpc_server_cert is None or options.grpc_server_key is None:
+        return None
+    return server_credentials(
+        options.grpc_server_cert, options.grpc_server_key, options.grpc_server_cacert
+    )
+
+
+def _preload_sanitizer() -> None:
+    """Start this process anew with libasan loaded first: its allocator must come before all."""
+    if "libasan" in os.environ.get("LD_PRELOAD", ""):
+        return
+    compiler = os.environ.get("CC", "cc")
+    try:
+        library = subprocess.run(
+            [compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise ToolchainError(f"--sanitize: {compiler} cannot be asked for libasan") from error
+    if not Path(library).is_absolute():
+        raise ToolchainError(f"--sanitize: {compiler} has no libasan")
+    # Python keeps memory for life: leaks would all be its own
+    environment = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0"}
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)

@@ -1,0 +1,100 @@
+"""Writes the trace of a running switch."""
+
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TextIO
+
+from minip4.engine.control.trace import Trace
+from minip4.engine.engine import Engine
+from minip4.errors import Minip4Error
+
+INTERVAL_S = 0.05
+STOP_S = 5.0  # for whoever reads a pipe and is slow
+
+
+class TraceFile:
+    """Where blocks are written: a file, or for "-" standard output. Raises Minip4Error."""
+
+    def __init__(self, engine: Engine, path: Path) -> None:
+        self.error: str | None = None
+        """Why the trace lacks something, or None."""
+        self._path = path
+        try:
+            self._file: TextIO = sys.stdout if path == Path("-") else path.open("w")
+        except OSError as error:
+            raise Minip4Error(f"--trace {path}: {error.strerror}") from error
+        self._trace = Trace(engine)
+
+    def write(self, *, is_end: bool = False) -> None:
+        """Write what the engine told since the last time; at the end also what is unfinished."""
+        blocks = [*self._trace.blocks(), *(self._trace.unfinished() if is_end else ())]
+        if self.error is not None or not blocks:
+            return
+        try:
+            self._file.write("".join(f"{block}\n\n" for block in blocks))
+            self._file.flush()
+        except OSError as error:
+            self._fail(error)
+
+    def swap(self, engine: Engine) -> None:
+        """Go on with another engine; what the old one still told is written first."""
+        self.write(is_end=True)
+        self._trace = Trace(engine)
+
+    def close(self) -> None:
+        """Write the rest, and close the file."""
+        self.write(is_end=True)
+        if self._file is sys.stdout:
+            return
+        try:
+            self._file.close()
+        except OSError as error:
+            self._fail(error)
+
+    def _fail(self, error: OSError) -> None:
+        self.error = f"--trace {self._path}: {error.strerror}"
+
+
+class TraceWriter:
+    """Writes a trace from start() to stop(), in a thread of its own: packets never wait for it."""
+
+    def __init__(self, engine: Engine, path: Path) -> None:
+        self._file = TraceFile(engine, path)
+        self._late: str | None = None
+        self._path = path
+        self._mutex = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="minip4-trace", daemon=True)
+
+    @property
+    def error(self) -> str | None:
+        """Why the trace lacks something, or None."""
+        return self._late or self._file.error
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def swap(self, engine: Engine) -> None:
+        """See TraceFile."""
+        with self._mutex:
+            self._file.swap(engine)
+
+    def stop(self) -> None:
+        """Write the rest, and close the file."""
+        self._stopping.set()
+        self._thread.join(STOP_S)
+        if self._thread.is_alive():
+            self._late = f"--trace {self._path}: nobody reads it"
+
+    def _run(self) -> None:
+        pause = INTERVAL_S
+        while not self._stopping.wait(pause):
+            start = time.monotonic()
+            with self._mutex:
+                self._file.write()
+            # At most half of a processor for telling: the packets have the other.
+            pause = max(INTERVAL_S, time.monotonic() - start)
+        with self._mutex:
+            self._file.close()

@@ -1,0 +1,1 @@
+"""Switches in a virtual network, and P4Runtime to them without sockets."""

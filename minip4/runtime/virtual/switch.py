@@ -1,0 +1,175 @@
+"""A switch of a virtual network: an engine on its event queue, and the P4Runtime service to it."""
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from finsy.proto import p4i
+
+from minip4.engine.engine import Engine
+from minip4.errors import Minip4Error
+from minip4.runtime.service.device import Device
+from minip4.runtime.service.server import Service
+from minip4.runtime.service.stream import Messages
+from minip4.runtime.status import StatusError
+from minip4.runtime.switch import dataplane
+from minip4.runtime.switch.control import ControlServer
+from minip4.runtime.switch.options import SwitchOptions
+from minip4.runtime.switch.port_settings import PortSettings
+from minip4.runtime.switch.tracing import TraceFile
+from minip4.runtime.virtual.channel import Clock
+from minip4.simulator.virtual import Virtual
+
+
+class SwitchProgram:
+    """A compiled program, and the engine that all its switches are copies of."""
+
+    def __init__(self, bmv2_json: dict[str, Any], p4info: p4i.P4Info) -> None:
+        self.bmv2_json = bmv2_json
+        self.blob = json.dumps(bmv2_json).encode()
+        self.p4info = p4info
+        self.engine = Engine(bmv2_json)
+
+    @cached_property
+    def traced_engine(self) -> Engine:
+        """The same for switches that are traced."""
+        return Engine(self.bmv2_json, trace=True)
+
+    def close(self) -> None:
+        """Free the engines; those of switches stay."""
+        self.engine.close()
+        if "traced_engine" in self.__dict__:
+            self.traced_engine.close()
+
+
+class VirtualSwitch:
+    """What `minip4 switch` is in real time. Its ports are wired in `virtual` beforehand.
+
+    Of `options`, those that name interfaces, files and addresses mean nothing here.
+    """
+
+    def __init__(
+        self, virtual: Virtual, node: int, program: SwitchProgram, options: SwitchOptions,
+        *, clock: Clock, interfaces: Mapping[int, str],
+    ) -> None:  # fmt: skip
+        """`interfaces` are the names of its ports, for the counters."""
+        self._virtual = virtual
+        self._interfaces = interfaces
+        self._node = node
+        self._program = program
+        self._options = options
+        self._clock = clock
+        self._retired: list[dict[str, Any]] = []  # counters of engines of earlier pipelines
+        self._settings = PortSettings(options, virtual.ports(node))
+        self.engine = self._make_engine(program.bmv2_json)
+        self._settings.apply(self.engine)
+        self._trace: TraceFile | None = None
+        if options.trace is not None:
+            self._trace = TraceFile(self.engine, options.trace)
+        self.device = Device(options.device_id, self._make_engine, self._install, in_thread=False)
+        try:
+            self.device.adopt(program.p4info, program.blob, self.engine)
+        except StatusError as error:
+            raise Minip4Error(f"P4Info: {error.message}") from error
+        self.messages = Messages(self.device, self, cpu_port=options.cpu_port is not None)
+        self.service = Service(self.device, self.messages)
+        self._control = ControlServer(self, self._settings)
+        virtual.install(node, self.engine)
+
+    def control(self, call: str, **values: Any) -> Any:
+        """What `minip4 control` can do: see minip4.runtime.switch.control. Raises Minip4Error."""
+        return self._control.call(call, values)
+
+    def wake(self) -> None:
+        """Something changed that may be due earlier than it was."""
+        self._virtual.refresh(self._node)
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether write_trace() is to be called before the engine's buffer is full."""
+        return self._trace is not None
+
+    def write_trace(self, *, is_end: bool = False) -> None:
+        """Write what was traced since the last time. Raises Minip4Error."""
+        if self._trace is None:
+            return
+        if is_end:
+            self._trace.close()
+        else:
+            self._trace.write()
+        if self._trace.error is not None:
+            raise Minip4Error(self._trace.error)
+
+    @property
+    def wants_polls(self) -> bool:
+        """Whether a controller wants digests, or to know of idle entries."""
+        pipeline = self.device.running
+        return pipeline is not None and (pipeline.digests.active or pipeline.idle_timeouts.active)
+
+    def take_messages(self) -> None:
+        """Bring frames and digests to the controllers: the network has stopped for that."""
+        self.messages.packets_in()
+        self.messages.collect()
+
+    def counters(self) -> dict[str, Any]:
+        """The counters now, as `minip4 switch --counters` writes them."""
+        part = self._engine_part(self.engine)
+        for earlier in self._retired:
+            part = dataplane.total(part, earlier)
+        for port, counted in part["ports"].items():
+            packets, size = self._virtual.flying(self._node, int(port))
+            counted["link"]["delivered_packets"] -= packets
+            counted["link"]["delivered_bytes"] -= size
+        ports = {
+            str(port): {
+                "interface": name,
+                **part["ports"][str(port)],
+                "kernel": {"receive_drops": 0, "send_errors": 0},
+            }
+            for port, name in self._interfaces.items()
+        }
+        return {
+            "device_id": self._options.device_id,
+            "engine": part["engine"],
+            "ports": ports,
+            "cpu": {
+                "packet_in": self.messages.packet_in,
+                "packet_in_dropped": self.messages.packet_in_dropped,
+                "packet_out": self.messages.packet_out,
+            },
+        }
+
+    # The driver's part, for Messages.
+
+    def cpu_receive(self) -> list[bytes]:
+        return self._virtual.cpu_receive(self._node)
+
+    def cpu_send(self, frame: bytes) -> bool:
+        return self._virtual.cpu_send(self._node, frame)
+
+    def _make_engine(self, bmv2_json: dict[str, Any]) -> Engine:
+        options = self._options
+        program, trace = self._program, options.trace is not None
+        if bmv2_json == program.bmv2_json:
+            original = program.traced_engine if trace else program.engine
+            engine = original.another(options.seed)
+        else:
+            engine = Engine(bmv2_json, seed=options.seed, trace=trace)
+        engine.clock = self._clock.now_ns
+        self._virtual.prepare(engine)
+        # Virtual time began at 0: that is the start.
+        dataplane.set_clock(engine, options.clock_offset_us, options.clock_drift_ppb, since_ns=0)
+        return engine
+
+    def _install(self, engine: Engine) -> None:
+        self._retired.append(self._engine_part(self.engine))
+        if self._trace is not None:
+            self._trace.swap(engine)
+        self._settings.apply_anew(engine, self.engine)
+        self._virtual.install(self._node, engine)
+        self.engine = engine
+
+    def _engine_part(self, engine: Engine) -> dict[str, Any]:
+        ports = self._virtual.ports(self._node)
+        return dataplane.counters(engine, ports, self._settings.priority_queues)

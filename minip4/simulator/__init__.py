@@ -1,0 +1,1 @@
+"""A virtual network: engines, hosts and wires on one event queue."""

@@ -1,0 +1,81 @@
+/* The event queue: a heap of times, four children to a node. */
+#include "events.h"
+
+#include "memory.h"
+
+enum { FIRST_ROOM = 64, CHILDREN = 4, OFFSET = CHILDREN - 1 /* so that siblings share a cache line */ };
+
+static bool comes_before(struct event a, struct event b)
+{
+    return a.time_ns != b.time_ns ? a.time_ns < b.time_ns : (int32_t)(a.order - b.order) < 0;
+}
+
+static size_t size_of(uint32_t room)
+{
+    return (OFFSET + room) * sizeof(struct event);
+}
+
+static struct event *start_of(const struct events *events)
+{
+    return events->heap ? events->heap - OFFSET : NULL;
+}
+
+static bool make_room(struct events *events)
+{
+    uint32_t room = events->room ? 2 * events->room : FIRST_ROOM;
+    struct event *start =
+        memory_resize(start_of(events), events->room ? size_of(events->room) : 0, size_of(room));
+    if (!start)
+        return false;
+    events->heap = start + OFFSET;
+    events->room = room;
+    return true;
+}
+
+void events_free(struct events *events)
+{
+    memory_give(start_of(events), size_of(events->room));
+    *events = (struct events){0};
+}
+
+bool events_add(struct events *events, struct event event)
+{
+    if (events->count == events->room && !make_room(events))
+        return false;
+    uint32_t at = events->count++;
+    while (at && comes_before(event, events->heap[(at - 1) / CHILDREN])) {
+        events->heap[at] = events->heap[(at - 1) / CHILDREN];
+        at = (at - 1) / CHILDREN;
+    }
+    events->heap[at] = event;
+    return true;
+}
+
+static uint32_t first_child(const struct events *events, uint32_t at)
+{
+    uint32_t child = CHILDREN * at + 1, end = child + CHILDREN, first = child;
+    end = end < events->count ? end : events->count;
+    for (uint32_t i = child + 1; i < end; i++)
+        first = comes_before(events->heap[i], events->heap[first]) ? i : first;
+    return first;
+}
+
+void events_replace_first(struct events *events, struct event event)
+{
+    uint32_t at = 0;
+    while (CHILDREN * at + 1 < events->count) {
+        uint32_t child = first_child(events, at);
+        if (!comes_before(events->heap[child], event))
+            break;
+        events->heap[at] = events->heap[child];
+        at = child;
+    }
+    events->heap[at] = event;
+}
+
+void events_remove_first(struct events *events)
+{
+    struct event last = events->heap[--events->count];
+    if (events->count)
+        events_replace_first(events, last);
+}

@@ -1,0 +1,207 @@
+/* The structures that the source files of the virtual network share. */
+#ifndef MINIP4_VIRTUAL_INTERNAL_H
+#define MINIP4_VIRTUAL_INTERNAL_H
+
+#include "capture.h"
+#include "memory.h"
+#include "events.h"
+#include "virtual.h"
+
+struct node;
+
+/* What is plugged in at one port of a node. */
+struct wire {
+    struct node *to; /* NULL: nothing */
+    uint16_t to_port;
+};
+
+/* Captures of a port: in, out, lost; each or NULL. */
+struct captures {
+    struct capture *what[3];
+};
+
+struct fifo {
+    struct packet *first, **end;
+};
+
+/* A flow's end, as far as each datagram needs it. */
+struct listener {
+    uint32_t flow; /* its number + 1; 0: none */
+    uint16_t port, id;
+    uint32_t payload; /* bytes */
+    uint8_t tos;
+};
+
+struct host {
+    struct listener *listeners; /* a hash table by UDP port, at most half full */
+    uint32_t address; /* network byte order */
+    uint32_t listener_room;
+    struct wire wire;
+    uint8_t mac[6];
+    uint32_t listener_count;
+    struct virtual_host_counters counters;
+};
+
+struct switching {
+    struct engine *engine;
+    const struct virtual_calls *calls;
+    uint64_t queued_ns;  /* the earliest time for which it stands in the queue `wakes` */
+    uint16_t cpu_port;
+    bool wants_control;  /* is in the list of those that have something for the controller */
+    struct fifo to_cpu;
+    struct node *next_control;
+};
+
+/* What each packet needs of a switch lies in the first cache line. */
+struct node {
+    struct virtual *v;
+    struct wire *wire; /* of each port */
+    uint16_t ports; /* room of `wire` and `captures` */
+    bool is_host, is_captured;
+    uint32_t number;
+    union {
+        struct host host;
+        struct switching switching;
+    };
+    struct captures *captures; /* of each port */
+};
+
+/* A frame that arrives at a node; of a controller's own switch at port TO_CONTROLLER. */
+struct arrival {
+    struct packet *packet;
+    struct node *to;
+    uint16_t port;
+    uint8_t fetched; /* steps in which its memory was brought into the cache */
+};
+
+enum { TO_CONTROLLER = VIRTUAL_NO_CPU };
+
+/* What a host sends by itself: a flow of datagrams, or frames as they are. In two cache lines all
+ * that a short datagram needs; in a third its trail: the ports by which the last packet left the
+ * switches on its way. The next probably goes the same way, so what it needs there can be fetched. */
+enum { HEADERS = 14 + 20 + 8, HEAD = 64, TRAIL_HOPS = CACHE_LINE / sizeof(uint16_t) };
+
+/* The first bytes of each datagram, in network byte order; zeros follow. */
+struct flow_payload {
+    uint16_t flow;
+    uint64_t sequence;
+    uint64_t sent_ns;
+} __attribute__((packed));
+
+/* Frames as they are: times, lengths and bytes, each in an array of its own. */
+struct frames {
+    uint64_t *time_ns;
+    uint32_t *length;
+    uint8_t *bytes, *next_bytes;
+};
+
+struct source {
+    uint64_t next, count; /* of datagrams or frames; next = count: it has ended */
+    struct node *host;
+    uint64_t start_ns;
+    const uint64_t *due_ns; /* offsets to start_ns; NULL: a steady rate */
+    double rate_pps;
+    union {
+        uint64_t sum;       /* of the UDP checksum, without sequence and time */
+        struct frames *frames;
+    };
+    uint32_t length; /* of each datagram's frame; 0: frames as they are */
+    uint8_t head[HEAD]; /* its beginning; zeros follow */
+    uint16_t trail[TRAIL_HOPS];
+};
+
+/* What is kept of a flow beside its source. */
+struct flow {
+    struct virtual_flow_config config;
+    uint64_t added_ns;
+    struct virtual_sent *sent; /* made when it is asked for: a flow always keeps its schedule */
+    struct virtual_received *received;
+    uint64_t received_room;
+    struct virtual_flow_result result;
+};
+
+/* A datagram that arrived: kept in the order of arrival, so that a thousand flows touch as little
+ * memory as one; sorted by flow when that is asked for. */
+struct reception {
+    uint64_t sequence, sent_ns, received_ns;
+    uint32_t flow;
+};
+
+/* A block is a huge page: the first touch of a small one, of each 128 datagrams, costs a page fault.
+ * When all blocks are full, 128 MB, they are sorted. */
+enum { RECEPTION_BLOCK = 1 << 16, RECEPTION_BLOCKS = 64 };
+
+/* A list: what the engines of each program share. */
+struct program_calls {
+    struct program_calls *next;
+    struct virtual_calls calls;
+};
+
+struct virtual {
+    uint64_t now_ns, event_count;
+    struct packet_pool *pool;
+    bool is_short; /* of memory: something was lost, and the run is over */
+    /* Events, by kind: at the same time the earlier kind comes first. */
+    struct events flights; /* frames that come out of a link; `what` is a place in `flight` */
+    struct events wakes;   /* switches with work; `what` is a node, which may not be due any more */
+    struct events sends;   /* `what` is a source */
+    struct arrival *flight;
+    uint32_t *free_flight; /* places in `flight` that are free: a stack */
+    uint32_t flight_room, flight_count, flight_order;
+    struct arrival *arrivals; /* of this instant: a ring of a power of two */
+    uint32_t arrival_first, arrival_count, arrival_room;
+    struct node **node;
+    uint32_t nodes, node_room;
+    struct source *source;
+    uint8_t *source_fetched; /* of each source: as in an arrival, for what it will send next */
+    struct flow **flow; /* of each source; NULL: it is none, or it was removed */
+    uint32_t sources, source_room;
+    struct reception *reception[RECEPTION_BLOCKS];
+    uint32_t receptions;
+    struct node *first_control, **end_control;
+    struct program_calls *programs;
+    struct capture_set *captures;
+};
+
+/* virtual.c */
+
+/* Makes room for one more item in an array that doubles; false: no memory. */
+bool virtual_room(void *array, uint32_t count, uint32_t *room, size_t size);
+
+/* loop.c */
+
+/* Hands a frame to whatever is plugged in at a port, at `due_ns`, which is not before now; owns the
+ * packet. */
+void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet, uint64_t due_ns);
+/* Brings a frame in at once. */
+void virtual_arrive(struct virtual *v, const struct arrival *arrival);
+
+/* source.c */
+/* When a datagram or frame is due. */
+uint64_t source_due_ns(const struct source *source, uint64_t number);
+/* Sends what is due now; returns when it is due again. */
+uint64_t source_wake(struct virtual *v, uint32_t number);
+/* Makes room for one more source, and for the trail of packets that have none: theirs is the first
+ * one's. False: no memory. */
+bool sources_make_room(struct virtual *v);
+void sources_free(struct virtual *v);
+
+/* record.c */
+/* A datagram has arrived at a flow's port: `payload` of `length` bytes. */
+void flow_receive(struct virtual *v, const struct listener *listener, uint8_t tos,
+                  const uint8_t *payload, uint32_t length);
+void receptions_free(struct virtual *v);
+
+/* host.c */
+/* False: no memory, or the port is taken. */
+bool host_listen(struct host *host, const struct listener *listener);
+void host_close(struct host *host, uint16_t port);
+void host_receive(struct node *node, struct packet *packet);
+void host_free(struct host *host);
+
+/* checksum.c */
+/* The ones' complement sum of bytes that begin at an even offset (RFC 1071), added to `sum`. */
+uint64_t checksum_add(uint64_t sum, const uint8_t *bytes, uint32_t length);
+uint16_t checksum_fold(uint64_t sum);
+
+#endif

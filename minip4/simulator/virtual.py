@@ -1,0 +1,368 @@
+"""A virtual network: engines, hosts and wires on one event queue in C, in virtual time."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import os
+from collections.abc import Iterator, Sequence
+from ctypes import POINTER, byref, c_bool, c_double, c_int, c_size_t, c_uint8, c_uint16, c_uint32
+from ctypes import c_char_p as text
+from ctypes import c_uint64 as u64
+from ctypes import c_void_p as handle
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minip4.engine import C_FOLDER as ENGINE
+from minip4.engine.engine import Engine
+from minip4.engine.errors import EngineError, InvalidArgument, NotSupported
+from minip4.engine.library import FRAME_ROOM, address
+from minip4.errors import Minip4Error
+from minip4.native import build
+from minip4.wire import C_FOLDER as WIRE
+
+NO_CPU_PORT = 0xFFFF
+NONE = 2**32 - 1
+NEVER = 2**64 - 1
+PHV_STEP = 512  # bytes: so much larger may a program be that is pushed later
+SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8")])
+RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
+CAPTURES = ("in", "out", "lost")  # in the order of virtual_capture()
+
+
+class Stop(enum.Enum):
+    """Why run() returned: enum virtual_stop of virtual.h."""
+
+    REACHED = 0
+    CONTROL = 1
+    PAUSED = 2
+    SHORT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSpec:
+    """UDP datagrams from one host to another; struct virtual_flow_config of virtual.h."""
+
+    source: int
+    destination: int
+    id: int
+    source_port: int
+    destination_port: int
+    tos: int
+    payload: int  # bytes
+    count: int
+    start_ns: int
+    rate_pps: float
+    due_ns: NDArray[np.uint64] | None = None  # offsets to start_ns, instead of a steady rate
+
+
+@dataclass(frozen=True, slots=True)
+class FlowResult:
+    """What a flow sent and received; arrays of the dtypes SENT and RECEIVED."""
+
+    sent: NDArray[np.void]
+    received: NDArray[np.void]
+    foreign: int
+    dscp_changed: int
+
+
+_CALLS = ("prefetch", "prefetch_more", "receive", "advance", "set_driver", "set_port")
+
+
+class _Calls(ctypes.Structure):
+    _fields_ = [(name, handle) for name in _CALLS]
+
+
+class _HostCounters(ctypes.Structure):
+    _fields_ = [
+        (name, u64)
+        for name in (
+            "sent",
+            "received",
+            "other_addresses",
+            "header_errors",
+            "checksum_errors",
+            "unclaimed",
+        )
+    ]
+
+
+class _FlowConfig(ctypes.Structure):
+    _fields_ = [
+        ("source", c_uint32),
+        ("destination", c_uint32),
+        ("id", c_uint16),
+        ("source_port", c_uint16),
+        ("destination_port", c_uint16),
+        ("tos", c_uint8),
+        ("payload", c_uint32),
+        ("count", u64),
+        ("start_ns", u64),
+        ("rate_pps", c_double),
+        ("due_ns", handle),
+    ]
+
+
+class _FlowResult(ctypes.Structure):
+    _fields_ = [
+        ("sent", handle),
+        ("received", handle),
+        ("sent_count", u64),
+        ("received_count", u64),
+        ("foreign", u64),
+        ("dscp_changed", u64),
+    ]
+
+
+class Virtual:
+    """Switches, hosts and wires between them; nodes are numbered as they are added.
+
+    `largest` is an engine of the program with the longest parsed packet that is to run here.
+    Time, in nanoseconds, begins at `now_ns` and passes only in run().
+    """
+
+    def __init__(self, largest: Engine, now_ns: int) -> None:
+        self._library = _loaded(sanitize=largest.sanitize)
+        size = largest.phv_size
+        created = self._library.virtual_create(-(-size // PHV_STEP) * PHV_STEP, now_ns)
+        if not created:
+            raise EngineError("memory is short for a virtual network")
+        self._handle: ctypes.c_void_p | None = handle(created)
+        self._engines: dict[int, Engine] = {}
+        self._ports: dict[int, list[int]] = {}
+        self._room = ctypes.create_string_buffer(FRAME_ROOM)
+
+    def close(self) -> None:
+        """Free the network with its engines; captures are complete then. Raises Minip4Error."""
+        if self._handle is None:
+            return
+        for engine in self._engines.values():
+            engine.close()
+        error = ctypes.create_string_buffer(1024)
+        failed = self._library.virtual_destroy(self._handle, error, len(error))
+        self._handle = None
+        if failed:
+            raise Minip4Error(os.fsdecode(error.value))
+
+    @property
+    def now_ns(self) -> int:
+        return int(self._library.virtual_now(self._handle))
+
+    @property
+    def events(self) -> int:
+        """Frames that arrived at a node and elements that were woken, since the beginning."""
+        return int(self._library.virtual_events(self._handle))
+
+    @property
+    def max_packets(self) -> int:
+        """How many packets there may be at once, in queues, on links and within switches."""
+        return int(self._library.virtual_max_packets())
+
+    @property
+    def next_ns(self) -> int | None:
+        """When the next event is due; None: nothing will ever happen by itself."""
+        due = int(self._library.virtual_next(self._handle))
+        return None if due == NEVER else due
+
+    def run(self, until_ns: int, max_events: int = 2**62) -> Stop:
+        """Do the events up to `until_ns`, those included, in the order of their times.
+
+        Ends sooner after `max_events`, and where a switch has something for its controller. SHORT
+        of memory is the end: there were more than max_packets, say.
+        """
+        return Stop(self._library.virtual_run(self._handle, until_ns, max_events))
+
+    # --- nodes -----------------------------------------------------------------------------
+
+    def add_switch(self, cpu_port: int | None = None) -> int:
+        port = NO_CPU_PORT if cpu_port is None else cpu_port
+        return self._number(self._library.virtual_add_switch(self._handle, port))
+
+    def add_host(self, mac: str, address: str) -> int:
+        mac_bytes = bytes.fromhex(mac.replace(":", ""))
+        packed = int.from_bytes(IPv4Address(address).packed, "little")  # as it lies in memory
+        return self._number(self._library.virtual_add_host(self._handle, mac_bytes, packed))
+
+    def connect(self, node: int, port: int, other: int, other_port: int) -> None:
+        """Plug a wire in; before the switches get their engines."""
+        if not self._library.virtual_connect(self._handle, node, port, other, other_port):
+            raise EngineError("no wire: memory is short, or a host has another port than 0")
+        for at, number in ((node, port), (other, other_port)):
+            self._ports.setdefault(at, []).append(number)
+
+    def ports(self, node: int) -> list[int]:
+        """The ports of a node that wires are plugged into."""
+        return self._ports.get(node, [])
+
+    def capture(self, switch: int, port: int, what: str, path: Path) -> None:
+        """Capture a port: what comes "in", goes "out", or is "lost" by its link.
+
+        Before the switch gets its engine.
+        """
+        number = CAPTURES.index(what)
+        if self._library.virtual_capture(self._handle, switch, port, number, os.fsencode(path)):
+            raise Minip4Error(f"cannot create capture {path}: {os.strerror(ctypes.get_errno())}")
+
+    def prepare(self, engine: Engine) -> Engine:
+        """Make an engine fit for install(): before its links are set."""
+        pool = self._library.virtual_pool(self._handle)
+        if not engine.library.engine_share_pool(engine.handle, pool):
+            engine.close()
+            raise NotSupported(
+                "this program's headers and metadata are too long to replace the program "
+                "that a virtual network was started with: start it with the longest one"
+            )
+        return engine
+
+    def install(self, switch: int, engine: Engine) -> None:
+        """Give a switch its engine, in place of the one before, which is closed."""
+        calls = _Calls(*(address(engine.library, f"engine_{name}") for name in _CALLS))
+        if not self._library.virtual_set_engine(self._handle, switch, engine.handle, byref(calls)):
+            engine.close()
+            raise EngineError("memory is short for a switch")
+        old = self._engines.get(switch)
+        self._engines[switch] = engine
+        if old is not None:
+            old.close()
+
+    def refresh(self, switch: int) -> None:
+        """To be called after a switch's links or queues were changed."""
+        self._library.virtual_refresh(self._handle, switch)
+
+    def flying(self, switch: int, port: int) -> tuple[int, int]:
+        """Packets and bytes that a port sent and that did not come out of its link yet.
+
+        The engine's counters have them as delivered.
+        """
+        packets, size = u64(), u64()
+        self._library.virtual_flying(self._handle, switch, port, byref(packets), byref(size))
+        return packets.value, size.value
+
+    # --- the control plane -----------------------------------------------------------------
+
+    def control_waiting(self) -> Iterator[int]:
+        """Take the switches that have digests or frames for their controllers."""
+        while (switch := self._library.virtual_control_next(self._handle)) != NONE:
+            yield switch
+
+    def cpu_receive(self, switch: int) -> list[bytes]:
+        """Take the frames that wait for a switch's controller."""
+        frames = []
+        while length := self._library.virtual_cpu_read(self._handle, switch, self._room):
+            frames.append(self._room.raw[:length])
+        return frames
+
+    def cpu_send(self, switch: int, frame: bytes) -> bool:
+        """Bring a frame in at the CPU port; False: too long, or no memory."""
+        return self._library.virtual_cpu_write(self._handle, switch, frame, len(frame)) == 0
+
+    # --- hosts -----------------------------------------------------------------------------
+
+    def host_counters(self, host: int) -> dict[str, int]:
+        """The fields of struct virtual_host_counters."""
+        counters = _HostCounters()
+        self._library.virtual_host_counters(self._handle, host, byref(counters))
+        return {field[0]: getattr(counters, field[0]) for field in _HostCounters._fields_}
+
+    def add_flow(self, spec: FlowSpec) -> int:
+        """Let a flow begin at its time; return its number."""
+        config = _FlowConfig(
+            spec.source, spec.destination, spec.id, spec.source_port, spec.destination_port,
+            spec.tos, spec.payload, spec.count, spec.start_ns, spec.rate_pps,
+        )  # fmt: skip
+        if spec.due_ns is not None:
+            due = np.ascontiguousarray(spec.due_ns, np.uint64)
+            if len(due) != spec.count or np.any(due[1:] < due[:-1]):
+                raise InvalidArgument(f"flow {spec.id}: {spec.count} ascending times expected")
+            config.due_ns = due.ctypes.data
+        number = self._library.virtual_add_flow(self._handle, byref(config))
+        if number == NONE:
+            raise InvalidArgument(
+                f"flow {spec.id}: UDP port {spec.destination_port} of its destination is taken, "
+                "or memory is short"
+            )
+        return int(number)
+
+    def flow_result(self, flow: int) -> FlowResult:
+        result = _FlowResult()
+        if not self._library.virtual_flow_result(self._handle, flow, byref(result)):
+            raise EngineError("memory is short: datagrams were lost for it")
+        return FlowResult(
+            _records(result.sent, result.sent_count, SENT),
+            _records(result.received, result.received_count, RECEIVED),
+            result.foreign,
+            result.dscp_changed,
+        )
+
+    def remove_flow(self, flow: int) -> None:
+        """End a flow, and free its port and its records."""
+        self._library.virtual_remove_flow(self._handle, flow)
+
+    def send_frames(self, host: int, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
+        """Send frames from a host as they are, each at its time; times ascend."""
+        times = np.asarray(times_ns, np.uint64)
+        if len(times) != len(frames) or np.any(times[1:] < times[:-1]):
+            raise InvalidArgument("send_frames() takes an ascending time for each frame")
+        lengths = np.array([len(frame) for frame in frames], np.uint32)
+        if not self._library.virtual_send_frames(
+            self._handle, host, len(frames), times.ctypes.data, lengths.ctypes.data,
+            b"".join(frames),
+        ):  # fmt: skip
+            raise InvalidArgument(f"a frame is longer than {FRAME_ROOM - 1024} bytes")
+
+    def _number(self, number: int) -> int:
+        if number == NONE:
+            raise EngineError("memory is short for another node")
+        return int(number)
+
+
+def _records(start: int | None, count: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+    """A copy of C's records."""
+    if not start or not count:
+        return np.empty(0, dtype)
+    return np.frombuffer(ctypes.string_at(start, count * dtype.itemsize), dtype)
+
+
+def _loaded(*, sanitize: bool) -> ctypes.CDLL:
+    """Build (once) and load the event queue; it calls engines through their own shared objects."""
+    folder = Path(__file__).parent / "c"
+    shared = [WIRE / f"{name}.c" for name in ("memory", "packet", "capture")]
+    sources = [*sorted(folder.glob("*.c")), *shared]
+    include = (WIRE, ENGINE)
+    with build.shared_object(sources, include=include, sanitize=sanitize) as built:
+        library = ctypes.CDLL(str(built), ctypes.RTLD_LOCAL, use_errno=True)
+    for name, (result, *arguments) in _SIGNATURES.items():
+        function = getattr(library, f"virtual_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+_SIGNATURES: dict[str, tuple[object, ...]] = {
+    "create": (handle, c_uint32, u64),
+    "destroy": (c_int, handle, text, c_size_t),
+    "pool": (handle, handle),
+    "max_packets": (u64,),
+    "now": (u64, handle),
+    "events": (u64, handle),
+    "next": (u64, handle),
+    "run": (c_int, handle, u64, u64),
+    "add_switch": (c_uint32, handle, c_uint16),
+    "add_host": (c_uint32, handle, text, c_uint32),
+    "connect": (c_bool, handle, c_uint32, c_uint16, c_uint32, c_uint16),
+    "set_engine": (c_bool, handle, c_uint32, handle, POINTER(_Calls)),
+    "capture": (c_int, handle, c_uint32, c_uint16, c_int, text),
+    "refresh": (None, handle, c_uint32),
+    "flying": (None, handle, c_uint32, c_uint16, POINTER(u64), POINTER(u64)),
+    "control_next": (c_uint32, handle),
+    "cpu_read": (c_uint32, handle, c_uint32, text),
+    "cpu_write": (c_int, handle, c_uint32, text, c_uint32),
+    "host_counters": (None, handle, c_uint32, POINTER(_HostCounters)),
+    "add_flow": (c_uint32, handle, POINTER(_FlowConfig)),
+    "flow_result": (c_bool, handle, c_uint32, POINTER(_FlowResult)),
+    "remove_flow": (None, handle, c_uint32),
+    "send_frames": (c_bool, handle, c_uint32, u64, handle, handle, text),
+}

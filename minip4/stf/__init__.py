@@ -1,0 +1,1 @@
+"""STF: scripts that test a program packet by packet."""

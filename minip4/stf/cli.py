@@ -1,0 +1,56 @@
+"""`minip4 test`: run STF scripts on a program, in process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from minip4.compiler.options import add_compiler_arguments, compile_with_warnings
+from minip4.engine.engine import Engine
+from minip4.errors import Minip4Error
+from minip4.stf.script import StfError, run_stf
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Run STF scripts on a program; exit status 1 when one fails."
+    add = parser.add_argument
+    add("program", type=Path, help="the P4-16 source file, or BMv2 JSON (.json)")
+    add("scripts", type=Path, nargs="+", metavar="script", help="an STF script")
+    add_compiler_arguments(parser)
+    add("--trace", action="store_true", help="tell what was done with packets that failed")
+
+
+def run(args: argparse.Namespace) -> int:
+    document = _document(args)
+    failed = 0
+    for script in args.scripts:
+        engine = Engine(document, trace=args.trace)
+        try:
+            failures = run_stf(engine, script)
+        except StfError as error:
+            if error.told:
+                print(textwrap.indent(error.told, "    "))
+            raise
+        finally:
+            engine.close()
+        print(f"{'FAIL' if failures else 'PASS'} {script}")
+        for failure in failures:
+            print(textwrap.indent(failure, "    "))
+        failed += bool(failures)
+    print(f"{len(args.scripts) - failed} of {len(args.scripts)} passed")
+    return 1 if failed else 0
+
+
+def _document(args: argparse.Namespace) -> dict[str, Any]:
+    if args.program.suffix != ".json":
+        return compile_with_warnings(args).bmv2_json
+    try:
+        document: dict[str, Any] = json.loads(args.program.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise Minip4Error(f"{args.program}: cannot be read: {error}") from error
+    if not isinstance(document, dict):
+        raise Minip4Error(f"{args.program}: expected BMv2 JSON: its root is no object")
+    return document

@@ -1,0 +1,193 @@
+"""The cache of built files is bounded: the longest unused go first, and nothing that is in use."""
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from minip4.errors import ToolchainError
+from minip4.native import cache
+
+BYTES = 1000
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "minip4").mkdir()
+    return tmp_path / "minip4"
+
+
+def make(path: Path) -> None:
+    path.write_bytes(bytes(BYTES))
+
+
+def use(path: Path, age_s: float = 0) -> None:
+    """Have it made or used; then it looks as if that was so long ago."""
+    with cache.held(path, make):
+        pass
+    if age_s:
+        then = path.stat().st_mtime - age_s
+        os.utime(path, (then, then))
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_what_was_not_used_for_longest_goes_first(folder: Path) -> None:
+    for number, name in enumerate("abcd"):
+        use(folder / name, 1000 - number)
+    use(folder / "a")  # and so it is the youngest
+    cache.shrink(2 * BYTES)
+    assert names(folder) == {"a", "d"}
+    cache.shrink(2 * BYTES)
+    assert names(folder) == {"a", "d"}
+
+
+def test_a_new_file_makes_room(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache.shrink, "__defaults__", (2 * BYTES,))
+    for name in "abc":
+        use(folder / name, 100)
+    assert "c" in names(folder)
+    assert len(names(folder)) == 2
+
+
+def test_what_is_in_use_stays(folder: Path) -> None:
+    for name in "ab":
+        use(folder / name, 1000)
+    with cache.held(folder / "a", make):
+        os.utime(folder / "a", (0, 0))
+        cache.shrink(0)
+        assert names(folder) == {"a"}
+    cache.shrink(0)
+    assert names(folder) == set()
+
+
+def test_another_process_s_use_counts(folder: Path) -> None:
+    use(folder / "a")
+    code = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, 1); print(); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(folder / "a")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as other:  # fmt: skip
+        assert other.stdout is not None
+        other.stdout.readline()
+        cache.shrink(0)
+        assert names(folder) == {"a"}
+        other.communicate("\n")
+    cache.shrink(0)
+    assert names(folder) == set()
+
+
+def test_a_file_removed_before_it_was_locked_is_made_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between open() and flock() another process may remove it: what is left has no name."""
+    use(folder / "a")
+    flock, removed = fcntl.flock, []
+
+    def removing(descriptor: int, operation: int) -> None:
+        if not removed and operation == fcntl.LOCK_SH:
+            removed.append((folder / "a").unlink())
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removing)
+    with cache.held(folder / "a", make) as path:
+        assert path.stat().st_size == BYTES
+    assert removed
+
+
+def test_two_that_make_the_same_file_share_the_first(folder: Path) -> None:
+    """A file that somebody holds is never replaced by another one of its name."""
+    both = threading.Barrier(2)
+    seen = []
+
+    def slow(path: Path) -> None:
+        both.wait(10)
+        make(path)
+
+    def one() -> None:
+        with cache.held(folder / "a", slow) as path:
+            seen.append(path.stat().st_ino)
+            both.wait(10)
+
+    threads = [threading.Thread(target=one) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 2
+    assert len(set(seen)) == 1
+
+
+def test_what_a_killed_build_left_goes_but_no_running_one(folder: Path) -> None:
+    left, running = folder / "build-left", folder / "build-running"
+    for workshop in (left, running):
+        workshop.mkdir()
+        make(workshop / "half.o")
+    young = folder / "build-young"
+    young.mkdir()
+    for workshop in (left, running):
+        os.utime(workshop, (0, 0))
+    descriptor = os.open(running, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    cache.shrink()
+    assert names(folder) == {"build-running", "build-young"}
+    os.close(descriptor)
+
+
+def test_a_build_that_fails_leaves_nothing(folder: Path) -> None:
+    def fail(path: Path) -> None:
+        make(path)
+        raise ValueError
+
+    with pytest.raises(ValueError), cache.held(folder / "a", fail):  # noqa: PT011
+        pass
+    assert names(folder) == set()
+
+
+def test_what_is_there_is_used_where_nothing_may_be_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(folder / "a")
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    with cache.held(folder / "a", make) as path:
+        assert path.stat().st_size == BYTES
+
+
+def test_a_file_system_that_cannot_lock_for_writing_keeps_its_files(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS: an exclusive lock needs a file that was opened to be written."""
+    use(folder / "a", 1000)
+
+    def shared_only(_: int, operation: int) -> None:
+        if operation & fcntl.LOCK_EX:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(fcntl, "flock", shared_only)
+    cache.shrink(0)
+    assert names(folder) == {"a"}
+
+
+def test_a_cache_that_cannot_be_made_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with (
+        pytest.raises(ToolchainError, match=r"file/minip4: .*Not a directory.*XDG_CACHE_HOME"),
+        cache.held(cache.folder() / "a", make),
+    ):
+        pass

@@ -1,0 +1,200 @@
+"""When frames arrived and left, as the real-time driver says: held against other clocks."""
+
+import ctypes
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import wire
+from small_programs import engine
+from wire import frame, pcap_records
+
+from minip4.engine.engine import Engine
+from minip4.ports.driver import Driver
+
+SENT, STALL_S = 30, 0.03
+TYPES = "header h_t { bit<112> ethernet; bit<32> number; bit<48> arrived; bit<48> left; }"
+EGRESS = """hdr.h.arrived = std.ingress_global_timestamp;
+    hdr.h.left = std.egress_global_timestamp;"""
+US = 1000
+
+
+@pytest.fixture
+def namespace() -> Iterator[None]:
+    with wire.namespace():
+        for number in (1, 2, 3):
+            wire.veth(f"s{number}", f"h{number}")
+        yield
+
+
+@pytest.fixture
+def switch() -> Engine:
+    """What comes in at ports 1 and 3 leaves by port 2, with the times that the program saw."""
+    return engine(types=TYPES, ingress="std.egress_spec = 2;", egress=EGRESS)
+
+
+@contextmanager
+def packets_waiting(switch: Engine) -> Iterator[None]:
+    """The switch takes no frame in: its data plane waits for the lock (lock.h)."""
+    switch.library.engine_lock_dataplane(switch.handle)
+    try:
+        yield
+    finally:
+        switch.library.engine_unlock_dataplane(switch.handle)
+
+
+def test_a_frame_arrived_while_it_was_sent_however_late_the_switch_takes_it(
+    namespace: None, switch: Engine, tmp_path: Path
+) -> None:
+    driver = Driver(
+        switch, {1: "s1", 2: "s2"}, capture_folder=tmp_path, stamp_folder=tmp_path
+    )  # fmt: skip
+    driver.start()
+    calls, seen = [], []
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
+        with packets_waiting(switch):
+            for number in range(SENT):
+                before_ns = time.monotonic_ns()
+                sender.send(frame(64, number))
+                calls.append((before_ns, time.monotonic_ns()))
+                time.sleep(0.0003)
+            time.sleep(STALL_S)
+            stalled_until_ns = time.monotonic_ns()
+        for _ in calls:
+            data = receiver.recv(100)
+            seen.append(tuple(int.from_bytes(data[at : at + 6], "big") for at in (18, 24)))
+    driver.stop()
+    arrived, taken = ([ns for ns, _, _ in pcap_records(tmp_path / f"s1_{what}.pcap")]
+                      for what in ("in", "taken"))  # fmt: skip
+    assert len(arrived) == SENT
+    for (before_ns, after_ns), came_ns, (came_us, left_us) in zip(
+        calls, arrived, seen, strict=True
+    ):
+        assert before_ns <= came_ns <= after_ns
+        assert came_us == came_ns // US
+        assert left_us >= stalled_until_ns // US
+    assert min(taken) >= stalled_until_ns
+
+
+def test_how_long_one_frame_waited_is_not_taken_for_the_next_ones_wait(
+    namespace: None, switch: Engine
+) -> None:
+    """A controller's frame arrives when it is taken in, whatever came before it."""
+    driver = Driver(switch, {1: "s1", 2: "s2"}, cpu_port=510)
+    driver.start()
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
+        with packets_waiting(switch):
+            sender.send(frame(64, 0))
+            time.sleep(STALL_S)
+        receiver.recv(100)
+        before_us = time.monotonic_ns() // US
+        assert driver.cpu_send(frame(64, 1))
+        arrived_us = int.from_bytes(receiver.recv(100)[18:24], "big")
+    driver.stop()
+    assert before_us <= arrived_us <= time.monotonic_ns() // US
+
+
+def test_the_call_that_hands_frames_over_encloses_their_arrival(
+    namespace: None, switch: Engine, tmp_path: Path
+) -> None:
+    """The switch behind says when they came; this one when it began to send them, and was done."""
+    driver = Driver(switch, {1: "s1", 2: "s2"}, capture_folder=tmp_path, stamp_folder=tmp_path)
+    behind = Driver(engine(types=TYPES), {1: "h2"}, capture_folder=tmp_path)
+    driver.start()
+    behind.start()
+    with wire.end("h1") as sender:
+        for number in range(SENT):
+            if number % 5 == 0:
+                time.sleep(0.001)
+            sender.send(frame(64, number))
+        wire.await_true(lambda: len(pcap_records(tmp_path / "h2_in.pcap")) == SENT)
+    driver.stop()
+    behind.stop()
+    left, began, ended = (
+        [ns for ns, _, _ in pcap_records(tmp_path / f"s2_{what}.pcap")]
+        for what in ("out", "sending", "sent")
+    )
+    came = [ns for ns, _, _ in pcap_records(tmp_path / "h2_in.pcap")]
+    assert len(left) == len(began) == SENT
+    for times in zip(left, began, came, ended, strict=True):
+        assert list(times) == sorted(times)
+
+
+def test_ports_take_turns_in_order_of_arrival(
+    namespace: None, switch: Engine, tmp_path: Path
+) -> None:
+    driver = Driver(switch, {1: "s1", 2: "s2", 3: "s3"}, capture_folder=tmp_path)
+    driver.start()
+    with wire.end("h1") as one, wire.end("h3") as three, wire.end("h2") as receiver:
+        with packets_waiting(switch):
+            for number in range(SENT):
+                (three if number % 4 == 0 else one).send(frame(64, number))
+        numbers = [int.from_bytes(receiver.recv(100)[14:18], "big") for _ in range(SENT)]
+    driver.stop()
+    assert numbers == list(range(SENT))
+
+
+class WallClock(ctypes.Structure):
+    """struct wall_clock of clock.h."""
+
+    _fields_ = [
+        ("least_ns", ctypes.c_int64),
+        ("most_ns", ctypes.c_int64),
+        ("read_ns", ctypes.c_uint64),
+    ]
+
+
+class Wall:
+    """A wall clock so far ahead of the common one, and what clock.c makes of it."""
+
+    def __init__(self, switch: Engine) -> None:
+        self.ahead_ns = 1_790_000_000 * 10**9 + 123_456_789
+        self._clock = WallClock()
+        self._library = switch.library
+        self._library.wall_clock_arrival.restype = ctypes.c_uint64
+
+    def read(self, before_ns: int, at_ns: int, after_ns: int) -> None:
+        values = map(ctypes.c_uint64, (before_ns, at_ns + self.ahead_ns, after_ns))
+        self._library.wall_clock_take(ctypes.byref(self._clock), *values)
+
+    def arrival_ns(self, time_ns: int, ahead_ns: int = 0, now_ns: int = 2**63) -> int:
+        values = map(ctypes.c_uint64, (time_ns + self.ahead_ns, ahead_ns, now_ns))
+        return int(self._library.wall_clock_arrival(ctypes.byref(self._clock), *values))
+
+    def error_ns(self, time_ns: int) -> int:
+        return abs(self.arrival_ns(time_ns) - time_ns)
+
+
+def test_stamps_are_carried_over_also_when_the_wall_clock_was_set(switch: Engine) -> None:
+    """Readings that were interrupted narrow nothing down, and spoil nothing."""
+    wall, now_ns = Wall(switch), 5 * 10**9
+    wall.read(now_ns, now_ns + 90_000, now_ns + 5_000_000)  # another program had the core
+    assert wall.error_ns(now_ns) <= 2_500_000
+    for late_ns in (0, 1_000_000, 2_000_000, 3_000_000):
+        wall.read(now_ns + late_ns, now_ns + late_ns + 20, now_ns + late_ns + 50)
+    assert wall.error_ns(now_ns) <= 15
+    wall.read(now_ns, now_ns + 4_900_000, now_ns + 5_000_000)
+    assert wall.error_ns(now_ns) <= 15
+    for step_ns in (10**9, -(10**10), 200):
+        wall.ahead_ns += step_ns
+        now_ns += 10**6
+        wall.read(now_ns, now_ns + 25, now_ns + 50)
+        assert wall.error_ns(now_ns) <= 25
+
+
+@pytest.mark.parametrize("set_ns", [0, 10**9, -(10**9)])
+def test_no_arrival_is_later_than_now_or_before_that_of_the_frame_ahead(
+    switch: Engine, set_ns: int
+) -> None:
+    """Whatever happens to the wall clock between its reading and the stamp."""
+    wall, start_ns = Wall(switch), 5 * 10**9
+    wall.read(start_ns, start_ns + 25, start_ns + 50)
+    wall.ahead_ns += set_ns
+    ahead_ns = 0
+    # One of them was stamped by another core.
+    for stamp_ns, now_ns in ((100, 105), (900, 905), (500, 910), (1500, 1505)):
+        arrived_ns = wall.arrival_ns(start_ns + stamp_ns, ahead_ns, start_ns + now_ns)
+        assert ahead_ns <= arrived_ns <= start_ns + now_ns
+        ahead_ns = arrived_ns

@@ -1,0 +1,33 @@
+"""Idle timeouts as clients are told of them: all entries, in messages of bounded size."""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from finsy.proto import p4r
+
+from minip4.runtime.entities.idle import MOST_ENTRIES, IdleTimeouts
+
+
+class ManyIdle:
+    """Tables of which so many entries have been idle, found at one time each."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.now_ns = count, 1000
+
+    def idle(self) -> Iterator[p4r.TableEntry]:
+        for number in range(self.count):
+            self.now_ns += 1
+            yield p4r.TableEntry(priority=number)
+
+
+def test_many_idle_entries_are_all_told_in_bounded_messages_with_the_time() -> None:
+    tables = ManyIdle(2 * MOST_ENTRIES + 1)
+    idle = IdleTimeouts(cast(Any, tables))
+    told = [response.idle_timeout_notification for response in idle.collect()]
+    assert [len(some.table_entry) for some in told] == [MOST_ENTRIES, MOST_ENTRIES, 1]
+    assert [e.priority for some in told for e in some.table_entry] == [*range(tables.count)]
+    assert [some.timestamp for some in told] == [
+        1000 + MOST_ENTRIES, 1000 + 2 * MOST_ENTRIES, 1000 + tables.count,
+    ]  # fmt: skip
+    tables.count = 0
+    assert not [*idle.collect()]

@@ -1,0 +1,135 @@
+"""Requests made of random fields: each is answered with a status, none with a Python error."""
+
+import asyncio
+import random
+from collections.abc import Awaitable
+from typing import Any
+
+import grpc
+import pytest
+from finsy.proto import p4r
+from google.protobuf.descriptor import FieldDescriptor as Fd
+from harness import asynchronous, bench, info
+
+from minip4.runtime.service import arbitration
+
+ROUNDS = 300
+NUMBERS = (0, 0, 1, 1, 2, 3, 9, 255, 511, 512, 65536, 2**31 - 1, -1, -(2**31))
+PREFIXES = {
+    "action_id": 0x01, "table_id": 0x02, "value_set_id": 0x03, "action_profile_id": 0x11,
+    "counter_id": 0x12, "meter_id": 0x14, "register_id": 0x16, "digest_id": 0x17,
+}  # fmt: skip
+BYTES = (b"", b"\0", b"\1", b"\1", b"\0\0\0\5", b"\xff" * 2, b"\xff" * 6, b"\x80" + b"\0" * 16)
+
+
+def known_ids(program: str) -> list[int]:
+    """The ids of all objects in P4Info."""
+    found = []
+    for field, value in info(program).ListFields():
+        if field.is_repeated:
+            found += [o.preamble.id for o in value if hasattr(o, "preamble")]
+    return found
+
+
+def scribble(message: Any, dice: random.Random, ids: list[int], depth: int = 0) -> Any:
+    """Set random fields of a message to random values."""
+    chosen = {oneof.name: dice.choice(oneof.fields).name for oneof in message.DESCRIPTOR.oneofs}
+    for field in message.DESCRIPTOR.fields:
+        name = field.name
+        if field.containing_oneof and chosen[field.containing_oneof.name] != name:
+            continue
+        if dice.random() < (0.4 if depth > 1 else 0) and name not in ("type", "table_id"):
+            continue
+        if field.type == Fd.TYPE_MESSAGE:
+            if field.message_type.full_name.startswith("google") or depth > 6:
+                continue
+            if field.is_repeated:
+                for _ in range(dice.randrange(3)):
+                    scribble(getattr(message, name).add(), dice, ids, depth + 1)
+            else:
+                getattr(message, name).SetInParent()
+                scribble(getattr(message, name), dice, ids, depth + 1)
+        elif not field.is_repeated:
+            setattr(message, name, value_of(field, dice, ids))
+    return message
+
+
+def value_of(field: Any, dice: random.Random, ids: list[int]) -> Any:
+    if field.type == Fd.TYPE_BYTES:
+        return dice.choice(BYTES)
+    if field.type == Fd.TYPE_STRING:
+        return "x"
+    if field.type == Fd.TYPE_BOOL:
+        return dice.random() < 0.1
+    if field.type == Fd.TYPE_ENUM:
+        return dice.choice(field.enum_type.values[-3:]).number
+    if field.name.endswith("_id"):
+        fitting = [i for i in ids if i >> 24 == PREFIXES.get(field.name)] or [1, 2, 3]
+        return dice.choice(fitting if dice.random() < 0.95 else ids)
+    number = dice.choice(NUMBERS)
+    return abs(number) if field.type in (Fd.TYPE_UINT32, Fd.TYPE_UINT64) else number
+
+
+@pytest.mark.parametrize("program", ["control", "extras"])
+@pytest.mark.parametrize("seed", range(3))
+@asynchronous
+async def test_every_request_gets_an_answer(program: str, seed: int) -> None:
+    dice, ids = random.Random(seed), known_ids(program)
+    async with bench(program) as running:
+        answers = set()
+        for _ in range(ROUNDS):
+            update = scribble(p4r.Update(), dice, ids)
+            answers.add(await answer(running.write(update, atomicity=dice.randrange(3))))
+            answers.add(await answer(running.read(update.entity)))
+        assert {grpc.StatusCode.OK, grpc.StatusCode.UNKNOWN} <= answers
+        assert await running.read(p4r.Entity(table_entry=p4r.TableEntry())) is not None
+
+
+async def answer(call: Awaitable[Any]) -> grpc.StatusCode:
+    """The status of a call. gRPC answers "Unexpected <class ...>" for an exception in Python."""
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        if "Unexpected" in error.details():
+            raise
+        return error.code()
+    return grpc.StatusCode.OK
+
+
+@asynchronous
+async def test_a_client_that_reads_nothing_costs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arbitration, "MAX_QUEUED", 30)
+    monkeypatch.setattr(arbitration, "MAX_ANSWERS", 10)
+    count, bad = 1000, p4r.StreamMessageRequest()
+    bad.packet.payload = b"refused and sent back, for there is no metadata".ljust(50_000)
+    async with bench(primary=False) as running:
+        stream = await running.arbitrate(1)
+        await stream.read()
+        (client,) = running.device.arbitration.primaries()
+
+        async def flood() -> None:
+            for _ in range(count):
+                await stream.write(bad)
+
+        flooding = asyncio.create_task(flood())
+        while client.queue.qsize() < 40:
+            await asyncio.sleep(0)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+            assert client.queue.qsize() <= 40
+        for _ in range(count):  # once it reads, it gets all its answers
+            assert (await stream.read()).HasField("error")
+        await flooding
+
+
+@asynchronous
+async def test_digests_go_on_after_an_unexpected_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+    async with bench("extras") as running:
+        pipeline = running.device.running
+        assert pipeline is not None
+        monkeypatch.setattr(pipeline.idle_timeouts, "collect", lambda: 1 // 0)
+        while len(told) < 2:
+            await asyncio.sleep(0.01)
+        assert isinstance(told[0]["exception"], ZeroDivisionError)

@@ -1,0 +1,317 @@
+"""The virtual network: exact to the nanosecond, the same each time, and true to queueing theory."""
+
+import ctypes
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scapy.layers.inet import ICMP, IP, UDP
+from scapy.layers.l2 import ARP, Ether
+from scapy.packet import Packet
+from scapy.utils import rdpcap
+
+from minip4.compiler import compile_p4
+from minip4.engine.engine import Engine
+from minip4.engine.errors import EngineError, InvalidArgument
+from minip4.runtime.switch import dataplane
+from minip4.runtime.switch.options import LinkOptions
+from minip4.simulator.virtual import FlowResult, FlowSpec, Stop, Virtual
+
+WIRE = Path(__file__).parents[1] / "testbed" / "programs" / "wire.p4"
+START_NS = 10**9
+MAC = ("00:00:00:00:00:01", "00:00:00:00:00:02")
+ADDRESS = ("10.0.0.1", "10.0.0.2")
+
+
+@cache
+def wire() -> Engine:
+    """With SANITIZE in the environment its C carries sanitizers: see test_sanitized.py."""
+    return Engine(compile_p4(WIRE).bmv2_json, sanitize="SANITIZE" in os.environ)
+
+
+class Line:
+    """h1 - s1 - s2 - ... - h2: each switch sends what enters at port 1 out of port 2, and back.
+
+    `links[i]` are the properties of the link behind port 2 of the i-th switch.
+    """
+
+    def __init__(self, *links: dict[str, float], seed: int = 1) -> None:
+        self.virtual = Virtual(wire(), START_NS)
+        self.hosts = [self.virtual.add_host(*host) for host in zip(MAC, ADDRESS, strict=True)]
+        self.switches = [self.virtual.add_switch() for _ in links]
+        before, port = self.hosts[0], 0
+        for switch in self.switches:
+            self.virtual.connect(before, port, switch, 1)
+            before, port = switch, 2
+        self.virtual.connect(before, port, self.hosts[1], 0)
+        for number, (switch, link) in enumerate(zip(self.switches, links, strict=True)):
+            self.virtual.install(switch, self.engine({"seed": seed + number, **link}))
+
+    def engine(self, link: dict[str, float]) -> Engine:
+        engine = self.virtual.prepare(wire().another())
+        if link:
+            dataplane.set_link(engine, LinkOptions(2, **link))  # type: ignore[arg-type]
+        return engine
+
+    def flow(self, count: int, rate_pps: float = 1e5, payload: int = 22, **more: object) -> int:
+        return self.virtual.add_flow(
+            FlowSpec(*self.hosts, 7, 1000, 5007, 0, payload, count, START_NS, rate_pps, **more)  # type: ignore[arg-type]
+        )
+
+    def run(self, seconds: float = 100.0) -> None:
+        assert self.virtual.run(START_NS + round(seconds * 1e9)) is Stop.REACHED
+
+
+def delays(result: FlowResult) -> np.ndarray:
+    return (result.received["received_ns"] - result.received["sent_ns"]).astype(np.int64)
+
+
+@pytest.mark.parametrize("payload", [22, 958, 1458])
+def test_delay_is_exact_to_the_nanosecond(payload: int) -> None:
+    line = Line({"rate_bps": 10**9, "delay_us": 123.456}, {"delay_us": 7.001}, {})
+    flow = line.flow(1000, 50_000, payload)
+    line.run()
+    result = line.virtual.flow_result(flow)
+    assert len(result.received) == 1000
+    assert set(delays(result)) == {(42 + payload) * 8 + 123_456 + 7_001}
+    assert np.array_equal(result.sent["sent_ns"], START_NS + 20_000 * np.arange(1000))
+    line.virtual.close()
+
+
+def test_queueing_delay_is_that_of_md1() -> None:
+    """Mean wait of M/D/1 (Pollaczek and Khinchine): rho / (2 (1 - rho)) times the service."""
+    count, service_ns = 1_000_000, 8000  # frames of 1000 bytes at 1 Gbit/s
+    dice = np.random.default_rng(5)
+    for load in (0.5, 0.8):
+        line = Line({"rate_bps": 10**9, "queue": 10**6})
+        due_ns = np.cumsum(dice.exponential(service_ns / load, count)).astype(np.uint64)
+        flow = line.flow(count, payload=1000 - 42, due_ns=due_ns)
+        line.run()
+        result = line.virtual.flow_result(flow)
+        assert np.array_equal(result.received["sequence"], np.arange(count))
+        waits_ns = delays(result) - service_ns
+        assert waits_ns.min() == 0
+        assert waits_ns.mean() == pytest.approx(load / (2 * (1 - load)) * service_ns, rel=0.01)
+        line.virtual.close()
+
+
+def test_a_burst_waits_in_the_queue_and_the_rest_is_dropped() -> None:
+    line = Line({"rate_bps": 10**9, "queue": 10})
+    flow = line.flow(20, payload=1000 - 42, due_ns=np.zeros(20, np.uint64))
+    line.run()
+    result = line.virtual.flow_result(flow)
+    # One is on the wire and ten wait; queues know no difference between the frames of a flow.
+    assert list(delays(result)) == [8000 * (i + 1) for i in range(11)]
+    line.virtual.close()
+
+
+def test_frames_beyond_the_memory_end_the_run() -> None:
+    line = Line({"delay_us": 1000})
+    assert line.virtual.max_packets * 12_000 < 8e9  # bytes: a jumbo frame, and all its pages
+    pool, library = line.virtual._library.virtual_pool(line.virtual._handle), wire().library
+    library.packet_pool_set_limit(ctypes.c_void_p(pool), ctypes.c_uint64(64))
+    flow = line.flow(100)
+    line.virtual.send_frames(line.hosts[0], [START_NS + 10**6] * 2, [bytes(60)] * 2)
+    assert line.virtual.run(START_NS + 10**9) is Stop.SHORT
+    assert line.virtual.run(START_NS + 10**9) is Stop.SHORT
+    with pytest.raises(EngineError, match="memory is short"):
+        line.virtual.flow_result(flow)
+    line.virtual.close()
+
+
+def digest_of(seed: int, *links: dict[str, float]) -> str:
+    line = Line(*links, seed=seed)
+    flow = line.flow(5000)
+    line.run()
+    received = line.virtual.flow_result(flow).received.tobytes()
+    line.virtual.close()
+    return hashlib.sha256(received).hexdigest()
+
+
+def test_ten_runs_are_the_same_to_the_last_bit() -> None:
+    links: list[dict[str, float]] = [
+        {"loss": 0.1, "delay_us": 500, "jitter_us": 400},
+        {"rate_bps": 10**8, "delay_us": 50, "reorder": 0.1, "reorder_us": 300},
+    ]
+    assert len({digest_of(1, *links) for _ in range(10)}) == 1
+    assert digest_of(2, *links) != digest_of(1, *links)
+
+
+def test_dice_of_one_link_do_not_move_those_of_another() -> None:
+    def lost(second: dict[str, float]) -> set[int]:
+        line = Line({"loss": 0.05}, second)
+        flow = line.flow(2000)
+        line.run()
+        result = line.virtual.flow_result(flow)
+        missing = set(result.sent["sequence"]) - set(result.received["sequence"])
+        line.virtual.close()
+        return missing
+
+    first = lost({})
+    assert 50 < len(first) < 150
+    assert first < lost({"loss": 0.2})
+
+
+def test_another_engine_may_take_over() -> None:
+    line = Line({"delay_us": 100})
+    flow = line.flow(1000, rate_pps=1e6)
+    line.run(0.0005)
+    line.virtual.install(line.switches[0], line.engine({}))  # what is in flight arrives
+    line.run()
+    result = line.virtual.flow_result(flow)
+    assert len(result.received) == 1000
+    by_sequence = delays(result)[np.argsort(result.received["sequence"])]
+    assert list(by_sequence) == [100_000] * 501 + [0] * 499
+    line.virtual.close()
+
+
+def test_frames_in_a_link_are_known() -> None:
+    """Also when the link's settings change under them, or it is taken away."""
+    line = Line({"delay_us": 100})
+    flow = line.flow(10, rate_pps=1e6)
+    line.run(2.5e-6)
+    engine = line.virtual._engines[line.switches[0]]
+    assert line.virtual.flying(line.switches[0], 2) == (3, 3 * 64)
+    assert line.virtual.flying(line.switches[0], 1) == (0, 0)
+    dataplane.set_link(engine, LinkOptions(2, delay_us=50))
+    line.run(6.5e-6)
+    with engine.locked():
+        engine.library.engine_set_link(engine.handle, ctypes.c_uint16(2), None)
+    line.run(100e-6)
+    assert line.virtual.flying(line.switches[0], 2) == (6, 6 * 64)
+    line.run()
+    assert line.virtual.flying(line.switches[0], 2) == (0, 0)
+    result = line.virtual.flow_result(flow)
+    by_sequence = delays(result)[np.argsort(result.received["sequence"])]
+    in_order = [102_000 - 1000 * number for number in range(3, 7)]  # not before the third
+    assert list(by_sequence) == [100_000] * 3 + in_order + [0] * 3
+    line.virtual.close()
+
+
+# --- hosts --------------------------------------------------------------------------------------
+
+
+def exchanged(tmp_path: Path, *frames: Packet | bytes) -> tuple[list[Packet], dict[str, int]]:
+    """What h2 answers to frames from h1, and h2's counters."""
+    virtual = Virtual(wire(), START_NS)
+    hosts = [virtual.add_host(*host) for host in zip(MAC, ADDRESS, strict=True)]
+    switch = virtual.add_switch()
+    virtual.connect(hosts[0], 0, switch, 1)
+    virtual.connect(switch, 2, hosts[1], 0)
+    virtual.capture(switch, 2, "in", tmp_path / "answers.pcap")
+    virtual.install(switch, virtual.prepare(wire().another()))
+    virtual.send_frames(hosts[0], [START_NS] * len(frames), [bytes(frame) for frame in frames])
+    virtual.run(START_NS + 1)
+    counters = virtual.host_counters(hosts[1])
+    virtual.close()
+    return list(rdpcap(str(tmp_path / "answers.pcap"))), counters
+
+
+ETHER = Ether(src=MAC[0], dst=MAC[1])
+TO_H2 = ETHER / IP(src=ADDRESS[0], dst=ADDRESS[1])
+
+
+def test_a_host_answers_arp(tmp_path: Path) -> None:
+    ask = Ether(src=MAC[0], dst="ff:ff:ff:ff:ff:ff") / ARP(
+        op="who-has", hwsrc=MAC[0], psrc=ADDRESS[0], pdst=ADDRESS[1]
+    )
+    for_another = ask.copy()
+    for_another[ARP].pdst = "10.0.0.9"
+    (answer,), _ = exchanged(tmp_path, ask, for_another)
+    assert (answer.dst, answer.src) == MAC
+    arp = answer[ARP]
+    assert (arp.op, arp.hwsrc, arp.psrc) == (2, MAC[1], ADDRESS[1])
+    assert (arp.hwdst, arp.pdst) == (MAC[0], ADDRESS[0])
+
+
+def test_a_host_answers_pings(tmp_path: Path) -> None:
+    ping = TO_H2 / ICMP(type="echo-request", id=7, seq=3) / b"are you there?"
+    (answer,), _ = exchanged(tmp_path, ping)
+    assert (answer[IP].src, answer[IP].dst) == ADDRESS[::-1]
+    assert (answer[ICMP].type, answer[ICMP].id, answer[ICMP].seq) == (0, 7, 3)
+    assert bytes(answer[ICMP].payload) == b"are you there?"
+    checked = answer.copy()
+    del checked[IP].chksum, checked[ICMP].chksum
+    assert bytes(checked) == bytes(answer)
+
+
+@pytest.mark.parametrize(
+    ("frame", "counter"),
+    [
+        (Ether(src=MAC[0], dst="00:00:00:00:00:09") / IP(dst=ADDRESS[1]), "other_addresses"),
+        (ETHER / IP(dst="10.0.0.9") / UDP(), "other_addresses"),
+        (TO_H2 / UDP(dport=9) / b"nobody", "unclaimed"),
+        (TO_H2 / UDP(dport=9, chksum=1) / b"nobody", "checksum_errors"),
+        (TO_H2 / UDP(dport=9, len=4) / b"nobody", "checksum_errors"),
+        (TO_H2 / UDP(dport=9, len=400) / b"nobody", "checksum_errors"),
+        (TO_H2 / ICMP(chksum=1), "checksum_errors"),
+        (ETHER / IP(src=ADDRESS[0], dst=ADDRESS[1], chksum=1) / UDP(), "header_errors"),
+        (ETHER / IP(src=ADDRESS[0], dst=ADDRESS[1], len=900) / UDP(), "header_errors"),
+        (ETHER / IP(src=ADDRESS[0], dst=ADDRESS[1], ihl=15) / UDP(), "header_errors"),
+        (ETHER / IP(src=ADDRESS[0], dst=ADDRESS[1], frag=2) / UDP(), "unclaimed"),
+        (TO_H2 / UDP() / (b"x" * 9), "unclaimed"),
+        (Ether(bytes(ETHER)[:12] + b"\x08\x00"), "header_errors"),
+        (Ether(src=MAC[0], dst=MAC[1], type=0x0806) / b"no ARP", "header_errors"),
+        (Ether(src=MAC[0], dst=MAC[1], type=0x9999) / b"what?", "unclaimed"),
+    ],
+)
+def test_what_a_host_does_not_take_is_counted(frame: Packet, counter: str, tmp_path: Path) -> None:
+    answers, counters = exchanged(tmp_path, frame)
+    assert not answers
+    expected = dict.fromkeys(counters, 0) | {"received": 1, counter: 1}
+    assert counters == expected
+
+
+def test_runts_do_no_harm(tmp_path: Path) -> None:
+    whole = bytes(TO_H2 / UDP(dport=9) / b"nobody")
+    cut = [whole[:length] for length in range(len(whole))]
+    _, counters = exchanged(tmp_path, *cut)
+    assert counters["received"] == len(cut)
+    assert counters["unclaimed"] == 0
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        lambda line: (line.flow(10), line.flow(10)),
+        lambda line: line.flow(2, due_ns=np.array([5, 4], np.uint64)),
+        lambda line: line.flow(2, due_ns=np.array([5], np.uint64)),
+        lambda line: line.virtual.send_frames(line.hosts[0], [1], [bytes(9217)]),
+        lambda line: line.virtual.send_frames(line.hosts[0], [2, 1], [b"a", b"b"]),
+    ],
+)
+def test_what_cannot_be_sent_is_refused(refused: Callable[[Line], object]) -> None:
+    line = Line({})
+    with pytest.raises(InvalidArgument):
+        refused(line)
+    line.virtual.close()
+
+
+def test_a_host_has_one_port() -> None:
+    virtual = Virtual(wire(), START_NS)
+    host, switch = virtual.add_host(MAC[0], ADDRESS[0]), virtual.add_switch()
+    with pytest.raises(EngineError, match="port than 0"):
+        virtual.connect(host, 1, switch, 1)
+    virtual.connect(host, 0, switch, 1)
+    assert virtual.ports(host) == [0]
+    virtual.close()
+
+
+def test_ports_are_free_again_after_a_flow() -> None:
+    line = Line({})
+    for _ in range(3):
+        numbers = [
+            line.virtual.add_flow(
+                FlowSpec(*line.hosts, 1, 1000, port, 0, 22, 3, line.virtual.now_ns, 1e6)
+            )
+            for port in range(5000, 5100)
+        ]
+        line.virtual.run(line.virtual.now_ns + 10**9)
+        for number in numbers:
+            assert len(line.virtual.flow_result(number).received) == 3
+            line.virtual.remove_flow(number)
+    line.virtual.close()

@@ -1,0 +1,40 @@
+"""The tests of engine, driver and links once more, with AddressSanitizer and UBSan in all C."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOMS = ("engine", "link", "ports", "simulator", "stf", "wire")
+ELSEWHERE = {
+    "test_hostile.py",  # has sanitizers by itself
+    "test_limits.py",
+    "test_reader.py",  # run no C, or hardly any
+    "test_unmapping.py",  # what has sanitizers stays mapped
+}
+TESTS = sorted(
+    path
+    for room in ROOMS
+    for path in (HERE / room).rglob("test_*.py")
+    if path.name not in ELSEWHERE
+)
+HALVES = {"first": TESTS[::2], "second": TESTS[1::2]}
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_no_test_of_the_engine_reads_or_writes_what_it_must_not(half: str) -> None:
+    asan = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True,
+                          check=True).stdout.strip()  # fmt: skip
+    environment = {
+        **os.environ,
+        "SANITIZE": "1",
+        "LD_PRELOAD": asan,
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python's own, at exit
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
+               *map(str, HALVES[half])]  # fmt: skip
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
