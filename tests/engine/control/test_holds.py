@@ -4,13 +4,17 @@ No clock is read: the engine notes how many words of memory each hold of its loc
 """
 
 import random
+import subprocess
+from pathlib import Path
 
 import pytest
 from small_programs import engine
 
+from minip4.engine import C_FOLDER
 from minip4.engine.engine import Engine
 from minip4.engine.errors import NotFound
 from minip4.engine.keys import Exact, Lpm, MatchKey, Ternary
+from minip4.native import build
 
 ENTRIES = 20_000
 SLICE_WORDS = 4096  # of lock.h
@@ -54,6 +58,15 @@ class Held:
 
     def most_words(self, kind: str) -> int:
         return self.engine.holds()[kind]["most_words"]
+
+
+def test_the_longest_hold_by_the_cpu_is_noted_and_its_clock_read_where_that_can_matter() -> None:
+    """Five holds; of the last two, no longer than one before, the end is not asked for."""
+    path = build.program(
+        [C_FOLDER / "lock.c", Path(__file__).parent / "holds.c"], include=(C_FOLDER,)
+    )
+    told = subprocess.run([path], capture_output=True, text=True, check=True).stdout
+    assert told == "90 45 8"
 
 
 def test_for_a_benchmark_all_ports_come_up_in_one_hold() -> None:
