@@ -1,7 +1,7 @@
 """P4Runtime connections to the switches of a network."""
 
 import logging
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import finsy as fy
@@ -17,7 +17,7 @@ logging.getLogger("finsy").setLevel(logging.ERROR)
 
 
 def connection(net: Network, name: str) -> fy.Switch:
-    """A connection to one switch, to be entered with `async with`; pushes the network's program."""
+    """A connection to one switch, to be entered with `async with`; pushes its program."""
     switch = net.switch(name)
     options = fy.SwitchOptions(
         p4info=_p4info(switch.p4info_path), p4blob=switch.blob_path, device_id=switch.device_id
@@ -31,9 +31,9 @@ def connection(net: Network, name: str) -> fy.Switch:
 _schemas = P4SchemaCache()
 
 
-@lru_cache(maxsize=4)
+@cache
 def _p4info(path: Path) -> p4i.P4Info:
-    """Read once for all switches: a network's files stay as they are."""
+    """Read once for all switches of a program: a network's files stay as they are."""
     return text_format.Parse(path.read_text(), p4i.P4Info())
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from mininet.topo import Topo
 
+from testbed import programs
 from testbed.errors import TestbedError
 from testbed.plant import LinkEnd, Plant, Settings, check_topology, derived_seed
 from testbed.real.network import MininetPlant
@@ -19,16 +20,20 @@ from testbed.virtual.network import VirtualPlant
 
 __all__ = ["LinkEnd", "Network"]
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 CAPTURES = ("in", "out", "lost", "taken", "sending", "sent")
 MAX_CONTROL_DELAY_US = 3_600_000_000  # an hour, as for links
 ETHERNET_BYTES = 14  # of its header: the shortest frame that can be sent
 
 
 class Network:
-    """Hosts, links and switches that all run one P4 program.
+    """Hosts, links, and switches that run P4 programs.
 
-    `program` is a path, from here or from the repository's root. The properties of a topology's
+    `program` is a path, from here or from the repository's root, or a mapping of each switch to
+    one: `dict.fromkeys(topo.switches(), "router.p4") | {"s1": "source.p4"}`. `defines` are macros
+    that they are compiled with, `{"ROWS": 1024}`; a switch's own stand below its name,
+    `{"ROWS": 1024, "s1": {"ROLE": 2}}`.
+
+    The properties of a topology's
     links, `addLink(a, b, loss=0.01, delay_us=500, rate_bps=10**8, queue=1000)`, hold behind the
     egress port of each end that is a switch: in both directions between two switches, and only
     towards the host on a host's link. One direction alone: `params1={...}`, `params2={...}`.
@@ -46,7 +51,8 @@ class Network:
         topo: Topo,
         run: Run,
         *,
-        program: str | Path,
+        program: programs.Programs,
+        defines: programs.Macros | None = None,
         name: str = "network",
         capture: bool = True,
         switch_options: Mapping[str, Sequence[str]] | None = None,
@@ -62,8 +68,8 @@ class Network:
         self.interface_counters: dict[str, dict[str, int]] = {}  # interface -> kernel's counters
         self.udp_losses: dict[str, int] = {}  # host -> datagrams that its kernel lost
         self._run = run
-        here = Path(program).absolute()
-        self._program_path = here if here.is_file() else REPOSITORY / program
+        self._program = program
+        self._defines = defines or {}
         self._capture = capture
         self._switch_options = dict(switch_options or {})
         self._control_delay_us = control_delay_us
@@ -183,13 +189,15 @@ class Network:
                 f"control_delay_us {self._control_delay_us:g}: "
                 f"expected 0 to {MAX_CONTROL_DELAY_US:g}"
             )
-        self._tell(f"compiling {self._program_path.name}")
+        sources = programs.sources(self.topo.switches(), self._program, self._defines)
+        names = sorted({source.path.name for source in sources.values()})
+        self._tell(f"compiling {', '.join(names)}")
         self.folder.mkdir()
         settings = Settings(
             topo=self.topo,
             name=self.name,
             folder=self.folder,
-            program=self._program_path,
+            programs=programs.build(sources, self.folder),
             seed=self.seed,
             capture=self._capture,
             target=self._run.target,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mininet.topo import Topo
 
 from testbed.errors import TestbedError
+from testbed.programs import Program
 
 if TYPE_CHECKING:
     from testbed.traffic import Carrier, Flow, Schedule
@@ -38,7 +39,7 @@ class Settings:
     topo: Topo
     name: str
     folder: Path  # logs, counters, captures
-    program: Path  # P4 source
+    programs: Mapping[str, Program]  # of each switch
     seed: int
     capture: bool
     target: str  # what runs it: minip4 or bmv2
@@ -89,7 +90,9 @@ class Plant(Protocol):
 
 
 def check_topology(topo: Topo) -> None:
-    """Raise TestbedError for addresses of hosts that are none, and for links that lead nowhere."""
+    """Raise TestbedError for what is missing or cannot be: switches, addresses, ends of links."""
+    if not topo.switches():
+        raise TestbedError("the topology has no switch: build() adds one with addSwitch('s1')")
     for name in topo.hosts():
         info = topo.nodeInfo(name)
         if "ip" in info and not _is_address(str(info["ip"])):

@@ -15,12 +15,14 @@ from mininet.log import setLogLevel
 from mininet.net import Mininet
 from mininet.node import Node
 
+from minip4.engine.engine import Engine
 from testbed.errors import TestbedError
 from testbed.plant import LinkEnd, Outcome, Settings, check_link
+from testbed.programs import Program, Source
 from testbed.real.frames import FrameSender
 from testbed.real.isolation import DISABLE_IPV6
 from testbed.real.targets.bmv2 import PANEL, Bmv2Switch
-from testbed.real.targets.minip4 import Minip4Switch, Program, SwitchSettings
+from testbed.real.targets.minip4 import Minip4Switch, SwitchSettings
 from testbed.real.traffic import ProcessCarrier, executable
 from testbed.traffic import Flow, Schedule
 
@@ -47,13 +49,15 @@ class MininetPlant:
         if alone := sorted({*settings.topo.hosts()} - linked):
             raise TestbedError(f"host {alone[0]} has no link: in real time it needs one")
         switch_settings = SwitchSettings(
-            program=Program.build(settings.program, settings.folder),
+            programs=settings.programs,
             folder=settings.folder,
             seed=settings.seed,
             capture=settings.capture,
             stamp_log=settings.stamp_log,
             options=dict(settings.switch_options),
         )
+        for program in {*settings.programs.values()}:
+            Engine(program.compiled.bmv2_json).close()  # or all switches would run cc at once
         for tool in ("send", "receive", "send_frames"):
             executable(tool)  # a schedule must not wait for the C compiler
         settings.tell("starting the network")
@@ -117,7 +121,8 @@ class MininetPlant:
 
 def _switch_maker(settings: Settings, shared: SwitchSettings) -> Callable[..., Minip4Switch]:
     if settings.target == "bmv2":
-        return partial(Bmv2Switch, settings=shared, panel=Program.build(PANEL, settings.folder))
+        panel = Program.build(Source(PANEL), settings.folder, "bmv2-panel")
+        return partial(Bmv2Switch, settings=shared, panel=panel)
     return partial(Minip4Switch, settings=shared)
 
 

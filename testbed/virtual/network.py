@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from google.protobuf import text_format  # type: ignore[import-untyped]
 from mininet.util import ipAdd, macColonHex
 
-from minip4.compiler import compile_p4
-from minip4.compiler.warnings import print_warnings
 from minip4.runtime.service.stream import IDLE_TURNS, POLL_S
 from minip4.runtime.switch.options import SwitchOptions
 from minip4.runtime.virtual.channel import SCHEME, ControlPlane, local_channels
@@ -115,11 +112,12 @@ class VirtualPlant:
     def start(self, leaving: ExitStack) -> None:
         """Build everything, in no time."""
         settings, topo = self._settings, self._settings.topo
-        program = self._compile()
         settings.tell("building the network")
-        self._virtual = Virtual(program.engine, self._clock.now_ns())
+        programs = self._load_programs(leaving)
+        engines = [program.engine for program in programs.values()]
+        largest = max(engines, key=lambda engine: engine.phv_size)
+        self._virtual = Virtual(largest, self._clock.now_ns())
         leaving.callback(self._virtual.close)
-        leaving.callback(program.close)
         nodes = {name: self._add_switch(name) for name in topo.switches()}
         nodes |= {name: self._add_host(name, number) for number, name in
                   enumerate(topo.hosts(), start=1)}  # fmt: skip
@@ -130,7 +128,7 @@ class VirtualPlant:
         for switch in self.switches:
             options = self._options(switch)
             switch.running = VirtualSwitch(
-                self._virtual, switch.node, program, options,
+                self._virtual, switch.node, programs[switch.name], options,
                 clock=self._clock, interfaces=self._ports[switch.name],
             )  # fmt: skip
             self._running[switch.node] = switch.running
@@ -232,30 +230,23 @@ class VirtualPlant:
 
     # --- building --------------------------------------------------------------------------
 
-    def _compile(self) -> SwitchProgram:
-        source = self._settings.program
-        if not source.is_file():
-            raise TestbedError(f"no P4 program {source}")
-        compiled = compile_p4(source)
-        print_warnings(compiled.warnings)
-        program = SwitchProgram(compiled.bmv2_json, compiled.p4info)
-        self._blob_path.write_bytes(program.blob)
-        self._p4info_path.write_text(text_format.MessageToString(compiled.p4info))
-        return program
-
-    @property
-    def _blob_path(self) -> Path:
-        return self._settings.folder / f"{self._settings.program.stem}.json"
-
-    @property
-    def _p4info_path(self) -> Path:
-        return self._settings.folder / f"{self._settings.program.stem}.p4info.txtpb"
+    def _load_programs(self, leaving: ExitStack) -> dict[str, SwitchProgram]:
+        """What each switch runs, with one engine of each to copy."""
+        of_switch = self._settings.programs
+        loaded = {
+            program: SwitchProgram(program.compiled.bmv2_json, program.compiled.p4info)
+            for program in dict.fromkeys(of_switch.values())
+        }
+        for program in loaded.values():
+            leaving.callback(program.close)
+        return {name: loaded[program] for name, program in of_switch.items()}
 
     def _add_switch(self, name: str) -> int:
         options = self._settings.switch_options.get(name, ())
         node = self._virtual.add_switch(parse(name, options).cpu_port)
         number = device_id(name, self._settings.topo.nodeInfo(name).get("dpid"))
-        switch = Switch(name, number, node, self._p4info_path, self._blob_path)
+        program = self._settings.programs[name]
+        switch = Switch(name, number, node, program.p4info_path, program.blob_path)
         self.switches.append(switch)
         self._link_options[name] = []
         self._ports[name] = {}

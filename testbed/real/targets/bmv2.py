@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import TestbedError
+from testbed.programs import Program
 from testbed.real.precedence import take_precedence
-from testbed.real.targets.minip4 import Minip4Switch, Program, SwitchSettings
+from testbed.real.targets.minip4 import Minip4Switch, SwitchSettings
 
 PANEL = Path(__file__).with_name("panel.p4")
 PROGRAM = "simple_switch_grpc"

@@ -4,20 +4,17 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import text_format  # type: ignore[import-untyped]
 from mininet.node import Switch
 
-from minip4.compiler import CompiledProgram, compile_p4
-from minip4.compiler.warnings import print_warnings
-from minip4.engine.engine import Engine
 from minip4.runtime.switch.control import call
 from testbed.errors import TestbedError
 from testbed.plant import derived_seed, link_option
+from testbed.programs import Program
 from testbed.real.precedence import take_precedence
 
 GRPC_BASE_PORT = 9550  # each run has a loopback interface of its own
@@ -26,33 +23,10 @@ STOP_S = 10.0  # for what is under way in queues and links
 
 
 @dataclass(frozen=True)
-class Program:
-    """A P4 program compiled for the switches of a network."""
-
-    compiled: CompiledProgram
-    blob_path: Path  # BMv2 JSON
-    p4info_path: Path  # text format
-
-    @classmethod
-    def build(cls, source: Path, folder: Path) -> "Program":
-        """Compile `source`, write both files into `folder`, and build the engine's code once."""
-        if not source.is_file():
-            raise TestbedError(f"no P4 program {source}")
-        compiled = compile_p4(source)
-        print_warnings(compiled.warnings)
-        blob = folder / f"{source.stem}.json"
-        blob.write_text(json.dumps(compiled.bmv2_json))
-        p4info = folder / f"{source.stem}.p4info.txtpb"
-        p4info.write_text(text_format.MessageToString(compiled.p4info))
-        Engine(compiled.bmv2_json).close()  # or all switches would run cc at the same time
-        return cls(compiled, blob, p4info)
-
-
-@dataclass(frozen=True)
 class SwitchSettings:
     """What all switches of a network share."""
 
-    program: Program
+    programs: Mapping[str, Program]  # of each switch
     folder: Path  # logs, counters, captures
     seed: int
     capture: bool
@@ -75,8 +49,8 @@ class Minip4Switch(Switch):
         self._process: subprocess.Popen[str] | None = None
         self.device_id = int(self.dpid, 16)
         self.grpc_address = f"127.0.0.1:{GRPC_BASE_PORT + self.device_id}"
-        self.p4info_path = settings.program.p4info_path
-        self.blob_path = settings.program.blob_path
+        self.p4info_path = settings.programs[name].p4info_path
+        self.blob_path = settings.programs[name].blob_path
         self.log_path = settings.folder / f"{name}.log"
         self.control_path = settings.folder / f"{name}.sock"
         self.counters: dict[str, Any] = {}  # what `minip4 switch` counted; filled by finish()

@@ -1,0 +1,104 @@
+"""The P4 programs of a network: which switch runs which, each compiled once."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TypeAlias
+
+from google.protobuf import text_format  # type: ignore[import-untyped]
+
+from minip4.compiler import CompiledProgram, compile_p4
+from minip4.compiler.warnings import print_warnings
+from testbed.errors import TestbedError
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+MACRO = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+# As class Network takes them.
+Programs: TypeAlias = str | Path | Mapping[str, str | Path]
+Macros: TypeAlias = Mapping[str, int | str | Mapping[str, int | str]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A P4 program, and the macros that it is compiled with, as in NAME=value."""
+
+    path: Path
+    defines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A P4 program compiled for switches of a network, who share it: equal is what is the same."""
+
+    compiled: CompiledProgram
+    blob_path: Path  # BMv2 JSON
+    p4info_path: Path  # text format
+
+    @classmethod
+    def build(cls, source: Source, folder: Path, name: str) -> "Program":
+        """Compile `source`, and write both files, named `name`, into `folder`."""
+        compiled = compile_p4(source.path, defines=source.defines)
+        print_warnings(compiled.warnings)
+        blob, p4info = folder / f"{name}.json", folder / f"{name}.p4info.txtpb"
+        blob.write_text(json.dumps(compiled.bmv2_json))
+        p4info.write_text(text_format.MessageToString(compiled.p4info))
+        return cls(compiled, blob, p4info)
+
+
+def sources(switches: Iterable[str], programs: Programs, macros: Macros) -> dict[str, Source]:
+    """What each switch is to run. Raises TestbedError for switches and files that are not there."""
+    switches = list(switches)
+    of_switch = programs if isinstance(programs, Mapping) else dict.fromkeys(switches, programs)
+    if missing := [name for name in switches if name not in of_switch]:
+        raise TestbedError(f"switch {missing[0]} has no program: name one for each switch")
+    own = {name: value for name, value in macros.items() if isinstance(value, Mapping)}
+    for what, names in (("programs", of_switch), ("macros", own)):
+        if unknown := sorted(names.keys() - {*switches}):
+            raise TestbedError(
+                f"{what} for switches that are not there: {', '.join(unknown)}: "
+                f"there are {', '.join(switches)}"
+            )
+    shared = {name: value for name, value in macros.items() if not isinstance(value, Mapping)}
+    return {
+        name: Source(_found(of_switch[name]), _defines({**shared, **own.get(name, {})}))
+        for name in switches
+    }
+
+
+def build(of_switch: Mapping[str, Source], folder: Path) -> dict[str, Program]:
+    """Compile what the switches run, once each; the files' names are the programs'."""
+    built: dict[Source, Program] = {}
+    names: set[str] = set()
+    for source in of_switch.values():
+        if source not in built:
+            name = stem = source.path.stem
+            for number in count(2):
+                if name not in names:
+                    break
+                name = f"{stem}-{number}"
+            names.add(name)
+            built[source] = Program.build(source, folder, name)
+    return {switch: built[source] for switch, source in of_switch.items()}
+
+
+def _found(path: str | Path) -> Path:
+    """A path from here, or else from the repository's root."""
+    here = Path(path).absolute()
+    found = here if here.is_file() else REPOSITORY / path
+    if not found.is_file():
+        raise TestbedError(f"no P4 program {path}, neither in {Path.cwd()} nor in {REPOSITORY}")
+    return found
+
+
+def _defines(macros: Mapping[str, int | str]) -> tuple[str, ...]:
+    for name, value in macros.items():
+        if not MACRO.fullmatch(name) or isinstance(value, bool | float):
+            raise TestbedError(
+                f"macro {name}={value!r}: expected a name of letters, digits and _, "
+                "and a whole number or text"
+            )
+    return tuple(f"{name}={value}" for name, value in sorted(macros.items()))
