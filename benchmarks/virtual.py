@@ -201,7 +201,8 @@ def memory_mb(samples: list[Sample], switches: int) -> float:
 def router_alone() -> Callable[[int], object]:
     """Has the routers' pipeline alone process FRAMES packets, as often as it is told."""
     engine = Engine(compile_p4(ROUTER).bmv2_json)
-    engine.table_add("RouterIngress.routes", [Lpm(0x0A000000, 8)], "RouterIngress.send", [2, 2])
+    routing = "RouterIngress.routing"
+    engine.table_add(f"{routing}.routes", [Lpm(0x0A000000, 8)], f"{routing}.send", [2, 2])
     frames = [frame(0x0A000000 + number) for number in range(FRAMES)]
     assert all(engine.process(1, each, 0) for each in frames[:100])  # they are forwarded
     return lambda rounds: engine.repeat(1, frames, rounds, 0)

@@ -1,4 +1,4 @@
-"""Fills the tables of p4src/routing/router.p4: routes of the fabric, and the hosts at hand."""
+"""Fills the tables of p4src/include/routing.p4: routes of the fabric, and the hosts at hand."""
 
 from collections.abc import Sequence
 
@@ -20,12 +20,12 @@ def routing_entries(net: Network, switch: str, routes: Sequence[Route]) -> list[
             entries.append(_route(route.prefix, _send(net, switch, first, ANY_MAC)))
             continue
         salt = net.switch(switch).device_id & 0xFFFF
-        spread = fy.Action("spread", group=group, count=len(route.next_hops), salt=salt)
+        spread = fy.Action("spread", group_number=group, count=len(route.next_hops), salt=salt)
         entries.append(_route(route.prefix, spread))
         entries += [
             fy.P4TableEntry(
                 "next_hops",
-                match=fy.Match({"meta.group": group, "meta.member": member}),
+                match=fy.Match({"group": group, "member": member}),
                 action=_send(net, switch, next_hop, ANY_MAC),
             )
             for member, next_hop in enumerate(route.next_hops)

@@ -6,7 +6,7 @@
  *                   --> records of arrivals
  *   egress              records of departures --> marks on, or at the last switch off */
 #include "../include/forwarding.p4"
-#include "../include/headers.p4"
+#include "../include/readout.p4"
 #include "hashed.p4"
 #include "multiplexed.p4"
 #include "pulse.p4"
@@ -19,20 +19,7 @@ struct metadata_t {
     readout_values_t readout;
 }
 
-parser AmpmParser(
-    packet_in packet, out headers_t hdr, inout metadata_t meta,
-    inout standard_metadata_t standard_metadata) {
-    HeadersParser() headers_parser;
-
-    state start {
-        headers_parser.apply(packet, hdr, standard_metadata);
-        transition accept;
-    }
-}
-
-control AmpmVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
-    apply { }
-}
+#include "../include/switch.p4"
 
 /* To which block a packet belongs, and whether it is the pulse: by the flow's methods. */
 control Methods(in headers_t hdr, inout watch_t watch, inout sample_t sample) {
@@ -72,6 +59,7 @@ control AmpmIngress(
     PulseRecord() pulse_arrivals;
     SampleRecord() sample_arrivals;
     ReadoutRequest() readout_request;
+    ReadoutArrival() readout_arrival;
 
     // Packets and bytes of each block's colour, at index 2 * flow + colour.
     counter(AMPM_CELLS, CounterType.packets_and_bytes) arrivals;
@@ -91,12 +79,7 @@ control AmpmIngress(
         block_arrivals.apply(meta.watch, meta.watch.now_us, meta.readout);
         pulse_arrivals.apply(meta.watch, meta.watch.now_us, meta.readout);
         sample_arrivals.apply(meta.watch, meta.sample, meta.watch.now_us, meta.readout);
-        if (hdr.readout.isValid()) {
-            hdr.readout.arrival_0 = meta.readout.value_0;
-            hdr.readout.arrival_1 = meta.readout.value_1;
-            hdr.readout.arrival_2 = meta.readout.value_2;
-            hdr.readout.arrival_3 = meta.readout.value_3;
-        }
+        readout_arrival.apply(hdr.readout, meta.readout);
     }
 }
 
@@ -106,6 +89,7 @@ control AmpmEgress(
     PulseRecord() pulse_departures;
     SampleRecord() sample_departures;
     LeaveDomain() leave_domain;
+    ReadoutDeparture() readout_departure;
 
     counter(AMPM_CELLS, CounterType.packets_and_bytes) departures;
 
@@ -118,27 +102,10 @@ control AmpmEgress(
             departures.count(meta.watch.cell);
             leave_domain.apply(hdr, meta.watch);
         }
-        if (hdr.readout.isValid()) {
-            hdr.readout.departure_0 = meta.readout.value_0;
-            hdr.readout.departure_1 = meta.readout.value_1;
-            hdr.readout.departure_2 = meta.readout.value_2;
-            hdr.readout.departure_3 = meta.readout.value_3;
-        }
-    }
-}
-
-control AmpmComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
-    apply { }  // see Ipv4SetDscp
-}
-
-control AmpmDeparser(packet_out packet, in headers_t hdr) {
-    HeadersDeparser() headers_deparser;
-
-    apply {
-        headers_deparser.apply(packet, hdr);
+        readout_departure.apply(hdr.readout, meta.readout);
     }
 }
 
 V1Switch(
-    AmpmParser(), AmpmVerifyChecksum(), AmpmIngress(), AmpmEgress(), AmpmComputeChecksum(),
-    AmpmDeparser()) main;
+    SwitchParser(), SwitchVerifyChecksum(), AmpmIngress(), AmpmEgress(), SwitchComputeChecksum(),
+    SwitchDeparser()) main;

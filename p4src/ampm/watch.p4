@@ -8,7 +8,7 @@
 #ifndef TELEMARK_AMPM_WATCH_P4
 #define TELEMARK_AMPM_WATCH_P4
 
-#include "../include/headers.p4"
+#include "../include/parser.p4"
 
 #define AMPM_FLOWS 1024
 #define AMPM_CELLS 2 * AMPM_FLOWS

@@ -2,7 +2,7 @@
 #ifndef TELEMARK_FORWARDING_P4
 #define TELEMARK_FORWARDING_P4
 
-#include "headers.p4"
+#include "parser.p4"
 
 control Forwarding(in headers_t hdr, inout standard_metadata_t standard_metadata) {
     action forward(bit<9> port) {

@@ -1,12 +1,9 @@
-/* Headers and parser shared by all programs: Ethernet, IPv4, IPv6 with a mark and with another IPv6
- * packet inside, and what UDP and TCP begin with. */
+/* Headers shared by all programs: Ethernet, IPv4, IPv6 and its mark, and what UDP and TCP begin with. */
 #ifndef TELEMARK_HEADERS_P4
 #define TELEMARK_HEADERS_P4
 
 #include <core.p4>
 #include <v1model.p4>
-#include "allocation.p4"
-#include "readout.p4"
 
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
 const bit<16> ETHERTYPE_IPV6 = 0x86DD;
@@ -72,132 +69,22 @@ header ports_t {  // the first eight bytes of both UDP and TCP
     bit<32> word;  // UDP: length and checksum; TCP: sequence number
 }
 
-struct headers_t {
-    readout_request_t readout_request;
-    readout_t readout;
-    ethernet_t ethernet;
-    ipv4_t ipv4;
-    ipv4_options_t ipv4_options;
-    ipv6_t ipv6;
-    altmark_t altmark;
-    ipv6_t inner_ipv6;
-    ports_t ports;
+/* A checksum after one of the words that it covers has changed (RFC 1624, equation 3). So options
+ * need not be known, and a header that was damaged on its way is not made good by it. */
+bit<16> changed_checksum(in bit<16> checksum, in bit<16> before, in bit<16> after) {
+    bit<32> sum = (bit<32>)(~checksum) + (bit<32>)(~before) + (bit<32>)after;
+    sum = (sum & 0xFFFF) + (sum >> 16);
+    sum = (sum & 0xFFFF) + (sum >> 16);
+    return ~sum[15:0];
 }
 
-/* A fragment but the first has no `ports`: what follows its IPv4 header is no transport header.
- * Of IPv6's extension headers only the first one is known, where it has the AltMark option and
- * nothing else. Inside it may be another IPv6 packet: then `ports` are that one's. */
-parser HeadersParser(
-    packet_in packet, out headers_t hdr, in standard_metadata_t standard_metadata) {
-    state start {
-        transition select(standard_metadata.ingress_port) {
-            CPU_PORT: parse_readout_request;
-            default: parse_ethernet;
-        }
-    }
-
-    state parse_readout_request {
-        packet.extract(hdr.readout_request);
-        transition accept;
-    }
-
-    state parse_ethernet {
-        packet.extract(hdr.ethernet);
-        transition select(hdr.ethernet.ether_type) {
-            ETHERTYPE_IPV4: parse_ipv4;
-            ETHERTYPE_IPV6: parse_ipv6;
-            default: accept;
-        }
-    }
-
-    state parse_ipv4 {
-        packet.extract(hdr.ipv4);
-        transition select(hdr.ipv4.ihl) {
-            5: parse_transport;
-            6 .. 15: parse_ipv4_options;
-            default: accept;
-        }
-    }
-
-    state parse_ipv4_options {
-        packet.extract(hdr.ipv4_options, ((bit<32>)hdr.ipv4.ihl - 5) << 5);
-        transition parse_transport;
-    }
-
-    state parse_transport {
-        transition select(hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
-            (0, PROTOCOL_UDP): parse_ports;
-            (0, PROTOCOL_TCP): parse_ports;
-            default: accept;
-        }
-    }
-
-    state parse_ipv6 {
-        packet.extract(hdr.ipv6);
-        transition select(hdr.ipv6.next_header) {
-            PROTOCOL_HOP_BY_HOP: parse_hop_by_hop;
-            PROTOCOL_UDP: parse_ports;
-            PROTOCOL_TCP: parse_ports;
-            default: accept;
-        }
-    }
-
-    state parse_hop_by_hop {
-        transition select(packet.lookahead<bit<32>>()[23:0]) {
-            ALTMARK_ALONE: parse_altmark;
-            default: accept;
-        }
-    }
-
-    state parse_altmark {
-        packet.extract(hdr.altmark);
-        transition select(hdr.altmark.next_header) {
-            PROTOCOL_UDP: parse_ports;
-            PROTOCOL_TCP: parse_ports;
-            PROTOCOL_IPV6: parse_inner_ipv6;
-            default: accept;
-        }
-    }
-
-    state parse_inner_ipv6 {
-        packet.extract(hdr.inner_ipv6);
-        transition select(hdr.inner_ipv6.next_header) {
-            PROTOCOL_UDP: parse_ports;
-            PROTOCOL_TCP: parse_ports;
-            default: accept;
-        }
-    }
-
-    state parse_ports {
-        packet.extract(hdr.ports);
-        transition accept;
-    }
-}
-
-control HeadersDeparser(packet_out packet, in headers_t hdr) {
-    apply {
-        packet.emit(hdr.readout);
-        packet.emit(hdr.ethernet);
-        packet.emit(hdr.ipv4);
-        packet.emit(hdr.ipv4_options);
-        packet.emit(hdr.ipv6);
-        packet.emit(hdr.altmark);
-        packet.emit(hdr.inner_ipv6);
-        packet.emit(hdr.ports);
-    }
-}
-
-/* Writes the DSCP, and changes the header checksum by the difference (RFC 1624, equation 3). So
- * options need not be known, and a header that was damaged on its way is not made good by it. */
+/* Writes the DSCP, and the header checksum. */
 control Ipv4SetDscp(inout ipv4_t ipv4, in bit<6> dscp) {
     apply {
         bit<16> before = ipv4.version ++ ipv4.ihl ++ ipv4.dscp ++ ipv4.ecn;
         ipv4.dscp = dscp;
         bit<16> after = ipv4.version ++ ipv4.ihl ++ ipv4.dscp ++ ipv4.ecn;
-        bit<32> sum = (bit<32>)(~ipv4.checksum) + (bit<32>)(~before) + (bit<32>)after;
-        sum = (sum & 0xFFFF) + (sum >> 16);
-        sum = (sum & 0xFFFF) + (sum >> 16);
-        ipv4.checksum = ~sum[15:0];
+        ipv4.checksum = changed_checksum(ipv4.checksum, before, after);
     }
 }
 

@@ -58,4 +58,28 @@ control ReadoutRequest(
     }
 }
 
+/* At the end of ingress: what its registers said goes into the answer. */
+control ReadoutArrival(inout readout_t answer, in readout_values_t values) {
+    apply {
+        if (answer.isValid()) {
+            answer.arrival_0 = values.value_0;
+            answer.arrival_1 = values.value_1;
+            answer.arrival_2 = values.value_2;
+            answer.arrival_3 = values.value_3;
+        }
+    }
+}
+
+/* At the end of egress. */
+control ReadoutDeparture(inout readout_t answer, in readout_values_t values) {
+    apply {
+        if (answer.isValid()) {
+            answer.departure_0 = values.value_0;
+            answer.departure_1 = values.value_1;
+            answer.departure_2 = values.value_2;
+            answer.departure_3 = values.value_3;
+        }
+    }
+}
+
 #endif

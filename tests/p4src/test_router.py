@@ -1,4 +1,4 @@
-"""p4src/routing: which of several next hops a packet takes, by the hash as the program says it."""
+"""p4src/include/routing.p4, in a router: which next hop a packet takes, and what it leaves as."""
 
 import struct
 import zlib
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import subject
-from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
@@ -15,6 +16,7 @@ from minip4.engine.keys import Exact, Lpm
 PROGRAM = Path(__file__).parents[2] / "p4src" / "routing" / "router.p4"
 GROUP, COUNT, SALT = 3, 4, 77
 HOPS = range(1, COUNT + 1)  # ports
+ROUTING, ROUTE = "RouterIngress.routing", [Lpm(0x0A010000, 16)]
 IPV4 = IP(src="10.0.0.1", dst="10.1.2.3")
 
 PACKETS = {
@@ -28,15 +30,45 @@ PACKETS = {
 @pytest.mark.parametrize(("packet", "ports"), PACKETS.values(), ids=PACKETS.keys())
 def test_a_hash_of_the_flow_chooses_the_next_hop(packet: Packet, ports: tuple[int, int]) -> None:
     switch = subject.switch(PROGRAM, ports=HOPS)
-    ingress = "RouterIngress"
-    route = [Lpm(0x0A010000, 16)]
-    switch.table_add(f"{ingress}.routes", route, f"{ingress}.spread", [GROUP, COUNT, SALT])
+    switch.table_add(f"{ROUTING}.routes", ROUTE, f"{ROUTING}.spread", [GROUP, COUNT, SALT])
     for member, port in enumerate(HOPS):
         key = [Exact(GROUP), Exact(member)]
-        switch.table_add(f"{ingress}.next_hops", key, f"{ingress}.send", [0x02_99, port])
+        switch.table_add(f"{ROUTING}.next_hops", key, f"{ROUTING}.send", [0x02_99, port])
     ((port, sent),) = switch.process(1, bytes(Ether(dst="02:00:00:00:00:01") / packet), 0)
     # Without ports, 0 is hashed: fields of a header that is not there mean nothing.
     hashed = struct.pack(">HIIBHH", SALT, 0x0A000001, 0x0A010203, IP(bytes(packet)).proto, *ports)
     assert port == HOPS[zlib.crc32(hashed) % COUNT]
     assert Ether(sent).dst == "00:00:00:00:02:99"
     assert Ether(sent)[IP].ttl == 63
+
+
+def routed(ip: Packet) -> list[tuple[int, bytes]]:
+    """What becomes of a packet that a router has one next hop for."""
+    switch = subject.switch(PROGRAM, ports=HOPS)
+    switch.table_add(f"{ROUTING}.routes", ROUTE, f"{ROUTING}.send", [0x02_99, 2])
+    frames: list[tuple[int, bytes]] = switch.process(1, bytes(Ether() / ip), 0)
+    return frames
+
+
+@pytest.mark.parametrize("options", [[], [IPOption_NOP()] * 4])
+@pytest.mark.parametrize(("ttl", "number"), [(2, 0), (64, 1), (255, 0xFFFF)])
+def test_the_header_checksum_is_right(ttl: int, number: int, options: list[Packet]) -> None:
+    sent = IP(src="10.0.0.1", dst="10.1.2.3", ttl=ttl, id=number, options=options) / UDP()
+    ((port, frame),) = routed(sent)
+    assert port == 2
+    expected = sent.copy()
+    expected.ttl = ttl - 1
+    assert frame[14:] == bytes(expected)  # of which scapy computes the checksum anew
+
+
+def test_a_damaged_header_is_not_made_good() -> None:
+    good = IP(bytes(IPV4 / UDP())).chksum
+    ((_, frame),) = routed(IP(src=IPV4.src, dst=IPV4.dst, chksum=good ^ 0x400) / UDP())
+    left = IP(frame[14:])
+    assert left.chksum != IP(bytes(IP(src=IPV4.src, dst=IPV4.dst, ttl=63) / UDP())).chksum
+
+
+@pytest.mark.parametrize("ip", [IP(dst="10.1.2.3", ttl=1), IP(dst="10.1.2.3", ttl=0),
+                                IP(dst="10.2.0.1"), IPv6(dst="::1")])  # fmt: skip
+def test_what_has_no_way_or_no_time_left_is_dropped(ip: Packet) -> None:
+    assert routed(ip / UDP()) == []

@@ -1,0 +1,42 @@
+/* What is the same in every switch around its own ingress and egress: parser, checksums, deparser.
+ *
+ * A program declares its `struct metadata_t`, and then includes this. Checksums are neither verified
+ * nor computed: who changes a header changes its checksum by the difference (changed_checksum). */
+#ifndef TELEMARK_SWITCH_P4
+#define TELEMARK_SWITCH_P4
+
+#include "parser.p4"
+
+parser SwitchParser(
+    packet_in packet, out headers_t hdr, inout metadata_t meta,
+    inout standard_metadata_t standard_metadata) {
+    HeadersParser() headers_parser;
+
+    state start {
+        headers_parser.apply(packet, hdr, standard_metadata);
+        transition accept;
+    }
+}
+
+control SwitchVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
+
+control NoEgress(
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    apply { }
+}
+
+control SwitchComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
+
+control SwitchDeparser(packet_out packet, in headers_t hdr) {
+    HeadersDeparser() headers_deparser;
+
+    apply {
+        headers_deparser.apply(packet, hdr);
+    }
+}
+
+#endif
