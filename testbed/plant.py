@@ -107,6 +107,8 @@ def check_topology(topo: Topo) -> None:
 
 
 def _is_address(text: str) -> bool:
+    if "/" not in text:  # without a prefix's length Mininet cannot set it
+        return False
     try:
         IPv4Interface(text)
     except ValueError:

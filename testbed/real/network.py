@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 from typing import Any
 
@@ -139,16 +140,22 @@ class Host(Node):
         return ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
 
     def settle(self, hosts: "Sequence[Host]") -> None:
-        """Turn offloads off, and tell the host every other's MAC address."""
+        """Turn offloads off, and tell the host every other's MAC address.
+
+        Those outside of its own subnet get a route: what leads there, switches know.
+        """
+        interface = self.defaultIntf()
+        subnet = IPv4Interface(f"{self.IP()}/{interface.prefixLen}").network
         commands = [
-            f"ethtool -K {interface} tx off rx off sg off tso off gso off gro off >/dev/null"
-            for interface in self.intfNames()
+            f"ethtool -K {name} tx off rx off sg off tso off gso off gro off >/dev/null"
+            for name in self.intfNames()
         ]
-        commands += [
-            f"ip neigh replace {other.IP()} lladdr {other.MAC()} dev {self.defaultIntf()}"
-            for other in hosts
-            if other is not self
-        ]
+        for other in hosts:
+            if other is self:
+                continue
+            if IPv4Address(other.IP()) not in subnet:
+                commands.append(f"ip route replace {other.IP()} dev {interface} scope link")
+            commands.append(f"ip neigh replace {other.IP()} lladdr {other.MAC()} dev {interface}")
         done = subprocess.run(
             [*self.enter(), "sh", "-e"], input="\n".join(commands), text=True,
             capture_output=True, check=False,

@@ -59,6 +59,22 @@ for flow in flows:
 return Report(samples=[], checks=checks, metrics=metrics)
 """
 
+SUBNETS = """
+class Subnets(Topo):
+    def build(self):
+        switch = self.addSwitch("s1")
+        self.addLink(self.addHost("h1", ip="10.0.1.1/24"), switch)
+        self.addLink(switch, self.addHost("h2", ip="192.168.0.1/30"))
+
+flows = [Flow(1, "h1", "h2", rate_pps=1000, count=20), Flow(2, "h2", "h1", rate_pps=1000, count=20)]
+with Network(Subnets(), run, program=PROGRAM) as net:
+    async with Traffic(net, flows, run.clock.now_ns() + 200_000_000) as traffic:
+        records = await traffic.finish()
+    addresses = [net.host(name).IP() for name in ("h1", "h2")]
+received = [len(records[number].received) for number in (1, 2)]
+return Report([], Books.of(net, records).checks(), {"to": addresses, "received": received})
+"""
+
 FRAMES = """
 def ping(number):
     return bytes(Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
@@ -102,6 +118,14 @@ def test_flows_have_the_same_schedules(start_experiment: StartExperiment, tmp_pa
     assert real["due"] == virtual["due"]
     assert set(virtual["late"]) == {0}
     assert min(real["late"]) >= 0  # a machine under load may send late, but never early
+
+
+@pytest.mark.parametrize("time", ["real", "virtual"])
+def test_hosts_of_different_subnets_reach_each_other(
+    start_experiment: StartExperiment, tmp_path: Path, time: str
+) -> None:
+    metrics = measure(start_experiment, SUBNETS, tmp_path / "out", "--time", time)
+    assert metrics == {"to": ["10.0.1.1", "192.168.0.1"], "received": [20, 20]}
 
 
 def test_frames_as_they_are_and_captures(start_experiment: StartExperiment, tmp_path: Path) -> None:

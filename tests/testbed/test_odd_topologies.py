@@ -28,6 +28,7 @@ class Odd(Topo):
     ("topo", "delay_us", "words"),
     [
         (Odd(ip="foo"), 0, "^host h1: ip 'foo': expected as in 10.0.0.1/8$"),
+        (Odd(ip="10.0.0.1"), 0, "^host h1: ip '10.0.0.1': expected as in 10.0.0.1/8$"),
         (Odd(mac="00:00:00:00:00"), 0, "^host h1: mac '00:00:00:00:00': expected as in"),
         (Odd(loop=True), 0, "^link s1-s1: both its ends are s1$"),
         (Odd(), -5, "^control_delay_us -5: expected 0 to"),
