@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from testbed.network import Network
 
 HEADERS_BYTES = 14 + 20 + 8  # Ethernet, IPv4, UDP
-PAYLOAD = np.dtype([("flow", ">u2"), ("sequence", ">u8"), ("sent_ns", ">u8")])  # then zeros
 # handed_ns: when the call that sent it had returned. In between its frame was at the other end.
 SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("handed_ns", "<u8")])
 RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])

@@ -11,12 +11,13 @@ from minip4.engine.control.profiles import ProfileControl
 from minip4.engine.control.state import Digest, StateControl
 from minip4.engine.control.tables import Entry, TableControl
 from minip4.engine.errors import EngineError, InvalidArgument
-from minip4.engine.library import FRAME_ROOM, load
+from minip4.engine.library import load
 from minip4.engine.reader.program import only_good_json, read_program
+from minip4.engine.shared import MAX_PORTS
+from minip4.wire.shared import FRAME_ROOM
 
 __all__ = ["Digest", "Engine", "Entry"]
 
-MAX_PORTS = 512
 MAX_INSTANTS = 10_000
 """Steps of time that process() takes at most to drain an engine."""
 MAX_TRACED_INSTANTS = 200  # with trace, when each takes longer

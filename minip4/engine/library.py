@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import _ctypes
 import ctypes
-import threading
-import weakref
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from ctypes import (
     POINTER,
     c_bool,
-    c_double,
     c_int,
     c_int32,
     c_int64,
@@ -21,115 +15,35 @@ from ctypes import (
     c_uint64,
 )
 from ctypes import c_void_p as handle
-from pathlib import Path
-from typing import Any
 
 from minip4 import engine, ports, wire
+from minip4.engine import shared
 from minip4.engine.errors import (
     AlreadyExists,
     EngineError,
     InvalidArgument,
     NotFound,
     TableFull,
+    TooLarge,
 )
-from minip4.native import build
+from minip4.engine.shared import CrcCustom, DigestSample, Hold, MeterRates, QueueConfig, QueueState
+from minip4.native import build, layouts
+from minip4.native.library import Library, Signatures
+from minip4.ports import shared as ports_shared
+from minip4.wire import shared as wire_shared
+from minip4.wire.shared import LinkConfig
 
-DIGEST_WORDS = 32
-FRAME_ROOM = 1024 + 9216  # PACKET_ROOM + PACKET_MAX_FRAME of packet.h
+NO_ERRORS = ("-Wno-error", "-Werror=incompatible-pointer-types", "-Werror=int-conversion")
+"""For a program's C, which cc takes whatever its widths: a value is of one of three types
+(codegen/expressions.py), a constant of exactly one (layout.literal), and a store says its type.
+What cc only warns of there is nothing that a P4 programmer could mend: test_widths.py has the
+warnings on."""
+
+SHARED = (*wire_shared.SHARED, *ports_shared.SHARED, *shared.SHARED)
+NUMBERS = {**wire_shared.NUMBERS, **ports_shared.NUMBERS, **shared.NUMBERS}
 
 words = POINTER(c_uint64)
 
-
-class MeterRates(ctypes.Structure):
-    """struct meter_rates of control.h."""
-
-    _fields_ = [
-        (name, c_uint64)
-        for name in ("committed_rate", "committed_burst", "peak_rate", "peak_burst")
-    ]
-
-
-class DigestSample(ctypes.Structure):
-    """struct digest_sample of program.h."""
-
-    _fields_ = [("digest", c_uint16), ("words", c_uint16), ("word", c_uint64 * DIGEST_WORDS)]
-
-
-class CrcCustom(ctypes.Structure):
-    """struct crc_custom of hash.h."""
-
-    _fields_ = [
-        ("width", ctypes.c_uint),
-        ("polynomial", c_uint64),
-        ("initial", c_uint64),
-        ("final_xor", c_uint64),
-        ("data_reflected", c_bool),
-        ("remainder_reflected", c_bool),
-    ]
-
-
-class LinkConfig(ctypes.Structure):
-    """struct link_config of link.h."""
-
-    _fields_ = [
-        ("rate_bps", c_uint64),
-        ("delay_ns", c_uint64),
-        ("jitter_ns", c_uint64),
-        ("loss", c_double),
-        ("reorder", c_double),
-        ("reorder_ns", c_uint64),
-        ("seed", c_uint64),
-    ]
-
-
-class LinkCounters(ctypes.Structure):
-    """struct link_counters of link.h."""
-
-    _fields_ = [
-        (name, c_uint64)
-        for name in ("sent_packets", "sent_bytes", "delivered_packets", "delivered_bytes",
-                     "lost_packets", "lost_bytes")
-    ]  # fmt: skip
-
-
-class QueueConfig(ctypes.Structure):
-    """struct queue_config of engine.h."""
-
-    _fields_ = [
-        (name, c_uint64) for name in ("depth_packets", "depth_bytes", "rate_pps", "rate_bps")
-    ]
-
-
-class QueueState(ctypes.Structure):
-    """struct queue_state of engine.h."""
-
-    _fields_ = [
-        ("config", QueueConfig),
-        ("packets", c_uint64),
-        ("bytes", c_uint64),
-        ("drops", c_uint64),
-    ]
-
-
-class Hold(ctypes.Structure):
-    """struct hold of lock.h."""
-
-    _fields_ = [
-        (name, c_uint64) for name in ("count", "longest_ns", "longest_cpu_ns", "most_words")
-    ]
-
-
-HOLD_KINDS = ("entry", "commit", "read", "state", "settings")
-"""enum hold_kind of lock.h, in its order."""
-
-COUNTER, REGISTER = range(2)
-"""enum array_kind of control.h."""
-
-COPY_HEAD = 2
-"""Words before the slot in an entry that is copied out: see table.h."""
-
-Signatures = Mapping[str, tuple[Any, Sequence[Any]]]
-"""Of C functions, by name: what they return, and what they take."""
 
 _TRACE_FUNCTIONS: Signatures = {"engine_trace_read": (c_uint32, [handle, words, c_uint32, words])}
 
@@ -208,63 +122,26 @@ _FUNCTIONS: Signatures = {
 }
 
 
-_loading = threading.RLock()  # finalizers may run in whoever holds it
-_users: Counter[str] = Counter()  # Libraries of each path: they share what is mapped
-
-
-class Library(ctypes.CDLL):
-    """A program's shared object; unmapped as soon as nothing refers to it: then no engine of it is
-    open and no driver runs it, since these do."""
-
-    def __init__(self, path: Path, functions: Signatures, *, stays: bool) -> None:
-        with _loading:
-            # RTLD_LOCAL: engines of several programs in a process do not see each other's symbols.
-            super().__init__(str(path), ctypes.RTLD_LOCAL)
-            if not stays:  # as AddressSanitizer's must, which names functions at the very end
-                _users[self._name] += 1
-                memory_release = address(self, "memory_release")
-                unmapping = weakref.finalize(self, _unmap, self._name, self._handle, memory_release)
-                unmapping.atexit = False
-        declare(self, self, functions)
-
-
-def _unmap(path: str, mapped: int, memory_release: int) -> None:
-    with _loading:
-        _users[path] -= 1
-        if not _users[path]:
-            del _users[path]
-            ctypes.CFUNCTYPE(None)(memory_release)()
-        _ctypes.dlclose(mapped)
-
-
-def declare(
-    to: object, library: ctypes.CDLL, functions: Signatures, *, errno: bool = False
-) -> None:
-    """Make C functions attributes of `to`. They do not refer to the library: keep that, too."""
-    for name, (result, arguments) in functions.items():
-        kind = ctypes.CFUNCTYPE(result, *arguments, use_errno=errno)
-        setattr(to, name, kind(address(library, name)))
-
-
-def address(library: ctypes.CDLL, name: str) -> int:
-    """Where a function or an object of a library lies."""
-    return _ctypes.dlsym(library._handle, name)  # ctypes.cast() would refer to the library for good
-
-
 def load(
     generated: str, *, is_large: bool = False, sanitize: bool, trace: bool = False
 ) -> ctypes.CDLL:
     """Build (once for each content) and load the engine of one program.
 
-    Raises ToolchainError and TooLarge.
+    A large text is optimised less. With `sanitize` the C carries AddressSanitizer and UBSan, with
+    `trace` it has what trace.h declares. Raises ToolchainError and TooLarge.
     """
     folders = (engine.C_FOLDER, ports.C_FOLDER, wire.C_FOLDER)
     sources = [source for folder in folders for source in sorted(folder.glob("*.c"))]
+    program = build.Generated(generated, (*NO_ERRORS, *(("-O1",) if is_large else ())))
     functions = {**_FUNCTIONS, **(_TRACE_FUNCTIONS if trace else {})}
-    with build.shared_object(
-        sources, generated, include=folders, is_large=is_large, sanitize=sanitize, trace=trace
-    ) as path:
-        return Library(path, functions, stays=sanitize)
+    try:
+        with build.shared_object(
+            sources, [program, build.Generated(layouts.checks(SHARED, NUMBERS))], include=folders,
+            flags=("-DMINIP4_TRACE",) if trace else (), sanitize=sanitize,
+        ) as path:  # fmt: skip
+            return Library(path, functions, last="memory_release", stays=sanitize)
+    except build.OverLimits as error:
+        raise TooLarge(str(error)) from error
 
 
 _ERRORS: dict[int, tuple[type[EngineError], str]] = {

@@ -1,4 +1,7 @@
-"""Compiles C with cc, once for each content: shared objects of engines, and small programs."""
+"""Compiles C with cc, once for each content: shared objects and programs.
+
+Whoever calls says which C, and in which folders its headers lie: nothing here knows of either.
+"""
 
 import hashlib
 import os
@@ -7,23 +10,19 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from minip4.engine.errors import TooLarge
 from minip4.errors import ToolchainError
 from minip4.native.cache import folder, held
 
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
-NO_ERRORS = ("-Wno-error", "-Werror=incompatible-pointer-types", "-Werror=int-conversion")
-"""For generated C, which cc takes whatever the program and its widths: a value is of one of three
-types (minip4/engine/codegen/expressions.py), a constant of exactly one (layout.literal), and a
-store says its type. What cc only warns of there is nothing that a P4 programmer could mend:
-tests/engine/codegen/test_widths.py has the warnings on."""
 OPTIMISED = ("-O2", "-march=native", "-fno-strict-aliasing")
 SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
              "-fno-sanitize-recover=undefined")  # fmt: skip
 SHARED = ("-fPIC", "-fno-semantic-interposition")
+LIBRARIES = ("-lpthread", "-lm")
 
 # cc's time and memory, and the stack that a function may ask for: generated text may be hostile.
 MAX_CPU_S = 120
@@ -35,32 +34,46 @@ OVER_LIMITS = ("signal terminated program", "out of memory", "memory exhausted",
 _kept = ExitStack()  # programs that this process may start at any time
 
 
+class OverLimits(ToolchainError):
+    """A generated text that cc cannot translate within its limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """C that was generated: a translation unit, with flags of its own after the others."""
+
+    text: str
+    flags: Sequence[str] = ()
+
+
 @contextmanager
 def shared_object(
-    sources: Sequence[Path], generated: str = "", *, include: Sequence[Path] = (),
-    is_large: bool = False, sanitize: bool = False, trace: bool = False,
+    sources: Sequence[Path], generated: Sequence[Generated] = (), *,
+    include: Sequence[Path] = (), flags: Sequence[str] = (), sanitize: bool = False,
 ) -> Iterator[Path]:  # fmt: skip
-    """The shared object made of `sources` and the C text `generated`; load it within the `with`.
+    """The shared object made of `sources` and of `generated`; load it within the `with`.
 
-    Headers are looked for in the folders `include`, beside those of the sources.
-    A large text is optimised less. With `sanitize` it carries AddressSanitizer and UBSan; the
-    process that loads it must have libasan preloaded. With `trace` it has what trace.h declares.
-    Raises ToolchainError, and TooLarge for a text that cc cannot translate within its limits.
+    Headers are looked for in the folders `include`, beside those of the sources. With `sanitize` it
+    carries AddressSanitizer and UBSan; the process that loads it must have libasan preloaded.
+    Raises ToolchainError, and OverLimits for a generated text.
     """
-    flags = (*_mode(sanitize), *SHARED, *(("-DMINIP4_TRACE",) if trace else ()))
-    link = (*flags, "-shared", "-Wl,-Bsymbolic")
-    text_flags = (*flags, *NO_ERRORS, f"-Werror=frame-larger-than={MAX_FRAME_BYTES}",
-                  *(("-O1",) if is_large else ()))  # fmt: skip
+    all_flags = (*_mode(sanitize), *SHARED, *flags)
+    frames = f"-Werror=frame-larger-than={MAX_FRAME_BYTES}"
+    parts = [_Call((source,), "", include, (*all_flags, "-c")) for source in sources]
+    parts += [
+        _Call((), each.text, include, (*all_flags, *each.flags, frames, "-c")) for each in generated
+    ]
+    link = (*all_flags, "-shared", "-Wl,-Bsymbolic")
 
     def make(built: Path) -> None:
-        # Only the generated text differs from program to program: the rest is compiled once.
+        # Only generated text differs from program to program: the rest is compiled once.
         with ThreadPoolExecutor(os.cpu_count()) as threads, ExitStack() as used:
-            wanted = [_object([source], "", include, flags) for source in sources]
-            wanted += [_object([], generated, include, text_flags)] if generated else []
-            objects = list(threads.map(used.enter_context, wanted))
-            _compile(objects, "", (), link, built)
+            objects = list(threads.map(used.enter_context, (part.held(".o") for part in parts)))
+            _Call(objects, "", (), link).run(built)
 
-    with held(_place(sources, generated, include, (*link, *text_flags), ".so"), make) as path:
+    texts = [text for each in generated for text in (*each.flags, each.text)]
+    whole = _Call(sources, "\0".join(texts), include, (*link, frames))
+    with held(whole.place(".so"), make) as path:
         yield path
 
 
@@ -68,80 +81,63 @@ def program(
     sources: Sequence[Path], *, include: Sequence[Path] = (), sanitize: bool = False
 ) -> Path:
     """The executable made of `sources`, there as long as this process. Raises ToolchainError."""
-    return _kept.enter_context(_built(sources, "", include, _mode(sanitize), ""))
+    return _kept.enter_context(_Call(sources, "", include, _mode(sanitize)).held(""))
 
 
 def _mode(sanitize: bool) -> tuple[str, ...]:
     return (*WARNINGS, *(SANITIZED if sanitize else OPTIMISED))
 
 
-def _object(
-    sources: Sequence[Path], generated: str, include: Sequence[Path], flags: Sequence[str]
-) -> AbstractContextManager[Path]:
-    return _built(sources, generated, include, (*flags, "-c"), ".o")
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of cc: for files, or for a text."""
 
+    sources: Sequence[Path]
+    text: str
+    include: Sequence[Path]
+    flags: Sequence[str]
 
-def _built(
-    sources: Sequence[Path],
-    generated: str,
-    include: Sequence[Path],
-    flags: Sequence[str],
-    suffix: str,
-) -> AbstractContextManager[Path]:
-    def make(built: Path) -> None:
-        _compile(sources, generated, include, flags, built)
+    def held(self, suffix: str) -> AbstractContextManager[Path]:
+        return held(self.place(suffix), self.run)
 
-    return held(_place(sources, generated, include, flags, suffix), make)
+    def place(self, suffix: str) -> Path:
+        """Where its result is cached: named after all that this depends on."""
+        digest = hashlib.sha256("\0".join((*_compiler(), *self.flags, self.text)).encode())
+        folders = {*self.include, *(source.parent for source in self.sources)}
+        headers = [header for folder in sorted(folders) for header in sorted(folder.glob("*.h"))]
+        for path in [*self.sources, *headers]:
+            digest.update(path.name.encode() + path.read_bytes())
+        return folder() / (digest.hexdigest()[:32] + suffix)
 
+    def run(self, built: Path) -> None:
+        compiler, _ = _compiler()
+        inputs = [str(path) for path in self.sources]
+        if self.text:
+            text = built.with_suffix(".c")
+            text.write_text(self.text)
+            inputs.append(str(text))
+        folders = [f"-I{folder}" for folder in self.include]
+        command = [compiler, *self.flags, *folders, *inputs, "-o", str(built), *LIBRARIES]
+        # A sanitizer that is preloaded here would take more addresses than cc is allowed.
+        environment = {name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}
+        run = subprocess.run(
+            ["/bin/sh", "-c", LIMITED, "sh", *command],
+            capture_output=True, text=True, check=False, env=environment,
+        )  # fmt: skip
+        if run.returncode:
+            self._fail(built, command, run.stderr)
 
-def _place(
-    sources: Sequence[Path],
-    generated: str,
-    include: Sequence[Path],
-    flags: Sequence[str],
-    suffix: str,
-) -> Path:
-    """Where it is cached: named after all that its content depends on."""
-    digest = hashlib.sha256("\0".join((*_compiler(), *flags, generated)).encode())
-    folders = {*include, *(source.parent for source in sources)}
-    headers = [header for folder in sorted(folders) for header in sorted(folder.glob("*.h"))]
-    for path in [*sources, *headers]:
-        digest.update(path.name.encode() + path.read_bytes())
-    return folder() / (digest.hexdigest()[:32] + suffix)
-
-
-def _compile(
-    sources: Sequence[Path],
-    generated: str,
-    include: Sequence[Path],
-    flags: Sequence[str],
-    built: Path,
-) -> None:
-    compiler, _ = _compiler()
-    inputs = [str(path) for path in sources]
-    if generated:
-        text = built.with_suffix(".c")
-        text.write_text(generated)
-        inputs.append(str(text))
-    folders = [f"-I{folder}" for folder in include]
-    command = [compiler, *flags, *folders, *inputs, "-o", str(built), "-lpthread", "-lm"]
-    # A sanitizer that is preloaded here would take more addresses than cc is allowed.
-    environment = {name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}
-    run = subprocess.run(
-        ["/bin/sh", "-c", LIMITED, "sh", *command],
-        capture_output=True, text=True, check=False, env=environment,
-    )  # fmt: skip
-    if not run.returncode:
-        return
-    if generated and any(sign in run.stderr for sign in OVER_LIMITS):
-        raise TooLarge(
-            f"{compiler} cannot translate the program within {MAX_CPU_S} s of processor time, "
-            f"{MAX_MEMORY_KB} KB of memory and {MAX_FRAME_BYTES} bytes of stack a function"
-        )
-    log = folder() / built.with_suffix(".log").name
-    log.write_text(" ".join(command) + "\n" + run.stderr + "\n" + generated)
-    first = next((line for line in run.stderr.splitlines() if "error" in line), "no output")
-    raise ToolchainError(f"{compiler} failed: {first} (whole log: {log})")
+    def _fail(self, built: Path, command: Sequence[str], errors: str) -> None:
+        if self.text and any(sign in errors for sign in OVER_LIMITS):
+            raise OverLimits(
+                f"{command[0]} cannot translate the program within {MAX_CPU_S} s of processor "
+                f"time, {MAX_MEMORY_KB} KB of memory and {MAX_FRAME_BYTES} bytes "
+                "of stack a function"
+            )
+        log = folder() / built.with_suffix(".log").name
+        log.write_text(" ".join(command) + "\n" + errors + "\n" + self.text)
+        first = next((line for line in errors.splitlines() if "error" in line), "no output")
+        raise ToolchainError(f"{command[0]} failed: {first} (whole log: {log})")
 
 
 @cache

@@ -9,10 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Protocol
 
-from minip4.engine.library import FRAME_ROOM, Signatures, declare
 from minip4.errors import Minip4Error
+from minip4.native.library import Signatures, declare
+from minip4.ports.shared import NO_CPU_PORT, NicCounters, PortsCounters
+from minip4.wire.shared import FRAME_ROOM
 
-NO_CPU_PORT = 0xFFFF
 ERROR_ROOM = 1024
 
 
@@ -25,32 +26,6 @@ class EngineHandle(Protocol):
 
     library: ctypes.CDLL
     handle: ctypes.c_void_p
-
-
-class _Counters(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_uint64) for name in ("cpu_ns", "to_cpu_drops", "from_cpu_drops", "unread")
-    ]
-
-
-class _NicCounters(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_uint64)
-        for name in (
-            "received_packets",
-            "received_bytes",
-            "receive_kernel_drops",
-            "receive_too_long",
-            "receive_memory_drops",
-            "unfinished_checksums",
-            "transmitted_packets",
-            "transmitted_bytes",
-            "transmit_kernel_drops",
-            "transmit_errors",
-            "transmit_retries",
-            "transmitted_in_trains",
-        )
-    ]
 
 
 class Driver:
@@ -138,11 +113,11 @@ class Driver:
         """
         if self._final is not None:
             return self._final
-        counters = _Counters()
+        counters = PortsCounters()
         self._library.ports_counters(self._handle, ctypes.byref(counters))
         ports = {}
         for number, interface in self.interfaces.items():
-            nic = _NicCounters()
+            nic = NicCounters()
             self._library.ports_port_counters(self._handle, number, ctypes.byref(nic))
             ports[number] = {"interface": interface, **_fields(nic)}
         return {**_fields(counters), "ports": ports}
@@ -208,8 +183,8 @@ _SIGNATURES: Signatures = {
     "ports_reopen": (ctypes.c_int, [_handle, _number]),
     "ports_destroy": (ctypes.c_int, [_handle, _text, ctypes.c_size_t]),
     "ports_adopt": (None, [_handle, _handle]),
-    "ports_counters": (None, [_handle, ctypes.POINTER(_Counters)]),
-    "ports_port_counters": (ctypes.c_int, [_handle, _number, ctypes.POINTER(_NicCounters)]),
+    "ports_counters": (None, [_handle, ctypes.POINTER(PortsCounters)]),
+    "ports_port_counters": (ctypes.c_int, [_handle, _number, ctypes.POINTER(NicCounters)]),
     "ports_cpu_fd": (ctypes.c_int, [_handle]),
     "ports_cpu_acknowledge": (None, [_handle]),
     "ports_cpu_read": (ctypes.c_uint32, [_handle, _text]),

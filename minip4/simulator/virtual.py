@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import enum
 import os
 from collections.abc import Iterator, Sequence
-from ctypes import POINTER, byref, c_bool, c_double, c_int, c_size_t, c_uint8, c_uint16, c_uint32
+from ctypes import POINTER, byref, c_bool, c_int, c_size_t, c_uint16, c_uint32
 from ctypes import c_char_p as text
 from ctypes import c_uint64 as u64
 from ctypes import c_void_p as handle
@@ -20,27 +19,27 @@ from numpy.typing import NDArray
 from minip4.engine import C_FOLDER as ENGINE
 from minip4.engine.engine import Engine
 from minip4.engine.errors import EngineError, InvalidArgument, NotSupported
-from minip4.engine.library import FRAME_ROOM, address
 from minip4.errors import Minip4Error
-from minip4.native import build
+from minip4.native import build, layouts
+from minip4.native.library import address
+from minip4.simulator import C_FOLDER, shared
+from minip4.simulator.shared import (
+    CALLS,
+    CAPTURES,
+    NO_CPU_PORT,
+    NONE,
+    RECEIVED,
+    SENT,
+    Calls,
+    FlowConfig,
+    HostCounters,
+    Stop,
+)
 from minip4.wire import C_FOLDER as WIRE
+from minip4.wire.shared import FRAME_ROOM, MAX_FRAME
 
-NO_CPU_PORT = 0xFFFF
-NONE = 2**32 - 1
 NEVER = 2**64 - 1
 PHV_STEP = 512  # bytes: so much larger may a program be that is pushed later
-SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8")])
-RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
-CAPTURES = ("in", "out", "lost")  # in the order of virtual_capture()
-
-
-class Stop(enum.Enum):
-    """Why run() returned: enum virtual_stop of virtual.h."""
-
-    REACHED = 0
-    CONTROL = 1
-    PAUSED = 2
-    SHORT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,54 +67,6 @@ class FlowResult:
     received: NDArray[np.void]
     foreign: int
     dscp_changed: int
-
-
-_CALLS = ("prefetch", "prefetch_more", "receive", "advance", "set_driver", "set_port")
-
-
-class _Calls(ctypes.Structure):
-    _fields_ = [(name, handle) for name in _CALLS]
-
-
-class _HostCounters(ctypes.Structure):
-    _fields_ = [
-        (name, u64)
-        for name in (
-            "sent",
-            "received",
-            "other_addresses",
-            "header_errors",
-            "checksum_errors",
-            "unclaimed",
-        )
-    ]
-
-
-class _FlowConfig(ctypes.Structure):
-    _fields_ = [
-        ("source", c_uint32),
-        ("destination", c_uint32),
-        ("id", c_uint16),
-        ("source_port", c_uint16),
-        ("destination_port", c_uint16),
-        ("tos", c_uint8),
-        ("payload", c_uint32),
-        ("count", u64),
-        ("start_ns", u64),
-        ("rate_pps", c_double),
-        ("due_ns", handle),
-    ]
-
-
-class _FlowResult(ctypes.Structure):
-    _fields_ = [
-        ("sent", handle),
-        ("received", handle),
-        ("sent_count", u64),
-        ("received_count", u64),
-        ("foreign", u64),
-        ("dscp_changed", u64),
-    ]
 
 
 class Virtual:
@@ -220,7 +171,7 @@ class Virtual:
 
     def install(self, switch: int, engine: Engine) -> None:
         """Give a switch its engine, in place of the one before, which is closed."""
-        calls = _Calls(*(address(engine.library, f"engine_{name}") for name in _CALLS))
+        calls = Calls(*(address(engine.library, f"engine_{name}") for name in CALLS))
         if not self._library.virtual_set_engine(self._handle, switch, engine.handle, byref(calls)):
             engine.close()
             raise EngineError("memory is short for a switch")
@@ -264,13 +215,13 @@ class Virtual:
 
     def host_counters(self, host: int) -> dict[str, int]:
         """The fields of struct virtual_host_counters."""
-        counters = _HostCounters()
+        counters = HostCounters()
         self._library.virtual_host_counters(self._handle, host, byref(counters))
-        return {field[0]: getattr(counters, field[0]) for field in _HostCounters._fields_}
+        return {field[0]: getattr(counters, field[0]) for field in HostCounters._fields_}
 
     def add_flow(self, spec: FlowSpec) -> int:
         """Let a flow begin at its time; return its number."""
-        config = _FlowConfig(
+        config = FlowConfig(
             spec.source, spec.destination, spec.id, spec.source_port, spec.destination_port,
             spec.tos, spec.payload, spec.count, spec.start_ns, spec.rate_pps,
         )  # fmt: skip
@@ -288,7 +239,7 @@ class Virtual:
         return int(number)
 
     def flow_result(self, flow: int) -> FlowResult:
-        result = _FlowResult()
+        result = shared.FlowResult()
         if not self._library.virtual_flow_result(self._handle, flow, byref(result)):
             raise EngineError("memory is short: datagrams were lost for it")
         return FlowResult(
@@ -312,7 +263,7 @@ class Virtual:
             self._handle, host, len(frames), times.ctypes.data, lengths.ctypes.data,
             b"".join(frames),
         ):  # fmt: skip
-            raise InvalidArgument(f"a frame is longer than {FRAME_ROOM - 1024} bytes")
+            raise InvalidArgument(f"a frame is longer than {MAX_FRAME} bytes")
 
     def _number(self, number: int) -> int:
         if number == NONE:
@@ -329,11 +280,12 @@ def _records(start: int | None, count: int, dtype: np.dtype[np.void]) -> NDArray
 
 def _loaded(*, sanitize: bool) -> ctypes.CDLL:
     """Build (once) and load the event queue; it calls engines through their own shared objects."""
-    folder = Path(__file__).parent / "c"
-    shared = [WIRE / f"{name}.c" for name in ("memory", "packet", "capture")]
-    sources = [*sorted(folder.glob("*.c")), *shared]
-    include = (WIRE, ENGINE)
-    with build.shared_object(sources, include=include, sanitize=sanitize) as built:
+    common = [WIRE / f"{name}.c" for name in ("memory", "packet", "capture")]
+    with build.shared_object(
+        [*sorted(C_FOLDER.glob("*.c")), *common],
+        [build.Generated(layouts.checks(shared.SHARED, shared.NUMBERS))],
+        include=(C_FOLDER, WIRE, ENGINE), sanitize=sanitize,
+    ) as built:  # fmt: skip
         library = ctypes.CDLL(str(built), ctypes.RTLD_LOCAL, use_errno=True)
     for name, (result, *arguments) in _SIGNATURES.items():
         function = getattr(library, f"virtual_{name}")
@@ -353,16 +305,16 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "add_switch": (c_uint32, handle, c_uint16),
     "add_host": (c_uint32, handle, text, c_uint32),
     "connect": (c_bool, handle, c_uint32, c_uint16, c_uint32, c_uint16),
-    "set_engine": (c_bool, handle, c_uint32, handle, POINTER(_Calls)),
+    "set_engine": (c_bool, handle, c_uint32, handle, POINTER(Calls)),
     "capture": (c_int, handle, c_uint32, c_uint16, c_int, text),
     "refresh": (None, handle, c_uint32),
     "flying": (None, handle, c_uint32, c_uint16, POINTER(u64), POINTER(u64)),
     "control_next": (c_uint32, handle),
     "cpu_read": (c_uint32, handle, c_uint32, text),
     "cpu_write": (c_int, handle, c_uint32, text, c_uint32),
-    "host_counters": (None, handle, c_uint32, POINTER(_HostCounters)),
-    "add_flow": (c_uint32, handle, POINTER(_FlowConfig)),
-    "flow_result": (c_bool, handle, c_uint32, POINTER(_FlowResult)),
+    "host_counters": (None, handle, c_uint32, POINTER(HostCounters)),
+    "add_flow": (c_uint32, handle, POINTER(FlowConfig)),
+    "flow_result": (c_bool, handle, c_uint32, POINTER(shared.FlowResult)),
     "remove_flow": (None, handle, c_uint32),
     "send_frames": (c_bool, handle, c_uint32, u64, handle, handle, text),
 }

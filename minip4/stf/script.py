@@ -25,12 +25,12 @@ from pathlib import Path
 from minip4.engine.control.trace import Trace
 from minip4.engine.engine import Engine
 from minip4.engine.errors import EngineError
+from minip4.engine.shared import DROP_PORT
 from minip4.errors import Minip4Error
 from minip4.stf.names import Call, find, has_parenthesis, parse_call, parse_key, split
 
 PACKET_INTERVAL_NS = 1_000_000
 MAX_LINES = 20  # of the trace of a packet that is never done
-DROP_PORT = 511
 """The first number that is no port (engine.h)."""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from minip4 import simulator
 from minip4.native import build
 from testbed.errors import TestbedError
 from testbed.traffic import HEADERS_BYTES, RECEIVED, SENT, Flow, FlowRecord, Schedule
@@ -23,7 +24,7 @@ RATE_NOT_KEPT = 3  # exit status of testbed/real/c/send.c
 
 def executable(program: str) -> Path:
     """The sender or the receiver, ready to run: testbed/real/c/send.c or receive.c."""
-    return build.program([C_FOLDER / f"{program}.c"])
+    return build.program([C_FOLDER / f"{program}.c"], include=[simulator.C_FOLDER])
 
 
 class ProcessCarrier:

@@ -10,8 +10,9 @@ from scapy.data import DLT_EN10MB
 from scapy.error import Scapy_Exception
 from scapy.utils import RawPcapNgReader, RawPcapReader
 
+from minip4.simulator.shared import PAYLOAD
 from testbed.errors import TestbedError
-from testbed.traffic import PAYLOAD, Flow
+from testbed.traffic import Flow
 
 MAGIC_NS = 0xA1B23C4D  # pcap with nanosecond timestamps, in the byte order of this machine
 FILE_HEADER_BYTES = 24

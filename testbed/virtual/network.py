@@ -12,7 +12,8 @@ from minip4.runtime.service.stream import IDLE_TURNS, POLL_S
 from minip4.runtime.switch.options import SwitchOptions
 from minip4.runtime.virtual.channel import SCHEME, ControlPlane, local_channels
 from minip4.runtime.virtual.switch import SwitchProgram, VirtualSwitch
-from minip4.simulator.virtual import CAPTURES, NEVER, FlowSpec, Stop, Virtual
+from minip4.simulator.shared import CAPTURES, Stop
+from minip4.simulator.virtual import NEVER, FlowSpec, Virtual
 from testbed.errors import TestbedError
 from testbed.plant import LinkEnd, Outcome, Settings, check_link, derived_seed, link_option
 from testbed.traffic import HEADERS_BYTES, Flow, FlowRecord, Schedule, sent_at_once

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from minip4.cli import _COMMANDS
-from minip4.runtime.switch.dataplane import DROP_REASONS
+from minip4.engine.shared import DROP_REASONS
 from minip4.runtime.switch.port_options import LINK_KEYS, QUEUE_KEYS
 
 MANUAL = (Path(__file__).parents[2] / "docs" / "minip4.md").read_text()

@@ -12,7 +12,7 @@ from small_programs import engine, json_of
 from minip4.engine.engine import Engine
 from minip4.engine.errors import InvalidArgument, NotFound, NotSupported
 from minip4.engine.keys import Exact
-from minip4.engine.library import CrcCustom
+from minip4.engine.shared import CrcCustom
 
 STATE = """
     counter(4, CounterType.packets_and_bytes) hits;

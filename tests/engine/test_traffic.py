@@ -6,8 +6,9 @@ import pytest
 from small_programs import engine
 
 from minip4.engine.engine import Engine
-from minip4.engine.library import LinkConfig, QueueConfig
+from minip4.engine.shared import QueueConfig
 from minip4.runtime.switch import dataplane
+from minip4.wire.shared import LinkConfig
 
 TYPES = """header h_t {
     bit<8> port; bit<8> priority; bit<32> enqueued; bit<32> waited; bit<24> depth_in;

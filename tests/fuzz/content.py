@@ -11,7 +11,7 @@ from minip4.engine import model as m
 from minip4.engine.engine import Engine
 from minip4.engine.errors import AlreadyExists, EngineError, TableFull
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
-from minip4.engine.library import QueueConfig
+from minip4.engine.shared import QueueConfig
 from minip4.runtime.switch import dataplane
 from minip4.runtime.switch.options import LinkOptions
 

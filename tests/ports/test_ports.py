@@ -15,9 +15,9 @@ from wire import TIMEOUT_S, await_true, frame, pcap_records, run
 
 from minip4 import engine, ports
 from minip4 import wire as links
-from minip4.engine.library import LinkConfig
 from minip4.native.build import shared_object
 from minip4.ports.driver import Driver, DriverError
+from minip4.wire.shared import LinkConfig
 
 SOURCES = [
     *sorted(links.C_FOLDER.glob("*.c")),

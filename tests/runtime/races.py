@@ -24,7 +24,7 @@ from test_state import clone, counter, multicast, register
 from minip4 import engine
 from minip4.engine.control.trace import Trace
 from minip4.engine.engine import Engine
-from minip4.engine.library import QueueConfig
+from minip4.engine.shared import QueueConfig
 from minip4.native import build
 from minip4.ports.driver import Driver
 from minip4.runtime.service.pipeline import Pipeline

@@ -19,7 +19,8 @@ from minip4.engine.engine import Engine
 from minip4.engine.errors import EngineError, InvalidArgument
 from minip4.runtime.switch import dataplane
 from minip4.runtime.switch.options import LinkOptions
-from minip4.simulator.virtual import FlowResult, FlowSpec, Stop, Virtual
+from minip4.simulator.shared import Stop
+from minip4.simulator.virtual import FlowResult, FlowSpec, Virtual
 
 WIRE = Path(__file__).parents[1] / "testbed" / "programs" / "wire.p4"
 START_NS = 10**9

@@ -7,10 +7,11 @@ import pytest
 from small_programs import json_of
 
 from minip4.engine.engine import Engine
-from minip4.engine.library import QueueConfig
+from minip4.engine.shared import QueueConfig
 from minip4.runtime.switch import dataplane
 from minip4.runtime.switch.options import LinkOptions
-from minip4.simulator.virtual import FlowSpec, Stop, Virtual
+from minip4.simulator.shared import Stop
+from minip4.simulator.virtual import FlowSpec, Virtual
 
 START_NS = 10**9
 PAYLOAD = 958  # a frame of 1,000 bytes takes 8 us on the last link: who comes first, leaves first

@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import pytest
 
-from minip4.engine.library import LinkConfig, LinkCounters
 from minip4.native.build import shared_object
 from minip4.wire import C_FOLDER
+from minip4.wire.shared import LinkConfig, LinkCounters
 
 SECOND = 10**9
 

@@ -13,7 +13,7 @@ from minip4.engine.codegen.statements import Lines, Statements, data_words
 from minip4.engine.codegen.tables import TableCode
 from minip4.engine.errors import NotSupported
 from minip4.engine.keys import KeyLayout
-from minip4.engine.library import DIGEST_WORDS
+from minip4.engine.shared import DIGEST_WORDS
 
 PRELUDE = """/* Generated from BMv2 JSON. */
 #define UNUSED __attribute__((unused))

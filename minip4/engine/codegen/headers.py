@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minip4.engine import model as m
 from minip4.engine.codegen.layout import Layout, limbs
-from minip4.engine.library import FRAME_ROOM
+from minip4.wire.shared import FRAME_ROOM
 
 Lines = list[str]
 

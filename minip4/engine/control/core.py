@@ -14,12 +14,9 @@ from minip4.engine.codegen.generator import Generator
 from minip4.engine.codegen.tables import action_words
 from minip4.engine.errors import InvalidArgument, NotFound
 from minip4.engine.keys import check_width
-from minip4.engine.library import HOLD_KINDS, Hold
+from minip4.engine.shared import HOLD_KINDS, Hold
 
 T = TypeVar("T")
-
-MEMBER, GROUP = 1 << 32, 2 << 32
-"""Kinds of entries in a slot's first word: enum entry_kind of table.h."""
 
 
 def named(items: Mapping[str, T], name: str, kind: str) -> T:

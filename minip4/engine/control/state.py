@@ -11,15 +11,8 @@ from minip4.engine.codegen.layout import limbs
 from minip4.engine.control.core import Core, named
 from minip4.engine.errors import InvalidArgument, NotFound
 from minip4.engine.keys import KeyLayout, check_width
-from minip4.engine.library import (
-    COUNTER,
-    REGISTER,
-    CrcCustom,
-    DigestSample,
-    MeterRates,
-    array,
-    check,
-)
+from minip4.engine.library import array, check
+from minip4.engine.shared import COUNTER, REGISTER, CrcCustom, DigestSample, MeterRates
 
 MAX_DIGESTS = 4096  # that an engine keeps: engine_internal.h
 DIGEST_ROOM = 64  # that are taken at once

@@ -10,10 +10,11 @@ from minip4.engine import model as m
 from minip4.engine.codegen.layout import limbs
 from minip4.engine.codegen.statements import data_words, param_words
 from minip4.engine.codegen.tables import LPM, TERNARY, TableLayout
-from minip4.engine.control.core import GROUP, MEMBER, Core, named
+from minip4.engine.control.core import Core, named
 from minip4.engine.errors import InvalidArgument, NotFound
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary, check_width
-from minip4.engine.library import COPY_HEAD, array, check
+from minip4.engine.library import array, check
+from minip4.engine.shared import COPY_HEAD, GROUP, MEMBER
 
 MAX_PRIORITY = (1 << 24) - 1
 IDLE_ROOM = 256  # idle entries that are asked for at once

@@ -5,44 +5,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from minip4.engine.engine import Engine
-from minip4.engine.library import LinkConfig, LinkCounters, QueueConfig, QueueState
+from minip4.engine.shared import (
+    DROP_REASONS,
+    MAX_PORTS,
+    MAX_PRIORITIES,
+    EngineCounters,
+    PortCounters,
+    QueueConfig,
+    QueueState,
+)
 from minip4.runtime.switch.options import LinkOptions
-
-
-class _PortCounters(ctypes.Structure):  # struct engine_port_counters
-    _fields_ = [
-        ("received_packets", ctypes.c_uint64),
-        ("received_bytes", ctypes.c_uint64),
-        ("transmitted_packets", ctypes.c_uint64),
-        ("transmitted_bytes", ctypes.c_uint64),
-        ("queue_drops", ctypes.c_uint64),
-        ("enqueued_now", ctypes.c_uint64),
-        ("link", LinkCounters),
-    ]
-
-
-class _EngineCounters(ctypes.Structure):  # struct engine_counters
-    _fields_ = [
-        (name, ctypes.c_uint64)
-        for name in (
-            "received",
-            "transmitted",
-            "ingress_drops",
-            "egress_drops",
-            "queue_drops",
-            "no_port_drops",
-            "memory_drops",
-            "replicas",
-            "in_queues",
-        )
-    ]
-
-
-# struct drop_reason, in its order; what each means stands in engine.h and docs/minip4.md
-DROP_REASONS = ("ingress", "no_group", "egress", "no_port", "no_queue", "queue", "again", "memory",
-                "headers")  # fmt: skip
-PRIORITIES = 8  # ENGINE_MAX_PRIORITIES
-NO_PORT = 512  # ENGINE_MAX_PORTS: drops of packets to port numbers that cannot be
+from minip4.wire.shared import LinkConfig
 
 
 def set_port(engine: Engine, port: int, is_up: bool) -> None:
@@ -67,7 +40,7 @@ def set_link(engine: Engine, link: LinkOptions) -> None:
         engine.library.engine_catch_up(engine.handle, engine.clock())  # what was due before
         engine.library.engine_set_link(engine.handle, port, ctypes.byref(config))
         state = QueueState()
-        for priority in range(PRIORITIES if link.queue is not None else 0):
+        for priority in range(MAX_PRIORITIES if link.queue is not None else 0):
             engine.library.engine_queue_state(engine.handle, port, priority, ctypes.byref(state))
             state.config.depth_packets = link.queue
             set_queue(engine, link.port, priority, state.config)
@@ -95,11 +68,11 @@ def queues(engine: Engine, port: int, count: int) -> dict[str, dict[str, int]]:
 
 
 def drops(engine: Engine) -> dict[str, dict[str, int]]:
-    """Packets dropped: port -> reason -> count; NO_PORT: to numbers that no port can have."""
+    """Packets dropped: port -> reason -> count; MAX_PORTS: to numbers that no port can have."""
     result = {}
     counts = (ctypes.c_uint64 * len(DROP_REASONS))()
     with engine.locked():
-        for port in range(NO_PORT + 1):
+        for port in range(MAX_PORTS + 1):
             engine.library.engine_drops(engine.handle, port, counts)
             result[str(port)] = dict(zip(DROP_REASONS, counts, strict=True))
     return result
@@ -112,7 +85,7 @@ def set_clock(engine: Engine, offset_us: int, drift_ppb: int, since_ns: int) -> 
 
 def engine_counters(engine: Engine) -> dict[str, Any]:
     """The fields of struct engine_counters."""
-    counters = _EngineCounters()
+    counters = EngineCounters()
     with engine.locked():
         engine.library.engine_counters(engine.handle, ctypes.byref(counters))
     return _fields(counters)
@@ -120,7 +93,7 @@ def engine_counters(engine: Engine) -> dict[str, Any]:
 
 def port_counters(engine: Engine, port: int) -> dict[str, Any]:
     """The fields of struct engine_port_counters; "link" is a dict of its own."""
-    counters = _PortCounters()
+    counters = PortCounters()
     with engine.locked():
         engine.library.engine_port_counters(
             engine.handle, ctypes.c_uint16(port), ctypes.byref(counters)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from minip4.engine.engine import Engine
-from minip4.engine.library import QueueConfig
+from minip4.engine.shared import QueueConfig
 from minip4.errors import Minip4Error
 from minip4.runtime.switch import dataplane
 from minip4.runtime.switch.options import LinkOptions, QueueOptions, SwitchOptions, link_fault

@@ -5,6 +5,7 @@
 #include "capture.h"
 #include "memory.h"
 #include "events.h"
+#include "flow_payload.h"
 #include "virtual.h"
 
 struct node;
@@ -80,13 +81,6 @@ enum { TO_CONTROLLER = VIRTUAL_NO_CPU };
  * that a short datagram needs; in a third its trail: the ports by which the last packet left the
  * switches on its way. The next probably goes the same way, so what it needs there can be fetched. */
 enum { HEADERS = 14 + 20 + 8, HEAD = 64, TRAIL_HOPS = CACHE_LINE / sizeof(uint16_t) };
-
-/* The first bytes of each datagram, in network byte order; zeros follow. */
-struct flow_payload {
-    uint16_t flow;
-    uint64_t sequence;
-    uint64_t sent_ns;
-} __attribute__((packed));
 
 /* Frames as they are: times, lengths and bytes, each in an array of its own. */
 struct frames {

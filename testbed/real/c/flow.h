@@ -11,19 +11,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "flow_payload.h"
+
 enum {
     FLOW_BATCH = 32,          /* datagrams handled by one system call, at most */
     FLOW_MAX_PAYLOAD = 9174,  /* jumbo frame of 9216 bytes, without Ethernet, IPv4 and UDP headers */
     FLOW_UNUSABLE = 2,        /* exit status: the user or the machine got something wrong */
     FLOW_RATE_NOT_KEPT = 3    /* exit status: the machine is too slow for the rate asked */
 };
-
-/* The first bytes of each datagram, in network byte order: fits the smallest Ethernet frame. */
-struct flow_payload {
-    uint16_t flow;
-    uint64_t sequence;
-    uint64_t sent_ns; /* CLOCK_MONOTONIC */
-} __attribute__((packed));
 
 static inline uint64_t clock_ns(clockid_t clock)
 {

@@ -7,6 +7,7 @@ import pytest
 from small_programs import DEFAULTS, engine, json_of
 
 from minip4.engine.codegen.generator import Generator
+from minip4.engine.engine import Engine
 from minip4.engine.errors import EngineError, TooLarge
 from minip4.engine.reader.program import read_program
 from minip4.native import build
@@ -161,17 +162,10 @@ def test_loops_in_loops_end() -> None:
     made.close()
 
 
-def test_cc_is_stopped_when_it_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "LIMITED", 'ulimit -t 1; exec "$@"')
-    text = "int f(int x) { switch (x) {" + many("case #: return x * #;", 400_000) + "} return 0; }"
-    with (
-        pytest.raises(TooLarge, match="cannot translate the program within 120 s"),
-        build.shared_object([], text),
-    ):
-        pass
-
-
-def test_cc_is_stopped_when_a_function_needs_a_thread_s_stack() -> None:
-    text = "void use(char *); void f(void); void f(void) { char x[2000000]; use(x); }"
-    with pytest.raises(TooLarge, match="1048576 bytes of stack"), build.shared_object([], text):
-        pass
+def test_a_program_that_cc_cannot_translate_within_its_limits_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(build, "LIMITED", 'ulimit -v 1000; exec "$@"')
+    monkeypatch.setattr(build, "OVER_LIMITS", ("",))
+    with pytest.raises(TooLarge, match="cannot translate the program within 120 s"):
+        Engine(json_of(ingress="hdr.h.a = 77;"))

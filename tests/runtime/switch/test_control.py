@@ -12,7 +12,7 @@ import pytest
 from harness import compiled
 
 from minip4.engine.engine import Engine
-from minip4.engine.library import QueueState
+from minip4.engine.shared import QueueState
 from minip4.errors import Minip4Error
 from minip4.runtime.client.control import described
 from minip4.runtime.switch import dataplane

@@ -1,0 +1,100 @@
+"""What C and Python share of a virtual network, and of the flows in it."""
+
+import ctypes
+import enum
+from ctypes import c_double, c_uint8, c_uint16, c_uint32
+from ctypes import c_uint64 as u64
+from ctypes import c_void_p as handle
+
+import numpy as np
+
+from minip4.native.layouts import Shared
+
+NO_CPU_PORT = 0xFFFF
+NONE = 2**32 - 1
+CAPTURES = ("in", "out", "lost")  # in the order of virtual_capture()
+PAYLOAD = np.dtype([("flow", ">u2"), ("sequence", ">u8"), ("sent_ns", ">u8")])
+"""How the payload of each of a flow's datagrams begins; zeros follow."""
+SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8")])
+RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
+
+CALLS = ("prefetch", "prefetch_more", "receive", "advance", "set_driver", "set_port")
+"""Functions engine_* that a network calls."""
+
+
+class Stop(enum.Enum):
+    """Why run() returned: enum virtual_stop."""
+
+    REACHED = 0
+    CONTROL = 1
+    PAUSED = 2
+    SHORT = 3
+
+
+class Calls(ctypes.Structure):
+    """struct virtual_calls."""
+
+    _fields_ = [(name, handle) for name in CALLS]
+
+
+class HostCounters(ctypes.Structure):
+    """struct virtual_host_counters."""
+
+    _fields_ = [
+        (name, u64)
+        for name in (
+            "sent",
+            "received",
+            "other_addresses",
+            "header_errors",
+            "checksum_errors",
+            "unclaimed",
+        )
+    ]
+
+
+class FlowConfig(ctypes.Structure):
+    """struct virtual_flow_config."""
+
+    _fields_ = [
+        ("source", c_uint32),
+        ("destination", c_uint32),
+        ("id", c_uint16),
+        ("source_port", c_uint16),
+        ("destination_port", c_uint16),
+        ("tos", c_uint8),
+        ("payload", c_uint32),
+        ("count", u64),
+        ("start_ns", u64),
+        ("rate_pps", c_double),
+        ("due_ns", handle),
+    ]
+
+
+class FlowResult(ctypes.Structure):
+    """struct virtual_flow_result."""
+
+    _fields_ = [
+        ("sent", handle),
+        ("received", handle),
+        ("sent_count", u64),
+        ("received_count", u64),
+        ("foreign", u64),
+        ("dscp_changed", u64),
+    ]
+
+
+SHARED = (
+    Shared("virtual.h", "struct virtual_calls", Calls),
+    Shared("virtual.h", "struct virtual_host_counters", HostCounters),
+    Shared("virtual.h", "struct virtual_flow_config", FlowConfig),
+    Shared("virtual.h", "struct virtual_flow_result", FlowResult),
+    Shared("virtual.h", "struct virtual_sent", SENT),
+    Shared("virtual.h", "struct virtual_received", RECEIVED),
+    Shared("flow_payload.h", "struct flow_payload", PAYLOAD),
+)
+NUMBERS = {
+    "VIRTUAL_NO_CPU": NO_CPU_PORT,
+    "VIRTUAL_NONE": NONE,
+    **{f"VIRTUAL_{stop.name}": stop.value for stop in Stop},
+}

@@ -1,0 +1,94 @@
+"""Building C: what it is made of, where headers are found, and cc's limits."""
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from minip4.errors import ToolchainError
+from minip4.native import build
+from minip4.native.build import Generated, OverLimits
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Another one than the caches of other tests."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def values(folder: Path, generated: list[Generated], flags: tuple[str, ...] = ()) -> list[int]:
+    """What the functions `value`, of file.c, and `other`, of the generated text, return."""
+    with build.shared_object(
+        [folder / "c" / "file.c"], generated, include=[folder / "include"], flags=flags
+    ) as path:
+        library = ctypes.CDLL(str(path))
+    return [library.value(), library.other()]
+
+
+@pytest.fixture
+def sources(folder: Path) -> Path:
+    (folder / "c").mkdir()
+    (folder / "include").mkdir()
+    (folder / "c" / "own.h").write_text("enum { OWN = 1 };")
+    (folder / "include" / "far.h").write_text("enum { FAR = 20 };")
+    (folder / "c" / "file.c").write_text(
+        '#include "own.h"\n#include "far.h"\nint value(void) { return OWN + FAR; }'
+    )
+    return folder
+
+
+OTHER = '#include "far.h"\nint other(void) { return FAR + MORE; }'
+
+
+def test_a_shared_object_is_made_of_files_and_texts_with_flags_of_their_own(sources: Path) -> None:
+    assert values(sources, [Generated(OTHER, ("-DMORE=300",))]) == [21, 320]
+    assert values(sources, [Generated(OTHER, ("-DMORE=400",))]) == [21, 420]
+    assert values(sources, [Generated(OTHER)], ("-DMORE=500",)) == [21, 520]
+
+
+@pytest.mark.parametrize("changed", ["c/own.h", "include/far.h", "c/file.c"])
+def test_it_is_made_anew_when_a_file_has_changed(sources: Path, changed: str) -> None:
+    generated = [Generated(OTHER, ("-DMORE=0",))]
+    before = values(sources, generated)
+    path = sources / changed
+    path.write_text(path.read_text().replace("= 1", "= 2").replace("= 20", "= 30")
+                    .replace("return OWN", "return 5 + OWN"))  # fmt: skip
+    assert values(sources, generated) != before
+
+
+def test_a_program_finds_headers_and_is_made_anew(folder: Path) -> None:
+    (folder / "main.c").write_text('#include "far.h"\nint main(void) { return FAR; }')
+    (folder / "include").mkdir()
+    for value in (3, 4):
+        (folder / "include" / "far.h").write_text(f"enum {{ FAR = {value} }};")
+        path = build.program([folder / "main.c"], include=[folder / "include"])
+        assert subprocess.run([path], check=False).returncode == value
+
+
+def test_what_cc_refuses_is_told_in_a_line_with_the_log(folder: Path) -> None:
+    (folder / "main.c").write_text("int main(void) { return nothing; }")
+    with pytest.raises(ToolchainError, match=r"main\.c:1:25: error: .nothing. undeclared") as told:
+        build.program([folder / "main.c"])
+    assert "\n" not in str(told.value)
+
+
+def test_cc_is_stopped_when_it_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "LIMITED", 'ulimit -t 1; exec "$@"')
+    cases = " ".join(f"case {i}: return x * {i};" for i in range(400_000))
+    text = f"int f(int x); int f(int x) {{ switch (x) {{ {cases} }} return 0; }}"
+    with (
+        pytest.raises(OverLimits, match="cannot translate the program within 120 s"),
+        build.shared_object([], [Generated(text)]),
+    ):
+        pass
+
+
+def test_cc_is_stopped_when_a_function_needs_a_thread_s_stack() -> None:
+    text = "void use(char *); void f(void); void f(void) { char x[2000000]; use(x); }"
+    with (
+        pytest.raises(OverLimits, match="1048576 bytes of stack"),
+        build.shared_object([], [Generated(text)]),
+    ):
+        pass
