@@ -1,9 +1,10 @@
 """The middle end: from the checked syntax tree to flat storage and structured code (ir)."""
 
 from minip4.compiler import syntax
+from minip4.compiler.instances.architecture import Architecture
 from minip4.compiler.lower import ir
 from minip4.compiler.lower.base import Restart, Shared
-from minip4.compiler.lower.program import Architecture, ProgramLowering
+from minip4.compiler.lower.program import ProgramLowering
 
 
 def lower(program: syntax.Program, architecture: Architecture) -> ir.Program:

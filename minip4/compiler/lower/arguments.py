@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
+from minip4.compiler.instances.objects import ExternObject, Instance, instantiate
 from minip4.compiler.lower import places
 from minip4.compiler.lower.expressions import Expressions, has_effects
-from minip4.compiler.lower.objects import ExternObject, Instance, instantiate
 from minip4.compiler.syntax import CallKind
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
+from minip4.compiler.instances.objects import Environment, ExternObject, Instance, Known
 from minip4.compiler.lower import ir, places
-from minip4.compiler.lower.objects import Environment, ExternObject, Instance, Known
 from minip4.compiler.lower.storage import Storage, field_types, scalar_type
 
 

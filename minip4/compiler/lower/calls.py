@@ -10,12 +10,12 @@ from abc import abstractmethod
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
+from minip4.compiler.instances.objects import Environment, ExternObject, Instance, applied
 from minip4.compiler.lower import arithmetic, ir, places
 from minip4.compiler.lower.arguments import Argument, Arguments, conflict
 from minip4.compiler.lower.assignments import validity
 from minip4.compiler.lower.base import Frame, Restart, Shared
 from minip4.compiler.lower.expressions import has_effects
-from minip4.compiler.lower.objects import Environment, ExternObject, Instance, applied
 from minip4.compiler.syntax import CallKind
 from minip4.compiler.types import Bits
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
-from minip4.compiler.lower import ir
-from minip4.compiler.lower.assignments import read
-from minip4.compiler.lower.objects import (
+from minip4.compiler.instances.objects import (
     Environment,
     annotation_numbers,
     evaluate,
     evaluate_number,
 )
+from minip4.compiler.lower import ir
+from minip4.compiler.lower.assignments import read
 from minip4.compiler.lower.statements import Statements
 
 LARGEST_PRIORITY = (1 << 31) - 1  # int32 in P4Runtime

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
+from minip4.compiler.instances.objects import ExternObject, Instance
 from minip4.compiler.lower import arithmetic, ir, places
 from minip4.compiler.lower.assignments import (
     Assignments,
@@ -14,7 +15,6 @@ from minip4.compiler.lower.assignments import (
     last_element,
     read,
 )
-from minip4.compiler.lower.objects import ExternObject, Instance
 from minip4.compiler.lower.storage import scalar_type
 from minip4.compiler.syntax import CallKind
 from minip4.compiler.types import BOOL, Bits

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
+from minip4.compiler.instances.objects import ExternObject, evaluate
 from minip4.compiler.lower import arithmetic, ir, places
 from minip4.compiler.lower.arguments import Argument
 from minip4.compiler.lower.assignments import is_compound, read
 from minip4.compiler.lower.expressions import has_effects, read_scalar
-from minip4.compiler.lower.objects import ExternObject, evaluate
 from minip4.compiler.lower.tables import Tables
 from minip4.compiler.types import BOOL, Bits
 

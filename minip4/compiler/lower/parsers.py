@@ -6,13 +6,13 @@ from itertools import product
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
+from minip4.compiler.instances.names import control_plane_name
+from minip4.compiler.instances.objects import Environment, Instance, evaluate
 from minip4.compiler.lower import ir, places
 from minip4.compiler.lower.assignments import is_compound
 from minip4.compiler.lower.base import Frame, Shared
 from minip4.compiler.lower.expressions import read_scalar
 from minip4.compiler.lower.externs import Externs
-from minip4.compiler.lower.names import control_plane_name
-from minip4.compiler.lower.objects import Environment, Instance, evaluate
 from minip4.compiler.lower.states import StateBuilder, SubParser
 from minip4.compiler.lower.storage import ENUM, field_types, scalar_type
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
+from minip4.compiler.instances.names import control_plane_name
 from minip4.compiler.lower import ir, places
-from minip4.compiler.lower.names import control_plane_name
 from minip4.compiler.types import BOOL, Bits
 
 ENUM = Bits(32)  # enums without values and errors are numbers of this type

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from minip4.compiler import syntax
 from minip4.compiler.errors import P4Error
+from minip4.compiler.instances.names import control_plane_name, property_name
+from minip4.compiler.instances.objects import ExternObject, Instance, evaluate, instantiate
 from minip4.compiler.lower import ir
 from minip4.compiler.lower.base import Shared
 from minip4.compiler.lower.entries import Entries
-from minip4.compiler.lower.names import control_plane_name, property_name
-from minip4.compiler.lower.objects import ExternObject, Instance, evaluate, instantiate
 
 
 class TableProperties(Entries):

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from minip4.compiler import syntax
 from minip4.compiler.errors import P4Error
-from minip4.compiler.lower import arithmetic, ir
-from minip4.compiler.lower.arguments import Argument
-from minip4.compiler.lower.assignments import is_compound, read
-from minip4.compiler.lower.base import Frame, Shared
-from minip4.compiler.lower.names import control_plane_name, key_name
-from minip4.compiler.lower.objects import (
+from minip4.compiler.instances.architecture import DEFAULT_TABLE_SIZE
+from minip4.compiler.instances.names import control_plane_name, key_name
+from minip4.compiler.instances.objects import (
     Environment,
     Instance,
     evaluate,
 )
+from minip4.compiler.lower import arithmetic, ir
+from minip4.compiler.lower.arguments import Argument
+from minip4.compiler.lower.assignments import is_compound, read
+from minip4.compiler.lower.base import Frame, Shared
 from minip4.compiler.lower.storage import scalar_type
 from minip4.compiler.lower.table_properties import TableProperties
 from minip4.compiler.types import Bits
 
-DEFAULT_SIZE = 1024
 SITE = Bits(8)  # numbers the places where a table is applied
 MATCH_KINDS = ("exact", "lpm", "ternary", "range", "optional", "selector")
 
@@ -75,11 +75,11 @@ class Tables(TableProperties):
     def _size(self, table: syntax.Table) -> int:
         size = table.property("size")
         if size is None:
-            return DEFAULT_SIZE
+            return DEFAULT_TABLE_SIZE
         value = evaluate(size.value, self.environment)
         if not isinstance(value, int) or value < 0:
             raise P4Error("the size of a table is a number", size.value.source)
-        return value or DEFAULT_SIZE
+        return value or DEFAULT_TABLE_SIZE
 
     # -- keys
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from finsy.proto import p4i
 
 from minip4.compiler import syntax
-from minip4.compiler.lower.program import Architecture
+from minip4.compiler.instances.architecture import Architecture
 from minip4.compiler.p4info.builder import Builder
 
 

@@ -9,14 +9,13 @@ from finsy.proto import p4i
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
-from minip4.compiler.lower.names import control_plane_name, key_name
-from minip4.compiler.lower.objects import (
+from minip4.compiler.instances.architecture import DEFAULT_TABLE_SIZE, Architecture
+from minip4.compiler.instances.names import control_plane_name, key_name
+from minip4.compiler.instances.objects import (
     Environment,
     evaluate,
     evaluate_number,
 )
-from minip4.compiler.lower.program import Architecture
-from minip4.compiler.lower.tables import DEFAULT_SIZE
 from minip4.compiler.p4info import symbols as ids
 from minip4.compiler.p4info.annotations import add_annotations, add_documentation
 from minip4.compiler.p4info.contents import TableItem, property_object
@@ -144,9 +143,9 @@ class Builder(ExternObjects):
     def _size(self, item: TableItem) -> int:
         size = item.table.property("size")
         if size is None:
-            return DEFAULT_SIZE
+            return DEFAULT_TABLE_SIZE
         number = evaluate_number(size.value, item.owner.environment)
-        return checked_size(number, size.value.source) or DEFAULT_SIZE
+        return checked_size(number, size.value.source) or DEFAULT_TABLE_SIZE
 
     def _default_action(self, item: TableItem, message: Any) -> None:
         name, reference = item.default

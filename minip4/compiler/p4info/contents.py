@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from minip4.compiler import syntax, types
-from minip4.compiler.lower.names import control_plane_name, property_name
-from minip4.compiler.lower.objects import ExternObject, Instance, applied, instantiate
-from minip4.compiler.lower.program import Architecture
+from minip4.compiler.instances.architecture import Architecture
+from minip4.compiler.instances.names import control_plane_name, property_name
+from minip4.compiler.instances.objects import ExternObject, Instance, applied, instantiate
 from minip4.compiler.p4info.live import live_children
 from minip4.compiler.syntax import CallKind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minip4.compiler import syntax
-from minip4.compiler.lower.objects import ExternObject, annotation_numbers
+from minip4.compiler.instances.objects import ExternObject, annotation_numbers
 from minip4.compiler.p4info import symbols as ids
 from minip4.compiler.p4info.contents import TableItem, property_object
 from minip4.compiler.p4info.messages import Messages, checked_size

@@ -8,9 +8,9 @@ from finsy.proto import p4i
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
-from minip4.compiler.lower.names import control_plane_name
-from minip4.compiler.lower.objects import annotation_numbers
-from minip4.compiler.lower.program import Architecture
+from minip4.compiler.instances.architecture import Architecture
+from minip4.compiler.instances.names import control_plane_name
+from minip4.compiler.instances.objects import annotation_numbers
 from minip4.compiler.p4info.annotations import add_annotations, add_documentation
 from minip4.compiler.p4info.contents import Collector
 from minip4.compiler.p4info.symbols import Symbols

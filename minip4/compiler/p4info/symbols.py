@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from minip4.compiler import syntax
 from minip4.compiler.errors import P4Error
-from minip4.compiler.lower.objects import annotation_numbers
+from minip4.compiler.instances.objects import annotation_numbers
 
 ACTION = 0x01
 TABLE = 0x02

@@ -9,7 +9,7 @@ from finsy.proto import p4t
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
-from minip4.compiler.lower.names import control_plane_name
+from minip4.compiler.instances.names import control_plane_name
 from minip4.compiler.p4info.annotations import add_annotations
 
 

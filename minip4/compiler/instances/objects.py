@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
-from minip4.compiler.lower.names import control_plane_name
+from minip4.compiler.instances.names import control_plane_name
 from minip4.compiler.syntax import CallKind
 
 
