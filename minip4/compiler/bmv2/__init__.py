@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from minip4.compiler.bmv2.actions import action, source_info
+from minip4.compiler import ir
+from minip4.compiler.bmv2.actions import action
 from minip4.compiler.bmv2.expressions import Json, data, expression, target
 from minip4.compiler.bmv2.parser import parser
 from minip4.compiler.bmv2.pipeline import Ids, pipeline
-from minip4.compiler.lower import ir
+from minip4.compiler.bmv2.source_info import source_info
 
 _VERSION = [2, 24]
 
@@ -31,8 +32,8 @@ def bmv2_json(program: ir.Program) -> Json:
         ],
         "parsers": [parser(program)],
         "parse_vsets": [
-            {"name": name, "id": i, "compressed_bitwidth": width, "max_size": size}
-            for i, (name, width, size) in enumerate(program.value_sets)
+            {"name": v.name, "id": i, "compressed_bitwidth": v.width_bits, "max_size": v.size}
+            for i, v in enumerate(program.value_sets)
         ],
         "deparsers": [_deparser(program)],
         "meter_arrays": [_meter(i, m) for i, m in enumerate(program.meters)],
@@ -55,7 +56,7 @@ def bmv2_json(program: ir.Program) -> Json:
                 **source_info(f.source),
                 "elements": [target(e) for e in f.elements],
             }
-            for f in program.learn_lists
+            for f in program.digests
         ],
         "actions": ids.json_actions,
         "pipelines": pipelines,
@@ -71,6 +72,7 @@ def bmv2_json(program: ir.Program) -> Json:
 
 
 def _storage(program: ir.Program) -> Json:
+    metadata_types = {h.type for h in program.headers if h.is_metadata}
     header_ids = {h.name: i for i, h in enumerate(program.headers)}
     union_ids = {u.name: i for i, u in enumerate(program.unions)}
     headers = [
@@ -94,7 +96,10 @@ def _storage(program: ir.Program) -> Json:
         for i, u in enumerate(program.unions)
     ]
     return {
-        "header_types": [_header_type(i, t) for i, t in enumerate(program.header_types)],
+        "header_types": [
+            _header_type(i, t, is_metadata=t.name in metadata_types)
+            for i, t in enumerate(program.header_types)
+        ],
         "headers": headers,
         "header_stacks": _stacks(program, header_ids, is_union=False),
         "header_union_types": [
@@ -106,11 +111,19 @@ def _storage(program: ir.Program) -> Json:
     }
 
 
-def _header_type(number: int, t: ir.HeaderType) -> Json:
-    fields = [[n, w] if w == "*" else [n, w, signed] for n, w, signed in t.fields]
+def _header_type(number: int, t: ir.HeaderType, *, is_metadata: bool) -> Json:
+    """Types of metadata are padded to whole bytes, as BMv2 wants them; headers are that already."""
+    has_varbit = any(f.is_varbit for f in t.fields)
+    width = sum(f.width_bits for f in t.fields)
+    fields = [
+        [f.name, "*"] if f.is_varbit else [f.name, f.width_bits, f.is_signed] for f in t.fields
+    ]
+    if is_metadata and not has_varbit and width % 8:
+        padding = "_padding_0" if t.name == ir.SCALARS_TYPE else "_padding"
+        fields.append([padding, 8 - width % 8, False])
     result: Json = {"name": t.name, "id": number, "fields": fields}
-    if t.max_length_bytes:
-        result["max_length"] = t.max_length_bytes
+    if has_varbit:
+        result["max_length"] = (width + 7) // 8
     return result
 
 

@@ -4,44 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minip4.compiler.bmv2.expressions import Json, data, parameter, target
-from minip4.compiler.lower import ir
+from minip4.compiler import ir
+from minip4.compiler.bmv2.expressions import Json, data, parameter
+from minip4.compiler.bmv2.primitives import primitive
+from minip4.compiler.bmv2.source_info import source_info
 from minip4.compiler.source import Source
-
-_MAX_FRAGMENT = 200
-
-
-def source_info(source: Source | None) -> Json:
-    """`{"source_info": ...}`, or nothing if there is no source."""
-    if source is None:
-        return {}
-    text = source.text
-    fragment = text.split("\n", 1)[0] + " ..." if "\n" in text else text
-    info = {
-        "filename": source.file.path,
-        "line": source.line,
-        "column": source.column - 1,
-        "source_fragment": fragment[:_MAX_FRAGMENT],
-    }
-    return {"source_info": info}
-
-
-def argument(a: ir.Argument) -> Json:
-    if isinstance(a, ir.Reference):
-        return {"type": a.kind, "value": a.name}
-    if isinstance(a, ir.Vector):
-        return {"type": "parameters_vector", "value": [parameter(v) for v in a.values]}
-    return parameter(a)
-
-
-def primitive(statement: ir.Assign | ir.Primitive) -> Json:
-    if isinstance(statement, ir.Assign):
-        name = "assign"
-        arguments = [target(statement.target), parameter(statement.value)]
-    else:
-        name = statement.name
-        arguments = [argument(a) for a in statement.arguments]
-    return {"op": name, "parameters": arguments, **source_info(statement.source)}
 
 
 @dataclass(slots=True)
@@ -84,7 +51,7 @@ class _Assembler:
     def _statements(self, body: list[ir.Statement]) -> None:
         for statement in body:
             match statement:
-                case ir.Assign() | ir.Primitive():
+                case ir.Operation():
                     self._code.append(primitive(statement))
                 case ir.If():
                     self._if(statement)

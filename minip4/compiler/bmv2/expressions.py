@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from minip4.compiler.lower import ir
+from minip4.compiler import ir
+from minip4.compiler.ir import arithmetic
 from minip4.compiler.types import BOOL, Bits
 
 Json = dict[str, Any]
@@ -104,6 +105,9 @@ def _unary(e: ir.Unary) -> Json:
 
 
 def _binary(e: ir.Binary) -> Json:
+    is_shift = e.operator in ("<<", ">>") and not isinstance(e.right, ir.Constant)
+    if is_shift and ir.width_of(e.right) > 8:
+        return expression(_bounded_shift(e))
     left, right = expression(e.left), expression(e.right)
     if e.operator in ("|+|", "|-|"):
         assert isinstance(e.type, Bits)
@@ -115,6 +119,19 @@ def _binary(e: ir.Binary) -> Json:
         return result
     assert isinstance(e.type, Bits)
     return in_range(result, e.type)
+
+
+def _bounded_shift(e: ir.Binary) -> ir.Expression:
+    """The shift with amounts above 255 handled apart: as BMv2 computes with unlimited precision, an
+    amount out of a packet must not decide how large a number becomes."""
+    assert isinstance(e.type, Bits)
+    is_large = arithmetic.binary(">", BOOL, e.right, ir.Constant(e.right.type, 255))
+    small = arithmetic.cast(e.right, Bits(8))
+    result: ir.Expression = ir.Constant(e.type, 0)
+    if e.operator == ">>" and e.type.signed:
+        result = arithmetic.binary(">>", e.type, e.left, ir.Constant(Bits(32), e.type.width - 1))
+    shifted = arithmetic.binary(e.operator, e.type, e.left, small)
+    return arithmetic.choice(is_large, result, shifted)
 
 
 def _choice(e: ir.Choice) -> Json:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from minip4.compiler.bmv2.actions import primitive
+from minip4.compiler import ir
 from minip4.compiler.bmv2.expressions import Json, expression, hexstr, parameter, target
+from minip4.compiler.bmv2.primitives import primitive
 from minip4.compiler.errors import P4Error
-from minip4.compiler.lower import ir
 
 
 def parser(program: ir.Program) -> Json:
@@ -27,28 +27,43 @@ def _state(number: int, state: ir.State) -> Json:
     }
 
 
-def _case(case: ir.Case) -> Json:
-    if case.value_set is not None:
+def _case(case: ir.Case | ir.ValueSetCase) -> Json:
+    if isinstance(case, ir.ValueSetCase):
         kind, value, mask = "parse_vset", case.value_set, None
     else:
-        width = 8 * case.width_bytes
-        kind, value = "hexstr", hexstr(case.value, width)
-        mask = None if case.mask is None else hexstr(case.mask, width)
+        kind, value, mask = "hexstr", *_joined(case.matches)
     return {"type": kind, "value": value, "mask": mask, "next_state": case.next_state}
+
+
+def _joined(matches: list[ir.Match]) -> tuple[str, str | None]:
+    """Value and mask over all keys, each padded to whole bytes; no mask if it has ones only."""
+    value = mask = width = 0
+    for match in matches:
+        padded = 8 * ((match.width_bits + 7) // 8)
+        value = value << padded | match.value
+        mask = mask << padded | match.mask
+        width += padded
+    is_exact = all(match.mask == (1 << match.width_bits) - 1 for match in matches)
+    return hexstr(value, width), None if is_exact else hexstr(mask, width)
+
+
+def _extract(where: Json, varbit_length_bits: ir.Expression | None) -> Json:
+    if varbit_length_bits is None:
+        return {"op": "extract", "parameters": [where]}
+    length = {"type": "expression", "value": expression(varbit_length_bits)}
+    return {"op": "extract_VL", "parameters": [where, length]}
 
 
 def _operation(statement: ir.Statement) -> Json:
     match statement:
         case ir.Extract():
-            where = (
-                list(statement.target) if isinstance(statement.target, tuple) else statement.target
-            )
-            arguments: list[Json] = [{"type": statement.kind, "value": where}]
-            if statement.varbit_length_bits is None:
-                return {"op": "extract", "parameters": arguments}
-            length = expression(statement.varbit_length_bits)
-            arguments.append({"type": "expression", "value": length})
-            return {"op": "extract_VL", "parameters": arguments}
+            where: Json = {"type": "regular", "value": statement.header}
+            return _extract(where, statement.varbit_length_bits)
+        case ir.ExtractNext(stack=stack, member=None):
+            return _extract({"type": "stack", "value": stack.name}, statement.varbit_length_bits)
+        case ir.ExtractNext(stack=stack, member=member):
+            where = {"type": "union_stack", "value": [stack.name, member]}
+            return _extract(where, statement.varbit_length_bits)
         case ir.Advance():
             return {"op": "advance", "parameters": [parameter(statement.bits)]}
         case ir.Verify():
@@ -60,6 +75,6 @@ def _operation(statement: ir.Statement) -> Json:
                 raise P4Error("assigning to a field of .last is not supported", statement.source)
             arguments = [target(statement.target), parameter(statement.value)]
             return {"op": "set", "parameters": arguments}
-        case ir.Primitive():
+        case ir.Operation():
             return {"op": "primitive", "parameters": [primitive(statement)]}
     raise AssertionError(statement)

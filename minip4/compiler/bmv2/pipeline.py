@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from minip4.compiler.bmv2.actions import action_body, source_info
+from minip4.compiler import ir
+from minip4.compiler.bmv2.actions import action_body
 from minip4.compiler.bmv2.expressions import Json, expression, target
+from minip4.compiler.bmv2.source_info import source_info
 from minip4.compiler.bmv2.tables import table
 from minip4.compiler.errors import P4Error
-from minip4.compiler.lower import ir
 from minip4.compiler.types import BOOL
 
 Edge = Callable[[str | None], None]
@@ -102,7 +103,7 @@ class _Graph:
         for statement in statements:
             if not self.open:
                 return  # cannot be reached
-            if isinstance(statement, ir.Assign | ir.Primitive):
+            if isinstance(statement, ir.Operation):
                 group.append(statement)
                 continue
             self._hidden(group)

@@ -31,6 +31,11 @@ class Environment:
             scope = scope.parent
         return None
 
+    def owner(self, declaration: syntax.Declaration) -> Instance | None:
+        """The instance that it is declared in; None at top level."""
+        bound = self.lookup(declaration)
+        return bound if isinstance(bound, Instance) else None
+
     def resolve(self, of: types.Type) -> types.Type:
         """The type with the type parameters known here replaced."""
         scope: Environment | None = self

@@ -9,7 +9,9 @@ from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.objects import ExternObject, Instance, instantiate
 from minip4.compiler.lower import places
-from minip4.compiler.lower.expressions import Expressions, has_effects
+from minip4.compiler.lower.assignments import copied
+from minip4.compiler.lower.context import Context
+from minip4.compiler.lower.expressions import has_effects
 from minip4.compiler.syntax import CallKind
 
 
@@ -47,64 +49,69 @@ class Argument:
 Evaluation = Callable[[syntax.Expression], places.Value]
 
 
-class Arguments(Expressions):
-    def evaluated(
-        self,
-        parameters: list[syntax.Parameter],
-        parameter_types: list[types.Type],
-        expressions: list[syntax.Expression | None],
-        order: list[int],
-        special: Mapping[int, Evaluation] | None = None,
-    ) -> list[Argument]:
-        """The arguments that are given, in the order of evaluation: that of copying out, too.
+def evaluated(
+    context: Context,
+    parameters: list[syntax.Parameter],
+    parameter_types: list[types.Type],
+    expressions: list[syntax.Expression | None],
+    order: list[int],
+    *,
+    special: Mapping[int, Evaluation] | None = None,
+) -> list[Argument]:
+    """The arguments that are given, in the order of evaluation: that of copying out, too.
 
-        `special`: how to evaluate those at some positions.
-        """
-        todo = [(i, e) for i in order if (e := expressions[i]) is not None]
-        result = []
-        for number, (i, expression) in enumerate(todo):
-            is_exposed = any(has_effects(later) for _, later in todo[number + 1 :])
-            of = self.environment.resolve(parameter_types[i])
-            argument = Argument(parameters[i], i, of, expression)
-            evaluate = (special or {}).get(i, self.value)
-            self._evaluate(argument, evaluate, is_exposed=is_exposed)
-            result.append(argument)
-        return result
+    `special`: how to evaluate those at some positions.
+    """
+    todo = [(i, e) for i in order if (e := expressions[i]) is not None]
+    result = []
+    for number, (i, expression) in enumerate(todo):
+        is_exposed = any(has_effects(later) for _, later in todo[number + 1 :])
+        of = context.environment.resolve(parameter_types[i])
+        argument = Argument(parameters[i], i, of, expression)
+        evaluate = (special or {}).get(i, context.expressions.value)
+        _evaluate(context, argument, evaluate, is_exposed=is_exposed)
+        result.append(argument)
+    return result
 
-    def extern_arguments(
-        self, call: syntax.Call, special: Mapping[int, Evaluation] | None = None
-    ) -> list[Argument]:
-        """As `evaluated`, but in the order of the parameters."""
-        arguments = self.evaluated(
-            call.parameters, call.parameter_types, call.arguments, call.order, special
-        )
-        return sorted(arguments, key=lambda argument: argument.position)
 
-    def _evaluate(self, argument: Argument, evaluate: Evaluation, *, is_exposed: bool) -> None:
-        """Fills it in; exposed: later arguments could change the value, so it is saved."""
-        expression, source = argument.expression, argument.source
-        if isinstance(argument.type, types.Extern):
-            argument.thing = self.object_of(expression)
-        elif isinstance(expression, syntax.DontCare):
-            argument.content = self.temporary(argument.type, source)
-        elif argument.parameter.direction not in ("out", "inout"):
-            value = evaluate(expression)
-            argument.content = self.copied(value, source) if is_exposed else value
-        else:
-            place = self.pinned(self.place(expression), source)
-            is_copied = is_exposed and argument.parameter.direction == "inout"
-            argument.content = place
-            argument.initial = self.copied(place, source) if is_copied else place
+def extern_arguments(
+    context: Context, call: syntax.Call, special: Mapping[int, Evaluation] | None = None
+) -> list[Argument]:
+    """As `evaluated`, but in the order of the parameters."""
+    arguments = evaluated(
+        context, call.parameters, call.parameter_types, call.arguments, call.order, special=special
+    )
+    return sorted(arguments, key=lambda argument: argument.position)
 
-    def object_of(self, expression: syntax.Expression) -> ExternObject | Instance:
-        bound: object = None
-        if isinstance(expression, syntax.Name) and expression.declaration is not None:
-            bound = self.environment.lookup(expression.declaration)
-        elif isinstance(expression, syntax.Call) and expression.kind is CallKind.CONSTRUCTOR:
-            bound = instantiate(expression, "tmp", self.environment)
-        if not isinstance(bound, ExternObject | Instance):
-            raise P4Error("an object was expected here", expression.source)
-        return bound
+
+def _evaluate(
+    context: Context, argument: Argument, evaluate: Evaluation, *, is_exposed: bool
+) -> None:
+    """Fills it in; exposed: later arguments could change the value, so it is saved."""
+    expression, source = argument.expression, argument.source
+    if isinstance(argument.type, types.Extern):
+        argument.thing = object_of(context, expression)
+    elif isinstance(expression, syntax.DontCare):
+        argument.content = context.temporary(argument.type, source)
+    elif argument.parameter.direction not in ("out", "inout"):
+        value = evaluate(expression)
+        argument.content = copied(context, value, source) if is_exposed else value
+    else:
+        place = context.expressions.pinned(context.expressions.place(expression), source)
+        is_copied = is_exposed and argument.parameter.direction == "inout"
+        argument.content = place
+        argument.initial = copied(context, place, source) if is_copied else place
+
+
+def object_of(context: Context, expression: syntax.Expression) -> ExternObject | Instance:
+    bound: object = None
+    if isinstance(expression, syntax.Name) and expression.declaration is not None:
+        bound = context.environment.lookup(expression.declaration)
+    elif isinstance(expression, syntax.Call) and expression.kind is CallKind.CONSTRUCTOR:
+        bound = instantiate(expression, "tmp", context.environment)
+    if not isinstance(bound, ExternObject | Instance):
+        raise P4Error("an object was expected here", expression.source)
+    return bound
 
 
 def conflict(one: Argument, other: Argument) -> bool:

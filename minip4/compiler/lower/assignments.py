@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from minip4.compiler import syntax, types
+from minip4.compiler import ir, syntax, types
 from minip4.compiler.errors import P4Error
-from minip4.compiler.lower import arithmetic, ir, places
-from minip4.compiler.lower.base import Lowering
+from minip4.compiler.ir import arithmetic
+from minip4.compiler.lower import places
+from minip4.compiler.lower.context import Context
 from minip4.compiler.types import BOOL, Bits
 
 
@@ -115,181 +116,190 @@ def _all_equal(left: places.Value, right: places.Value) -> ir.Expression:
     return result
 
 
-class Assignments(Lowering):
-    def assign(
-        self, target: places.Place, value: places.Value, source: syntax.Source | None
-    ) -> None:
-        if isinstance(target, places.Indexed):
-            self._assign_indexed(target, value, source)
-        elif isinstance(target, places.Scalar):
-            self.emit(ir.Assign(source, target.field, read(value)))
-        elif isinstance(target, places.Slice):
-            self._assign_slice(target, value, source)
-        elif isinstance(target, places.Varbit):
-            varbit = ir.Field(Bits(target.width), target.header, target.name)
-            self.primitive("assign_VL", [varbit, read(value)], source)
-        elif isinstance(target, places.Header):
-            self._assign_header(target, value, source)
-        elif isinstance(target, places.Union):
-            self._assign_union(target, value, source)
-        elif isinstance(target, places.Stack):
-            self._assign_stack(target, value, source)
-        elif isinstance(target, places.Group):
-            self._assign_members(target, value, source)
-        elif isinstance(target, places.Last):
-            element = last_element(target)
-            self.assign(element, value, source)  # type: ignore[arg-type]
-        else:
-            assert source is not None
-            raise P4Error("assigning to .next of a header stack is not supported", source)
+def assign(
+    context: Context, target: places.Place, value: places.Value, source: syntax.Source | None
+) -> None:
+    if isinstance(target, places.Indexed):
+        _assign_indexed(context, target, value, source)
+    elif isinstance(target, places.Scalar):
+        context.emit(ir.Assign(source, target.field, read(value)))
+    elif isinstance(target, places.Slice):
+        _assign_slice(context, target, value, source)
+    elif isinstance(target, places.Varbit):
+        varbit = ir.Field(Bits(target.width), target.header, target.name)
+        context.emit(ir.AssignVarbit(source, varbit, read(value)))
+    elif isinstance(target, places.Header):
+        _assign_header(context, target, value, source)
+    elif isinstance(target, places.Union):
+        _assign_union(context, target, value, source)
+    elif isinstance(target, places.Stack):
+        _assign_stack(context, target, value, source)
+    elif isinstance(target, places.Group):
+        _assign_members(context, target, value, source)
+    elif isinstance(target, places.Last):
+        element = last_element(target)
+        assign(context, element, value, source)  # type: ignore[arg-type]
+    else:
+        assert source is not None
+        raise P4Error("assigning to .next of a header stack is not supported", source)
 
-    def _assign_indexed(
-        self, target: places.Indexed, value: places.Value, source: syntax.Source | None
-    ) -> None:
-        """One branch an element. An index out of bounds changes nothing."""
-        branches: list[ir.Statement] = []
-        for i, place in reversed(list(enumerate(target.places))):
-            with self.collecting() as body:
-                self.assign(place, value, source)
-            here = arithmetic.binary("==", BOOL, target.index, _number(target.index, i))
-            branches = [ir.If(source, here, body, branches)]
-        self.code.extend(branches)
 
-    def _assign_slice(
-        self, target: places.Slice, value: places.Value, source: syntax.Source | None
-    ) -> None:
-        whole = read(target.place)
-        of = whole.type
-        assert isinstance(of, Bits)
-        plain = Bits(of.width)
-        mask = ((1 << (target.high - target.low + 1)) - 1) << target.low
-        keep = ir.Constant(plain, ((1 << of.width) - 1) & ~mask)
-        kept = arithmetic.binary("&", plain, arithmetic.cast(whole, plain), keep)
-        new = read(value)
-        new = arithmetic.cast(arithmetic.cast(new, Bits(ir.width_of(new))), plain)
-        new = arithmetic.shift("<<", new, ir.Constant(Bits(32), target.low))
-        new = arithmetic.binary("&", plain, new, ir.Constant(plain, mask))
-        merged = arithmetic.binary("|", plain, kept, new)
-        self.assign(target.place, arithmetic.cast(merged, of), source)
+def _assign_indexed(
+    context: Context, target: places.Indexed, value: places.Value, source: syntax.Source | None
+) -> None:
+    """One branch an element. An index out of bounds changes nothing."""
+    branches: list[ir.Statement] = []
+    for i, place in reversed(list(enumerate(target.places))):
+        with context.collecting() as body:
+            assign(context, place, value, source)
+        here = arithmetic.binary("==", BOOL, target.index, _number(target.index, i))
+        branches = [ir.If(source, here, body, branches)]
+    context.code.extend(branches)
 
-    def _assign_header(
-        self, target: places.Header, value: places.Value, source: syntax.Source | None
-    ) -> None:
-        if isinstance(value, places.Last):
-            value = last_element(value)
-        reference = ir.Reference("header", target.name)
-        if isinstance(value, places.Header):
-            if value.name != target.name:
-                other = ir.Reference("header", value.name)
-                self.primitive("assign_header", [reference, other], source)
-        elif isinstance(value, places.Invalid):
-            self.primitive("remove_header", [reference], source)
-        elif isinstance(value, places.Indexed):
-            self._assign_from_indexed(target, value, source)
-        else:
-            assert isinstance(value, places.Compound)
-            value = self._detached(target, value, source)
-            self.primitive("add_header", [reference], source)
-            self._assign_parts(list(target.members.values()), _parts(value), source)
 
-    def _assign_from_indexed(
-        self, target: places.Place, value: places.Indexed, source: syntax.Source | None
-    ) -> None:
-        branches: list[ir.Statement] = []
-        for i, place in reversed(list(enumerate(value.places))):
-            with self.collecting() as body:
-                self.assign(target, place, source)
-            here = arithmetic.binary("==", BOOL, value.index, _number(value.index, i))
-            branches = [ir.If(source, here, body, branches)] if branches else body
-        self.code.extend(branches)
+def _assign_slice(
+    context: Context, target: places.Slice, value: places.Value, source: syntax.Source | None
+) -> None:
+    whole = read(target.place)
+    of = whole.type
+    assert isinstance(of, Bits)
+    plain = Bits(of.width)
+    mask = ((1 << (target.high - target.low + 1)) - 1) << target.low
+    keep = ir.Constant(plain, ((1 << of.width) - 1) & ~mask)
+    kept = arithmetic.binary("&", plain, arithmetic.cast(whole, plain), keep)
+    new = read(value)
+    new = arithmetic.cast(arithmetic.cast(new, Bits(ir.width_of(new))), plain)
+    new = arithmetic.shift("<<", new, ir.Constant(Bits(32), target.low))
+    new = arithmetic.binary("&", plain, new, ir.Constant(plain, mask))
+    merged = arithmetic.binary("|", plain, kept, new)
+    assign(context, target.place, arithmetic.cast(merged, of), source)
 
-    def _assign_union(
-        self, target: places.Union, value: places.Value, source: syntax.Source | None
-    ) -> None:
-        if isinstance(value, places.Last):
-            value = last_element(value)
-        if isinstance(value, places.Invalid):
-            for member in target.members.values():
-                self.assign(member, value, source)
-        elif isinstance(value, places.Indexed):
-            self._assign_from_indexed(target, value, source)
-        else:
-            assert isinstance(value, places.Union)
-            if value.name != target.name:
-                pair = [ir.Reference("header_union", n) for n in (target.name, value.name)]
-                self.primitive("assign_union", list(pair), source)
 
-    def _assign_stack(
-        self, target: places.Stack, value: places.Value, source: syntax.Source | None
-    ) -> None:
-        if isinstance(value, places.Stack):
-            if value.name != target.name:
-                kind = "header_union_stack" if target.is_union else "header_stack"
-                name = "assign_union_stack" if target.is_union else "assign_header_stack"
-                pair = [ir.Reference(kind, n) for n in (target.name, value.name)]
-                self.primitive(name, list(pair), source)
-        elif isinstance(value, places.Invalid):
-            self._assign_parts(target.elements, [value] * len(target.elements), source)
-        else:
-            assert isinstance(value, places.Compound)
-            value = self._detached(target, value, source)
-            self._assign_parts(target.elements, _parts(value), source)
+def _assign_header(
+    context: Context, target: places.Header, value: places.Value, source: syntax.Source | None
+) -> None:
+    if isinstance(value, places.Last):
+        value = last_element(value)
+    if isinstance(value, places.Header):
+        if value.name != target.name:
+            context.emit(ir.CopyHeader(source, target.name, value.name))
+    elif isinstance(value, places.Invalid):
+        context.emit(ir.SetInvalid(source, target.name))
+    elif isinstance(value, places.Indexed):
+        _assign_from_indexed(context, target, value, source)
+    else:
+        assert isinstance(value, places.Compound)
+        value = _detached(context, target, value, source)
+        context.emit(ir.SetValid(source, target.name))
+        _assign_parts(context, list(target.members.values()), _parts(value), source)
 
-    def _assign_members(
-        self, target: places.Group, value: places.Value, source: syntax.Source | None
-    ) -> None:
-        if isinstance(value, places.Compound):
-            value = self._detached(target, value, source)
-        self._assign_parts(list(target.members.values()), _parts(value), source)
 
-    def _assign_parts(
-        self, targets: list[places.Place], values: list[places.Value], source: syntax.Source | None
-    ) -> None:
-        for target, value in zip(targets, values, strict=True):
-            self.assign(target, value, source)
+def _assign_from_indexed(
+    context: Context, target: places.Place, value: places.Indexed, source: syntax.Source | None
+) -> None:
+    branches: list[ir.Statement] = []
+    for i, place in reversed(list(enumerate(value.places))):
+        with context.collecting() as body:
+            assign(context, target, place, source)
+        here = arithmetic.binary("==", BOOL, value.index, _number(value.index, i))
+        branches = [ir.If(source, here, body, branches)] if branches else body
+    context.code.extend(branches)
 
-    def _detached(
-        self, target: places.Place, literal: places.Compound, source: syntax.Source | None
-    ) -> places.Compound:
-        """The literal with its parts saved if they read what is about to be overwritten."""
-        if not places.overlap(target, literal):
-            return literal
-        members = {n: self.copied(v, source) for n, v in literal.members.items()}
-        return places.Compound(members, literal.is_header)
 
-    def copied(self, value: places.Value, source: syntax.Source | None) -> places.Value:
-        """A copy of the value that later assignments do not touch."""
-        if isinstance(value, places.Invalid | ir.Constant | ir.ActionData | ir.Text):
-            return value
-        if isinstance(value, places.Compound):
-            members = {n: self.copied(v, source) for n, v in value.members.items()}
-            return places.Compound(members, value.is_header)
-        if not is_compound(value) and not isinstance(value, places.Varbit):
-            expression = read(value)
-            target = self.storage.allocate(expression.type, "tmp", _somewhere(source))
-            self.assign(target, expression, source)
-            return target
-        target = self.copy_of_shape(value, source)
-        self.assign(target, value, source)
+def _assign_union(
+    context: Context, target: places.Union, value: places.Value, source: syntax.Source | None
+) -> None:
+    if isinstance(value, places.Last):
+        value = last_element(value)
+    if isinstance(value, places.Invalid):
+        for member in target.members.values():
+            assign(context, member, value, source)
+    elif isinstance(value, places.Indexed):
+        _assign_from_indexed(context, target, value, source)
+    else:
+        assert isinstance(value, places.Union)
+        if value.name != target.name:
+            context.emit(ir.CopyUnion(source, target.name, value.name))
+
+
+def _assign_stack(
+    context: Context, target: places.Stack, value: places.Value, source: syntax.Source | None
+) -> None:
+    if isinstance(value, places.Stack):
+        if value.name != target.name:
+            context.emit(ir.CopyStack(source, target.declared, value.declared))
+    elif isinstance(value, places.Invalid):
+        _assign_parts(context, target.elements, [value] * len(target.elements), source)
+    else:
+        assert isinstance(value, places.Compound)
+        value = _detached(context, target, value, source)
+        _assign_parts(context, target.elements, _parts(value), source)
+
+
+def _assign_members(
+    context: Context, target: places.Group, value: places.Value, source: syntax.Source | None
+) -> None:
+    if isinstance(value, places.Compound):
+        value = _detached(context, target, value, source)
+    _assign_parts(context, list(target.members.values()), _parts(value), source)
+
+
+def _assign_parts(
+    context: Context,
+    targets: list[places.Place],
+    values: list[places.Value],
+    source: syntax.Source | None,
+) -> None:
+    for target, value in zip(targets, values, strict=True):
+        assign(context, target, value, source)
+
+
+def _detached(
+    context: Context, target: places.Place, literal: places.Compound, source: syntax.Source | None
+) -> places.Compound:
+    """The literal with its parts saved if they read what is about to be overwritten."""
+    if not places.overlap(target, literal):
+        return literal
+    members = {n: copied(context, v, source) for n, v in literal.members.items()}
+    return places.Compound(members, literal.is_header)
+
+
+def copied(context: Context, value: places.Value, source: syntax.Source | None) -> places.Value:
+    """A copy of the value that later assignments do not touch."""
+    if isinstance(value, places.Invalid | ir.Constant | ir.ActionData | ir.Text):
+        return value
+    if isinstance(value, places.Compound):
+        members = {n: copied(context, v, source) for n, v in value.members.items()}
+        return places.Compound(members, value.is_header)
+    if not is_compound(value) and not isinstance(value, places.Varbit):
+        expression = read(value)
+        target = context.storage.allocate(expression.type, "tmp", _somewhere(source))
+        assign(context, target, expression, source)
         return target
+    target = copy_of_shape(context, value, source)
+    assign(context, target, value, source)
+    return target
 
-    def copy_of_shape(self, value: places.Value, source: syntax.Source | None) -> places.Place:
-        """New storage like that of a compound place."""
-        if isinstance(value, places.Group):
-            return places.Group(
-                {n: self.copy_of_shape(p, source) for n, p in value.members.items()}
-            )
-        if isinstance(value, places.Scalar):
-            return self.storage.allocate(value.type, "tmp", _somewhere(source))
-        if isinstance(value, places.Varbit):
-            return self.storage.allocate(types.Varbit(value.width), "tmp", _somewhere(source))
-        if isinstance(value, places.Header | places.Union | places.Stack):
-            return self.storage.clone(value, "tmp")
-        if isinstance(value, places.Indexed):
-            return self.copy_of_shape(value.places[0], source)
-        if isinstance(value, places.Last):
-            return self.copy_of_shape(last_element(value), source)
-        raise P4Error("this compound value is not supported here", _somewhere(source))
+
+def copy_of_shape(
+    context: Context, value: places.Value, source: syntax.Source | None
+) -> places.Place:
+    """New storage like that of a compound place."""
+    if isinstance(value, places.Group):
+        return places.Group(
+            {n: copy_of_shape(context, p, source) for n, p in value.members.items()}
+        )
+    if isinstance(value, places.Scalar):
+        return context.storage.allocate(value.type, "tmp", _somewhere(source))
+    if isinstance(value, places.Varbit):
+        return context.storage.allocate(types.Varbit(value.width), "tmp", _somewhere(source))
+    if isinstance(value, places.Header | places.Union | places.Stack):
+        return context.storage.clone(value, "tmp")
+    if isinstance(value, places.Indexed):
+        return copy_of_shape(context, value.places[0], source)
+    if isinstance(value, places.Last):
+        return copy_of_shape(context, last_element(value), source)
+    raise P4Error("this compound value is not supported here", _somewhere(source))
 
 
 def _somewhere(source: syntax.Source | None) -> syntax.Source:

@@ -6,27 +6,27 @@ from that; elsewhere they get temporaries.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-
-from minip4.compiler import syntax, types
+from minip4.compiler import ir, syntax, types
 from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.objects import Environment, ExternObject, Instance, applied
-from minip4.compiler.lower import arithmetic, ir, places
-from minip4.compiler.lower.arguments import Argument, Arguments, conflict
-from minip4.compiler.lower.assignments import validity
-from minip4.compiler.lower.base import Frame, Restart, Shared
+from minip4.compiler.lower import places
+from minip4.compiler.lower.arguments import Argument, conflict, evaluated
+from minip4.compiler.lower.assignments import assign
+from minip4.compiler.lower.builtins import builtin_method, invalidate
+from minip4.compiler.lower.context import Context, Frame, Restart
 from minip4.compiler.lower.expressions import has_effects
+from minip4.compiler.lower.externs import extern_function, extern_method
 from minip4.compiler.syntax import CallKind
-from minip4.compiler.types import Bits
 
 _WHOLE = places.Scalar | places.Group | places.Header | places.Union | places.Stack | places.Varbit
 
 
-class Calls(Arguments):
-    def __init__(self, path: str, shared: Shared) -> None:
-        super().__init__(path, shared)
-        self.applied: set[Instance] = set()
-        self.bound_to: dict[tuple[Instance, syntax.Parameter], object] = {}
+class Calls:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._applied: set[Instance] = set()
+        self._bound_to: dict[tuple[Instance, syntax.Parameter], object] = {}
+        self._instance_places: dict[tuple[Instance, syntax.Declaration], places.Place] = {}
 
     def call(self, call: syntax.Call) -> places.Value | None:
         match call.kind:
@@ -36,28 +36,25 @@ class Calls(Arguments):
                 self._action(call)
                 return None
             case CallKind.BUILTIN:
-                return self._builtin(call)
+                return builtin_method(self.context, call)
             case CallKind.EXTERN_FUNCTION:
-                return self.extern_function(call)
+                extern_function(self.context, call)
+                return None
             case CallKind.EXTERN_METHOD:
-                return self.extern_method(call)
+                return extern_method(self.context, call)
             case CallKind.CONTROL_APPLY:
                 self._control(call)
                 return None
             case CallKind.PARSER_APPLY:
-                self.apply_parser(applied(call, self.environment, self.instance), call)
+                self.context.parsers.apply_parser(
+                    applied(call, self.context.environment, self.context.instance), call
+                )
                 return None
             case CallKind.TABLE_APPLY:
                 assert isinstance(call.declaration, syntax.Table)
-                self.emit(self.apply_table(call.declaration, call.source))
+                self.context.emit(self.context.tables.apply_table(call.declaration, call.source))
                 return None
         raise P4Error("an object cannot be constructed here", call.source)
-
-    @abstractmethod
-    def extern_function(self, call: syntax.Call) -> places.Value | None: ...
-
-    @abstractmethod
-    def extern_method(self, call: syntax.Call) -> places.Value | None: ...
 
     # -- inlining
 
@@ -66,47 +63,47 @@ class Calls(Arguments):
         assert isinstance(function, syntax.Function)
         assert function.body is not None
         environment = Environment(
-            self.environment,
+            self.context.environment,
             {},
             dict(zip(function.type_parameters, call.type_arguments, strict=True)),
         )
-        frame = Frame(self.new_label())
+        frame = Frame(self.context.new_label())
         self.bind_arguments(call, environment, frame, by_reference=True)
-        with self.within(environment):
-            result_type = self.environment.resolve(function.result_type)
+        with self.context.within(environment):
+            result_type = self.context.environment.resolve(function.result_type)
             if result_type is not types.VOID:
-                frame.result = self.temporary(result_type, call.source, function.name)
+                frame.result = self.context.temporary(result_type, call.source, function.name)
             self.inline(function.body, frame, call.source)
         return frame.result
 
     def _action(self, call: syntax.Call) -> None:
         action = call.declaration
         assert isinstance(action, syntax.Action)
-        environment = Environment(self.environment)
-        frame = Frame(self.new_label())
+        environment = Environment(self.context.environment)
+        frame = Frame(self.context.new_label())
         self.bind_arguments(call, environment, frame, by_reference=False)
-        with self.within(environment):
+        with self.context.within(environment):
             self.inline(action.body, frame, call.source)
 
     def _control(self, call: syntax.Call) -> None:
-        instance = applied(call, self.environment, self.instance)
+        instance = applied(call, self.context.environment, self.context.instance)
         declaration = instance.declaration
         assert isinstance(declaration, syntax.ControlDeclaration)
         environment = Environment(instance.environment)
-        is_shared = any(name == instance.name for name, _ in self.shared)
-        frame = Frame(self.new_label(), is_shared=is_shared)
+        is_shared = any(name == instance.name for name, _ in self.context.shared)
+        frame = Frame(self.context.new_label(), is_shared=is_shared)
         self.bind_arguments(
             call, environment, frame, by_reference=True, parameters=declaration.parameters,
             instance=instance,
         )  # fmt: skip
-        if frame.copy_out and instance in self.applied and not is_shared:
+        if frame.copy_out and instance in self._applied and not is_shared:
             raise Restart(instance.name, None)
-        self.applied.add(instance)
-        outer, self.instance = self.instance, instance
-        with self.within(environment):
+        self._applied.add(instance)
+        outer, self.context.instance = self.context.instance, instance
+        with self.context.within(environment):
             self.declare_locals(declaration.locals, instance)
             self.inline(declaration.body, frame, call.source)
-        self.instance = outer
+        self.context.instance = outer
 
     def declare_locals(self, declarations: list[syntax.Declaration], instance: Instance) -> None:
         """Variables of a control or parser; what else it has, its instance knows."""
@@ -119,46 +116,33 @@ class Calls(Arguments):
     ) -> None:
         """Storage for a variable: always the same if it is one of an instance, as actions that
         use it are made once."""
-        of = self.environment.resolve(declaration.type)
+        of = self.context.environment.resolve(declaration.type)
         initial: places.Value | None = None
         if declaration.initializer is not None:
-            initial = self.value(declaration.initializer)
+            initial = self.context.expressions.value(declaration.initializer)
         if owner is None:
-            place = self.storage.allocate(of, name, declaration.source)
+            place = self.context.storage.allocate(of, name, declaration.source)
         else:
             place = self._instance_storage(owner, declaration, of, name)
-        self.environment.bindings[declaration] = place
+        self.context.environment.bindings[declaration] = place
         if initial is not None:
-            self.assign(place, initial, declaration.whole)
+            assign(self.context, place, initial, declaration.whole)
         else:
-            self.invalidate(place, declaration.source)
-
-    def invalidate(self, place: places.Place, source: syntax.Source) -> None:
-        """Headers in a new variable or out parameter are invalid, nextIndex of stacks 0 (6.8)."""
-        if isinstance(place, places.Header):
-            self.primitive("remove_header", [ir.Reference("header", place.name)], source)
-        elif isinstance(place, places.Group | places.Union):
-            for member in place.members.values():
-                self.invalidate(member, source)
-        elif isinstance(place, places.Stack):
-            for element in place.elements:
-                self.invalidate(element, source)
-            if self.block == "parser":  # elsewhere nobody sees nextIndex
-                self._shift("pop", place, len(place.elements), source)
+            invalidate(self.context, place, declaration.source)
 
     def inline(self, body: syntax.Block, frame: Frame, source: syntax.Source) -> None:
         """The body in its place; a return leads behind it, where out arguments are copied."""
-        loops, self.loops = self.loops, []
-        self.frames.append(frame)
-        with self.collecting() as code:
-            self.statement(body)
-        self.frames.pop()
-        self.loops = loops
+        loops, self.context.loops = self.context.loops, []
+        self.context.frames.append(frame)
+        with self.context.collecting() as code:
+            self.context.statements.statement(body)
+        self.context.frames.pop()
+        self.context.loops = loops
         drop_last_leave(code, frame.label)
         if leaves(code, frame.label):
-            self.emit(ir.Labelled(source, frame.label, code))
+            self.context.emit(ir.Labelled(source, frame.label, code))
         else:
-            self.code.extend(code)
+            self.context.code.extend(code)
         for copy in frame.copy_out:
             copy()
 
@@ -178,8 +162,12 @@ class Calls(Arguments):
 
         `instance` is the control that is applied: it keeps its storage each time.
         """
-        bound = self.evaluated(
-            parameters or call.parameters, call.parameter_types, call.arguments, call.order
+        bound = evaluated(
+            self.context,
+            parameters or call.parameters,
+            call.parameter_types,
+            call.arguments,
+            call.order,
         )
         by_reference = by_reference and not any(has_effects(a.expression) for a in bound)
         for i, argument in enumerate(bound):
@@ -201,34 +189,34 @@ class Calls(Arguments):
         if item.thing is not None:
             return item.thing
         value, source = item.value, item.source
-        is_shared = instance is not None and (instance.name, item.parameter) in self.shared
+        is_shared = instance is not None and (instance.name, item.parameter) in self.context.shared
         is_fixed = isinstance(value, ir.Constant | ir.ActionData | ir.Text)
         if not is_shared and (is_fixed or (is_alone and isinstance(value, _WHOLE | ir.Field))):
             if instance is not None:
                 self._require_same(instance, item.parameter, value)
             if item.parameter.direction == "out":
                 assert isinstance(value, _WHOLE)
-                self.invalidate(value, source)
+                invalidate(self.context, value, source)
             return value
         if item.parameter.direction not in ("out", "inout"):
             local = self._local(item, instance)
-            self.assign(local, value, source)
+            assign(self.context, local, value, source)
             return local
         place = item.place
         local = self._local(item, instance)
         if item.parameter.direction == "inout":
             assert item.initial is not None
-            self.assign(local, item.initial, source)
+            assign(self.context, local, item.initial, source)
         else:
-            self.invalidate(local, source)
-        frame.copy_out.append(lambda: self.assign(place, local, source))
+            invalidate(self.context, local, source)
+        frame.copy_out.append(lambda: assign(self.context, place, local, source))
         return local
 
     def _local(self, item: Argument, instance: Instance | None) -> places.Place:
         """Storage of a parameter; that of an instance stays the same each time it is applied."""
         name = item.parameter.name
         if instance is None:
-            return self.temporary(item.type, item.source, name)
+            return self.context.temporary(item.type, item.source, name)
         return self._instance_storage(
             instance, item.parameter, item.type, f"{instance.name}.{name}"
         )
@@ -237,65 +225,17 @@ class Calls(Arguments):
         self, instance: Instance, declaration: syntax.Declaration, of: types.Type, name: str
     ) -> places.Place:
         key = (instance, declaration)
-        if key not in self.instance_storage:
-            self.instance_storage[key] = self.temporary(of, declaration.source, name)
-        return self.instance_storage[key]
+        if key not in self._instance_places:
+            self._instance_places[key] = self.context.temporary(of, declaration.source, name)
+        return self._instance_places[key]
 
     def _require_same(
         self, instance: Instance, parameter: syntax.Parameter, value: places.Value
     ) -> None:
         """Each application of a control must bind the parameter alike, or copy."""
         meaning = value if isinstance(value, ir.Expression) else tuple(places.storage(value))
-        if self.bound_to.setdefault((instance, parameter), meaning) != meaning:
+        if self._bound_to.setdefault((instance, parameter), meaning) != meaning:
             raise Restart(instance.name, parameter)
-
-    # -- built-in methods (8.18)
-
-    def _builtin(self, call: syntax.Call) -> places.Value | None:
-        assert call.object is not None
-        target = self.value(call.object)
-        if call.method == "isValid":
-            return validity(target)
-        if call.method in ("setValid", "setInvalid"):
-            self._set_validity(target, call)
-            return None
-        if call.method in ("push_front", "pop_front"):
-            if not isinstance(target, places.Stack):
-                raise P4Error("this header stack cannot be used here", call.source)
-            argument = call.arguments[0]
-            assert argument is not None
-            assert isinstance(argument.constant, int)
-            name = "push" if call.method == "push_front" else "pop"
-            self._shift(name, target, argument.constant, call.source)
-            return None
-        raise P4Error(f"{call.method}() is not supported here", call.source)
-
-    def _shift(self, name: str, stack: places.Stack, count: int, source: syntax.Source) -> None:
-        kind = "header_union_stack" if stack.is_union else "header_stack"
-        amount = ir.Constant(Bits(32), count)
-        self.primitive(name, [ir.Reference(kind, stack.name), amount], source)
-
-    def _set_validity(self, target: places.Value, call: syntax.Call) -> None:
-        name = "add_header" if call.method == "setValid" else "remove_header"
-        if isinstance(target, places.Header):
-            self.primitive(name, [ir.Reference("header", target.name)], call.source)
-        elif isinstance(target, places.Union) and name == "remove_header":
-            self.invalidate(target, call.source)
-        elif isinstance(target, places.Last):
-            self._set_validity(
-                places.Indexed(ir.LastIndex(Bits(32), target.stack.name), target.stack.elements),
-                call,
-            )
-        elif isinstance(target, places.Indexed):
-            for i, place in enumerate(target.places):
-                with self.collecting() as body:
-                    self._set_validity(place, call)
-                here = arithmetic.binary(
-                    "==", types.BOOL, target.index, ir.Constant(target.index.type, i)
-                )
-                self.emit(ir.If(call.source, here, body, []))
-        else:
-            raise P4Error(f"{call.method}() is not supported on this", call.source)
 
 
 def drop_last_leave(code: list[ir.Statement], label: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minip4.compiler import syntax, types
+from minip4.compiler import ir, syntax, types
 from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.objects import (
     Environment,
@@ -10,97 +10,102 @@ from minip4.compiler.instances.objects import (
     evaluate,
     evaluate_number,
 )
-from minip4.compiler.lower import ir
-from minip4.compiler.lower.assignments import read
-from minip4.compiler.lower.statements import Statements
+from minip4.compiler.lower.constants import number_of
 
 LARGEST_PRIORITY = (1 << 31) - 1  # int32 in P4Runtime
 
 
-class Entries(Statements):
-    def entries(
-        self, table: syntax.Table, result: ir.Table, actions: dict[syntax.Action, ir.Action]
-    ) -> list[ir.Entry]:
-        if table.entries and any(key.match_kind == "selector" for key in table.keys):
-            raise P4Error(
-                "a table with an action selector takes its entries from the control plane",
-                table.source,
-                "no entries",
-            )
-        entries = []
-        priority = _Priorities(table, self.environment)
-        for entry in table.entries or []:
-            keys = [
-                self._match(element, field, keyset)
-                for element, field, keyset in zip(table.keys, result.keys, entry.keys, strict=True)
-            ]
-            assert entry.action.action is not None
-            action = actions[entry.action.action]
-            data = self.data(entry.action)
-            number = priority.of(entry)
-            entries.append(ir.Entry(entry.source, keys, action, data, number))
-        return entries
-
-    def _match(
-        self, element: syntax.KeyElement, field: ir.KeyField, keyset: syntax.Expression
-    ) -> ir.KeyMatch:
-        width, kind = field.width_bits, element.match_kind
-        ones = (1 << width) - 1
-        value, mask, is_range = self._keyset(keyset, ones)
-        if kind == "range":
-            if mask not in (0, ones) and not is_range:
-                raise P4Error("a range key takes a range or a value", keyset.source)
-            low, high = (value, mask) if is_range else (value, value) if mask else (0, ones)
-            return ir.KeyMatch("range", low, high)
-        if is_range:
-            raise P4Error(f"a range cannot match a key of kind {kind}", keyset.source)
-        if kind == "exact":
-            if mask != ones:
-                raise P4Error("an exact key takes a value", keyset.source)
-            return ir.KeyMatch("exact", value, mask)
-        if kind == "lpm":
-            length = mask.bit_count()
-            if mask != ones & ~((1 << (width - length)) - 1):
-                raise P4Error("the mask of an lpm key must be a prefix", keyset.source)
-            return ir.KeyMatch("lpm", value & mask, length)
-        if kind == "optional" and mask not in (0, ones):
-            raise P4Error("an optional key takes a value or _", keyset.source)
-        return ir.KeyMatch("ternary", value & mask, mask)
-
-    def _keyset(self, keyset: syntax.Expression, ones: int) -> tuple[int, int, bool]:
-        """(value, mask, False), or (low, high, True) of a range."""
-        if isinstance(keyset, syntax.DontCare):
-            return 0, 0, False
-        if isinstance(keyset, syntax.Mask):
-            return self.number(keyset.value) & ones, self.number(keyset.mask) & ones, False
-        if isinstance(keyset, syntax.Range):
-            return self.number(keyset.low) & ones, self.number(keyset.high) & ones, True
-        return self.number(keyset) & ones, ones, False
-
-    def data(self, reference: syntax.ActionReference) -> list[int]:
-        """Arguments for the directionless parameters, as numbers."""
-        assert reference.action is not None
-        numbers = []
-        for parameter, argument in zip(
-            reference.action.parameters, reference.arguments, strict=True
-        ):
-            if parameter.direction == "" and argument is not None:
-                width = types.width_in_bits(self.environment.resolve(parameter.type)) or 32
-                numbers.append(self.number(argument) & ((1 << width) - 1))
-        return numbers
-
-    def number(self, expression: syntax.Expression) -> int:
-        value = read(
-            self.constant_value(
-                evaluate(expression, self.environment), expression.type, expression.source
-            )
+def entries_of(
+    table: syntax.Table,
+    result: ir.Table,
+    actions: dict[syntax.Action, ir.Action],
+    environment: Environment,
+) -> list[ir.Entry]:
+    if table.entries and any(key.match_kind == "selector" for key in table.keys):
+        raise P4Error(
+            "a table with an action selector takes its entries from the control plane",
+            table.source,
+            "no entries",
         )
-        assert isinstance(value, ir.Constant)
-        return value.value
+    entries = []
+    priority = _Priorities(table, environment)
+    for entry in table.entries or []:
+        keys = [
+            _match(element, field, keyset, environment)
+            for element, field, keyset in zip(table.keys, result.keys, entry.keys, strict=True)
+        ]
+        assert entry.action.action is not None
+        action = actions[entry.action.action]
+        data = action_data(entry.action, environment)
+        number = priority.of(entry)
+        entries.append(ir.Entry(entry.source, keys, action, data, number))
+    return entries
+
+
+def _match(
+    element: syntax.KeyElement,
+    field: ir.KeyField,
+    keyset: syntax.Expression,
+    environment: Environment,
+) -> ir.KeyMatch:
+    width, kind = field.width_bits, element.match_kind
+    ones = (1 << width) - 1
+    value, mask, is_range = _keyset(keyset, ones, environment)
+    if kind == "range":
+        if mask not in (0, ones) and not is_range:
+            raise P4Error("a range key takes a range or a value", keyset.source)
+        low, high = (value, mask) if is_range else (value, value) if mask else (0, ones)
+        return ir.KeyMatch("range", low, high)
+    if is_range:
+        raise P4Error(f"a range cannot match a key of kind {kind}", keyset.source)
+    if kind == "exact":
+        if mask != ones:
+            raise P4Error("an exact key takes a value", keyset.source)
+        return ir.KeyMatch("exact", value, mask)
+    if kind == "lpm":
+        length = mask.bit_count()
+        if mask != ones & ~((1 << (width - length)) - 1):
+            raise P4Error("the mask of an lpm key must be a prefix", keyset.source)
+        return ir.KeyMatch("lpm", value & mask, length)
+    if kind == "optional" and mask not in (0, ones):
+        raise P4Error("an optional key takes a value or _", keyset.source)
+    return ir.KeyMatch("ternary", value & mask, mask)
+
+
+def _keyset(
+    keyset: syntax.Expression, ones: int, environment: Environment
+) -> tuple[int, int, bool]:
+    """(value, mask, False), or (low, high, True) of a range."""
+    if isinstance(keyset, syntax.DontCare):
+        return 0, 0, False
+    if isinstance(keyset, syntax.Mask):
+        return (
+            number_of(keyset.value, environment) & ones,
+            number_of(keyset.mask, environment) & ones,
+            False,
+        )
+    if isinstance(keyset, syntax.Range):
+        return (
+            number_of(keyset.low, environment) & ones,
+            number_of(keyset.high, environment) & ones,
+            True,
+        )
+    return number_of(keyset, environment) & ones, ones, False
+
+
+def action_data(reference: syntax.ActionReference, environment: Environment) -> list[int]:
+    """Arguments for the directionless parameters, as numbers."""
+    assert reference.action is not None
+    numbers = []
+    for parameter, argument in zip(reference.action.parameters, reference.arguments, strict=True):
+        if parameter.direction == "" and argument is not None:
+            width = types.width_in_bits(environment.resolve(parameter.type)) or 32
+            numbers.append(number_of(argument, environment) & ((1 << width) - 1))
+    return numbers
 
 
 class _Priorities:
-    """Priorities of entries as BMv2 has them (smaller wins), from P4's (14.2.1.4)."""
+    """Priorities of entries as the ir has them (smaller wins), from P4's (14.2.1.4)."""
 
     def __init__(self, table: syntax.Table, environment: Environment) -> None:
         self._environment = environment

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minip4.compiler import syntax, types
+from minip4.compiler import ir, syntax, types
 from minip4.compiler.errors import P4Error
-from minip4.compiler.instances.objects import ExternObject, Instance
-from minip4.compiler.lower import arithmetic, ir, places
+from minip4.compiler.instances.objects import ExternObject, Instance, Known
+from minip4.compiler.ir import arithmetic
+from minip4.compiler.lower import places
 from minip4.compiler.lower.assignments import (
-    Assignments,
+    assign,
+    copied,
     equal,
     is_compound,
     last_element,
     read,
 )
+from minip4.compiler.lower.constants import constant_value
+from minip4.compiler.lower.context import Context
 from minip4.compiler.lower.storage import scalar_type
 from minip4.compiler.syntax import CallKind
 from minip4.compiler.types import BOOL, Bits
@@ -47,7 +51,10 @@ def read_scalar(value: places.Value, source: syntax.Source) -> ir.Expression:
     return read(value)
 
 
-class Expressions(Assignments):
+class Expressions:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
     def scalar(self, expression: syntax.Expression) -> ir.Expression:
         return read_scalar(self.value(expression), expression.source)
 
@@ -62,7 +69,7 @@ class Expressions(Assignments):
         """The place with its run-time indexes saved, so that later code cannot change them."""
         if isinstance(place, places.Indexed):
             inner = [self.pinned(p, source) for p in place.places]
-            return places.Indexed(self.saved(place.index, source), inner)
+            return places.Indexed(self.context.saved(place.index, source), inner)
         if isinstance(place, places.Slice):
             return places.Slice(self.pinned(place.place, source), place.high, place.low)
         return place
@@ -78,13 +85,15 @@ class Expressions(Assignments):
             expression = expressions[position]
             value = self.value(expression)
             if any(has_effects(expressions[later]) for later in todo[i + 1 :]):
-                value = self.copied(value, expression.source)
+                value = copied(self.context, value, expression.source)
             result[position] = value
         return [result[position] for position in range(len(expressions))]
 
     def value(self, expression: syntax.Expression) -> places.Value:
         if expression.constant is not None:
-            return self.constant_value(expression.constant, expression.type, expression.source)
+            return constant_value(
+                expression.constant, expression.type, self.context.environment, expression.source
+            )
         match expression:
             case syntax.Name():
                 return self._name(expression)
@@ -106,7 +115,7 @@ class Expressions(Assignments):
             case syntax.Cast():
                 return self._cast(expression)
             case syntax.Call():
-                result = self.call(expression)
+                result = self.context.calls.call(expression)
                 if result is None:
                     raise P4Error("this call has no value", expression.source)
                 return result
@@ -124,17 +133,20 @@ class Expressions(Assignments):
     def _name(self, name: syntax.Name) -> places.Value:
         declaration = name.declaration
         assert declaration is not None
-        bound = self.bound_value(name, declaration)
+        bound = self.context.environment.lookup(declaration)
+        if isinstance(bound, Known):
+            return constant_value(bound.constant, name.type, self.context.environment, name.source)
         if isinstance(bound, ExternObject | Instance):
             raise P4Error(f"{name.name} is not a value", name.source)
         if bound is not None:
+            assert isinstance(bound, places.Value)
             return bound
         if isinstance(declaration, syntax.ConstantDeclaration):
             return self.value(declaration.initializer)
         raise P4Error(f"{name.name} cannot be used here", name.source)
 
     def _member(self, member: syntax.Member) -> places.Value:
-        base_type = types.strip_newtypes(self.environment.resolve(member.base.type))
+        base_type = types.strip_newtypes(self.context.environment.resolve(member.base.type))
         if isinstance(base_type, types.ApplyResult):
             return self._hit_or_miss(member)
         base = self.value(member.base)
@@ -146,7 +158,7 @@ class Expressions(Assignments):
             raise P4Error("an invalid header has no fields", member.source)
         if isinstance(base, ir.Expression):
             raise P4Error(f"there is no member {member.name} here", member.source)
-        if isinstance(base, places.Next) and not base.stack.is_union:
+        if isinstance(base, places.Next) and not base.stack.declared.is_union:
             raise P4Error(
                 "the header .next is not there yet: it can only be extracted", member.source
             )
@@ -165,13 +177,13 @@ class Expressions(Assignments):
         """`t.apply().hit` as a value."""
         assert isinstance(member.base, syntax.Call)
         assert isinstance(member.base.declaration, syntax.Table)
-        result = self.temporary_field(BOOL, member.source)
-        apply = self.apply_table(member.base.declaration, member.source)
+        result = self.context.temporary_field(BOOL, member.source)
+        apply = self.context.tables.apply_table(member.base.declaration, member.source)
         is_hit = member.name == "hit"
         apply.hit = [ir.Assign(member.source, result, ir.TRUE if is_hit else ir.FALSE)]
         apply.miss = [ir.Assign(member.source, result, ir.FALSE if is_hit else ir.TRUE)]
         apply.has_branches = True
-        self.emit(apply)
+        self.context.emit(apply)
         return result
 
     def _index(self, index: syntax.Index) -> places.Value:
@@ -183,7 +195,7 @@ class Expressions(Assignments):
         else:
             raise P4Error("this cannot be indexed here", index.source)
         if has_effects(index.index):
-            position = self.saved(self.scalar(index.index), index.source)
+            position = self.context.saved(self.scalar(index.index), index.source)
         else:
             position = self.scalar(index.index)
         if isinstance(position, ir.Constant):
@@ -227,7 +239,7 @@ class Expressions(Assignments):
         a, b = read(left), read(right)
         if operator in ("<<", ">>"):
             return arithmetic.shift(operator, a, b)
-        of = scalar_type(self.environment.resolve(expression.type))
+        of = scalar_type(self.context.environment.resolve(expression.type))
         if operator == "++":
             assert isinstance(of, Bits)
             return arithmetic.concatenate(a, b, of)
@@ -242,7 +254,7 @@ class Expressions(Assignments):
     def _divide(
         self, expression: syntax.Binary, dividend: ir.Expression, divisor: ir.Expression
     ) -> ir.Expression:
-        """BMv2 cannot divide: only powers of two, which are shifts and masks."""
+        """Targets need not divide: only powers of two, which are shifts and masks."""
         of = dividend.type
         if isinstance(dividend, ir.Constant) and dividend.value == 0:
             return dividend
@@ -267,34 +279,34 @@ class Expressions(Assignments):
             return ir.both(left, right) if is_and else ir.either(left, right)
         if isinstance(left, ir.Constant) and bool(left.value) != is_and:
             return left
-        result = self.temporary_field(BOOL, expression.source)
-        self.emit(ir.Assign(expression.source, result, left))
-        with self.collecting() as body:
+        result = self.context.temporary_field(BOOL, expression.source)
+        self.context.emit(ir.Assign(expression.source, result, left))
+        with self.context.collecting() as body:
             right = self.scalar(expression.right)
-            self.emit(ir.Assign(expression.source, result, right))
+            self.context.emit(ir.Assign(expression.source, result, right))
         then, otherwise = (body, []) if is_and else ([], body)
-        self.emit(ir.If(expression.source, result, then, otherwise))
+        self.context.emit(ir.If(expression.source, result, then, otherwise))
         return result
 
     def _conditional(self, expression: syntax.Conditional) -> places.Value:
         condition = self.scalar(expression.condition)
-        of = self.environment.resolve(expression.type)
+        of = self.context.environment.resolve(expression.type)
         branches = (expression.then, expression.otherwise)
         if scalar_type(of) is not None and not any(has_effects(b) for b in branches):
             then, otherwise = (self.scalar(b) for b in branches)
             return arithmetic.choice(condition, then, otherwise)
-        result = self.temporary(of, expression.source)
+        result = self.context.temporary(of, expression.source)
         bodies = []
         for branch in branches:
-            with self.collecting() as body:
-                self.assign(result, self.value(branch), expression.source)
+            with self.context.collecting() as body:
+                assign(self.context, result, self.value(branch), expression.source)
             bodies.append(body)
-        self.emit(ir.If(expression.source, condition, bodies[0], bodies[1]))
+        self.context.emit(ir.If(expression.source, condition, bodies[0], bodies[1]))
         return result
 
     def _cast(self, expression: syntax.Cast) -> places.Value:
         value = self.value(expression.operand)
-        of = types.strip_newtypes(self.environment.resolve(expression.type))
+        of = types.strip_newtypes(self.context.environment.resolve(expression.type))
         to = scalar_type(of)
         if to is not None:
             return arithmetic.cast(read(value), to)
@@ -306,14 +318,8 @@ class Expressions(Assignments):
         # Without a struct's type (`f({b = x, a = y})`) the order is the written one.
         values = self.values([v.value for v in expression.values], expression.order or None)
         members = {v.name: value for v, value in zip(expression.values, values, strict=True)}
-        of = types.strip_newtypes(self.environment.resolve(expression.type))
+        of = types.strip_newtypes(self.context.environment.resolve(expression.type))
         return places.Compound(members, isinstance(of, types.Header))
-
-    def simple(self, expression: ir.Expression, source: syntax.Source) -> ir.Expression:
-        """A field, constant or action parameter with this value: what primitives take."""
-        if isinstance(expression, ir.Field | ir.Constant | ir.ActionData | ir.Text):
-            return expression
-        return self.saved(expression, source)
 
     def flattened(self, value: places.Value, source: syntax.Source) -> list[ir.Expression]:
         """The scalars in a value, from left to right (hash inputs, digests)."""

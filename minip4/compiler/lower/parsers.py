@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from itertools import product
 
-from minip4.compiler import syntax, types
+from minip4.compiler import ir, syntax, types
 from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.names import control_plane_name
 from minip4.compiler.instances.objects import Environment, Instance, evaluate
-from minip4.compiler.lower import ir, places
-from minip4.compiler.lower.assignments import is_compound
-from minip4.compiler.lower.base import Frame, Shared
+from minip4.compiler.lower.constants import number_of
+from minip4.compiler.lower.context import Context, Frame
 from minip4.compiler.lower.expressions import read_scalar
-from minip4.compiler.lower.externs import Externs
 from minip4.compiler.lower.states import StateBuilder, SubParser
-from minip4.compiler.lower.storage import ENUM, field_types, scalar_type
+from minip4.compiler.lower.storage import ENUM
 
 _MAX_CASES = 4096
 
 
-class Parsers(Externs):
-    def __init__(self, path: str, shared: Shared) -> None:
-        super().__init__(path, shared)
+class Parsers:
+    def __init__(self, context: Context) -> None:
+        self.context = context
         self._state_names: set[str] = set()
         self._no_match: str | None = None  # the state that rejects with NoMatch
 
@@ -32,16 +30,18 @@ class Parsers(Externs):
 
     def apply_parser(self, instance: Instance, call: syntax.Call) -> None:
         environment = Environment(instance.environment)
-        frame = Frame(self.new_label())
+        frame = Frame(self.context.new_label())
         parameters = instance.declaration.parameters
-        self.bind_arguments(call, environment, frame, by_reference=True, parameters=parameters)
+        self.context.calls.bind_arguments(
+            call, environment, frame, by_reference=True, parameters=parameters
+        )
         end = self.new_state(f"{instance.name}_end")
-        outer, self.instance = self.instance, instance
-        with self.within(environment):
+        outer, self.context.instance = self.context.instance, instance
+        with self.context.within(environment):
             start = self.new_state(f"{instance.name}_start")
             self._parser(instance, start, end)
-        self.instance = outer
-        self.emit(SubParser(call.source, start, end))
+        self.context.instance = outer
+        self.context.emit(SubParser(call.source, start, end))
         for copy in frame.copy_out:
             copy()
 
@@ -57,13 +57,13 @@ class Parsers(Externs):
         declaration = instance.declaration
         assert isinstance(declaration, syntax.ParserDeclaration)
         self._value_sets(declaration, instance)
-        with self.collecting() as initial:
-            self.declare_locals(declaration.locals, instance)
+        with self.context.collecting() as initial:
+            self.context.calls.declare_locals(declaration.locals, instance)
         prefix = "" if end is None else f"{instance.name}_"
         start = next(s for s in declaration.states if s.name == "start")
         names: dict[syntax.State, str] = {}
         if initial:
-            first = StateBuilder(self, entry)
+            first = StateBuilder(self.context, entry)
             first.code(initial)
             names[start] = self.new_state(f"{prefix}start")
             first.end(names[start])
@@ -81,21 +81,22 @@ class Parsers(Externs):
                 continue
             of = local.type
             width = types.width_in_bits(of.element if isinstance(of, types.Set) else of)
-            size = evaluate(local.size, self.environment)
+            size = evaluate(local.size, self.context.environment)
             if width is None or not isinstance(size, int):
                 raise P4Error("a value set holds numbers", local.source)
             name = control_plane_name(local, instance.name)
-            if name not in (known for known, *_ in self.program.value_sets):
-                self.program.value_sets.append((name, width, size))
+            value_sets = self.context.program.value_sets
+            if name not in (known.name for known in value_sets):
+                value_sets.append(ir.ValueSet(name, width, size))
 
     def _state(self, state: syntax.State, names: dict[syntax.State, str], end: str | None) -> None:
-        with self.collecting() as code:
+        with self.context.collecting() as code:
             for statement in state.statements:
-                self.statement(statement)
+                self.context.statements.statement(statement)
             keys: list[ir.Expression] = []
             if isinstance(state.transition, syntax.Select):
                 keys = self._select_keys(state.transition.expressions)
-        builder = StateBuilder(self, names[state])
+        builder = StateBuilder(self.context, names[state])
         builder.code(code)
         if isinstance(state.transition, syntax.Select):
             self._select(builder, state.transition, keys, names, end)
@@ -106,10 +107,12 @@ class Parsers(Externs):
 
     def _select_keys(self, expressions: list[syntax.Expression]) -> list[ir.Expression]:
         keys: list[ir.Expression] = []
-        for expression, value in zip(expressions, self.values(expressions), strict=True):
+        for expression, value in zip(
+            expressions, self.context.expressions.values(expressions), strict=True
+        ):
             key = read_scalar(value, expression.source)
             if not isinstance(key, ir.Field | ir.LastField | ir.LastUnionField):
-                key = self.saved_field(key, expression.source)
+                key = self.context.saved_field(key, expression.source)
             keys.append(key)
         return keys
 
@@ -130,7 +133,7 @@ class Parsers(Externs):
             target = _target(case.target, names, end)
             value_set = self._value_set(case, keys)
             if value_set is not None:
-                state.cases.append(ir.Case(0, None, 0, target, value_set))
+                state.cases.append(ir.ValueSetCase(value_set, target))
                 continue
             if all(isinstance(key, syntax.DontCare) for key in case.keys):
                 state.default = target
@@ -141,15 +144,15 @@ class Parsers(Externs):
         state.default = self._no_match_state(select.source)
 
     def _no_match_state(self, source: syntax.Source) -> str:
-        """Where a select without a matching case leads to; without it BMv2 accepts the packet."""
+        """Where a select without a matching case leads to: reject, with NoMatch (13.6)."""
         if self._no_match is None:
-            errors = dict(self.program.errors)
+            errors = dict(self.context.program.errors)
             if "NoMatch" not in errors:
                 raise P4Error("this select needs error.NoMatch", source, "core.p4, which has it")
             self._no_match = self.new_state("no_match")
             code = ir.Constant(ENUM, errors["NoMatch"])
             body: list[ir.Statement] = [ir.Verify(source, ir.FALSE, code)]
-            self.program.states.append(ir.State(self._no_match, body, [], [], None))
+            self.context.program.states.append(ir.State(self._no_match, body, [], [], None))
         return self._no_match
 
     def _value_set(self, case: syntax.SelectCase, keys: list[ir.Expression]) -> str | None:
@@ -157,7 +160,7 @@ class Parsers(Externs):
             if isinstance(key, syntax.Name) and isinstance(key.declaration, syntax.ValueSet):
                 if len(case.keys) > 1:
                     raise P4Error("a value set must match the whole select key", key.source)
-                owner = self.environment.lookup(key.declaration)
+                owner = self.context.environment.lookup(key.declaration)
                 assert isinstance(owner, Instance)
                 return control_plane_name(key.declaration, owner.name)
         return None
@@ -168,125 +171,41 @@ class Parsers(Externs):
         """One for each combination of what the ranges expand to."""
         if len(case.keys) != len(widths):
             raise P4Error("this keyset does not fit the select key", case.source)
-        choices = [self._masked(k, w) for k, w in zip(case.keys, widths, strict=True)]
-        result = []
-        for combination in product(*choices):
-            value = mask = size = 0
-            is_exact = True
-            for (v, m), width in zip(combination, widths, strict=True):
-                byte_count = (width + 7) // 8
-                value = value << 8 * byte_count | v
-                mask = mask << 8 * byte_count | m
-                size += byte_count
-                is_exact = is_exact and m == (1 << width) - 1
-            result.append(ir.Case(value, None if is_exact else mask, size, target))
-        return result
+        choices = [self._matches(k, w) for k, w in zip(case.keys, widths, strict=True)]
+        return [ir.Case(list(matches), target) for matches in product(*choices)]
 
-    def _masked(self, key: syntax.Expression, width: int) -> list[tuple[int, int]]:
+    def _matches(self, key: syntax.Expression, width: int) -> list[ir.Match]:
+        """What a keyset matches: several are needed for a range."""
         ones = (1 << width) - 1
+
+        def number(expression: syntax.Expression) -> int:
+            return number_of(expression, self.context.environment) & ones
+
         if isinstance(key, syntax.DontCare):
-            return [(0, 0)]
+            return [ir.Match(0, 0, width)]
         if isinstance(key, syntax.Mask):
-            mask = self.number(key.mask) & ones
-            return [(self.number(key.value) & mask, mask)]
+            mask = number(key.mask)
+            return [ir.Match(number(key.value) & mask, mask, width)]
         if isinstance(key, syntax.Range):
-            return _prefixes(self.number(key.low) & ones, self.number(key.high) & ones, width)
-        return [(self.number(key) & ones, ones)]
-
-    # -- packet_in
-
-    def packet_in(self, call: syntax.Call) -> places.Value | None:
-        if self.block != "parser":
-            raise P4Error(f"{call.method}() can be called in a parser only", call.source)
-        arguments = self.extern_arguments(call)
-        if call.method == "lookahead":
-            of = self.environment.resolve(
-                call.type_arguments[0] if call.type_arguments else call.type
-            )
-            return self._lookahead(of, call.source, [0])
-        if call.method == "advance":
-            self.emit(ir.Advance(call.source, self.scalar_of(arguments[0])))
-            return None
-        if call.method == "extract":
-            length = self.scalar_of(arguments[1]) if len(arguments) > 1 else None
-            self._extract(arguments[0].place, length, call.source)
-            return None
-        raise P4Error(f"packet_in.{call.method}() is not supported on this target", call.source)
-
-    def _extract(
-        self, target: places.Place, length: ir.Expression | None, source: syntax.Source
-    ) -> None:
-        if isinstance(target, places.Header):
-            self.emit(ir.Extract(source, "regular", target.name, length))
-        elif isinstance(target, places.Next) and target.member is None:
-            self.emit(ir.Extract(source, "stack", target.stack.name, length))
-        elif isinstance(target, places.Next) and target.member is not None:
-            where = (target.stack.name, target.member)
-            self.emit(ir.Extract(source, "union_stack", where, length))
-        elif isinstance(target, places.Indexed):
-            for i, place in enumerate(target.places):
-                with self.collecting() as body:
-                    self._extract(place, length, source)
-                number = ir.Constant(target.index.type, i)
-                here = ir.Binary(types.BOOL, "==", target.index, number)
-                self.emit(ir.If(source, here, body, []))
-        else:
-            raise P4Error("a header was expected here", source)
-
-    def _lookahead(self, of: types.Type, source: syntax.Source, offset: list[int]) -> places.Value:
-        """Bits of the packet in a temporary; `offset[0]` advances over what was read."""
-        of = types.strip_newtypes(of)
-        scalar = scalar_type(of)
-        if scalar is not None:
-            field = self.temporary_field(scalar, source)
-            expression = ir.Lookahead(scalar, offset[0])
-            offset[0] += ir.width_of(expression)
-            self.emit(ir.Assign(source, field, expression))
-            return field
-        members = field_types(of)
-        if isinstance(of, types.Stack):
-            members = {str(i): of.element for i in range(of.size)}
-        if members is None:
-            raise P4Error(f"lookahead of {of} is not supported", source)
-        values = {n: self._lookahead(t, source, offset) for n, t in members.items()}
-        return places.Compound(values, isinstance(of, types.Header))
-
-    def emit_header(self, call: syntax.Call) -> None:
-        """`packet_out.emit`: a mark in the code that the deparser's lowering reads."""
-        if self.block != "deparser":
-            raise P4Error("emit() can be called in the deparser only", call.source)
-        argument = call.arguments[0]
-        assert argument is not None
-        for header in _headers(self.value(argument), argument.source):
-            self.primitive("emit", [ir.Reference("header", header)], call.source)
-
-
-def _headers(value: places.Value, source: syntax.Source) -> list[str]:
-    if isinstance(value, places.Header):
-        return [value.name]
-    if isinstance(value, places.Stack):
-        return [name for element in value.elements for name in _headers(element, source)]
-    if isinstance(value, places.Group | places.Union | places.Compound) and is_compound(value):
-        members = places.members_of(value).values()
-        return [name for member in members for name in _headers(member, source)]
-    raise P4Error("only headers can be emitted", source)
+            return _prefixes(number(key.low), number(key.high), width)
+        return [ir.Match(number(key), ones, width)]
 
 
 def _target(goto: syntax.Goto, names: dict[syntax.State, str], end: str | None) -> str | None:
-    """BMv2 goes on with ingress after reject, too: parser_error says what happened."""
+    """v1model goes on with ingress after reject, too: parser_error says what happened."""
     if goto.state is not None:
         return names[goto.state]
     return end if goto.name == "accept" else None
 
 
-def _prefixes(low: int, high: int, width: int) -> list[tuple[int, int]]:
-    """(value, mask) pairs that together match low..high."""
+def _prefixes(low: int, high: int, width: int) -> list[ir.Match]:
+    """Prefixes that together match low..high."""
     result = []
     ones = (1 << width) - 1
     while low <= high:
         bits = (low & -low).bit_length() - 1 if low else width
         while (1 << bits) - 1 > high - low:
             bits -= 1
-        result.append((low, ones & ~((1 << bits) - 1)))
+        result.append(ir.Match(low, ones & ~((1 << bits) - 1), width))
         low += 1 << bits
     return result

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from minip4.compiler import types
-from minip4.compiler.lower import ir
+from minip4.compiler import ir, types
 
 
 @dataclass(slots=True, eq=False)
@@ -53,12 +52,12 @@ class Union:
 
 @dataclass(slots=True, eq=False)
 class Stack:
-    name: str
+    declared: ir.Stack
     elements: list[Place]  # Headers or Unions
 
     @property
-    def is_union(self) -> bool:
-        return bool(self.elements) and isinstance(self.elements[0], Union)
+    def name(self) -> str:
+        return self.declared.name
 
 
 @dataclass(slots=True, eq=False)
@@ -130,7 +129,7 @@ def member(value: Value, name: str) -> Value:
     if isinstance(value, Indexed):
         return Indexed(value.index, [member(p, name) for p in value.places])  # type: ignore[misc]
     if isinstance(value, Next):
-        assert value.stack.is_union
+        assert value.stack.declared.is_union
         return Next(value.stack, name)
     if isinstance(value, Last):
         return _member_of_last(value, name)

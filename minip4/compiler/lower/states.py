@@ -1,12 +1,11 @@
-"""Makes the flat states of BMv2's parser out of structured code."""
+"""Makes flat states out of structured code."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
-from minip4.compiler import syntax, types
-from minip4.compiler.lower import ir
+from minip4.compiler import ir, syntax, types
+from minip4.compiler.lower.context import Context
 
 Edge = Callable[[str | None], None]
 
@@ -22,21 +21,11 @@ class SubParser(ir.Statement):
         self.end = end
 
 
-class StateSource(Protocol):
-    """What new states are made with: the lowering of parsers."""
-
-    program: ir.Program
-
-    def new_state(self, wanted: str) -> str: ...
-
-    def temporary_field(self, of: types.Type, source: syntax.Source) -> ir.Field: ...
-
-
 class StateBuilder:
     """Makes flat states out of structured code. `_open` are the edges without a target yet."""
 
-    def __init__(self, parsers: StateSource, name: str) -> None:
-        self._parsers = parsers
+    def __init__(self, context: Context, name: str) -> None:
+        self._context = context
         self._name = name
         self._open: list[Edge] = []
         self._state: ir.State | None = None
@@ -48,13 +37,13 @@ class StateBuilder:
             edge(name)
         self._open = []
         self._state = ir.State(name, [], [], [], None)
-        self._parsers.program.states.append(self._state)
+        self._context.program.states.append(self._state)
         return self._state
 
     def state(self) -> ir.State:
         """The state that code is added to now."""
         if self._state is None:
-            return self._new(self._parsers.new_state(f"{self._name}_next"))
+            return self._new(self._context.parsers.new_state(f"{self._name}_next"))
         return self._state
 
     def _is_reachable(self) -> bool:
@@ -89,7 +78,7 @@ class StateBuilder:
                     self._labels[statement.label] += self._close()
                 case ir.Loop():
                     self._open = self._close()
-                    head = self._new(self._parsers.new_state(f"{self._name}_loop"))
+                    head = self._new(self._context.parsers.new_state(f"{self._name}_loop"))
                     self.code(statement.body)
                     self.end(head.name)
                 case SubParser():
@@ -103,9 +92,9 @@ class StateBuilder:
         assert statement.source is not None
         key = statement.condition
         if not isinstance(key, ir.Field):
-            key = self._parsers.temporary_field(types.BOOL, statement.source)
+            key = self._context.temporary_field(types.BOOL, statement.source)
             state.body.append(ir.Assign(statement.source, key, statement.condition))
-        case = ir.Case(1, None, 1, None)
+        case = ir.Case([ir.Match(1, 1, 1)], None)
         state.keys, state.cases = [key], [case]
         self._state, self._open = None, [_case_edge(case)]
         self.code(statement.then)

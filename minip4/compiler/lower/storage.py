@@ -1,4 +1,4 @@
-"""Lays variables, headers and metadata out in BMv2's header instances and their fields.
+"""Lays variables, headers and metadata out in instances of headers, and their fields.
 
 Scalars that are not in a header become fields of the metadata instance `scalars`.
 """
@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minip4.compiler import syntax, types
+from minip4.compiler import ir, syntax, types
 from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.names import control_plane_name
-from minip4.compiler.lower import ir, places
+from minip4.compiler.lower import places
 from minip4.compiler.types import BOOL, Bits
 
 ENUM = Bits(32)  # enums without values and errors are numbers of this type
-SCALARS = "scalars"
 
 
 def scalar_type(of: types.Type) -> types.Type | None:
@@ -50,10 +49,10 @@ class Storage:
         self._union_types: dict[types.HeaderUnion, str] = {}
         self._field_names: set[str] = set()
         self._types: dict[str, tuple[types.Type, syntax.Source]] = {}  # of headers and such
-        self._scalars = ir.HeaderType("scalars_0", [])
-        self._type_names.add("scalars_0")
+        self._scalars = ir.HeaderType(ir.SCALARS_TYPE, [])
+        self._type_names.add(ir.SCALARS_TYPE)
         program.header_types.append(self._scalars)
-        self._instance(SCALARS, "scalars_0", is_metadata=True)
+        self._instance(ir.SCALARS, ir.SCALARS_TYPE, is_metadata=True)
 
     def allocate(
         self, of: types.Type, name: str, source: syntax.Source, separator: str = "."
@@ -62,7 +61,7 @@ class Storage:
         of = types.strip_newtypes(of)
         scalar = scalar_type(of)
         if scalar is not None:
-            return places.Scalar(ir.Field(scalar, SCALARS, self._scalar(name, scalar)))
+            return places.Scalar(ir.Field(scalar, ir.SCALARS, self._scalar(name, scalar)))
         if isinstance(of, types.Varbit):
             return self._varbit(of.width, name)
         if isinstance(of, types.Header):
@@ -85,20 +84,17 @@ class Storage:
 
     def metadata_instance(self, of: types.Struct, name: str) -> places.Group:
         """A struct of scalars as a metadata instance of its own (standard_metadata)."""
-        fields: list[tuple[str, int | str, bool]] = []
         members: dict[str, places.Place] = {}
-        header_type = ir.HeaderType(name, fields)
+        header_type = ir.HeaderType(name, [])
         for f in of.declaration.fields:
             scalar = scalar_type(of.fields[f.name])
             if scalar is None:
                 raise P4Error(f"field {f.name} must be a number, bool, enum or error", f.source)
-            width = scalar.width if isinstance(scalar, Bits) else 1
-            fields.append((f.name, width, isinstance(scalar, Bits) and scalar.signed))
+            header_type.fields.append(_header_field(f.name, scalar))
             members[f.name] = places.Scalar(ir.Field(scalar, name, f.name))
             alias = f.annotation("alias")
             if alias is not None:
                 header_type.aliases.append((str(alias.values[0]), f.name))
-        _pad(fields)
         self._type_names.add(name)
         self._program.header_types.append(header_type)
         self._instance(name, name, is_metadata=True)
@@ -109,10 +105,6 @@ class Storage:
         """New storage of the same type."""
         of, source = self._types[place.name]
         return self.allocate(of, name, source)
-
-    def finish(self) -> None:
-        """Pads `scalars` to whole bytes, once everything is allocated."""
-        _pad(self._scalars.fields, "_padding_0")
 
     def _instance(self, name: str, type_name: str, *, is_metadata: bool) -> None:
         self._instances.add(name)
@@ -128,17 +120,15 @@ class Storage:
 
     def _scalar(self, name: str, of: types.Type) -> str:
         unique = self._unique(name, self._field_names)
-        signed = isinstance(of, Bits) and of.signed
-        self._scalars.fields.append((unique, of.width if isinstance(of, Bits) else 1, signed))
+        self._scalars.fields.append(_header_field(unique, of))
         return unique
 
     def _varbit(self, width: int, name: str) -> places.Varbit:
         type_name = f"$varbit{width}"
         if width not in self._varbit_types:
             self._varbit_types.add(width)
-            self._program.header_types.append(
-                ir.HeaderType(type_name, [("field", "*", False)], (width + 7) // 8)
-            )
+            field = ir.HeaderField("field", width, is_varbit=True)
+            self._program.header_types.append(ir.HeaderType(type_name, [field]))
         unique = self._unique(name, self._instances)
         self._instance(unique, type_name, is_metadata=True)
         return places.Varbit(unique, "field", width)
@@ -180,24 +170,24 @@ class Storage:
         else:
             raise P4Error(f"an array of {element} is not supported", source)
         names = [e.name for e in elements if isinstance(e, places.Header | places.Union)]
-        self._program.stacks.append(ir.Stack(name, type_name, names, is_union))
-        return places.Stack(name, elements)
+        declared = ir.Stack(name, type_name, names, is_union)
+        self._program.stacks.append(declared)
+        return places.Stack(declared, elements)
 
     def header_type(self, of: types.Header) -> ir.HeaderType:
         if of in self._header_types:
             return self._header_types[of]
         name = self._unique(control_plane_name(of.declaration), self._type_names)
-        fields = [(n, _json_width(t), _is_signed(t)) for n, t in _flat_fields(of, "")]
-        total = sum(types.width_in_bits(t) or ENUM.width for _, t in _flat_fields(of, ""))
-        varbits = [n for n, width, _ in fields if width == "*"]
+        fields = [_header_field(n, t) for n, t in _flat_fields(of, "")]
+        total = sum(f.width_bits for f in fields)
         source = of.declaration.source
-        if len(varbits) > 1:
+        if sum(f.is_varbit for f in fields) > 1:
             raise P4Error(f"header {of} has more than one varbit field", source)
         if total % 8:
             raise P4Error(
                 f"header {of} has {total} bits", source, "a multiple of 8 bits (add padding)"
             )
-        result = ir.HeaderType(name, fields, total // 8 if varbits else 0)
+        result = ir.HeaderType(name, fields)
         self._header_types[of] = result
         self._program.header_types.append(result)
         return result
@@ -227,19 +217,10 @@ def _header_members(of: types.Type, header: str, prefix: str) -> dict[str, place
     return members
 
 
-def _json_width(of: types.Type) -> int | str:
+def _header_field(name: str, of: types.Type) -> ir.HeaderField:
     if isinstance(of, types.Varbit):
-        return "*"
+        return ir.HeaderField(name, of.width, is_varbit=True)
     scalar = scalar_type(of)
-    return scalar.width if isinstance(scalar, Bits) else 1
-
-
-def _is_signed(of: types.Type) -> bool:
-    scalar = scalar_type(of)
-    return isinstance(scalar, Bits) and scalar.signed
-
-
-def _pad(fields: list[tuple[str, int | str, bool]], name: str = "_padding") -> None:
-    total = sum(width for _, width, _ in fields if isinstance(width, int))
-    if total % 8:
-        fields.append((name, 8 - total % 8, False))
+    if isinstance(scalar, Bits):
+        return ir.HeaderField(name, scalar.width, scalar.signed)
+    return ir.HeaderField(name, 1)

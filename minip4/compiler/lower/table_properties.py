@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from minip4.compiler import syntax
+from minip4.compiler import ir, syntax
 from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.names import control_plane_name, property_name
-from minip4.compiler.instances.objects import ExternObject, Instance, evaluate, instantiate
-from minip4.compiler.lower import ir
-from minip4.compiler.lower.base import Shared
-from minip4.compiler.lower.entries import Entries
+from minip4.compiler.instances.objects import ExternObject, evaluate, instantiate
+from minip4.compiler.lower.context import Context
 
 
-class TableProperties(Entries):
-    def __init__(self, path: str, shared: Shared) -> None:
-        super().__init__(path, shared)
-        self.direct_meters: dict[str, ir.Field] = {}
-        self.pipeline_profiles: list[ir.Profile] = []
+class TableProperties:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.profiles: list[ir.Profile] = []  # of the pipeline that is being lowered
         self._profiles: dict[str, ir.Profile] = {}
         self._selector_inputs: dict[str, list[ir.Expression]] = {}
         self._direct_users: dict[str, syntax.Table] = {}
-        self.direct_reads: dict[str, syntax.Source] = {}  # of meters
+        self._reads: dict[str, tuple[ir.Field, syntax.Source]] = {}  # of direct meters, the first
 
-    def owner(self, declaration: syntax.Declaration) -> Instance | None:
-        """The instance that it is declared in; None at top level."""
-        bound = self.environment.lookup(declaration)
-        return bound if isinstance(bound, Instance) else None
+    def read_by(self, meter: str, result: ir.Field, source: syntax.Source) -> ir.Field:
+        """Notes that the direct meter is read into a field; gives the one that was noted first."""
+        return self._reads.setdefault(meter, (result, source))[0]
 
-    def properties(self, table: syntax.Table, result: ir.Table) -> None:
+    def lower(self, table: syntax.Table, result: ir.Table) -> None:
         timeout = table.property("support_timeout")
         if timeout is not None:
-            result.support_timeout = bool(evaluate(timeout.value, self.environment))
+            result.support_timeout = bool(evaluate(timeout.value, self.context.environment))
         counters = table.property("counters")
         if counters is not None:
             counter = self._direct(table, counters, "direct_counter")
             result.counter = counter.name
-            self.program.counters.append(
+            self.context.program.counters.append(
                 ir.Counter(counter.name, counter.source, None, result.name)
             )
         meters = table.property("meters")
@@ -51,11 +47,11 @@ class TableProperties(Entries):
         value = item.value
         bound: object = None
         if isinstance(value, syntax.Call):
-            owner = self.owner(table)
+            owner = self.context.environment.owner(table)
             table_name = control_plane_name(table, owner.name if owner else "")
-            bound = instantiate(value, property_name(item, table_name), self.environment)
+            bound = instantiate(value, property_name(item, table_name), self.context.environment)
         elif isinstance(value, syntax.Name) and value.declaration is not None:
-            bound = self.environment.lookup(value.declaration)
+            bound = self.context.environment.lookup(value.declaration)
         if not isinstance(bound, ExternObject):
             raise P4Error(f"{item.name} is an extern object", value.source)
         return bound
@@ -75,7 +71,7 @@ class TableProperties(Entries):
 
     def check_direct_uses(self) -> None:
         """A direct meter that is read means nothing without its table."""
-        for name, source in self.direct_reads.items():
+        for name, (_, source) in self._reads.items():
             if not self.is_direct_used(name):
                 raise P4Error(
                     f"{name} belongs to no table that is applied",
@@ -91,13 +87,13 @@ class TableProperties(Entries):
         self, table: syntax.Table, item: syntax.TableProperty, result: ir.Table
     ) -> None:
         meter = self._direct(table, item, "direct_meter")
-        target = self.direct_meters.get(meter.name)
-        if target is None:
+        if meter.name not in self._reads:
             raise P4Error(f"no action of the table reads {meter.name}", item.value.source)
+        target, _ = self._reads[meter.name]
         result.meter = meter.name
         unit = meter.arguments[0]
         assert isinstance(unit, syntax.EnumMember)
-        self.program.meters.append(
+        self.context.program.meters.append(
             ir.Meter(meter.name, meter.source, unit.name, result.size, result.name, target)
         )
 
@@ -120,7 +116,7 @@ class TableProperties(Entries):
         inputs = self._selector_inputs.get(found.name, [])
         profile = ir.Profile(found.name, found.source, size, algorithm, inputs)
         self._profiles[found.name] = profile
-        self.pipeline_profiles.append(profile)
+        self.profiles.append(profile)
 
     def use_selector(self, table: syntax.Table, inputs: list[ir.Expression]) -> None:
         item = table.property("implementation")

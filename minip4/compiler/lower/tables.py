@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minip4.compiler import syntax
+from minip4.compiler import ir, syntax
 from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.architecture import DEFAULT_TABLE_SIZE
 from minip4.compiler.instances.names import control_plane_name, key_name
@@ -11,41 +11,41 @@ from minip4.compiler.instances.objects import (
     Instance,
     evaluate,
 )
-from minip4.compiler.lower import arithmetic, ir
-from minip4.compiler.lower.arguments import Argument
+from minip4.compiler.ir import arithmetic
+from minip4.compiler.lower.arguments import Argument, evaluated
 from minip4.compiler.lower.assignments import is_compound, read
-from minip4.compiler.lower.base import Frame, Shared
+from minip4.compiler.lower.context import Context, Frame
+from minip4.compiler.lower.entries import action_data, entries_of
 from minip4.compiler.lower.storage import scalar_type
-from minip4.compiler.lower.table_properties import TableProperties
 from minip4.compiler.types import Bits
 
 SITE = Bits(8)  # numbers the places where a table is applied
 MATCH_KINDS = ("exact", "lpm", "ternary", "range", "optional", "selector")
 
 
-class Tables(TableProperties):
-    def __init__(self, path: str, shared: Shared) -> None:
-        super().__init__(path, shared)
+class Tables:
+    def __init__(self, context: Context, no_action: syntax.Action) -> None:
+        self.context = context
+        self._no_action = no_action
         self._tables: dict[tuple[Instance | None, syntax.Table], ir.Table] = {}
         self._applications: dict[ir.Table, int] = {}
         self._actions: dict[tuple[Instance | None, syntax.Action], ir.Action] = {}
-        self.no_action: syntax.Action | None = None
 
     def action_name(self, action: syntax.Action) -> str:
-        owner = self.owner(action)
+        owner = self.context.environment.owner(action)
         return control_plane_name(action, owner.name if owner else "")
 
     def apply_table(self, table: syntax.Table, source: syntax.Source) -> ir.Apply:
-        if self.in_action or self.block not in ("ingress", "egress"):
+        if self.context.in_action or self.context.block not in ("ingress", "egress"):
             raise P4Error("a table can be applied in a control only", source)
-        key = (self.owner(table), table)
+        key = (self.context.environment.owner(table), table)
         known = self._tables.get(key)
         if known is None:
             known = self._tables[key] = self._table(table)
         else:
             self._keys(table, known)
             if known.site is None:
-                known.site = self.temporary_field(SITE, source)
+                known.site = self.context.temporary_field(SITE, source)
         site = self._applications.get(known, 0)
         self._applications[known] = site + 1
         if site >= 1 << SITE.width:
@@ -53,7 +53,7 @@ class Tables(TableProperties):
         return ir.Apply(source, known, site=site)
 
     def _table(self, table: syntax.Table) -> ir.Table:
-        owner = self.owner(table)
+        owner = self.context.environment.owner(table)
         name = control_plane_name(table, owner.name if owner else "")
         if any(known.name == name for known in self._tables.values()):
             raise P4Error(f"there are two tables called {name}", table.source, "another @name")
@@ -64,10 +64,10 @@ class Tables(TableProperties):
             assert reference.action is not None
             actions[reference.action] = self._table_action(reference)
         result.actions = list(actions.values())
-        self.properties(table, result)
+        self.context.properties.lower(table, result)
         self._default_action(table, result, actions)
         if table.entries is not None:
-            result.entries = self.entries(table, result, actions)
+            result.entries = entries_of(table, result, actions, self.context.environment)
             if result.entries:
                 result.size = max(len(result.entries), 1)
         return result
@@ -76,7 +76,7 @@ class Tables(TableProperties):
         size = table.property("size")
         if size is None:
             return DEFAULT_TABLE_SIZE
-        value = evaluate(size.value, self.environment)
+        value = evaluate(size.value, self.context.environment)
         if not isinstance(value, int) or value < 0:
             raise P4Error("the size of a table is a number", size.value.source)
         return value or DEFAULT_TABLE_SIZE
@@ -89,7 +89,7 @@ class Tables(TableProperties):
         fields: list[ir.KeyField] = []
         selectors: list[ir.Expression] = []
         old = iter(result.keys)
-        values = self.values([element.expression for element in table.keys])
+        values = self.context.expressions.values([element.expression for element in table.keys])
         for element, value in zip(table.keys, values, strict=True):
             if element.match_kind not in MATCH_KINDS:
                 raise P4Error(
@@ -101,14 +101,14 @@ class Tables(TableProperties):
                 raise P4Error("a table key is a number or bool", element.expression.source)
             expression = read(value)
             if element.match_kind == "selector":
-                selectors.append(self.simple(expression, element.source))
+                selectors.append(self.context.simple(expression, element.source))
                 continue
             known = next(old, None)
             fields.append(self._key(element, expression, known))
         if is_first:
             result.keys = fields
             if selectors:
-                self.use_selector(table, selectors)
+                self.context.properties.use_selector(table, selectors)
 
     def _key(
         self, element: syntax.KeyElement, expression: ir.Expression, known: ir.KeyField | None
@@ -118,9 +118,9 @@ class Tables(TableProperties):
             if known is not None and isinstance(known.target, ir.Field):
                 target = known.target
             else:
-                target = self.temporary_field(expression.type, element.source)
+                target = self.context.temporary_field(expression.type, element.source)
             assert isinstance(target, ir.Field)
-            self.emit(ir.Assign(element.source, target, expression))
+            self.context.emit(ir.Assign(element.source, target, expression))
         elif known is not None and known.target != expression:
             raise P4Error(
                 "this table is applied twice, with different storage as key", element.source
@@ -134,27 +134,30 @@ class Tables(TableProperties):
         assert action is not None
         has_arguments = any(a is not None for a in reference.arguments)
         # An exit in it copies out what the controls around it have to: then it is theirs alone.
-        has_copies = any(frame.copy_out for frame in self.frames)
-        key = (self.instance if has_copies else self.owner(action), action)
+        has_copies = any(frame.copy_out for frame in self.context.frames)
+        key = (
+            self.context.instance if has_copies else self.context.environment.owner(action),
+            action,
+        )
         if not has_arguments and key in self._actions:
             return self._actions[key]
-        environment = Environment(self.environment)
-        frame = Frame(self.new_label())
+        environment = Environment(self.context.environment)
+        frame = Frame(self.context.new_label())
         result = ir.Action(self.action_name(action), [], [])
-        outer, self.in_action = self.in_action, True
-        with self.collecting() as body:
+        outer, self.context.in_action = self.context.in_action, True
+        with self.context.collecting() as body:
             for argument in self._bound_arguments(reference, action):
-                bound = self.parameter(argument, frame)
+                bound = self.context.calls.parameter(argument, frame)
                 environment.bindings[argument.parameter] = bound
             for parameter in action.parameters:
                 if parameter not in environment.bindings:
                     data = self._action_data(parameter, result)
                     environment.bindings[parameter] = data
-            with self.within(environment):
-                self.inline(action.body, frame, action.source)
-        self.in_action = outer
+            with self.context.within(environment):
+                self.context.calls.inline(action.body, frame, action.source)
+        self.context.in_action = outer
         result.body = body
-        self.program.actions.append(result)
+        self.context.program.actions.append(result)
         if not has_arguments:
             self._actions[key] = result
         return result
@@ -163,7 +166,8 @@ class Tables(TableProperties):
         self, reference: syntax.ActionReference, action: syntax.Action
     ) -> list[Argument]:
         """Arguments of parameters with a direction, which the list of actions gives."""
-        return self.evaluated(
+        return evaluated(
+            self.context,
             action.parameters,
             [parameter.type for parameter in action.parameters],
             reference.arguments,
@@ -172,7 +176,7 @@ class Tables(TableProperties):
 
     def _action_data(self, parameter: syntax.Parameter, result: ir.Action) -> ir.Expression:
         """A parameter that table entries give."""
-        of = self.environment.resolve(parameter.type)
+        of = self.context.environment.resolve(parameter.type)
         scalar = scalar_type(of)
         if scalar is None:
             raise P4Error(
@@ -193,9 +197,8 @@ class Tables(TableProperties):
         reference = table.default_action
         if reference is None:
             no_action = next(
-                (a for a in actions if self.action_name(a) == "NoAction"), self.no_action
+                (a for a in actions if self.action_name(a) == "NoAction"), self._no_action
             )
-            assert no_action is not None
             if no_action not in actions:
                 implicit = syntax.ActionReference(table.source, [], "NoAction", True, None)
                 implicit.action = no_action
@@ -207,5 +210,5 @@ class Tables(TableProperties):
         if reference.action not in actions:
             raise P4Error("the default action is not in the list of actions", reference.source)
         result.default_action = actions[reference.action]
-        result.default_arguments = self.data(reference)
+        result.default_arguments = action_data(reference, self.context.environment)
         result.is_default_const = table.is_default_action_const

@@ -130,6 +130,16 @@ CASES = {
         },
         [("0102037f00000004", "0302"), ("0102037f00000004", "0302")],
     ),
+    "validity of one member of .last of a stack of unions": (
+        {
+            "parser_locals": "union_t[2] us;",
+            "states": "state start { packet.extract(h.d); packet.extract(us.next.one);"
+            " us.last.two.setInvalid(); h.d.b = us[0].one.isValid() ? 8w1 : 0;"
+            " us.last.two.setValid(); h.d.c = us[0].two.isValid() ? 8w1 : 0;"
+            " transition accept; }",
+        },
+        [("0102037f0000000499", "0101017f00000004")],
+    ),
     "conditional emit": (
         {
             "deparser": "packet.emit(h.d); if (h.e.isValid()) { packet.emit(h.e); }",

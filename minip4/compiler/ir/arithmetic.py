@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from minip4.compiler import types
-from minip4.compiler.lower import ir
+from minip4.compiler import ir, types
 from minip4.compiler.types import BOOL, Bits
 
 _COMPARISONS = {
@@ -116,11 +115,7 @@ def concatenate(left: ir.Expression, right: ir.Expression, of: Bits) -> ir.Expre
 
 
 def shift(operator: str, operand: ir.Expression, amount: ir.Expression) -> ir.Expression:
-    """`operand << amount` or `>>` (8.5).
-
-    Where the amount can exceed 255, larger ones are handled apart: BMv2 computes with unlimited
-    precision, so an amount out of a packet must not decide how large a number becomes.
-    """
+    """`operand << amount` or `>>` (8.5)."""
     of = operand.type
     assert isinstance(of, Bits)
     if isinstance(amount, ir.Constant):
@@ -129,12 +124,4 @@ def shift(operator: str, operand: ir.Expression, amount: ir.Expression) -> ir.Ex
         if operator == "<<" or not of.signed:
             return ir.Constant(of, 0)
         return binary(operator, of, operand, ir.Constant(Bits(32), of.width - 1))
-    if ir.width_of(amount) <= 8:
-        return binary(operator, of, operand, amount)
-    limit = ir.Constant(amount.type, 255)
-    is_large = binary(">", BOOL, amount, limit)
-    small = cast(amount, Bits(8))
-    zero: ir.Expression = ir.Constant(of, 0)
-    if operator == ">>" and of.signed:
-        zero = binary(operator, of, operand, ir.Constant(Bits(32), of.width - 1))
-    return choice(is_large, zero, binary(operator, of, operand, small))
+    return binary(operator, of, operand, amount)

@@ -1,17 +1,24 @@
-"""What all of lowering shares: the program under construction, the current code and names."""
+"""What all passes of lowering share: the program under construction, where we are, each other."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from minip4.compiler import syntax, types
-from minip4.compiler.errors import P4Error
-from minip4.compiler.instances.objects import Environment, ExternObject, Instance, Known
-from minip4.compiler.lower import ir, places
-from minip4.compiler.lower.storage import Storage, field_types, scalar_type
+from minip4.compiler import ir, syntax, types
+from minip4.compiler.instances.objects import Environment, Instance
+from minip4.compiler.lower import places
+from minip4.compiler.lower.storage import Storage
+
+if TYPE_CHECKING:
+    from minip4.compiler.lower.calls import Calls
+    from minip4.compiler.lower.expressions import Expressions
+    from minip4.compiler.lower.parsers import Parsers
+    from minip4.compiler.lower.statements import Statements
+    from minip4.compiler.lower.table_properties import TableProperties
+    from minip4.compiler.lower.tables import Tables
 
 
 @dataclass(slots=True, eq=False)
@@ -37,22 +44,30 @@ class Restart(Exception):
         self.shared = (instance, parameter)
 
 
-class Lowering(ABC):
+class Context:
     """State and helpers. `block` says where we are: parser, ingress, egress, deparser, verify,
-    compute (the blocks of v1model)."""
+    compute (the blocks of v1model). The passes that need each other find each other here."""
 
-    def __init__(self, path: str, shared: Shared) -> None:
+    expressions: Expressions
+    calls: Calls
+    statements: Statements
+    properties: TableProperties
+    tables: Tables
+    parsers: Parsers
+
+    standard_metadata: places.Group
+
+    def __init__(self, path: str, environment: Environment, shared: Shared) -> None:
         self.shared = shared
         self.program = ir.Program(path)
         self.storage = Storage(self.program)
-        self.environment = Environment()
+        self.environment = environment
         self.code: list[ir.Statement] = []
         self.block = ""
         self.in_action = False
         self.instance: Instance | None = None
         self.frames: list[Frame] = []
         self.loops: list[tuple[int, int]] = []  # labels of break and continue
-        self.instance_storage: dict[tuple[Instance, syntax.Declaration], places.Place] = {}
         self.conditions: list[ir.Expression] = []  # of the ifs around (checksums need them)
         self._labels = 0
 
@@ -77,11 +92,6 @@ class Lowering(ABC):
 
     def emit(self, statement: ir.Statement) -> None:
         self.code.append(statement)
-
-    def primitive(
-        self, name: str, arguments: list[ir.Argument], source: syntax.Source | None
-    ) -> None:
-        self.emit(ir.Primitive(source, name, arguments))
 
     def new_label(self) -> int:
         self._labels += 1
@@ -110,61 +120,8 @@ class Lowering(ABC):
         self.emit(ir.Assign(source, target, expression))
         return target
 
-    # -- values
-
-    def constant_value(
-        self, constant: syntax.Constant, of: types.Type, source: syntax.Source
-    ) -> places.Value:
-        of = types.strip_newtypes(self.environment.resolve(of))
-        if isinstance(constant, tuple):
-            members = field_types(of)
-            if members is None and isinstance(of, types.Stack | types.List):
-                members = {str(i): of.element for i in range(len(constant))}
-            if members is None:
-                raise P4Error(f"a constant of type {of} is not supported here", source)
-            values = {
-                name: self.constant_value(c, t, source)
-                for (name, t), c in zip(members.items(), constant, strict=True)
-            }
-            return places.Compound(values, isinstance(of, types.Header))
-        if isinstance(constant, str):
-            return ir.Text(types.STRING, constant)
-        if isinstance(constant, syntax.EnumMember | syntax.ErrorMember):
-            scalar = scalar_type(of)
-            return ir.Constant(scalar or types.Bits(32), constant.number)
-        if isinstance(constant, syntax.MatchKindMember):
-            raise P4Error("a match_kind is not a value at run time", source)
-        return ir.Constant(scalar_type(of) or of, int(constant))
-
-    def bound_value(
-        self, name: syntax.Name, declaration: syntax.Declaration
-    ) -> places.Value | ExternObject | Instance | None:
-        bound = self.environment.lookup(declaration)
-        if isinstance(bound, Known):
-            return self.constant_value(bound.constant, name.type, name.source)
-        return bound  # type: ignore[return-value]
-
-    # -- implemented by the layers above
-
-    @abstractmethod
-    def value(self, expression: syntax.Expression) -> places.Value: ...
-
-    @abstractmethod
-    def scalar(self, expression: syntax.Expression) -> ir.Expression: ...
-
-    @abstractmethod
-    def assign(
-        self, target: places.Place, value: places.Value, source: syntax.Source | None
-    ) -> None: ...
-
-    @abstractmethod
-    def call(self, call: syntax.Call) -> places.Value | None: ...
-
-    @abstractmethod
-    def statement(self, statement: syntax.Statement | syntax.Declaration) -> None: ...
-
-    @abstractmethod
-    def apply_table(self, table: syntax.Table, source: syntax.Source) -> ir.Apply: ...
-
-    @abstractmethod
-    def apply_parser(self, instance: Instance, call: syntax.Call) -> None: ...
+    def simple(self, expression: ir.Expression, source: syntax.Source) -> ir.Expression:
+        """A field, constant or action parameter with this value: what operations take."""
+        if isinstance(expression, ir.Field | ir.Constant | ir.ActionData | ir.Text):
+            return expression
+        return self.saved(expression, source)

@@ -1,0 +1,133 @@
+"""What a lowered program declares: storage, and the objects that operations work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from minip4.compiler.ir.expressions import Expression, Field
+from minip4.compiler.source import Source
+
+SCALARS, SCALARS_TYPE = "scalars", "scalars_0"  # the metadata that all variables are in
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderField:
+    """`width_bits` of a varbit is its largest."""
+
+    name: str
+    width_bits: int
+    is_signed: bool = False
+    is_varbit: bool = False
+
+
+@dataclass(slots=True)
+class HeaderType:
+    name: str
+    fields: list[HeaderField]
+    aliases: list[tuple[str, str]] = field(default_factory=list)  # (target's name, field)
+
+
+@dataclass(slots=True)
+class Header:
+    """An instance. Metadata is in no packet, and always valid."""
+
+    name: str
+    type: str
+    is_metadata: bool
+
+
+@dataclass(slots=True)
+class Stack:
+    name: str
+    type: str
+    elements: list[str]  # header or union instances
+    is_union: bool
+
+
+@dataclass(slots=True)
+class Union:
+    name: str
+    type: str
+    members: list[str]  # header instances
+
+
+@dataclass(slots=True)
+class Calculation:
+    """Of the inputs behind each other: fields and constants."""
+
+    name: str
+    algorithm: str
+    inputs: list[Expression]
+    with_payload: bool
+    source: Source
+
+
+@dataclass(slots=True)
+class Checksum:
+    name: str
+    source: Source
+    target: Field
+    calculation: str
+    is_verify: bool
+    condition: Expression
+
+
+@dataclass(slots=True)
+class Profile:
+    name: str
+    source: Source
+    size: int
+    selector_algorithm: str | None
+    selector_inputs: list[Expression]
+
+
+@dataclass(slots=True)
+class Counter:
+    name: str
+    source: Source
+    size: int | None  # None: direct
+    table: str | None = None
+
+
+@dataclass(slots=True)
+class Meter:
+    name: str
+    source: Source
+    unit: str  # packets or bytes
+    size: int
+    table: str | None = None  # of a direct meter
+    result: Field | None = None  # of a direct meter
+
+
+@dataclass(slots=True)
+class Register:
+    name: str
+    source: Source
+    size: int
+    width_bits: int
+
+
+@dataclass(slots=True)
+class FieldList:
+    """What a copy of a packet takes along; `id` from 1."""
+
+    id: int
+    name: str
+    elements: list[Expression]
+
+
+@dataclass(slots=True)
+class Digest:
+    """What a digest tells the controller; `id` from 1."""
+
+    id: int
+    name: str
+    elements: list[Expression]
+    source: Source
+
+
+@dataclass(slots=True)
+class ValueSet:
+    name: str
+    width_bits: int
+    size: int

@@ -1,0 +1,46 @@
+"""Makes the order of headers out of the deparser's code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minip4.compiler import ir, syntax
+from minip4.compiler.errors import P4Error
+
+
+class Emit(ir.Statement):
+    """`packet_out.emit`: in no lowered program, which has the order of all headers instead."""
+
+    __slots__ = ("header",)
+
+    def __init__(self, source: syntax.Source, header: str) -> None:
+        super().__init__(source)
+        self.header = header
+
+
+def emitted(code: list[ir.Statement]) -> Iterator[str]:
+    """The headers that are emitted, in order; refuses code that does anything else."""
+    for statement in code:
+        match statement:
+            case Emit():
+                yield statement.header
+            case ir.Labelled():
+                yield from emitted(statement.body)
+            case ir.If(condition=ir.IsValid() as test, then=then, otherwise=[]) if all(
+                isinstance(s, Emit) and s.header == test.header for s in then
+            ):
+                yield from emitted(then)  # emit() skips an invalid header by itself
+            case _:
+                require_nothing([statement], "only emit() is supported in a deparser")
+
+
+def require_nothing(code: list[ir.Statement], message: str) -> None:
+    """Refuses code that does something."""
+    for statement in code:
+        if isinstance(statement, ir.Labelled):
+            require_nothing(statement.body, message)
+        elif isinstance(statement, ir.If):
+            require_nothing(statement.then + statement.otherwise, message)
+        elif not isinstance(statement, ir.Leave):
+            assert statement.source is not None
+            raise P4Error(message, statement.source)

@@ -1,0 +1,67 @@
+"""Lowers calls of v1model's extern functions and methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minip4.compiler import syntax
+from minip4.compiler.errors import P4Error
+from minip4.compiler.instances.objects import ExternObject
+from minip4.compiler.lower import places
+from minip4.compiler.lower.arguments import object_of
+from minip4.compiler.lower.context import Context
+from minip4.compiler.lower.externs import arrays, checksums, copies, functions, packets
+
+_FUNCTIONS: dict[str, Callable[[Context, syntax.Call], None]] = {
+    "assert": functions.assert_,
+    "assume": functions.assume,
+    "clone": copies.clone,
+    "clone_preserving_field_list": copies.clone,
+    "digest": functions.digest,
+    "hash": checksums.hash_,
+    "log_msg": functions.log_msg,
+    "mark_to_drop": functions.mark_to_drop,
+    "random": functions.random,
+    "recirculate_preserving_field_list": copies.recirculate,
+    "resubmit_preserving_field_list": copies.resubmit,
+    "static_assert": functions.static_assert,
+    "truncate": functions.truncate,
+    "update_checksum": checksums.update,
+    "update_checksum_with_payload": checksums.update,
+    "verify": functions.verify,
+    "verify_checksum": checksums.verify,
+    "verify_checksum_with_payload": checksums.verify,
+}
+_METHODS: dict[tuple[str, str], Callable[[Context, syntax.Call, ExternObject], None]] = {
+    ("counter", "count"): arrays.count,
+    ("meter", "execute_meter"): arrays.execute_meter,
+    ("register", "read"): arrays.read_register,
+    ("register", "write"): arrays.write_register,
+    ("direct_counter", "count"): arrays.count_direct,
+    ("direct_meter", "read"): arrays.read_direct_meter,
+}
+
+
+def extern_function(context: Context, call: syntax.Call) -> None:
+    assert call.declaration is not None
+    name = call.declaration.name
+    if name not in _FUNCTIONS:
+        raise P4Error(f"extern function {name}() is not supported", call.source)
+    _FUNCTIONS[name](context, call)
+
+
+def extern_method(context: Context, call: syntax.Call) -> places.Value | None:
+    """Its value, if it has one: lookahead() does."""
+    assert call.object is not None
+    target = object_of(context, call.object)
+    assert isinstance(target, ExternObject)
+    kind, method = target.type.name, call.method
+    if kind == "packet_in":
+        return packets.packet_in(context, call)
+    if kind == "packet_out" and method == "emit":
+        packets.emit(context, call)
+    elif (kind, method) in _METHODS:
+        _METHODS[kind, method](context, call, target)
+    else:
+        raise P4Error(f"{kind}.{method}() is not supported", call.source)
+    return None

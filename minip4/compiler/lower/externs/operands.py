@@ -1,0 +1,53 @@
+"""Operands and results of operations, from the arguments of extern calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from minip4.compiler import ir, syntax
+from minip4.compiler.errors import P4Error
+from minip4.compiler.instances.objects import evaluate
+from minip4.compiler.lower import places
+from minip4.compiler.lower.arguments import Argument
+from minip4.compiler.lower.assignments import assign, is_compound
+from minip4.compiler.lower.context import Context
+from minip4.compiler.lower.expressions import read_scalar
+
+
+def require_block(context: Context, call: syntax.Call, *blocks: str) -> None:
+    """Refuses a call that stands in another block than these."""
+    if context.block not in blocks:
+        name = call.method or getattr(call.declaration, "name", "")
+        raise P4Error(f"{name}() cannot be called here", call.source, " or ".join(blocks))
+
+
+def scalar(argument: Argument) -> ir.Expression:
+    return read_scalar(argument.value, argument.source)
+
+
+def operand(context: Context, argument: Argument) -> ir.Expression:
+    """A field, constant or action parameter with the argument's value."""
+    return context.simple(scalar(argument), argument.source)
+
+
+def result(context: Context, target: Argument) -> tuple[ir.Field, Callable[[], None]]:
+    """A field for an operation's result, and what moves it to where it belongs."""
+    place = target.place
+    if is_compound(place):
+        raise P4Error("the result is a number or bool", target.source)
+    if isinstance(place, places.Scalar) and isinstance(place.field, ir.Field):
+        return place.field, lambda: None
+    field = context.temporary_field(scalar(target).type, target.source)
+    return field, lambda: assign(context, place, field, target.source)
+
+
+def enum_member(context: Context, expression: syntax.Expression) -> str:
+    """Name of the enum's member that the expression is."""
+    member = evaluate(expression, context.environment)
+    assert isinstance(member, syntax.EnumMember)
+    return member.name
+
+
+def written(call: syntax.Call) -> list[syntax.Expression]:
+    """The arguments, unevaluated."""
+    return [argument for argument in call.arguments if argument is not None]

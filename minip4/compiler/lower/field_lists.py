@@ -1,0 +1,45 @@
+"""Field lists: the user metadata that copies of a packet take along (v1model: @field_list)."""
+
+from __future__ import annotations
+
+from minip4.compiler import ir, syntax, types
+from minip4.compiler.errors import P4Error
+from minip4.compiler.instances.objects import annotation_numbers
+from minip4.compiler.lower import places
+from minip4.compiler.lower.context import Context
+from minip4.compiler.lower.storage import field_types, scalar_type
+
+
+def field_list(program: ir.Program, name: str) -> ir.FieldList:
+    """The list; a new one, without fields, if no field is tagged with it."""
+    for known in program.field_lists:
+        if known.name == name:
+            return known
+    program.field_lists.append(ir.FieldList(len(program.field_lists) + 1, name, []))
+    return program.field_lists[-1]
+
+
+def add_tagged(
+    context: Context,
+    of: types.Type,
+    place: places.Place,
+    source: syntax.Source,
+    tags: tuple[int, ...] = (),
+) -> None:
+    """Puts each field of the place into the lists of its annotation, and of those around it."""
+    of = types.strip_newtypes(of)
+    if isinstance(of, types.StructLike) and isinstance(place, places.Group | places.Header):
+        for f in of.declaration.fields:
+            annotation = f.annotation("field_list")
+            own = () if annotation is None else tuple(annotation_numbers(annotation))
+            add_tagged(context, of.fields[f.name], place.members[f.name], source, tags + own)
+        return
+    if not tags:
+        return
+    if scalar_type(of) is None and field_types(of) is None:
+        raise P4Error(f"@field_list on {of} is not supported", source)
+    for expression in context.expressions.flattened(place, source):
+        for tag in tags:
+            elements = field_list(context.program, f"field_list{tag}").elements
+            if expression not in elements:
+                elements.append(expression)
