@@ -4,6 +4,7 @@
  * does not depend on how many different masks there are. */
 #include <stdlib.h>
 
+#include "memory.h"
 #include "table.h"
 
 enum { BLOCK_WORDS = 4, VALUES = 256 };
@@ -132,6 +133,11 @@ struct layout {
     uint32_t count, blocks;
 };
 
+static size_t rows_size(uint32_t active_count, uint32_t blocks)
+{
+    return ((size_t)active_count * VALUES * blocks + 1) * BLOCK_WORDS * sizeof(uint64_t);
+}
+
 static bool allocate(const struct table *t, struct layout *l)
 {
     uint32_t words = t->spec->key_words;
@@ -141,7 +147,7 @@ static bool allocate(const struct table *t, struct layout *l)
         if (t->care[i / 8] >> i % 8 * 8 & 0xff)
             l->active[l->count++] = (struct active_byte){(uint8_t)(i / 8), (uint8_t)(i % 8 * 8)};
     size_t row_words = (size_t)l->blocks * BLOCK_WORDS;
-    l->rows = calloc(l->count * VALUES * row_words + BLOCK_WORDS, sizeof *l->rows);
+    l->rows = memory_take(rows_size(l->count, l->blocks)); /* faults in pages before packets wait */
     l->in_use = calloc(row_words, sizeof *l->in_use);
     l->staged_in_use = t->staged ? calloc(row_words, sizeof *l->in_use) : NULL;
     return l->active && l->rows && l->in_use && (l->staged_in_use || !t->staged);
@@ -150,7 +156,7 @@ static bool allocate(const struct table *t, struct layout *l)
 static void give(const struct layout *l)
 {
     free(l->active);
-    free(l->rows);
+    memory_give(l->rows, rows_size(l->count, l->blocks));
     free(l->in_use);
     free(l->staged_in_use);
 }
@@ -253,6 +259,6 @@ void ternary_destroy(struct table *t)
 {
     free(t->care);
     free(t->active);
-    free(t->rows);
+    memory_give(t->rows, rows_size(t->active_count, t->blocks));
     free(t->in_use);
 }

@@ -218,17 +218,22 @@ def test_the_default_action_can_be_set_and_reset() -> None:
     e.close()
 
 
-def run_c(name: str) -> str:
+def run_c(name: str, *, sanitize: bool = True) -> str:
     """What a C program prints that works on tables alone."""
     names = ("lock", "table", "table_batch", "table_lpm", "table_ternary")
     sources = [wire.C_FOLDER / "memory.c", *(C_FOLDER / f"{each}.c" for each in names)]
     path = build.program([*sources, Path(__file__).parent / name],
-                         include=(wire.C_FOLDER, C_FOLDER), sanitize=True)  # fmt: skip
+                         include=(wire.C_FOLDER, C_FOLDER), sanitize=sanitize)  # fmt: skip
     return subprocess.run([path], capture_output=True, text=True, check=True).stdout
 
 
 def test_a_slot_may_be_used_for_years() -> None:
     assert run_c("generations.c") == "1111"
+
+
+def test_packets_do_not_wait_for_pages_of_a_ternary_tables_sets() -> None:
+    """A byte's 256 sets are written in one hold, and each may begin a new page."""
+    assert int(run_c("faults.c", sanitize=False)) < 64
 
 
 def test_packets_find_a_whole_batch_in_a_table_or_nothing_of_it() -> None:
