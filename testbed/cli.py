@@ -3,6 +3,7 @@
 import argparse
 import inspect
 import os
+import reprlib
 import resource
 import shutil
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from minip4.errors import Minip4Error
+from testbed import blame
 from testbed.errors import TestbedError
 from testbed.progress import Progress
 from testbed.real import isolation
@@ -39,11 +41,11 @@ def main(
     `script` is the caller's __file__: its name is the experiment's. `experiment` is called inside
     namespaces of the run's own; what it reports is written below results/ (or --out), and the
     status is 0 if all its checks passed, 1 if one failed, 2 for what the user or the machine got
-    wrong, and 3, with a traceback, for what the program did.
+    wrong (in one line), and 3, with a traceback, for what the program did: see testbed.blame.
     """
     name = Path(script).stem
     options = _parse(name, description or "", add_options)
-    sys.exit(_status(name, lambda: _way(options)(name, options, experiment)))
+    sys.exit(_status(name, options, lambda: _way(options)(name, options, experiment)))
 
 
 def _way(options: argparse.Namespace) -> Callable[[str, argparse.Namespace, Experiment], int]:
@@ -53,18 +55,22 @@ def _way(options: argparse.Namespace) -> Callable[[str, argparse.Namespace, Expe
     return _run if isolation.is_inside() else _supervise
 
 
-def _status(name: str, work: Callable[[], int]) -> int:
+def _status(name: str, options: argparse.Namespace, work: Callable[[], int]) -> int:
     """The exit status of `work`, after saying why where it fails."""
     try:
         return work()
-    except (TestbedError, Minip4Error) as error:
-        print(f"{name}: error: {error}", file=sys.stderr)
-        return UNUSABLE
     except Interrupted as interrupted:
         print(f"\n{name}: interrupted", file=sys.stderr)
         return interrupted.exit_status
-    except Exception:
-        traceback.print_exc()
+    except Exception as error:
+        if options.traceback:
+            traceback.print_exc()
+        known = error if isinstance(error, (TestbedError, Minip4Error)) else blame.mistake(error)
+        if known is not None:
+            print(f"{name}: error: {known}", file=sys.stderr)
+            return UNUSABLE
+        if not options.traceback:
+            print(blame.excerpt(error), end="", file=sys.stderr)
         return BROKEN
 
 
@@ -99,7 +105,11 @@ def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> i
         outcome = experiment(options, run)
         if inspect.iscoroutine(outcome):
             outcome = run.clock.run(outcome)
-    assert isinstance(outcome, Report)
+    if not isinstance(outcome, Report):
+        raise TestbedError(
+            f"the experiment returned {reprlib.repr(outcome)}: expected `return Report(...)` of "
+            "testbed.results.report"
+        )
     outcome.write(run.name, options)
     outcome.show(options.out)
     return PASSED if outcome.passed else CHECK_FAILED
@@ -144,6 +154,9 @@ def _parse(
     common.add_argument(
         "--interactive", action="store_true",
         help="keep each network up with Mininet's command line",
+    )  # fmt: skip
+    common.add_argument(
+        "--traceback", action="store_true", help="where an error came from, call by call",
     )  # fmt: skip
     options = parser.parse_args()
     options.out = options.out.absolute()

@@ -92,6 +92,8 @@ class Network:
                 if self._run.interactive:
                     self._command_line()
                 self._finish()
+            elif issubclass(kind, Exception):
+                self.plant.check_alive()  # what a controller met may come of a dead switch
 
     def switch(self, name: str) -> Any:
         """A switch: .name .device_id .grpc_address .p4info_path .blob_path."""

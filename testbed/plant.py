@@ -85,6 +85,9 @@ class Plant(Protocol):
     def command_line(self) -> None:
         """Let the user type commands until `exit`."""
 
+    def check_alive(self) -> None:
+        """Raise TestbedError for a switch that ended by itself."""
+
     def finish(self) -> Outcome:
         """Empty queues and links, stop the switches, and take all counters in."""
 

@@ -101,6 +101,11 @@ class MininetPlant:
         setLogLevel("output")
         CLI(self._mininet)
 
+    def check_alive(self) -> None:
+        """See Plant."""
+        for switch in self.switches:
+            switch.check_alive()
+
     def finish(self) -> Outcome:
         """Stop the switches, and take all counters in."""
         end_s = time.monotonic() + FRAMES_S

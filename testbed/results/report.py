@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive")
+COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "traceback")
 PACKAGES = ("telemark", "finsy", "matplotlib", "numpy", "scapy")
 
 
@@ -107,7 +107,12 @@ class Report:
              "passed" if check.passed else "[bold red]FAILED[/]")
             for check in self.checks
         ]  # fmt: skip
-        console.print(table("Checks", ("check", "measured", "expected", "tolerance", ""), rows))
+        if rows:
+            console.print(table("Checks", ("check", "measured", "expected", "tolerance", ""), rows))
+        else:
+            console.print("[bold red]No checks[/]: nothing is claimed, so this counts as failed; "
+                          "expected Report(samples, checks=[Check(...), ...])",
+                          soft_wrap=True)  # fmt: skip
         files = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
         console.print(f"Results in {folder}: {files}", markup=False, soft_wrap=True)
 

@@ -208,6 +208,9 @@ class VirtualPlant:
     def command_line(self) -> None:
         raise TestbedError("--interactive needs --time real: virtual time stands still meanwhile")
 
+    def check_alive(self) -> None:
+        """Nothing: they live in this process."""
+
     def finish(self) -> Outcome:
         """Let queues and links run empty, and take all counters in."""
         end_ns = self._virtual.now_ns + DRAIN_NS

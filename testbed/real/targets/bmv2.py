@@ -87,6 +87,11 @@ class Bmv2Switch(Minip4Switch):
         self._check_bmv2()
         self._end_bmv2()
 
+    def check_alive(self) -> None:
+        """Raise TestbedError when one of the two processes has ended by itself."""
+        super().check_alive()
+        self._check_bmv2()
+
     def set_queue(self, port: int, **_changes: int) -> None:
         """Not on bmv2."""
         raise TestbedError(

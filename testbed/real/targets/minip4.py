@@ -70,8 +70,7 @@ class Minip4Switch(Switch):
         assert self._process.stdout is not None
         # The end of the process ends its output: this cannot wait for ever.
         if not any(line.startswith(READY) for line in self._process.stdout):
-            status = self._process.wait()
-            raise TestbedError(f"switch {self.name} ended with status {status}: {self._last_log()}")
+            raise self._ended(self._process.wait())
 
     def request_end(self) -> None:
         """Ask the switch process to end: it empties its queues and writes its counters."""
@@ -90,9 +89,13 @@ class Minip4Switch(Switch):
         status = self._process.returncode
         self._process = None
         if status:
-            how = f"with status {status}" if status > 0 else f"by {signal.Signals(-status).name}"
-            raise TestbedError(f"switch {self.name} ended {how}: {self._last_log()}")
+            raise self._ended(status)
         self.counters = json.loads(self._counters_path.read_text())
+
+    def check_alive(self) -> None:
+        """Raise TestbedError when the switch process has ended by itself."""
+        if self._process is not None and (status := self._process.poll()) is not None:
+            raise self._ended(status)
 
     def set_link(self, port: int, **changes: float) -> None:
         """Change the link behind a port while the switch runs: rate_bps, loss, delay_us, ...
@@ -121,6 +124,10 @@ class Minip4Switch(Switch):
     @property
     def _counters_path(self) -> Path:
         return self._settings.folder / f"{self.name}-counters.json"
+
+    def _ended(self, status: int) -> TestbedError:
+        how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+        return TestbedError(f"switch {self.name} ended {how}: {self._last_log()}")
 
     def _last_log(self) -> str:
         lines = self.log_path.read_text().strip().splitlines()

@@ -1,0 +1,89 @@
+"""What is told of an exception: one line of a controller's mistake, else a short traceback.
+
+Whose code raised it decides. In P4Runtime's client it was a wrong table, field, action or value, or
+what a switch refused; in an experiment or controller, Python's own words tell best, from there on.
+"""
+
+import linecache
+import sysconfig
+import traceback
+from pathlib import Path
+from types import FrameType
+
+import finsy as fy
+
+from testbed.errors import TestbedError
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+CLIENTS = ("finsy", "grpc")  # packages
+TELEMARK = tuple(str(REPOSITORY / folder) for folder in ("testbed", "minip4"))
+LIBRARIES = tuple(
+    sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+
+Frames = list[tuple[FrameType, int]]  # with line numbers, the outermost first
+
+
+def mistake(error: Exception) -> TestbedError | None:
+    """The error in one line, where a P4Runtime client raised it; None: elsewhere."""
+    frames: Frames = list(traceback.walk_tb(error.__traceback__))
+    users = _of_user(frames)
+    if not users or not any(_package(frame) in CLIENTS for frame, _ in _after(frames, users[-1])):
+        return None
+    who = next((f"switch {name}: " for name in map(_switch, reversed(frames)) if name), "")
+    places = ", ".join(f"{Path(f.f_code.co_filename).name}:{line}" for f, line in users)
+    return TestbedError(f"{who}{_cause(error, frames[-1])} ({places}; --traceback tells more)")
+
+
+def excerpt(error: Exception) -> str:
+    """The traceback, from the user's first line on; of what libraries made of it, the message."""
+    frames: Frames = list(traceback.walk_tb(error.__traceback__))
+    users = _of_user(frames)
+    if not users:
+        return "".join(traceback.format_exception(error))
+    ours = [at for at in _after(frames, users[-1]) if _is_under(at[0], *TELEMARK)]
+    shown = traceback.StackSummary.extract(iter([*users, *ours]))
+    lines = ["Traceback (--traceback tells all):\n", *shown.format()]
+    return "".join([*lines, *traceback.format_exception_only(type(error), error)])
+
+
+def _of_user(frames: Frames) -> Frames:
+    return [at for at in frames if not _is_under(at[0], *TELEMARK, *LIBRARIES, "<frozen")]
+
+
+def _after(frames: Frames, at: tuple[FrameType, int]) -> Frames:
+    return frames[frames.index(at) + 1 :]
+
+
+def _is_under(frame: FrameType, *folders: str) -> bool:
+    return frame.f_code.co_filename.startswith(folders)
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _switch(at: tuple[FrameType, int]) -> str | None:
+    """The switch whose client is at work in a frame, or is at hand there."""
+    return next((value.name for value in at[0].f_locals.values() if isinstance(value, fy.Switch)),
+                None)  # fmt: skip
+
+
+def _cause(error: Exception, raised_at: tuple[FrameType, int]) -> str:
+    if isinstance(error, fy.P4ClientError):
+        return _refusal(error)
+    if isinstance(error, AssertionError):  # finsy's, which have no words
+        line = linecache.getline(raised_at[0].f_code.co_filename, raised_at[1]).strip()
+        return f"not connected: expected its calls inside `async with connection(...)` ({line})"
+    text = " ".join(str(error).split())
+    return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
+
+
+def _refusal(error: fy.P4ClientError) -> str:
+    """What the switch said: of a batch, of the first update that failed."""
+    first = next(iter(error.details.values()), None)
+    code, text = error.code, error.message
+    if first is not None:
+        code = first.canonical_code
+        text = text if first.message in text else first.message
+    return f"{code.name}: {' '.join(text.split()) or 'it does not say why'}"
