@@ -71,11 +71,6 @@ class Engine(TableControl, ProfileControl, StateControl):
             self.handle = ctypes.c_void_p()
             del self.library  # so that its memory is given back, as soon as none has it
 
-    @property
-    def phv_size(self) -> int:
-        """Bytes of a parsed packet: headers and metadata."""
-        return int(self.library.packet_pool_phv_size(self.library.engine_pool(self.handle)))
-
     def process(self, port: int, frame: bytes, time_ns: int) -> list[tuple[int, bytes]]:
         """Send one frame in and return all (port, frame) that leave, until nothing is due any more.
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from minip4.engine import C_FOLDER as ENGINE
 from minip4.engine.engine import Engine
-from minip4.engine.errors import EngineError, InvalidArgument, NotSupported
+from minip4.engine.errors import EngineError, InvalidArgument
 from minip4.errors import Minip4Error
 from minip4.native import build, layouts
 from minip4.native.library import address
@@ -39,7 +39,6 @@ from minip4.wire import C_FOLDER as WIRE
 from minip4.wire.shared import FRAME_ROOM, MAX_FRAME
 
 NEVER = 2**64 - 1
-PHV_STEP = 512  # bytes: so much larger may a program be that is pushed later
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +71,13 @@ class FlowResult:
 class Virtual:
     """Switches, hosts and wires between them; nodes are numbered as they are added.
 
-    `largest` is an engine of the program with the longest parsed packet that is to run here.
-    Time, in nanoseconds, begins at `now_ns` and passes only in run().
+    Time, in nanoseconds, begins at `now_ns` and passes only in run(). With `sanitize` the C carries
+    sanitizers, as that of its engines must then.
     """
 
-    def __init__(self, largest: Engine, now_ns: int) -> None:
-        self._library = _loaded(sanitize=largest.sanitize)
-        size = largest.phv_size
-        created = self._library.virtual_create(-(-size // PHV_STEP) * PHV_STEP, now_ns)
+    def __init__(self, now_ns: int, *, sanitize: bool = False) -> None:
+        self._library = _loaded(sanitize=sanitize)
+        created = self._library.virtual_create(now_ns)
         if not created:
             raise EngineError("memory is short for a virtual network")
         self._handle: ctypes.c_void_p | None = handle(created)
@@ -161,12 +159,7 @@ class Virtual:
     def prepare(self, engine: Engine) -> Engine:
         """Make an engine fit for install(): before its links are set."""
         pool = self._library.virtual_pool(self._handle)
-        if not engine.library.engine_share_pool(engine.handle, pool):
-            engine.close()
-            raise NotSupported(
-                "this program's headers and metadata are too long to replace the program "
-                "that a virtual network was started with: start it with the longest one"
-            )
+        engine.library.engine_share_pool(engine.handle, pool)
         return engine
 
     def install(self, switch: int, engine: Engine) -> None:
@@ -294,7 +287,7 @@ def _loaded(*, sanitize: bool) -> ctypes.CDLL:
 
 
 _SIGNATURES: dict[str, tuple[object, ...]] = {
-    "create": (handle, c_uint32, u64),
+    "create": (handle, u64),
     "destroy": (c_int, handle, text, c_size_t),
     "pool": (handle, handle),
     "max_packets": (u64,),

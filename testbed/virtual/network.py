@@ -115,9 +115,7 @@ class VirtualPlant:
         settings, topo = self._settings, self._settings.topo
         settings.tell("building the network")
         programs = self._load_programs(leaving)
-        engines = [program.engine for program in programs.values()]
-        largest = max(engines, key=lambda engine: engine.phv_size)
-        self._virtual = Virtual(largest, self._clock.now_ns())
+        self._virtual = Virtual(self._clock.now_ns())
         leaving.callback(self._virtual.close)
         nodes = {name: self._add_switch(name) for name in topo.switches()}
         nodes |= {name: self._add_host(name, number) for number, name in

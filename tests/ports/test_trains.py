@@ -3,44 +3,39 @@
 import ctypes
 from collections.abc import Callable, Iterator
 
+import packets
 import pytest
 import wire
+from packets import Packet
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
-from scapy.packet import Packet
+from scapy.packet import Packet as Layer
 from test_ports import CPU_PORT, INCLUDE, SOURCES, Forwarder, port_counters
 
-from minip4.native.build import shared_object
+from minip4.native.build import Generated, shared_object
 from minip4.ports.driver import Driver
 
 ETHERNET = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 ROOM = 16384
 
 
-class CPacket(ctypes.Structure):
-    """struct packet of packet.h, with a buffer."""
+class CPacket(Packet):
+    """A packet with room for a frame that was put together of others."""
 
-    _fields_ = [
-        ("next", ctypes.c_void_p),
-        ("data", ctypes.c_void_p),
-        ("length", ctypes.c_uint32),
-        ("phv", ctypes.c_void_p),
-        ("time_ns", ctypes.c_uint64),
-        ("buffer", ctypes.c_uint8 * ROOM),
-    ]
+    _fields_ = [("buffer", ctypes.c_uint8 * ROOM)]
 
 
 def train_length(frames: list[bytes]) -> int:
     """What the C function says of these frames."""
-    with shared_object(SOURCES, include=INCLUDE) as path:
+    with shared_object(SOURCES, [Generated(packets.CHECKS)], include=INCLUDE) as path:
         library = ctypes.CDLL(str(path))
-    packets = [CPacket(length=len(frame)) for frame in frames]
-    for packet, frame in zip(packets, frames, strict=True):
+    row = [CPacket(length=len(frame)) for frame in frames]
+    for packet, frame in zip(row, frames, strict=True):
         packet.buffer[: len(frame)] = frame
-        packet.data = ctypes.addressof(packet.buffer)
-    pointers = (ctypes.POINTER(CPacket) * len(packets))(*map(ctypes.pointer, packets))
-    return int(library.train_length(pointers, len(packets)))
+        packet.data = ctypes.cast(packet.buffer, ctypes.POINTER(ctypes.c_uint8))
+    pointers = (ctypes.POINTER(CPacket) * len(row))(*map(ctypes.pointer, row))
+    return int(library.train_length(pointers, len(row)))
 
 
 def udp(number: int, size: int = 22, flags: int = 0, ttl: int = 63, **ports: int) -> bytes:
@@ -74,7 +69,7 @@ def without_udp_checksum(number: int) -> bytes:
     return udp(number)[:40] + b"\0\0" + udp(number)[42:]
 
 
-def over(*layers: Packet) -> list[bytes]:
+def over(*layers: Layer) -> list[bytes]:
     return [bytes(ETHERNET / b"".join(map(bytes, layers)) / udp(i)[14:]) for i in range(3)]
 
 

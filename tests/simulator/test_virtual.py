@@ -41,7 +41,7 @@ class Line:
     """
 
     def __init__(self, *links: dict[str, float], seed: int = 1) -> None:
-        self.virtual = Virtual(wire(), START_NS)
+        self.virtual = Virtual(START_NS, sanitize="SANITIZE" in os.environ)
         self.hosts = [self.virtual.add_host(*host) for host in zip(MAC, ADDRESS, strict=True)]
         self.switches = [self.virtual.add_switch() for _ in links]
         before, port = self.hosts[0], 0
@@ -198,7 +198,7 @@ def test_frames_in_a_link_are_known() -> None:
 
 def exchanged(tmp_path: Path, *frames: Packet | bytes) -> tuple[list[Packet], dict[str, int]]:
     """What h2 answers to frames from h1, and h2's counters."""
-    virtual = Virtual(wire(), START_NS)
+    virtual = Virtual(START_NS, sanitize="SANITIZE" in os.environ)
     hosts = [virtual.add_host(*host) for host in zip(MAC, ADDRESS, strict=True)]
     switch = virtual.add_switch()
     virtual.connect(hosts[0], 0, switch, 1)
@@ -293,7 +293,7 @@ def test_what_cannot_be_sent_is_refused(refused: Callable[[Line], object]) -> No
 
 
 def test_a_host_has_one_port() -> None:
-    virtual = Virtual(wire(), START_NS)
+    virtual = Virtual(START_NS, sanitize="SANITIZE" in os.environ)
     host, switch = virtual.add_host(MAC[0], ADDRESS[0]), virtual.add_switch()
     with pytest.raises(EngineError, match="port than 0"):
         virtual.connect(host, 1, switch, 1)

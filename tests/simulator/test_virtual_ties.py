@@ -27,7 +27,7 @@ def order(*branches: dict[str, Any], sent_ns: list[list[int]]) -> list[int]:
     queue of its own, and all meet in one last switch. Sources are added in the reverse order.
     """
     engine = Engine(json_of(ingress="std.egress_spec = 2;"))
-    net = Virtual(engine, START_NS)
+    net = Virtual(START_NS, sanitize=engine.sanitize)
     far = net.add_host("00:00:00:00:00:99", "10.0.0.99")
     switches = [net.add_switch() for _ in [*branches, "last"]]
     hosts = []

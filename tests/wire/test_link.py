@@ -6,23 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import packets
 import pytest
+from packets import Packet
 
-from minip4.native.build import shared_object
+from minip4.native.build import Generated, shared_object
 from minip4.wire import C_FOLDER
 from minip4.wire.shared import LinkConfig, LinkCounters
 
 SECOND = 10**9
-
-
-class Packet(ctypes.Structure):
-    _fields_ = [
-        ("next", ctypes.c_void_p),
-        ("data", ctypes.POINTER(ctypes.c_uint32)),
-        ("length", ctypes.c_uint32),
-        ("phv", ctypes.c_void_p),
-        ("time_ns", ctypes.c_uint64),
-    ]
 
 
 DELIVER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Packet), ctypes.c_uint64)
@@ -33,13 +25,9 @@ DROP = ctypes.CFUNCTYPE(
 
 def load() -> ctypes.CDLL:
     sources = [C_FOLDER / f"{name}.c" for name in ("memory", "packet", "link")]
-    with shared_object(sources) as path:
+    with shared_object(sources, [Generated(packets.CHECKS)], include=[C_FOLDER]) as path:
         library = ctypes.CDLL(str(path))
-    library.packet_pool_create.restype = ctypes.c_void_p
-    library.packet_pool_destroy.argtypes = [ctypes.c_void_p]
-    library.packet_take.argtypes = [ctypes.c_void_p]
-    library.packet_take.restype = ctypes.POINTER(Packet)
-    library.packet_give.argtypes = [ctypes.c_void_p, ctypes.POINTER(Packet)]
+    packets.declare(library)
     library.link_create.argtypes = [
         ctypes.POINTER(LinkConfig), ctypes.c_void_p, DELIVER, DROP, ctypes.c_void_p,
     ]  # fmt: skip
@@ -74,12 +62,13 @@ class Link:
         )
 
     def _deliver(self, _: int, packet: "ctypes._Pointer[Packet]", now_ns: int) -> None:
-        self.delivered.append((packet.contents.data[0], now_ns))
+        number = int.from_bytes(ctypes.string_at(packet.contents.data, 4), "little")
+        self.delivered.append((number, now_ns))
         self.library.packet_give(self.pool, packet)
 
     def send(self, number: int, now_ns: int, length: int = 64) -> None:
         packet = self.library.packet_take(self.pool)
-        packet.contents.data[0] = number
+        ctypes.memmove(packet.contents.data, number.to_bytes(4, "little"), 4)
         packet.contents.length = length
         self.library.link_send(self.handle, packet, now_ns)
 
@@ -287,17 +276,3 @@ def test_what_is_left_of_one_rate_is_nothing_to_another(make_link: Links) -> Non
     link.send(1, 170_666_666_666)  # just under a nanosecond, which 2 more would fill up
     link.advance(2**63)
     assert link.delivered == [(0, 170_666_666_666), (1, 170_666_666_666)]
-
-
-def test_pool_hands_out_distinct_packets_up_to_its_bound(make_link: Links) -> None:
-    library = make_link.library
-    pool = library.packet_pool_create(100)
-    packets = []
-    while packet := library.packet_take(pool):
-        packets.append(packet)
-    assert len(packets) == 65_536
-    assert len({ctypes.addressof(packet.contents) for packet in packets}) == len(packets)
-    library.packet_give(pool, packets.pop())
-    assert library.packet_take(pool)
-    assert not library.packet_take(pool)
-    library.packet_pool_destroy(pool)

@@ -172,15 +172,13 @@ struct packet_pool *engine_pool(struct engine *e)
     return e->pool;
 }
 
-bool engine_share_pool(struct engine *e, struct packet_pool *pool)
+void engine_share_pool(struct engine *e, struct packet_pool *pool)
 {
-    if (packet_pool_phv_size(pool) < program.phv_size)
-        return false;
+    packet_pool_widen(pool, program.phv_size);
     if (!e->is_pool_shared)
         packet_pool_destroy(e->pool);
     e->pool = pool;
     e->is_pool_shared = true;
-    return true;
 }
 
 void engine_set_driver(struct engine *e, const struct engine_driver *driver)

@@ -38,8 +38,9 @@ struct engine *engine_create(const struct engine_driver *driver, uint64_t seed);
 void engine_destroy(struct engine *engine);
 struct packet_pool *engine_pool(struct engine *engine);
 /* Before links and frames: packets come from, and go to, a pool that outlives the engine, so that
- * engines can hand packets to each other. False: its packets have less room than the program needs. */
-bool engine_share_pool(struct engine *engine, struct packet_pool *pool);
+ * engines can hand packets to each other. Its packets have room for what this program parses from now
+ * on; those on their way are exchanged when they get here. */
+void engine_share_pool(struct engine *engine, struct packet_pool *pool);
 /* Replaces the driver; a frame that leaves while transmit is NULL goes back to the pool. */
 void engine_set_driver(struct engine *engine, const struct engine_driver *driver);
 /* A frame sent to a port that is down is dropped (no_port_drops). */

@@ -314,6 +314,17 @@ uint64_t engine_advance(struct engine *e, uint64_t now_ns)
     return e->next_due_ns;
 }
 
+/* For a packet that was taken before a program with longer parsed packets was pushed. */
+static struct packet *exchanged(struct engine *e, uint16_t port, struct packet *packet)
+{
+    struct packet *wider = packet_exchange(e->pool, packet);
+    if (!wider) {
+        traffic_count_drop(e, DROP_MEMORY, port);
+        packet_give(e->pool, packet);
+    }
+    return wider;
+}
+
 void engine_receive(struct engine *e, uint16_t port, struct packet *packet, uint64_t arrived_ns,
                     uint64_t now_ns)
 {
@@ -329,8 +340,12 @@ void engine_receive(struct engine *e, uint16_t port, struct packet *packet, uint
     }
     if (e->driver.tap)
         e->driver.tap(e->driver.user, TAP_IN, port, packet, arrived_ns);
-    e->context.packet = packet;
-    pipeline_ingress(e, port);
+    if (packet->phv_size < program.phv_size)
+        packet = exchanged(e, port, packet);
+    if (packet) {
+        e->context.packet = packet;
+        pipeline_ingress(e, port);
+    }
     if (arrived_ns != now_ns)
         e->context.waited_us = 0;
     engine_advance(e, now_ns);

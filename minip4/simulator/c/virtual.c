@@ -24,7 +24,7 @@ bool virtual_room(void *array, uint32_t count, uint32_t *room, size_t size)
     return true;
 }
 
-struct virtual *virtual_create(uint32_t phv_size, uint64_t now_ns)
+struct virtual *virtual_create(uint64_t now_ns)
 {
     struct virtual *v = calloc(1, sizeof *v);
     if (!v)
@@ -33,7 +33,7 @@ struct virtual *virtual_create(uint32_t phv_size, uint64_t now_ns)
     v->end_control = &v->first_control;
     v->arrival_room = FIRST_ARRIVALS;
     v->arrivals = malloc(FIRST_ARRIVALS * sizeof *v->arrivals);
-    v->pool = packet_pool_create(phv_size);
+    v->pool = packet_pool_create(0);
     if (!v->arrivals || !v->pool || !sources_make_room(v)) {
         virtual_destroy(v, NULL, 0);
         return NULL;

@@ -23,8 +23,8 @@ struct virtual_calls {
 
 struct virtual;
 
-/* phv_size: bytes of a parsed packet, of the program with the longest. NULL: memory is short. */
-struct virtual *virtual_create(uint32_t phv_size, uint64_t now_ns);
+/* NULL: memory is short. */
+struct virtual *virtual_create(uint64_t now_ns);
 /* After the engines. Returns 0, or -1 with what befell the captures in `error`. */
 int virtual_destroy(struct virtual *v, char *error, size_t error_size);
 /* For engine_share_pool(). */

@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -17,12 +18,13 @@ enum {
     ALIGNMENT = 16,
     GUARD = 64,          /* between the parts of a slot; poisoned where AddressSanitizer watches */
     SLAB_PACKETS = 64,   /* some 700 KB of addresses, of which only the touched pages cost memory */
-    MAX_SLABS = 1024     /* 65,536 packets: half a second of link at 130,000 packets a second */
+    MAX_PACKETS = 1 << 16 /* half a second of link at 130,000 packets a second */
 };
 
 /* Packets that are allocated together. */
 struct slab {
     struct slab *next;
+    size_t size; /* of its slots */
     _Alignas(ALIGNMENT) uint8_t slots[];
 };
 
@@ -33,7 +35,7 @@ struct packet_pool {
     size_t phv_size;  /* as asked for */
     size_t phv_room;  /* rounded up */
     size_t slot_size;
-    uint64_t slabs, max_slabs;
+    uint64_t packets, max_packets; /* in use, or to be used */
     bool *is_short;   /* NULL: nobody wants to know */
     unsigned fresh;   /* slots of the newest slab that were never handed out */
     struct slab *newest;
@@ -44,17 +46,39 @@ static size_t round_up(size_t size)
     return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+static void set_phv_size(struct packet_pool *pool, uint32_t phv_size)
+{
+    pool->phv_size = phv_size;
+    pool->phv_room = round_up(phv_size);
+    pool->slot_size = pool->phv_room + GUARD +
+                      round_up(sizeof(struct packet) + PACKET_ROOM + PACKET_MAX_FRAME) + GUARD;
+}
+
 struct packet_pool *packet_pool_create(uint32_t phv_size)
 {
     struct packet_pool *pool = calloc(1, sizeof *pool);
     if (!pool)
         return NULL;
-    pool->max_slabs = MAX_SLABS;
-    pool->phv_size = phv_size;
-    pool->phv_room = round_up(phv_size);
-    pool->slot_size = pool->phv_room + GUARD +
-                      round_up(sizeof(struct packet) + PACKET_ROOM + PACKET_MAX_FRAME) + GUARD;
+    pool->max_packets = MAX_PACKETS;
+    set_phv_size(pool, phv_size);
     return pool;
+}
+
+void packet_pool_widen(struct packet_pool *pool, uint32_t phv_size)
+{
+    if (phv_size <= pool->phv_size)
+        return;
+    /* By doubling, once there are packets: so that few generations of them go out of use. */
+    if (pool->newest && phv_size < 2 * pool->phv_size)
+        phv_size = (uint32_t)(2 * pool->phv_size);
+    pool->packets -= pool->fresh;
+    pool->fresh = 0;
+    for (struct packet *packet = pool->free; packet; packet = packet->next) {
+        UNPOISON(&packet->next, sizeof packet->next);
+        pool->packets--;
+    }
+    pool->free = NULL;
+    set_phv_size(pool, phv_size);
 }
 
 void packet_pool_destroy(struct packet_pool *pool)
@@ -63,7 +87,7 @@ void packet_pool_destroy(struct packet_pool *pool)
         return;
     for (struct slab *slab = pool->newest, *next; slab; slab = next) {
         next = slab->next;
-        UNPOISON(slab->slots, pool->slot_size * SLAB_PACKETS);
+        UNPOISON(slab->slots, slab->size);
         free(slab);
     }
     free(pool);
@@ -76,12 +100,7 @@ void packet_pool_tell(struct packet_pool *pool, bool *is_short)
 
 void packet_pool_set_limit(struct packet_pool *pool, uint64_t packets)
 {
-    pool->max_slabs = (packets + SLAB_PACKETS - 1) / SLAB_PACKETS;
-}
-
-uint32_t packet_pool_phv_size(const struct packet_pool *pool)
-{
-    return (uint32_t)pool->phv_size;
+    pool->max_packets = (packets + SLAB_PACKETS - 1) / SLAB_PACKETS * SLAB_PACKETS;
 }
 
 /* The next slot that was never used, or NULL. Slots are not linked up beforehand: that would touch,
@@ -89,15 +108,17 @@ uint32_t packet_pool_phv_size(const struct packet_pool *pool)
 static struct packet *fresh_packet(struct packet_pool *pool)
 {
     if (!pool->fresh) {
-        if (pool->slabs >= pool->max_slabs)
+        size_t size = pool->slot_size * SLAB_PACKETS;
+        if (pool->packets + SLAB_PACKETS > pool->max_packets)
             return NULL;
-        struct slab *slab = malloc(sizeof *slab + pool->slot_size * SLAB_PACKETS);
+        struct slab *slab = malloc(sizeof *slab + size);
         if (!slab)
             return NULL;
-        POISON(slab->slots, pool->slot_size * SLAB_PACKETS);
+        POISON(slab->slots, size);
         slab->next = pool->newest;
+        slab->size = size;
         pool->newest = slab;
-        pool->slabs++;
+        pool->packets += SLAB_PACKETS;
         pool->fresh = SLAB_PACKETS;
     }
     uint8_t *slot = pool->newest->slots + --pool->fresh * pool->slot_size;
@@ -122,6 +143,7 @@ struct packet *packet_take(struct packet_pool *pool)
     packet->data = packet->buffer + PACKET_ROOM;
     packet->length = 0;
     packet->source = packet->hops = 0;
+    packet->phv_size = (uint32_t)pool->phv_size;
     packet->phv = slot;
     packet->time_ns = 0;
     return packet;
@@ -129,7 +151,27 @@ struct packet *packet_take(struct packet_pool *pool)
 
 void packet_give(struct packet_pool *pool, struct packet *packet)
 {
+    if (packet->phv_size < pool->phv_size) {
+        pool->packets--;
+        POISON(packet, sizeof *packet + PACKET_ROOM + PACKET_MAX_FRAME);
+        return;
+    }
     packet->next = pool->free; /* a packet given back twice is poisoned here */
     pool->free = packet;
     POISON((uint8_t *)packet - GUARD - pool->phv_room, pool->slot_size);
+}
+
+struct packet *packet_exchange(struct packet_pool *pool, struct packet *packet)
+{
+    struct packet *other = packet_take(pool);
+    if (!other)
+        return NULL;
+    other->data = other->buffer + (packet->data - packet->buffer);
+    memcpy(other->data, packet->data, packet->length);
+    other->length = packet->length;
+    other->source = packet->source;
+    other->hops = packet->hops;
+    other->time_ns = packet->time_ns;
+    packet_give(pool, packet);
+    return other;
 }

@@ -15,6 +15,7 @@ struct packet {
     uint8_t *data;       /* the frame's first byte; lies in buffer */
     uint32_t length;     /* bytes of the frame */
     uint32_t source, hops; /* for whoever made it; 0 at first */
+    uint32_t phv_size;   /* bytes of: */
     uint8_t *phv;        /* parsed headers and metadata, in the layout of the generated code */
     uint64_t time_ns;    /* for whoever owns it: when it is due */
     uint8_t buffer[];
@@ -30,11 +31,16 @@ void packet_pool_destroy(struct packet_pool *pool);
 void packet_pool_set_limit(struct packet_pool *pool, uint64_t packets);
 /* From now on *is_short becomes true when packet_take() has none to give. */
 void packet_pool_tell(struct packet_pool *pool, bool *is_short);
-uint32_t packet_pool_phv_size(const struct packet_pool *pool);
+/* Packets that are taken from now on have a phv of at least so many bytes; what has less goes out of
+ * use, as soon as it is given back. */
+void packet_pool_widen(struct packet_pool *pool, uint32_t phv_size);
 
 /* An empty packet (length 0, data after PACKET_ROOM, phv of any content, aligned to 16 bytes), or
  * NULL when memory is short. */
 struct packet *packet_take(struct packet_pool *pool);
 void packet_give(struct packet_pool *pool, struct packet *packet);
+/* Gives a packet back and returns another with the same frame, and with the phv that packets have now.
+ * NULL: memory is short, and the packet is still its owner's. */
+struct packet *packet_exchange(struct packet_pool *pool, struct packet *packet);
 
 #endif

@@ -1,0 +1,87 @@
+"""Programs of any size may take the place of others while packets are on their way."""
+
+import os
+
+import numpy as np
+import pytest
+from small_programs import DEFAULTS, json_of
+
+from minip4.engine.engine import Engine
+from minip4.runtime.switch import dataplane
+from minip4.runtime.switch.options import LinkOptions
+from minip4.simulator.shared import Stop
+from minip4.simulator.virtual import FlowResult, FlowSpec, Virtual
+
+START_NS, MS = 10**9, 10**6
+DELAY_US = 10_000
+
+
+def through(stack: int) -> Engine:
+    """From port 1 to 2 and back; a parsed packet has `stack` headers of 256 bytes, all in use."""
+    shift = " ".join(f"hdr.w[{i}].x = hdr.w[{i + 1}].x + 1;" for i in range(stack - 1))
+    return Engine(
+        json_of(
+            types=DEFAULTS["types"] + "header w_t { bit<2048> x; }",
+            headers=f"h_t h; w_t[{max(stack, 1)}] w;",
+            ingress=f"std.egress_spec = 3 - std.ingress_port; if (hdr.h.a == 77) {{ {shift} }}",
+        ),
+        sanitize="SANITIZE" in os.environ,
+    )
+
+
+class Net:
+    """h1 - s1 - s2 - h2, with a long link from s1 to s2."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.virtual = Virtual(START_NS, sanitize=engine.sanitize)
+        self.hosts = [self.virtual.add_host(f"00:00:00:00:00:0{i}", f"10.0.0.{i}") for i in (1, 2)]
+        self.switches = [self.virtual.add_switch() for _ in range(2)]
+        before, port = self.hosts[0], 0
+        for switch in self.switches:
+            self.virtual.connect(before, port, switch, 1)
+            before, port = switch, 2
+        self.virtual.connect(before, port, self.hosts[1], 0)
+        for switch in self.switches:
+            self.push(switch, engine)
+
+    def push(self, switch: int, engine: Engine) -> None:
+        engine = self.virtual.prepare(engine.another())
+        if switch == self.switches[0]:
+            dataplane.set_link(engine, LinkOptions(2, delay_us=DELAY_US))
+        self.virtual.install(switch, engine)
+
+    def result(self, flow: int) -> FlowResult:
+        result = self.virtual.flow_result(flow)
+        self.virtual.close()
+        return result
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_much_longer_program_is_pushed_while_packets_are_on_their_way(which: int) -> None:
+    short, long = through(1), through(200)
+    net = Net(short)
+    flow = net.virtual.add_flow(
+        FlowSpec(*net.hosts, 7, 1000, 5007, 0, 1400, 3000, START_NS, 100_000)
+    )
+    assert net.virtual.run(START_NS + 15 * MS) is Stop.REACHED
+    net.push(net.switches[which], long)
+    assert net.virtual.run(START_NS + 100 * MS) is Stop.REACHED
+    result = net.result(flow)
+    assert list(result.received["sequence"]) == list(range(3000))
+    took = (result.received["received_ns"] - result.received["sent_ns"]).astype(np.int64)
+    assert set(took) == {DELAY_US * 1000}
+    for engine in (short, long):
+        engine.close()
+
+
+def test_programs_are_pushed_again_and_again_each_longer_and_shorter() -> None:
+    engines = [through(stack) for stack in (1, 3, 40, 2, 110, 1, 220)]
+    net = Net(engines[0])
+    flow = net.virtual.add_flow(FlowSpec(*net.hosts, 7, 1000, 5007, 0, 60, 4000, START_NS, 100_000))
+    for turn, engine in enumerate(engines):
+        assert net.virtual.run(START_NS + 5 * turn * MS) is Stop.REACHED
+        net.push(net.switches[turn % 2], engine)
+    assert net.virtual.run(START_NS + 100 * MS) is Stop.REACHED
+    assert list(net.result(flow).received["sequence"]) == list(range(4000))
+    for engine in engines:
+        engine.close()
