@@ -163,7 +163,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.packets = options.packets or (30 if options.quick else 100)
     pairs: list[Pair] = []
     checks: list[Check] = []
-    for number in range(1 if options.quick else options.rounds):
+    rounds = 1 if options.quick else options.rounds
+    for number in range(rounds):
         for switches in sizes:
             ours, books = await measure(number, switches, options, run)
             run.progress.update(f"{switches} switches in ns-3")
@@ -184,7 +185,9 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             "ns-3": f"{ns3.version}, {kind}",
             "times ns-3": {n: statistics.median(of(pairs, n, "times")) for n in sizes},
         },
-        figure=draw(pairs, options.flows),
+        figure=draw(pairs),
+        caption=f"{options.flows:,} flows over a leaf-spine, in minip4 and in ns-3 {ns3.version} "
+        f"({kind}), on one core; median, least and most of {plots.count(rounds, 'round')}.",
         tables=[summary(pairs, f"minip4 in virtual time, and ns-3 {ns3.version} ({kind})")],
     )
 
@@ -223,23 +226,23 @@ def summary(pairs: list[Pair], title: str) -> Table:
     return table(f"{title}: CPU time of one core, medians of the rounds", columns, rows)
 
 
-def draw(pairs: list[Pair], flows: int) -> Figure:
+def draw(pairs: list[Pair]) -> Figure:
     """Hops a second of both, against the number of switches."""
-    figure, (axes,) = plots.figure(f"{flows:,} flows over a leaf-spine, in minip4 and in ns-3", 1)
+    figure, (axes,) = plots.figure()
     sizes = sorted({each.switches for each in pairs})
     for what, label in (("minip4_hops_per_s", "minip4"), ("ns3_hops_per_s", "ns-3")):
         rates = [[rate / 1e6 for rate in of(pairs, size, what)] for size in sizes]
         middle = [statistics.median(each) for each in rates]
         low = [m - min(each) for m, each in zip(middle, rates, strict=True)]
         high = [max(each) - m for m, each in zip(middle, rates, strict=True)]
-        axes.errorbar(sizes, middle, yerr=[low, high], capsize=3, label=label)
+        axes.errorbar(sizes, middle, yerr=[low, high], label=label)
     axes.set_xscale("log")
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axes.minorticks_off()
     axes.set_yscale("log")
     axes.set_xlabel("Switches")
-    axes.set_ylabel("Millions of switch-hops a second, on one core\n(median, least, most)")
-    axes.legend()
+    axes.set_ylabel("Switch-hops (millions/s)")
+    plots.legend(axes, 2)
     return figure
 
 

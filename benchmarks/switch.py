@@ -54,6 +54,7 @@ CHAIN_PACES = {BMV2[0]: (25_000, 35_000, 50_000, 70_000), BMV2[1]: (25_000, 35_0
                MINIP4: (ANY_PACE, 250_000, 350_000, 450_000, 550_000)}  # fmt: skip
 LATENCY_PACE = 80_000
 SATURATED = "64 B, saturated"  # in trains, as flows send
+RIVALLED = (SATURATED, "64 B, chain of three", "TCP, one stream")  # what all can do
 SINGLES = "64 B, saturated, no two in a row alike"
 LATENCY = "latency at 80 kpps"
 OWN_LATENCY = "latency at 80 kpps, real-time priority"  # no wait for a core counts
@@ -199,11 +200,14 @@ def report(samples: list[Sample], bmv2: tuple[str, ...]) -> Report:
         for (measure, switch, unit), values in grouped.items()
     ]  # fmt: skip
     columns = ("measure", "switch", "median", "least", "most", "unit", "minip4 to it")
+    rounds = max(sample.round for sample in samples) + 1
     return Report(
         samples=[asdict(sample) for sample in samples],
         checks=checks(medians, bmv2),
         metrics={f"{measure}: {switch}": value for (measure, switch), value in medians.items()},
         figure=figure(grouped),
+        caption="minip4 and others, with the same packets in one run; median, least and most of "
+        f"{plots.count(rounds, 'round')}. (a) {RIVALLED[0]}. (b) {RIVALLED[1]}. (c) {RIVALLED[2]}.",
         tables=[
             table("64 B with Ethernet header; bmv2's queues: 64 packets; minip4: as short"
                   " (none builds up without a rate)", columns, rows),
@@ -278,19 +282,18 @@ def times_bmv2(samples: list[Sample], bmv2: tuple[str, ...]) -> list[tuple[str, 
 
 def figure(grouped: dict[tuple[str, str, str], list[float]]) -> "Figure":
     """Each measure that has rivals: bars of medians, with least and most."""
-    measures = (SATURATED, "64 B, chain of three", "TCP, one stream")
-    drawn, axes = plots.figure("minip4 and others, the same packets, one run", len(measures))
-    for measure, axis in zip(measures, axes, strict=True):
+    drawn, panels = plots.figure(len(RIVALLED), height_in=1.9)
+    for measure, axes in zip(RIVALLED, panels, strict=True):
         taken = [(k[1], k[2], values) for k, values in grouped.items() if k[0] == measure]
         for place, (switch, _, values) in enumerate(taken):
             middle = statistics.median(values)
             spread = [[middle - min(values)], [max(values) - middle]]
             colour = plots.COLOURS[0] if switch == MINIP4 else plots.COLOURS[5]
-            axis.bar(place, middle, yerr=spread, color=colour)
-        names = [switch.replace(" ", "\n").replace("_", "_\n") for switch, _, _ in taken]
-        axis.set_xticks(range(len(taken)), names)
-        axis.set_title(measure)
-        axis.set_ylabel(taken[0][1])
+            axes.barh(place, middle, xerr=spread, color=colour)
+        axes.set_yticks(range(len(taken)), [switch for switch, _, _ in taken])
+        axes.invert_yaxis()
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel(taken[0][1])
     return drawn
 
 

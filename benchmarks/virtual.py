@@ -94,7 +94,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     alone, alone_ns = router_alone(), []
     samples: list[Sample] = []
     checks: list[Check] = []
-    for number in range(QUICK_ROUNDS if options.quick else options.rounds):
+    rounds = QUICK_ROUNDS if options.quick else options.rounds
+    for number in range(rounds):
         alone_ns.append(cost_ns(alone, FRAMES, 100))
         for switches in sizes:
             sample, books = await measure(number, switches, options, run)
@@ -110,7 +111,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             "median ns a hop": {n: median(samples, n, "ns_per_hop") for n in sizes},
             "median ns a packet in the pipeline alone": statistics.median(alone_ns),
         },
-        figure=draw(samples, options.flows),
+        figure=draw(samples),
+        caption=f"Virtual time: {options.flows:,} flows over a leaf-spine, on one core; median, "
+        f"least and most of {plots.count(rounds, 'round')}. (a) Events and switch-hops. "
+        "(b) Memory.",
         tables=[summary(samples), claims_table(promised)],
     )
 
@@ -250,21 +254,21 @@ def summary(samples: list[Sample]) -> Table:
     return table("Virtual time, one core: medians of the rounds", columns, rows)
 
 
-def draw(samples: list[Sample], flows: int) -> Figure:
+def draw(samples: list[Sample]) -> Figure:
     """Left: events a second. Right: memory. Both against the number of switches."""
-    figure, (left, right) = plots.figure(f"Virtual time: {flows:,} flows over a leaf-spine", 2)
+    figure, (left, right) = plots.figure(2)
     switches = sorted({sample.switches for sample in samples})
     for what, label in (("events_per_s", "events"), ("hops_per_s", "switch-hops")):
         of_sizes = [[getattr(s, what) / 1e6 for s in samples if s.switches == n] for n in switches]
         middle = [statistics.median(values) for values in of_sizes]
         low = [m - min(values) for m, values in zip(middle, of_sizes, strict=True)]
         high = [max(values) - m for m, values in zip(middle, of_sizes, strict=True)]
-        left.errorbar(switches, middle, yerr=[low, high], capsize=3, label=label)
-    left.set_ylabel("Millions a second, on one core\n(median, least, most of the rounds)")
+        left.errorbar(switches, middle, yerr=[low, high], label=label)
+    left.set_ylabel("Millions a second")
     left.set_ylim(bottom=0)
-    left.legend()
+    plots.legend(left, 2)
     right.plot(switches, [memory_mb(samples, size) for size in switches])
-    right.set_ylabel("Memory of the whole process (MB)")
+    right.set_ylabel("Memory of the process (MB)")
     right.set_ylim(bottom=0)
     for axes in (left, right):
         axes.set_xscale("log")

@@ -29,6 +29,7 @@ from testbed.network import Network
 from testbed.patterns import Poisson
 from testbed.progress import Progress
 from testbed.results import plots
+from testbed.results.report import FIGURE_KINDS
 from testbed.run import Run
 from testbed.traffic import Flow, Traffic
 from testbed.truth import capture
@@ -48,21 +49,18 @@ SAMPLING = 0x3  # one packet in four: few are sent here
 
 
 class Drawing(NamedTuple):
-    """A figure's title and its method; the seed is one of which the figure shows much."""
+    """A figure's method; the seed is one of which the figure shows much."""
 
-    title: str
     methods: Method
     seed: int = 1
 
 
 DRAWINGS = {
-    "step": Drawing("Step: the colour tells the block", Method.STEP),
-    "pulse": Drawing("Pulse: one marked packet a block", Method.PULSE, 7),
-    "double": Drawing("Double: colour and pulse", Method.DOUBLE, 7),
-    "multiplexed": Drawing("Multiplexed: colour and pulse on one bit", Method.MULTIPLEXED, 35),
-    "hashed": Drawing(
-        "Mixed hashed: samples that both ends choose", Method.STEP | Method.HASHED, 9
-    ),
+    "step": Drawing(Method.STEP),
+    "pulse": Drawing(Method.PULSE, 7),
+    "double": Drawing(Method.DOUBLE, 7),
+    "multiplexed": Drawing(Method.MULTIPLEXED, 35),
+    "hashed": Drawing(Method.STEP | Method.HASHED, 9),
 }
 
 
@@ -86,9 +84,11 @@ def main(folder: Path) -> None:
             clock = VirtualClock()
             run = Run(name, Path(scratch), drawing.seed, clock=clock, progress=progress)
             wire = clock.run(transfer(run, drawing.methods))
-        path = folder / f"ampm_{name}.svg"
-        draw(drawing, wire).savefig(path, metadata={"Date": None})
-        print(path)
+        figure = draw(drawing.methods, wire)
+        for kind in ("svg", "pdf"):
+            path = folder / f"ampm_{name}.{kind}"
+            figure.savefig(path, metadata=FIGURE_KINDS[kind])
+            print(path)
 
 
 async def transfer(run: Run, methods: Method) -> Wire:
@@ -137,11 +137,10 @@ def seen(net: Network, flow: Flow, methods: Method, first: int, reports: list[Bl
     )
 
 
-def draw(drawing: Drawing, wire: Wire) -> Figure:
+def draw(methods: Method, wire: Wire) -> Figure:
     """Time runs to the right, packets go from s1, above, to s2, below."""
-    figure, methods = Figure(figsize=(9, 3)), drawing.methods
+    figure = Figure(figsize=(plots.TWO_COLUMNS_IN, 2.4))
     axes = figure.subplots()
-    figure.suptitle(drawing.title, fontweight="bold")
     draw_windows(axes, methods)
     colours = ("0.4", "0.4") if methods == Method.PULSE else plots.COLOURS
     for sent, received, colour, pulse, sample in zip(
@@ -150,27 +149,27 @@ def draw(drawing: Drawing, wire: Wire) -> Figure:
         paint = colours[colour]
         is_lost = np.isnan(received)
         end = (sent + DELAY_US / L / 2, 0.5) if is_lost else (received, 0)
-        axes.plot((sent, end[0]), (1, end[1]), "-", color=paint, linewidth=2.5 if pulse else 0.8)
-        shape = {"marker": "D" if pulse else "o", "markersize": 8 if pulse else 5}
+        axes.plot((sent, end[0]), (1, end[1]), "-", color=paint, linewidth=2 if pulse else 0.6)
+        shape = {"marker": "D" if pulse else "o", "markersize": 6 if pulse else 3.5}
         edge = {"markeredgecolor": "black" if pulse or sample else paint,
-                "markeredgewidth": 1.8 if sample else 1.0}  # fmt: skip
+                "markeredgewidth": 1.4 if sample else 0.7}  # fmt: skip
         for x, y in ((sent, 1), (received, 0)):
             axes.plot(x, y, color=paint, zorder=3, **shape, **edge)
         if is_lost:
-            axes.plot(*end, "x", color="black", markersize=6, zorder=3)
+            axes.plot(*end, "x", color="black", markersize=4.5, zorder=3)
     for block in range(BLOCKS + 1):
-        axes.axvline(block, color="black", linewidth=1, linestyle=":")
+        axes.axvline(block, color="black", linewidth=0.8, linestyle=":")
     for report in wire.reports:
         number = report.block - wire.reports[0].block
         axes.text(number + 0.5, 1.42, f"block {number}", ha="center", fontweight="bold")
-        axes.text(number + 0.5, -0.42, known(methods, report), ha="center", va="top", fontsize=9)
+        axes.text(number + 0.5, -0.42, known(methods, report), ha="center", va="top")
     axes.set_xlim(-0.27, BLOCKS + 0.22)
     axes.set_ylim(-1.0, 1.65)
     axes.set_yticks([1, 0], ["s1 sends", "s2 receives"])
     axes.set_xticks(range(BLOCKS + 1), [f"{n} L" for n in range(BLOCKS + 1)])
-    axes.set_xlabel("time (blocks of L)")
+    axes.set_xlabel("Time (blocks of L)")
     axes.grid(visible=False)
-    axes.legend(handles=legend(methods), loc="center left", bbox_to_anchor=(1.0, 0.5))
+    plots.legend(axes, 5, legend(methods))
     return figure
 
 
@@ -217,12 +216,12 @@ def legend(methods: Method) -> list[Line2D]:
     if methods & (Method.STEP | Method.MULTIPLEXED):
         entries += [dot(f"L = {bit}", plots.COLOURS[bit]) for bit in (0, 1)]
     if Method.PULSE in methods:
-        entries.append(dot("D = 1: pulse", marker="D", markeredgecolor="black", markersize=8))
+        entries.append(dot("D = 1: pulse", marker="D", markeredgecolor="black", markersize=6))
     if Method.MULTIPLEXED in methods:
-        entries.append(dot("L inverted: pulse", marker="D", markeredgecolor="black", markersize=8))
+        entries.append(dot("L inverted: pulse", marker="D", markeredgecolor="black", markersize=6))
     if Method.HASHED in methods:
-        entries.append(dot("hash AND mask = 0", markeredgecolor="black", markeredgewidth=1.8))
-    return [*entries, dot("lost", marker="x", markeredgecolor="black", markersize=6)]
+        entries.append(dot("hash AND mask = 0", markeredgecolor="black", markeredgewidth=1.4))
+    return [*entries, dot("lost", marker="x", markeredgecolor="black", markersize=4.5)]
 
 
 if __name__ == "__main__":

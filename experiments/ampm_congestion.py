@@ -132,6 +132,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         checks=checks_of(periods, outcomes, flow, options, dropped_early),
         metrics={"block_us": schedule.block_us, "full_queue_us": FULL_QUEUE_US},
         figure=draw(periods, options, schedule),
+        caption=caption(options),
         tables=[summary_table(periods)],
     )
 
@@ -326,33 +327,32 @@ def mean_of(periods: Sequence[Period], name: str) -> float:
 
 def draw(periods: Sequence[Period], options: argparse.Namespace, schedule: Schedule) -> Figure:
     """Loss and delay of each period against time, and the load that causes them."""
-    figure, (loss, delay) = plots.figure(
-        f"Congestion seen by one flow ({options.method} marking), seeds: {options.seeds}", columns=2
-    )
+    figure, (loss, delay) = plots.figure(2)
     for axes, measured, true, scale in (
         (loss, "measured_loss", "true_loss", 100 * 1e6 / (options.rate * schedule.block_us)),
         (delay, "measured_delay_us", "true_delay_us", 1e-3),
     ):
-        shade(axes, options)
         series(axes, periods, measured, scale)
         series(axes, periods, true, scale)
+        top = 1.15 * axes.get_ylim()[1]
+        axes.set_ylim(-0.03 * top, top)
+        shade(axes, options)
         axes.set_xlabel(f"Block (of {schedule.block_us / 1e6:.3g} s)")
-        axes.set_ylim(0, 1.25 * axes.get_ylim()[1])
-        axes.legend(loc="center left")
-    loss.set_ylabel("Loss of the flow in each block (%), mean and sd")
-    delay.set_ylabel("One-way delay of the pulse (ms), mean and sd")
+        plots.legend(axes, 3)
+    loss.set_ylabel("Loss of the flow (%)")
+    delay.set_ylabel("One-way delay of the pulse (ms)")
     return figure
 
 
 def series(axes: Axes, periods: Sequence[Period], name: str, scale: float) -> None:
-    """Measured: points with error bars over the seeds. True: black circles around them."""
+    """Measured: points with error bars over the seeds. True: rings around them."""
     blocks = sorted({period.block for period in periods})
     values = [values_of([p for p in periods if p.block == block], name) for block in blocks]
     means = [scale * float(np.mean(v)) if v else float("nan") for v in values]
     spread = [scale * float(np.std(v)) if v else 0.0 for v in values]
     x = [block + 0.5 for block in blocks]
     if name.startswith("true"):
-        axes.plot(x, means, "o", color="black", fillstyle="none", markersize=10, label="true")
+        plots.ring(axes, x, means, label="true")
     else:
         axes.errorbar(x, means, spread, color=plots.COLOURS[0], marker=plots.MARKERS[0],
                       label="measured")  # fmt: skip
@@ -363,8 +363,22 @@ def shade(axes: Axes, options: argparse.Namespace) -> None:
     for number, load in enumerate(phases_of(options)):
         start, end = number * options.blocks, (number + 1) * options.blocks
         axes.axvspan(start, end, color=plots.COLOURS[1], alpha=min(0.3 * load, 0.6), lw=0)
-        axes.text((start + end) / 2, 0.98, f"load {load:g}", ha="center", va="top",
+        axes.text((start + end) / 2, 0.98, f"load {load:g}", ha="center", va="top", fontsize=7,
                   transform=axes.get_xaxis_transform())  # fmt: skip
+    blocks = options.blocks * len(phases_of(options))
+    axes.set_xticks(range(0, blocks + 1, options.blocks))
+    axes.set_xlim(0, blocks)
+
+
+def caption(options: argparse.Namespace) -> str:
+    """What the figure shows."""
+    return (
+        f"Loss (a) and delay (b) of one flow with {options.method} marking, block by block, while "
+        "background traffic loads the link that they share (shaded, as shares of its rate): "
+        f"{plots.runs(options.seeds, options.time)}. The queue before the link holds {QUEUE} "
+        "packets, the background's large ones and the flow's small ones; when the load ends, it "
+        "is still full."
+    )
 
 
 if __name__ == "__main__":

@@ -15,9 +15,10 @@ import argparse
 import dataclasses
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
-from ampm.delay_cases import Case, Results, Row
+from ampm.delay_cases import Case, Results, Row, kinds_of
 from ampm.delays import (
     ESTIMATORS,
     METHODS,
@@ -111,6 +112,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         ),
         metrics={results.case.name: metrics_of(results) for results in found},
         figure=draw(found, options),
+        caption=caption(found, options),
         tables=[summary_table(found)],
     )
 
@@ -276,52 +278,59 @@ def summary_table(found: Sequence[Results]) -> Table:
 
 
 def draw(found: Sequence[Results], options: argparse.Namespace) -> Figure:
-    """Errors by the link's delay; the distribution under load; the mean under loss."""
-    figure, (errors, spread, mean) = plots.figure(
-        f"Delay by alternate marking, {options.time} time, seeds: {options.seeds}", columns=3
-    )
-    draw_errors(errors, [r for r in found if not r.case.load and not r.case.loss])
-    for results in found:
-        if results.case.load:
-            draw_distribution(spread, results)
-    draw_mean(mean, [r for r in found if r.case.loss], options)
+    """What of errors by delay, the distribution under load and the mean under loss there is."""
+    by_delay, loaded, lossy = kinds_of(found)
+    exact = all(r.outside_us(e).max(initial=0) == 0 for r in by_delay for e in ESTIMATORS)
+    has_widths = any(len(widths) for r in by_delay for widths in r.widths_us.values())
+    drawings = [partial(draw_distribution, results=r) for r in loaded]
+    if lossy:
+        drawings.append(partial(draw_mean, found=lossy, options=options))
+    if has_widths or not exact or not drawings:
+        drawings.insert(0, partial(draw_errors, found=by_delay, exact=exact))
+    figure, panels = plots.figure(len(drawings))
+    for axes, drawing in zip(panels, drawings, strict=True):
+        drawing(axes)
+    if exact:
+        count = sum(len(r.outside_us(e)) for r in by_delay for e in ESTIMATORS)
+        plots.note(figure, f"Delays of an idle link, by all methods: all {count:,} without error")
     return figure
 
 
-def draw_errors(axes: Axes, found: Sequence[Results]) -> None:
-    """The largest error for each delay of the link; and in real time the kernel's view."""
-    for number, estimator in enumerate(ESTIMATORS):
+def draw_errors(axes: Axes, found: Sequence[Results], exact: bool) -> None:
+    """The largest error for each delay of the link, where there are any; and in real time how
+    closely stamps are known."""
+    for number, estimator in enumerate([] if exact else ESTIMATORS):
         x = [r.case.delay_us / 1000 * 1.08 ** (number - 2.5) for r in found]
         y = [r.outside_us(estimator).max(initial=0) for r in found]
         axes.plot(x, y, linestyle="", label=estimator,
                   color=plots.COLOURS[number], marker=plots.MARKERS[number])  # fmt: skip
-    axes.axhline(RESOLUTION_US, color="black", linestyle="--", label="resolution of two stamps")
-    axes.set_ylim(-0.1, 1.8 * RESOLUTION_US)
-    if widest := draw_widths(axes, found):
-        axes.set_yscale("symlog", linthresh=1)
-        axes.set_ylim(-0.1, 1000 * widest)
+    if not exact:
+        axes.axhline(RESOLUTION_US, color="black", linestyle="--", label="resolution")
+    draw_widths(axes, found)
+    axes.set_yscale("symlog", linthresh=1)
+    axes.set_ylim(bottom=-0.1)
     axes.set_xscale("log")
+    delays_ms = [r.case.delay_us / 1000 for r in found]
+    axes.set_xticks(delays_ms, [f"{delay_ms:g}" for delay_ms in delays_ms])
+    axes.minorticks_off()
+    axes.set_xlim(0.5 * min(delays_ms), 2 * max(delays_ms))
     axes.set_xlabel("Delay of the link (ms)")
-    axes.set_ylabel("Largest error (us)")
-    axes.legend(ncols=2, loc="upper left", fontsize="small")
+    axes.set_ylabel("Width of enclosure (µs)" if exact else "Largest error, width (µs)")
+    plots.legend(axes, 1 if exact else 2)
 
 
-def draw_widths(axes: Axes, found: Sequence[Results]) -> float:
-    """How closely stamps are enclosed, in real time; returns the widest that is drawn, us."""
-    x = [r.case.delay_us / 1000 for r in found]
-    widest = 0.0
+def draw_widths(axes: Axes, found: Sequence[Results]) -> None:
+    """How closely stamps are enclosed, in real time: the median, and up to p99."""
+    x = np.array([r.case.delay_us / 1000 for r in found])
     for number, name in enumerate(found[0].widths_us):
         # Where nothing arrives, there is nothing to draw.
         widths_us = [np.percentile(r.widths_us[name], [50, 99]) if len(r.widths_us[name])
                      else [np.nan, np.nan] for r in found]  # fmt: skip
         middle, wide = np.array(widths_us).T
         axes.errorbar(
-            np.array(x) * 1.04 ** (2 * number - 1), middle, [0 * middle, wide - middle],
-            linestyle="", marker="ox"[number], color="black", capsize=4,
-            label=f"width of {name}'s\nenclosure, p50 to p99",
+            x * 1.04 ** (2 * number - 1), middle, [0 * middle, wide - middle],
+            linestyle="", marker="os"[number], color=("black", "0.5")[number], label=name,
         )  # fmt: skip
-        widest = max(widest, np.nanmax(wide, initial=0))
-    return widest
 
 
 def draw_distribution(axes: Axes, results: Results) -> None:
@@ -332,18 +341,19 @@ def draw_distribution(axes: Axes, results: Results) -> None:
         "hashed": ("hashed",),
     }
     x = np.sort(results.true_us) / 1000
-    axes.plot(x, np.arange(1, len(x) + 1) / len(x), color="black", marker="", label="all packets")
+    axes.plot(x, np.arange(1, len(x) + 1) / len(x), color="black", marker="",
+              label=f"all ({len(x):,})", rasterized=True)  # fmt: skip
     for number, (label, estimators) in enumerate(groups.items()):
         x = np.sort([
             row.sample.measured_us / 1000 for row in results.rows if row.loaded
             and row.sample.estimator in estimators and row.sample.measured_us is not None
         ])  # fmt: skip
         axes.step(x, np.arange(1, len(x) + 1) / len(x), where="post", marker="",
-                  color=plots.COLOURS[number], label=f"{label} ({len(x)})")  # fmt: skip
+                  color=plots.COLOURS[number], label=f"{label} ({len(x):,})")  # fmt: skip
     axes.set_xlim(0, 1.2 * np.percentile(results.true_us, 99.5) / 1000)
     axes.set_xlabel(f"Delay at a load of {results.case.load:g} (ms)")
     axes.set_ylabel("Share of delays up to this")
-    axes.legend(loc="lower right")
+    plots.legend(axes, 2)
 
 
 def draw_mean(axes: Axes, found: Sequence[Results], options: argparse.Namespace) -> None:
@@ -352,15 +362,32 @@ def draw_mean(axes: Axes, found: Sequence[Results], options: argparse.Namespace)
         law_us = mean_sd_us(results.case, options)
         errors_us = results.errors_us("mean")
         spread = np.linspace(-0.15, 0.15, len(errors_us))
-        axes.plot(place + spread, errors_us, linestyle="", markersize=3, color=plots.COLOURS[1],
+        axes.plot(place + spread, errors_us, linestyle="", markersize=2, color=plots.COLOURS[1],
                   marker=plots.MARKERS[1], label="" if place else "each block")  # fmt: skip
-        axes.errorbar([place + 0.28], [0], [law_us], color="black", marker="", capsize=6,
-                      label="" if place else "law: +- 1 sd")  # fmt: skip
+        axes.errorbar([place + 0.28], [0], [law_us], color="black", marker="",
+                      label="" if place else "theory: ±1 sd")  # fmt: skip
     axes.set_xticks(range(len(found)), [f"{100 * r.case.loss:g}" for r in found])
     axes.set_xlim(-0.5, len(found) - 0.5)
     axes.set_xlabel("Loss of the link (%)")
-    axes.set_ylabel("Error of the mean delay (us)")
-    axes.legend(loc="upper left")
+    axes.set_ylabel("Error of the mean delay (µs)")
+    plots.legend(axes, 2)
+
+
+def caption(found: Sequence[Results], options: argparse.Namespace) -> str:
+    """What the figure shows."""
+    by_delay, _, _ = kinds_of(found)
+    delays = ", ".join(f"{r.case.delay_us / 1000:g}" for r in by_delay)
+    enclosed = (
+        "Two readings of a clock enclose each stamp; the width of that, p50 to p99, is how far "
+        "the truth is known. "
+    )
+    return (
+        f"Delays by alternate marking, against those of the very packets: "
+        f"{plots.count(options.seeds, 'run')} in {options.time} time, with an idle link of "
+        f"{delays} ms, under load, and with loss. {enclosed if options.time == 'real' else ''}"
+        "Under load, pulses and samples are distributed as all packets are, means of blocks less "
+        "widely. The mean errs where packets are lost; a block that lost none has no error."
+    )
 
 
 if __name__ == "__main__":

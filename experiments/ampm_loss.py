@@ -26,6 +26,7 @@ from ampm.measurement import (
     noise_of,
     worst,
 )
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.table import Table
@@ -139,6 +140,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         checks=checks,
         metrics=metrics_of(losses),
         figure=draw(losses, options),
+        caption=caption(losses, options),
         tables=[summary_table(losses)],
     )
 
@@ -315,47 +317,72 @@ def summary_table(losses: list[BlockLoss]) -> Table:
 
 
 def draw(losses: list[BlockLoss], options: argparse.Namespace) -> Figure:
-    """Left: loss end to end against loss configured. Right: the error of every block."""
-    figure, (left, right) = plots.figure(
-        f"Loss by alternate marking: {options.blocks} blocks of {options.block_us / 1e6:.3g} s, "
-        f"seeds: {options.seeds}",
-        columns=2,
-    )
+    """Loss end to end, beside what was configured; and errors of blocks, where there are any."""
+    errors = [loss.error for loss in losses if loss.error is not None]
+    figure, panels = plots.figure(2 if any(errors) else 1)
+    places = np.arange(len(options.loss))
+    for axes in panels:
+        axes.set_xticks(places, [f"{percent:g}" for percent in options.loss])
+        axes.set_xlim(-0.5, len(places) - 0.5)
+        axes.set_xlabel("Loss configured on each link (%)")
+    draw_rates(panels[0], losses, options)
+    if any(errors):
+        draw_errors(panels[1], losses, options)
+    else:
+        plots.note(figure, f"Measured \N{MINUS SIGN} true: 0 packets in all {len(errors):,} blocks")
+    return figure
+
+
+def draw_rates(axes: Axes, losses: list[BlockLoss], options: argparse.Namespace) -> None:
+    """Each method's measured loss, in a ring that is the true one."""
     places = np.arange(len(options.loss))
     configured = [100 * (1 - (1 - percent / 100) ** 2) for percent in options.loss]
-    left.hlines(configured, places - 0.4, places + 0.4, color="black", label="configured")
+    axes.hlines(configured, places - 0.45, places + 0.45, color="black", label="configured")
     groups = grouped(losses)
     for number, method in enumerate(options.method):
-        style = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
-        x = places + 0.15 * (number - (len(options.method) - 1) / 2)
+        x = places + 0.17 * (number - (len(options.method) - 1) / 2)
         ends = [groups[percent, method, "end to end"] for percent in options.loss]
         rates = [rates_by_seed(found, "measured") for found in ends]
-        left.errorbar(
-            x, [r.mean() for r in rates], [r.std() for r in rates],
-            linestyle="", label=f"{method}, measured", **style,
+        axes.errorbar(
+            x, [r.mean() for r in rates], [r.std() for r in rates], linestyle="", label=method,
+            color=plots.COLOURS[number], marker=plots.MARKERS[number],
         )  # fmt: skip
         true = [rates_by_seed(found, "true").mean() for found in ends]
-        left.plot(x, true, "o", color="black", fillstyle="none", markersize=10,
-                  label="" if number else "true")  # fmt: skip
-        for place, percent in zip(x, options.loss, strict=True):
+        plots.ring(axes, x, true, label="" if number else "true")
+    axes.set_yscale("symlog", linthresh=0.1)
+    axes.set_yticks([0, 0.1, 1, 10, 100], ["0", "0.1", "1", "10", "100"])
+    axes.set_ylim(-0.03, 100)
+    axes.set_ylabel("Loss end to end (%)")
+    plots.legend(axes, 4)
+
+
+def draw_errors(axes: Axes, losses: list[BlockLoss], options: argparse.Namespace) -> None:
+    """The error of every block on every segment."""
+    groups = grouped(losses)
+    for number, method in enumerate(options.method):
+        shift = 0.17 * (number - (len(options.method) - 1) / 2)
+        for place, percent in enumerate(options.loss):
             errors = [
                 loss.error for segment in SEGMENTS for loss in groups[percent, method, segment]
                 if loss.error is not None
             ]  # fmt: skip
-            spread = np.linspace(-0.05, 0.05, len(errors))
-            right.plot(place + spread, errors, linestyle="", markersize=3, rasterized=True, **style)
-    for axes in (left, right):
-        axes.set_xticks(places, [f"{percent:g}" for percent in options.loss])
-        axes.set_xlim(-0.5, len(places) - 0.5)
-        axes.set_xlabel("Loss configured on each link (%)")
-    left.set_yscale("symlog", linthresh=0.1)
-    left.set_yticks([0, 0.1, 1, 10, 100], ["0", "0.1", "1", "10", "100"])
-    left.set_ylim(-0.03, 100)
-    left.set_ylabel("Loss end to end (%), mean and sd over runs")
-    left.legend(loc="upper left")
-    right.set_ylabel("Measured - true loss of each block (packets)")
-    right.set_ylim(min(-5, right.get_ylim()[0]), max(5, right.get_ylim()[1]))
-    return figure
+            x = place + shift + np.linspace(-0.05, 0.05, len(errors))
+            axes.plot(x, errors, linestyle="", markersize=2, rasterized=True,
+                      color=plots.COLOURS[number], marker=plots.MARKERS[number])  # fmt: skip
+    axes.set_ylabel("Measured \N{MINUS SIGN} true loss of a block (packets)")
+
+
+def caption(losses: list[BlockLoss], options: argparse.Namespace) -> str:
+    """What the figure shows."""
+    text = (
+        "Loss from end to end over two lossy links, by each method of alternate marking: "
+        f"{options.blocks} blocks of {options.block_us / 1e6:.3g} s, "
+        f"{plots.runs(options.seeds, options.time)}. "
+        "A ring is the true loss, a bar what two links lose that were configured so."
+    )
+    if any(loss.error for loss in losses):
+        text = f"(a) {text} (b) The error of each block on each segment."
+    return text
 
 
 if __name__ == "__main__":

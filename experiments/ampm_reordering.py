@@ -46,6 +46,7 @@ SWEPT_HELD = (0.01, 0.03, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97, 1)
 SOME = ((HELD, 0), (HELD, PACKETS), (0.5, PACKETS), (HELD, 300))
 # Later than half a block, packets come while the block is read: in real time it is then unknown.
 BEYOND = (HELD, 900)
+FAR = 2  # times the law, or a part of it: the figure says why
 LONGEST_HELD_US = 900_000  # at its end a network empties its links for a second
 
 
@@ -162,6 +163,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         checks=[*checks, *measurement.worst(books)],
         metrics={setting.name: metrics_of(setting, found) for setting, found in results.items()},
         figure=draw(results, options),
+        caption=caption(options),
         tables=[summary_table(results)],
     )
 
@@ -311,11 +313,7 @@ METHODS: tuple[tuple[str, Callable[[BlockResult], float], Callable[[Setting], fl
 
 def draw(results: dict[Setting, list[BlockResult]], options: argparse.Namespace) -> Figure:
     """Left: held back for longer and longer. Right: more and more packets held back."""
-    figure, (left, right) = plots.figure(
-        f"Loss out of order: {options.rate:,} packets/s, "
-        f"blocks of L = {options.block_us / 1e6:.3g} s, {100 * LOSS:g} % lost",
-        columns=2,
-    )
+    figure, (left, right) = plots.figure(2, height_in=2.7)
     one = next(iter(results))
     longest = max(s.packets for s in results)
     left_law = [replace(one, held=HELD, packets=m) for m in range(1, longest + 1)]
@@ -324,17 +322,16 @@ def draw(results: dict[Setting, list[BlockResult]], options: argparse.Namespace)
     more = [s for s in results if s.packets == PACKETS]
     draw_errors(left, results, longer, left_law, lambda s: s.held_us / s.block_us)
     draw_errors(right, results, more, right_law, lambda s: 100 * s.held)
-    left.axvline(1 / 2, color="black", linestyle=":", linewidth=1)
+    left.axvline(1 / 2, color="black", linestyle=":", label="half a block")
     left.set_xscale("log")
     left.set_xlabel(f"Time for which {100 * HELD:g} % of the packets are held back (L)")
     left.set_yscale("symlog", linthresh=1)
-    left.legend(loc="upper left")
     right.set_xlabel(f"Packets held back while {PACKETS} others are sent (%)")
     for axes in (left, right):
-        axes.set_ylim(bottom=-0.03 * axes.get_ylim()[1] ** (axes is right))
-        axes.set_ylabel(
-            "Error of a block's loss, rms (packets)\nmean and sd over runs; lines: theory"
-        )
+        top = axes.get_ylim()[1]
+        axes.set_ylim(-0.03 * top ** (axes is right), 1.1 * top if axes is right else 2 * top)
+        axes.set_ylabel("Error of loss, rms (packets)")
+        plots.legend(axes, 2)
     return figure
 
 
@@ -350,7 +347,35 @@ def draw_errors(
             [x(s) for s in settings], [np.mean(r) for r in runs], [np.std(r) for r in runs],
             linestyle="", color=colour, marker=plots.MARKERS[number], label=name,
         )  # fmt: skip
-        axes.plot([*map(x, law)], [*map(theory, law)], color=colour, marker="", linewidth=1)
+        axes.plot([*map(x, law)], [*map(theory, law)], color=colour, marker="",
+                  label=f"{name}, theory")  # fmt: skip
+    for s in settings:
+        explain(axes, x(s), s, results[s])
+
+
+def explain(axes: Axes, x: float, setting: Setting, blocks: Sequence[BlockResult]) -> None:
+    """Where pulses are far from their law: how many of them were held back."""
+    measured = float(np.mean(rms_by_run(blocks, lambda r: r.pulse_error)))
+    least, most = sorted([measured, setting.pulse_error])
+    if most <= FAR * least:
+        return
+    came = [r for r in blocks if not np.isnan(r.overtaken)]
+    held = sum(r.overtaken < 0 for r in came)
+    axes.annotate(
+        f"{held} of {len(came)}\npulses held back", (x, measured), (-8, 0), ha="right",
+        textcoords="offset points", va="center", fontsize=7,
+    )  # fmt: skip
+
+
+def caption(options: argparse.Namespace) -> str:
+    """What the figure shows."""
+    return (
+        f"Loss where packets overtake each other: {options.rate:,} packets/s, {options.blocks} "
+        f"blocks of L = {options.block_us / 1e6:.3g} s, {100 * LOSS:g} % lost, "
+        f"{plots.runs(options.seeds, options.time)}. Some packets are held back, (a) for longer "
+        "and longer, (b) more and more of them. Theory is what very many blocks have in the mean; "
+        "each pulse that is held back weighs much, and points far from it say how many were."
+    )
 
 
 if __name__ == "__main__":

@@ -34,7 +34,9 @@ from ampm.sync import (
     Decoder,
     Setting,
     errors_of,
+    exact_percent,
     law_packets,
+    of_error,
     refuse_noise,
     rms_by_run,
     those_read,
@@ -42,7 +44,6 @@ from ampm.sync import (
 from ampm.truth import Truth, read_truths
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.records import pulse_delay
@@ -133,6 +134,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         ],
         metrics=metrics_of(swept),
         figure=draw(swept, options),
+        caption=caption(options),
         tables=[summary_table(swept)],
     )
 
@@ -300,19 +302,6 @@ def checks_of_claim(results: Sequence[BlockResult]) -> list[Check]:
     return checks
 
 
-def of_error(results: Sequence[BlockResult], decoder: Decoder) -> dict[float, list[BlockResult]]:
-    """The blocks of a decoder, by the amount of the clock error."""
-    found: dict[float, list[BlockResult]] = {}
-    for r in results:
-        if r.decoder is decoder:
-            found.setdefault(abs(r.setting.error), []).append(r)
-    return found
-
-
-def exact_percent(results: Sequence[BlockResult]) -> float:
-    return 100 * sum(r.is_exact for r in results) / len(results)
-
-
 def metrics_of(results: Sequence[BlockResult]) -> dict[str, object]:
     """By decoder and clock error: the error of a block, and how many blocks are exact."""
     return {
@@ -345,11 +334,7 @@ def summary_table(results: Sequence[BlockResult]) -> object:
 
 def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
     """Left: error of a block's loss. Right: how many blocks are right."""
-    figure, (left, right) = plots.figure(
-        f"How well must clocks agree? Two flows of {options.rate:,} packets/s, "
-        f"blocks of L = {options.block_us / 1e6:.3g} s",
-        columns=2,
-    )
+    figure, (left, right) = plots.figure(2, height_in=2.8)
     for number, decoder in enumerate(DECODERS):
         style = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
         by_error = of_error(results, decoder)
@@ -362,34 +347,46 @@ def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
         packets = float(np.mean([r.true_sent for found in by_error.values() for r in found]))
         fine = np.linspace(0, max(errors), 500)
         law = [law_packets(Setting(e, options.block_us, 0), decoder, packets) for e in fine]
-        left.plot(fine, law, color=style["color"], marker="", linewidth=1)
+        left.plot(fine, law, color=style["color"], marker="", linewidth=0.8)
         share = [exact_percent(found) for found in by_error.values()]
-        right.plot(errors, share, linestyle="-", linewidth=1, label=decoder.name, **style)
-    aliases = draw_aliases(right, of_error(results, DOUBLE))
+        right.plot(errors, share, linestyle="-", linewidth=0.8, label=decoder.name, **style)
+    draw_aliases(right, of_error(results, DOUBLE))
     for axes in (left, right):
         for decoder in (MULTIPLEXED, DOUBLE):
             colour = plots.COLOURS[DECODERS.index(decoder)]
-            axes.axvline(decoder.bound, color=colour, linestyle=":", linewidth=1)
-        axes.set_xlabel("Clock error A (L); dotted: exact up to there")
-    left.set_ylim(-3, 1.3 * left.get_ylim()[1])
-    left.set_ylabel("Error of a block's loss, rms (packets)\nmean and sd over runs; lines: theory")
-    left.legend(loc="upper left")
-    right.set_ylabel("Blocks with loss, pulse and delay exact (%)")
-    right.legend(handles=[aliases], loc="upper left", bbox_to_anchor=(0.22, 0.9))
+            axes.axvline(decoder.bound, color=colour, linestyle=":")
+        axes.set_xlabel("Clock error A (L)")
+    left.set_ylabel("Error of loss, rms (packets)")
+    left.plot([], [], color="black", marker="", linewidth=0.8, label="theory")
+    left.plot([], [], color="black", marker="", linestyle=":", label="exact up to here")
+    right.set_ylabel("Blocks that are exact (%)")
+    plots.legend(left, 2)
+    plots.legend(right, 2)
     return figure
 
 
-def draw_aliases(axes: Axes, by_error: dict[float, list[BlockResult]]) -> Line2D:
+def draw_aliases(axes: Axes, by_error: dict[float, list[BlockResult]]) -> None:
     """How many blocks of double marking have the count of the block two away."""
     share = [
         100 * sum(r.has_count_of(-2 if r.setting.error > 0 else 2) for r in found) / len(found)
         for found in by_error.values()
     ]
-    (line,) = axes.plot(
-        [*by_error], share, linestyle="--", linewidth=1, marker="x", color="black",
-        label="double: exact count of\nthe block two away",
+    axes.plot(
+        [*by_error], share, linestyle="--", linewidth=0.8, marker="x", color="black",
+        label="double, 2 blocks off",
     )  # fmt: skip
-    return line
+
+
+def caption(options: argparse.Namespace) -> str:
+    """What the figure shows."""
+    return (
+        f"How well clocks must agree: two flows of {options.rate:,} packets/s, {options.blocks} "
+        f"blocks of L = {options.block_us / 1e6:.3g} s, {plots.runs(options.seeds, options.time)}. "
+        "(a) The error of a block's loss; theory is what very many blocks have in the mean. "
+        "(b) Blocks whose loss, pulse and delay are exact; dashed: blocks of double marking with "
+        "the exact count of the one two blocks away, which has the same colour (or, here and "
+        "there, as many packets by chance)."
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The settings of ampm_delay.py's link, and what was found in each of them."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,3 +83,9 @@ class Results:
                 for name, width in widths(outcome.truths[flow], handling).items():
                     found.setdefault(name, []).append(width)
         return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def kinds_of(found: Sequence[Results]) -> tuple[list[Results], list[Results], list[Results]]:
+    """The cases that differ by delay, that with a load, and those with loss."""
+    by_delay = [r for r in found if not r.case.load and not r.case.loss]
+    return by_delay, [r for r in found if r.case.load], [r for r in found if r.case.loss]

@@ -186,3 +186,16 @@ def errors_of(options: argparse.Namespace) -> tuple[float, ...]:
     if options.time == "virtual":
         return FEW_ERRORS if options.quick else ERRORS
     return FEWEST_ERRORS if options.quick else FEW_ERRORS
+
+
+def of_error(results: Sequence[BlockResult], decoder: Decoder) -> dict[float, list[BlockResult]]:
+    """The blocks of a decoder, by the amount of the clock error."""
+    found: dict[float, list[BlockResult]] = {}
+    for r in results:
+        if r.decoder is decoder:
+            found.setdefault(abs(r.setting.error), []).append(r)
+    return found
+
+
+def exact_percent(results: Sequence[BlockResult]) -> float:
+    return 100 * sum(r.is_exact for r in results) / len(results)

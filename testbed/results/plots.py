@@ -1,37 +1,101 @@
-"""One house style for all figures: colours that colour-blind readers tell apart, units, a grid."""
+"""One house style for all figures: as papers print them, and as colour-blind readers tell apart.
 
+A figure is one or two columns wide, in 8 points, and has no heading: what it shows stands in its
+caption (`Report.caption`), as in a paper. Legends stand above their panel, where no data lie.
+"""
+
+from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
 from cycler import cycler
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 # Okabe and Ito's palette ("Color Universal Design", 2008), black last.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
+COLUMN_IN, TWO_COLUMNS_IN = 3.5, 7.16  # widths in IEEE's transactions, inches
+HEIGHT_IN = 2.5
+
 _STYLE: Any = {
     "axes.prop_cycle": cycler(color=COLOURS, marker=MARKERS),
-    "axes.grid": True,
     "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.linewidth": 0.6,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "errorbar.capsize": 3.0,
-    "figure.dpi": 150,
+    "errorbar.capsize": 2.0,
     "figure.constrained_layout.use": True,
-    "font.size": 10.0,
+    "figure.dpi": 100,
+    "font.size": 8.0,
+    "axes.titlesize": 8.0,
     "grid.alpha": 0.3,
+    "grid.linewidth": 0.5,
+    "legend.columnspacing": 1.2,
+    "legend.fontsize": 7.0,
     "legend.frameon": False,
-    "lines.markersize": 5.0,
+    "legend.handlelength": 1.6,
+    "legend.handletextpad": 0.5,
+    "legend.labelspacing": 0.3,
+    "lines.linewidth": 1.0,
+    "lines.markersize": 3.5,
+    "pdf.fonttype": 42,  # TrueType, embedded: publishers refuse matplotlib's own Type 3
+    "savefig.dpi": 300,
     "svg.hashsalt": "telemark",  # the same data give the same file
+    "xtick.labelsize": 7.0,
+    "xtick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.labelsize": 7.0,
+    "ytick.major.width": 0.6,
+    "ytick.minor.width": 0.4,
 }
 
 mpl.rcParams.update(_STYLE)
 
 
-def figure(title: str, columns: int = 1) -> tuple[Figure, tuple[Axes, ...]]:
-    """A figure with `columns` pairs of axes side by side; give them labels with their units."""
-    drawn = Figure(figsize=(2.5 + 4.5 * columns, 4.3))
-    drawn.suptitle(title, fontweight="bold")
-    return drawn, tuple(drawn.subplots(1, columns, squeeze=False)[0])
+def figure(panels: int = 1, *, height_in: float = HEIGHT_IN) -> tuple[Figure, tuple[Axes, ...]]:
+    """A figure with panels side by side: one, a column wide; or more, lettered, over two columns.
+
+    Give their axes labels with units.
+    """
+    drawn = Figure(figsize=(COLUMN_IN if panels == 1 else TWO_COLUMNS_IN, height_in))
+    axes = tuple(drawn.subplots(1, panels, squeeze=False)[0])
+    if panels > 1:
+        for letter, panel in zip("abcdef", axes, strict=False):
+            panel.annotate(
+                f"({letter})", (0, 1), (-6, 4), xycoords="axes fraction",
+                textcoords="offset points", ha="right", va="bottom", fontweight="bold",
+            )  # fmt: skip
+    return drawn, axes
+
+
+def legend(axes: Axes, columns: int = 1, handles: Sequence[Artist] | None = None) -> None:
+    """A panel's legend, above it: wherever the data lie, it hides none of them."""
+    where = {"loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.2}
+    axes.legend(**({} if handles is None else {"handles": handles}), ncols=columns, **where)
+
+
+def note(drawn: Figure, text: str) -> None:
+    """A line below a figure, for what a panel of its own would be too much."""
+    drawn.supxlabel(text, fontsize="medium")
+
+
+def ring(axes: Axes, x: ArrayLike, y: ArrayLike, label: str = "") -> None:
+    """The true value, as a ring around what was measured of it."""
+    axes.plot(x, y, "o", color="black", fillstyle="none", markersize=6.5, markeredgewidth=0.7,
+              label=label)  # fmt: skip
+
+
+def runs(number: int, time: str) -> str:
+    """For captions: what points and their error bars are made of, in which kind of time."""
+    of = "one run" if number == 1 else f"mean and standard deviation of {number} runs"
+    return f"{of} in {time} time"
+
+
+def count(number: int, what: str) -> str:
+    """For captions: `1 run`, `10 runs`."""
+    return f"{number:,} {what}" + "s" * (number != 1)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+# Kinds of files, without what differs from run to run: the same data give the same file.
+FIGURE_KINDS: Mapping[str, Any] = {
+    "png": {"Software": None},
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+}
 COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "traceback")
 PACKAGES = ("telemark", "finsy", "matplotlib", "numpy", "scapy")
 
@@ -53,6 +60,7 @@ class Report:
     checks: Sequence[Check]
     metrics: Mapping[str, Any] = field(default_factory=dict)
     figure: "Figure | None" = None
+    caption: str = ""  # of the figure: what it shows, of how many runs
     tables: Sequence[Table] = ()
 
     @property
@@ -61,14 +69,13 @@ class Report:
         return bool(self.checks) and all(check.passed for check in self.checks)
 
     def write(self, name: str, options: argparse.Namespace) -> None:
-        """Write samples.csv, `name`.png and .svg, and last summary.json into options.out.
+        """Write samples.csv, `name`.png, .svg and .pdf, and last summary.json into options.out.
 
         Each file is replaced whole: a run that is interrupted leaves the earlier results.
         """
         with _exclusive(options.out) as folder:
-            if self.figure is not None:
-                _replace(folder / f"{name}.png", lambda path: self._draw(path, "png"))
-                _replace(folder / f"{name}.svg", lambda path: self._draw(path, "svg"))
+            for kind in FIGURE_KINDS if self.figure is not None else ():
+                _replace(folder / f"{name}.{kind}", partial(self._draw, kind=kind))
             _replace(folder / "samples.csv", self._write_samples)
             summary = json.dumps(self.summary(name, options), indent=2, default=_plain) + "\n"
             _replace(folder / "summary.json", lambda path: path.write_text(summary))
@@ -93,6 +100,7 @@ class Report:
                 }
                 for check in self.checks
             ],
+            "caption": self.caption,
             "metrics": dict(self.metrics),
         }
 
@@ -118,9 +126,7 @@ class Report:
 
     def _draw(self, path: Path, kind: str) -> None:
         assert self.figure is not None
-        # No date inside: the same data give the same file.
-        metadata = {"Date": None} if kind == "svg" else {"Software": None}
-        self.figure.savefig(path, format=kind, metadata=metadata)
+        self.figure.savefig(path, format=kind, metadata=FIGURE_KINDS[kind])
 
     def _write_samples(self, path: Path) -> None:
         with path.open("w", newline="") as file:

@@ -20,7 +20,9 @@ def test_the_figures_say_what_comes_out(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     shown = re.findall(r"\(figures/(ampm_\w+\.svg)\)", (DOCS / "ampm.md").read_text())
     assert len(shown) == 5
-    assert sorted(shown) == sorted(path.name for path in tmp_path.iterdir())
+    assert sorted(shown) == sorted(path.name for path in tmp_path.glob("*.svg"))
     for name in shown:
+        assert (tmp_path / name).with_suffix(".pdf").is_file()
+        assert (DOCS / "figures" / name).with_suffix(".pdf").is_file()
         assert words(tmp_path / name) == words(DOCS / "figures" / name)
         assert sum("lost" in word or "pulse" in word for word in words(DOCS / "figures" / name)) > 3

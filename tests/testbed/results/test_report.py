@@ -20,13 +20,14 @@ def options(folder: Path) -> argparse.Namespace:
 
 
 def report(**changes: object) -> Report:
-    figure, (axes,) = plots.figure("A figure")
+    figure, (axes,) = plots.figure()
     axes.errorbar([1, 2], [3, 4], yerr=[0.1, 0.2], label="x")
     parts = {
         "samples": [{"block": np.int64(1), "loss": 0.5}, {"block": np.int64(2), "loss": 0.25}],
         "checks": [Check("error", np.float64(0.0), 0), Check("delay", 9.5, 10, 1)],
         "metrics": {"mean": np.float64(0.375), "each": np.array([1, 2])},
         "figure": figure,
+        "caption": "What it shows.",
     }
     return Report(**(parts | changes))  # type: ignore[arg-type]
 
@@ -50,7 +51,7 @@ def test_a_report_without_a_check_has_not_passed() -> None:
 def test_everything_is_written(tmp_path: Path) -> None:
     report().write("example", options(tmp_path))
     names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["example.png", "example.svg", "samples.csv", "summary.json"]
+    assert names == ["example.pdf", "example.png", "example.svg", "samples.csv", "summary.json"]
     with (tmp_path / "samples.csv").open() as file:
         assert list(csv.reader(file)) == [["block", "loss"], ["1", "0.5"], ["2", "0.25"]]
     summary = json.loads((tmp_path / "summary.json").read_text())
@@ -58,6 +59,7 @@ def test_everything_is_written(tmp_path: Path) -> None:
     assert summary["target"] == "minip4"
     assert summary["parameters"] == {"time": "real", "quick": True, "loss": [1.0]}
     assert summary["seed"] == 3
+    assert summary["caption"] == "What it shows."
     assert {"kernel", "cpu", "git", "versions"} <= summary["environment"].keys()
     assert summary["checks"][1] == {
         "name": "delay", "measured": 9.5, "expected": 10, "tolerance": 1, "passed": True,
@@ -65,11 +67,14 @@ def test_everything_is_written(tmp_path: Path) -> None:
     assert summary["metrics"] == {"mean": 0.375, "each": [1, 2]}
 
 
-def test_the_same_data_give_the_same_files(tmp_path: Path) -> None:
-    for name in ("a", "b"):
+def test_the_same_data_give_the_same_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, day in (("a", 1), ("b", 2)):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", str(day * 86_400))  # matplotlib's clock
         (tmp_path / name).mkdir()
         report().write("example", options(tmp_path / name))
-    for name in ("example.png", "example.svg", "samples.csv"):
+    for name in ("example.pdf", "example.png", "example.svg", "samples.csv"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
