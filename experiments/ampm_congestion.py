@@ -372,12 +372,17 @@ def shade(axes: Axes, options: argparse.Namespace) -> None:
 
 def caption(options: argparse.Namespace) -> str:
     """What the figure shows."""
+    real = (
+        " In real time the machine adds to some delays, and the true one lies between readings of "
+        "clocks: its ring is in the middle."
+    )
     return (
         f"Loss (a) and delay (b) of one flow with {options.method} marking, block by block, while "
         "background traffic loads the link that they share (shaded, as shares of its rate): "
         f"{plots.runs(options.seeds, options.time)}. The queue before the link holds {QUEUE} "
         "packets, the background's large ones and the flow's small ones; when the load ends, it "
-        "is still full."
+        "is still full. Where a pulse was lost there is no delay."
+        f"{real if options.time == 'real' else ''}"
     )
 
 

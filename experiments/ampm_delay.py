@@ -328,7 +328,7 @@ def draw_widths(axes: Axes, found: Sequence[Results]) -> None:
                      else [np.nan, np.nan] for r in found]  # fmt: skip
         middle, wide = np.array(widths_us).T
         axes.errorbar(
-            x * 1.04 ** (2 * number - 1), middle, [0 * middle, wide - middle],
+            x * 1.12 ** (2 * number - 1), middle, [0 * middle, wide - middle],
             linestyle="", marker="os"[number], color=("black", "0.5")[number], label=name,
         )  # fmt: skip
 

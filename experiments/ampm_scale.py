@@ -349,10 +349,13 @@ def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
                 list(costs), [np.mean(c) for c in costs.values()],
                 [np.std(c) for c in costs.values()],
                 linestyle=line, label=f"{switches:,} switches, {what}", **style,
+                markerfacecolor="white" if line == "--" else style["color"],
             )  # fmt: skip
             if most in costs:
                 share = 100 * np.mean(costs[most]) / lengths_s
                 right.plot(lengths_s, share, color=style["color"], linestyle=line, marker="")
+    low, high = left.get_ylim()
+    left.set_ylim(low / 2, 2 * high)  # also where sizes are few, a decade at least
     left.set_xlabel("Flows, over 3 switches each")
     left.set_ylabel("CPU time to read a block (s)")
     right.axhline(50, color="black", linestyle=":", label="half a block")

@@ -75,8 +75,10 @@ def figure(panels: int = 1, *, height_in: float = HEIGHT_IN) -> tuple[Figure, tu
 
 def legend(axes: Axes, columns: int = 1, handles: Sequence[Artist] | None = None) -> None:
     """A panel's legend, above it: wherever the data lie, it hides none of them."""
-    where = {"loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.2}
-    axes.legend(**({} if handles is None else {"handles": handles}), ncols=columns, **where)
+    axes.legend(
+        handles=axes.get_legend_handles_labels()[0] if handles is None else handles,
+        ncols=columns, loc="lower right", bbox_to_anchor=(1, 1), borderaxespad=0.2,
+    )  # fmt: skip
 
 
 def note(drawn: Figure, text: str) -> None:

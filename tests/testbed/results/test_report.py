@@ -67,9 +67,7 @@ def test_everything_is_written(tmp_path: Path) -> None:
     assert summary["metrics"] == {"mean": 0.375, "each": [1, 2]}
 
 
-def test_the_same_data_give_the_same_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_data_give_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, day in (("a", 1), ("b", 2)):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", str(day * 86_400))  # matplotlib's clock
         (tmp_path / name).mkdir()
