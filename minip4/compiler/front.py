@@ -9,7 +9,7 @@ from pathlib import Path
 
 from minip4.compiler import syntax
 from minip4.compiler.analysis import warn_of_mistakes
-from minip4.compiler.check.checker import check
+from minip4.compiler.check.program import check
 from minip4.compiler.parse.parser import parse
 from minip4.compiler.preprocess.preprocessor import preprocess
 from minip4.errors import Minip4Error

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from minip4.compiler import syntax, types
-from minip4.compiler.check.expressions import ExpressionChecker
+from minip4.compiler.check.context import Context, describe, typed, what_is
 from minip4.compiler.check.inference import Inference
-from minip4.compiler.check.scope import describe, typed, what_is
 from minip4.compiler.errors import P4Error
 from minip4.compiler.syntax import CallKind
 from minip4.compiler.types import Type
 
 
-class ArgumentChecker(ExpressionChecker):
-    def __init__(self, program: syntax.Program) -> None:
-        super().__init__(program)
+class Arguments:
+    def __init__(self, context: Context) -> None:
+        self.context = context
         self.constructor_parameters: set[syntax.Parameter] = set()
 
     def bind_arguments(
@@ -30,7 +29,9 @@ class ArgumentChecker(ExpressionChecker):
         given = self.in_parameter_order(e.written_arguments, parameters, callee.name, e)
         e.order = written_order(e.written_arguments, given)
         formal = [types.substitute(p.type, outer or {}) for p in parameters]
-        arguments = [None if a is None else self.expression(a.value) for a in given]
+        arguments = [
+            None if a is None else self.context.expressions.expression(a.value) for a in given
+        ]
         for p, f, a in zip(parameters, formal, arguments, strict=True):
             if a is not None and not inference.unify(f, a.type):
                 raise self.argument_mismatch(p, inference.substitute(f), a)
@@ -97,7 +98,7 @@ class ArgumentChecker(ExpressionChecker):
                 raise P4Error("`_` stands for an out argument only", a.source, str(of))
             return typed(a, of)
         if p.direction in ("out", "inout"):
-            a = self.value(a)
+            a = self.context.conversions.value(a)
             if a.type != of and not isinstance(of, types.Extern):
                 raise P4Error(f"{what} is {describe(a.type)}", a.source, describe(of))
             self.lvalue(a, what)
@@ -106,7 +107,7 @@ class ArgumentChecker(ExpressionChecker):
             if not Inference([]).unify(of, a.type):
                 raise self.argument_mismatch(p, of, a)
             return a
-        a = self.convert(self.value(a), of, what)
+        a = self.context.conversions.convert(self.context.conversions.value(a), of, what)
         if p.direction == "" and self.must_be_constant(e, of) and a.constant is None:
             raise P4Error(f"{what} must be known at compile time", a.source, "a constant")
         return a

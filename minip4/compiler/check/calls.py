@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from minip4.compiler import syntax, types
-from minip4.compiler.check.arguments import ArgumentChecker
+from minip4.compiler.check.context import Applicable, Context, describe, typed, what_is
+from minip4.compiler.check.expressions import members_of, no_member
 from minip4.compiler.check.inference import Inference
-from minip4.compiler.check.scope import Applicable, describe, typed, what_is
 from minip4.compiler.check.type_names import of_declaration
 from minip4.compiler.errors import P4Error
 from minip4.compiler.syntax import CallKind
@@ -14,7 +14,10 @@ from minip4.compiler.types import Type
 _SIZES = ("minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes")
 
 
-class CallChecker(ArgumentChecker):
+class Calls:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
     def call(self, e: syntax.Call) -> syntax.Expression:
         callee = e.callee
         if isinstance(callee, syntax.TypeReference):
@@ -28,9 +31,9 @@ class CallChecker(ArgumentChecker):
     # ------------------------------------------------------------ functions and actions
 
     def call_by_name(self, e: syntax.Call, callee: syntax.Name) -> syntax.Expression:
-        found = self.lookup_all(callee.name, callee.is_absolute)
+        found = self.context.lookup_all(callee.name, callee.is_absolute)
         if not found:
-            raise self.unknown_name(callee.name, callee.source)
+            raise self.context.unknown_name(callee.name, callee.source)
         functions = [d for d in found if isinstance(d, syntax.Function)]
         if functions:
             function = self.overloaded(e, functions)
@@ -49,21 +52,21 @@ class CallChecker(ArgumentChecker):
             )
         callee.declaration = action
         typed(callee, types.Function(action.name))
-        if self.place.kind not in ("control", "action"):
-            raise P4Error(f"action {action.name!r} called in a {self.place.kind}", e.source)
+        if self.context.place.kind not in ("control", "action"):
+            raise P4Error(f"action {action.name!r} called in a {self.context.place.kind}", e.source)
         e.kind = CallKind.ACTION
         self.no_type_arguments(e)
-        self.bind_arguments(e, action, action.parameters, Inference([]))
+        self.context.arguments.bind_arguments(e, action, action.parameters, Inference([]))
         return typed(e, types.VOID)
 
     def function_allowed(self, e: syntax.Call, function: syntax.Function) -> None:
-        self.is_deprecated(function, e.source)
+        self.context.is_deprecated(function, e.source)
         is_system = function.source.file.is_system
-        if is_system and function.name == "verify" and self.place.kind != "parser":
+        if is_system and function.name == "verify" and self.context.place.kind != "parser":
             raise P4Error("verify can be called in a parser only", e.source)
         if is_system and function.name == "static_assert":
             return
-        if self.place.kind == "top" and function.body is None:
+        if self.context.place.kind == "top" and function.body is None:
             raise P4Error(f"{function.name!r} cannot be called here", e.source, "a constant")
 
     def overloaded(self, e: syntax.Call, candidates: list[syntax.Function]) -> syntax.Function:
@@ -81,7 +84,7 @@ class CallChecker(ArgumentChecker):
         inference = Inference(function.type_parameters)
         if e.written_type_arguments:
             self.written_type_arguments(e, function, inference)
-        self.bind_arguments(e, function, function.parameters, inference, outer)
+        self.context.arguments.bind_arguments(e, function, function.parameters, inference, outer)
         missing = inference.missing()
         if None in e.arguments:  # an @optional argument is left out
             inference.known.update(dict.fromkeys(missing, types.DONT_CARE))
@@ -152,7 +155,7 @@ class CallChecker(ArgumentChecker):
             message = f"{function.name!r} takes {len(parameters)} type argument(s), {given} given"
             raise P4Error(message, e.source)
         for parameter, written in zip(parameters, e.written_type_arguments, strict=True):
-            of = self.type_of(written)
+            of = self.context.type_names.type_of(written)
             if of is types.VOID:
                 raise P4Error("void as a type argument", written.source, "a type of values")
             if of is not types.DONT_CARE:
@@ -165,7 +168,7 @@ class CallChecker(ArgumentChecker):
     # ------------------------------------------------------------ methods and apply
 
     def method_call(self, e: syntax.Call, callee: syntax.Member) -> syntax.Expression:
-        callee.base = self.expression(callee.base)
+        callee.base = self.context.expressions.expression(callee.base)
         e.object, e.method = callee.base, callee.name
         of = callee.base.type
         typed(callee, types.Function(callee.name))
@@ -176,11 +179,11 @@ class CallChecker(ArgumentChecker):
         if isinstance(of, types.Extern) and not isinstance(callee.base, syntax.TypeReference):
             methods = [m for m in of.declaration.methods if m.name == callee.name]
             if not methods:
-                raise self.no_member(callee, self.members_of(of))
+                raise no_member(callee, members_of(of))
             method = self.overloaded(e, methods)
             callee.declaration = method
             e.kind = CallKind.EXTERN_METHOD
-            if self.place.kind == "top":
+            if self.context.place.kind == "top":
                 raise P4Error(f"{callee.name!r} cannot be called here", e.source, "a constant")
             return self.complete(
                 e, method, types.bind(of.declaration.type_parameters, of.arguments)
@@ -189,7 +192,7 @@ class CallChecker(ArgumentChecker):
 
     def apply(self, e: syntax.Call, of: Type) -> syntax.Expression:
         self.no_type_arguments(e)
-        place = self.place.kind
+        place = self.context.place.kind
         if isinstance(of, types.TableType):
             if place != "control":
                 raise P4Error(
@@ -198,7 +201,7 @@ class CallChecker(ArgumentChecker):
                     "the apply block of a control",
                 )
             e.kind, e.declaration = CallKind.TABLE_APPLY, of.table
-            self.bind_arguments(e, of.table, [], Inference([]))
+            self.context.arguments.bind_arguments(e, of.table, [], Inference([]))
             return typed(e, types.ApplyResult(of.table))
         assert isinstance(of, (types.Parser, types.Control))
         wanted = "parser" if isinstance(of, types.Parser) else "control"
@@ -212,13 +215,13 @@ class CallChecker(ArgumentChecker):
         e.declaration = of.declaration
         d = of.declaration
         if isinstance(d, Applicable) and d.type_parameters and of.arguments:
-            d = e.declaration = self.specialized(d, of.arguments)
+            d = e.declaration = self.context.declarations.specialized(d, of.arguments)
             of = of_declaration(d, ())
             assert isinstance(of, (types.Parser, types.Control))
         if isinstance(e.object, syntax.TypeReference) and getattr(d, "constructor_parameters", []):
             raise P4Error(f"{d.name!r} needs constructor arguments", e.source, "an instance of it")
         outer = types.bind(d.type_parameters, of.arguments)
-        self.bind_arguments(e, d, d.parameters, Inference([]), outer)
+        self.context.arguments.bind_arguments(e, d, d.parameters, Inference([]), outer)
         return typed(e, types.VOID)
 
     def builtin_method(self, e: syntax.Call, callee: syntax.Member, of: Type) -> syntax.Expression:
@@ -228,25 +231,25 @@ class CallChecker(ArgumentChecker):
             return self.size_method(e, callee, of)
         is_header = isinstance(of, (types.Header, types.HeaderUnion))
         if isinstance(callee.base, syntax.TypeReference):
-            raise self.no_member(callee, [])
+            raise no_member(callee, [])
         if is_header and name == "isValid":
             self.argument_count(e, 0)
             return typed(e, types.BOOL)
         if isinstance(of, types.Header) and name in ("setValid", "setInvalid"):
             self.argument_count(e, 0)
-            self.lvalue(callee.base, f"'{name}'")
+            self.context.arguments.lvalue(callee.base, f"'{name}'")
             return typed(e, types.VOID)
         if isinstance(of, types.Stack) and name in ("push_front", "pop_front"):
             self.argument_count(e, 1)
-            self.lvalue(callee.base, f"'{name}'")
-            argument = self.value(e.written_arguments[0].value)
+            self.context.arguments.lvalue(callee.base, f"'{name}'")
+            argument = self.context.conversions.value(e.written_arguments[0].value)
             count = argument.constant
             if not isinstance(count, int) or count < 0:
                 raise P4Error(f"the count of {name} is not constant", argument.source, "a constant")
             e.arguments = [argument]
             return typed(e, types.VOID)
-        known = ["isValid", "setValid", "setInvalid"] if is_header else self.members_of(of)
-        raise self.no_member(callee, known)
+        known = ["isValid", "setValid", "setInvalid"] if is_header else members_of(of)
+        raise no_member(callee, known)
 
     def size_method(self, e: syntax.Call, callee: syntax.Member, of: Type) -> syntax.Expression:
         self.argument_count(e, 0)
@@ -264,7 +267,7 @@ class CallChecker(ArgumentChecker):
     # ------------------------------------------------------------ constructors
 
     def constructor_call(self, e: syntax.Call, callee: syntax.TypeReference) -> syntax.Expression:
-        of = self.type_of(callee.type_expression, is_constructor=True)
+        of = self.context.type_names.type_of(callee.type_expression, is_constructor=True)
         typed(callee, of)
         e.kind = CallKind.CONSTRUCTOR
         self.no_type_arguments(e)
@@ -280,22 +283,26 @@ class CallChecker(ArgumentChecker):
             expected = "an extern, parser, control or package"
             raise P4Error(f"{of} has no constructor", e.source, expected)
         self.no_abstract_methods(e, of)
-        if self.place.kind in ("action", "function"):
-            raise P4Error(f"{of.name!r} instantiated in {_article(self.place.kind)}", e.source)
+        if self.context.place.kind in ("action", "function"):
+            raise P4Error(
+                f"{of.name!r} instantiated in {_article(self.context.place.kind)}", e.source
+            )
         e.declaration = of.declaration
         type_parameters = of.declaration.type_parameters
         inference = Inference(type_parameters)
         for p, a in zip(type_parameters, of.arguments, strict=False):
             if a is not types.DONT_CARE:
                 inference.known[p] = a
-        self.bind_arguments(e, of.declaration, parameters, inference)
+        self.context.arguments.bind_arguments(e, of.declaration, parameters, inference)
         for p in inference.missing():
             if not isinstance(of, types.Package):
                 raise P4Error(f"type argument {p.name} cannot be found", e.source, f"{of.name}<T>")
             inference.known[p] = types.DONT_CARE
         e.type_arguments = tuple(inference.known[p] for p in type_parameters)
         if isinstance(of.declaration, Applicable) and type_parameters:
-            d = e.declaration = self.specialized(of.declaration, e.type_arguments)
+            d = e.declaration = self.context.declarations.specialized(
+                of.declaration, e.type_arguments
+            )
             e.parameters = d.constructor_parameters
             return typed(e, of_declaration(d, ()))
         return typed(e, of_declaration(of.declaration, e.type_arguments))

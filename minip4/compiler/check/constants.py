@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minip4.compiler import syntax, types
-from minip4.compiler.check.scope import reduced
+from minip4.compiler.check.context import reduced
 from minip4.compiler.errors import P4Error
 from minip4.compiler.source import Source
 from minip4.compiler.types import Type

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from minip4.compiler import syntax, types
 from minip4.compiler.check.constants import fold_cast
+from minip4.compiler.check.context import Context, describe, reduced, typed
 from minip4.compiler.check.inference import fits
-from minip4.compiler.check.scope import describe, reduced, typed
-from minip4.compiler.check.type_names import TypeChecker
 from minip4.compiler.errors import P4Error, did_you_mean
 from minip4.compiler.types import Type
 
 
-class ConversionChecker(TypeChecker):
+class Conversions:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
     def value(self, e: syntax.Expression) -> syntax.Expression:
         """An expression that is a value, not a table, action, type or such."""
-        e = self.expression(e)
+        e = self.context.expressions.expression(e)
         if isinstance(e, syntax.TypeReference):
             raise P4Error(f"{e.source.text!r} is a type", e.source, "a value")
         no_values = (types.Function, types.TableType, types.ApplyResult, types.ActionRun)
@@ -66,7 +68,7 @@ class ConversionChecker(TypeChecker):
         value = e.constant
         if isinstance(value, int) and reduced(value, plain) != value:
             message = f"{value} does not fit {plain}: it becomes {reduced(value, plain)}"
-            self.warn("overflow", message, e.source)
+            self.context.warn("overflow", message, e.source)
         if isinstance(e, syntax.IntLiteral):
             value = reduced(e.value, plain)
             literal = syntax.IntLiteral(e.source, value, plain.width, plain.signed, e.text)
@@ -170,7 +172,7 @@ class ConversionChecker(TypeChecker):
                 syntax.TypeReference(e.source, syntax.BaseTypeName(e.source, "error")),
                 "NoError",
             )
-            return self.expression(name)
+            return self.context.expressions.expression(name)
         if isinstance(plain, types.Enum):
             first = plain.declaration.members[0]
             reference = syntax.TypeReference(e.source, syntax.TypeName(e.source, plain.name))
@@ -209,7 +211,7 @@ class ConversionChecker(TypeChecker):
 
     def cast(self, e: syntax.Cast) -> syntax.Expression:
         assert e.target is not None
-        to = self.type_of(e.target)
+        to = self.context.type_names.type_of(e.target)
         e.operand = self.value(e.operand)
         braces = (
             syntax.ListExpression,

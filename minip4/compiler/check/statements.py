@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from minip4.compiler import syntax, types
-from minip4.compiler.check.calls import CallChecker
-from minip4.compiler.check.scope import describe, is_numeric, typed
+from minip4.compiler.check.context import Context, describe, is_numeric, typed
 from minip4.compiler.errors import P4Error
 
 
-class StatementChecker(CallChecker):
-    def __init__(self, program: syntax.Program) -> None:
-        super().__init__(program)
+class Statements:
+    def __init__(self, context: Context) -> None:
+        self.context = context
         self.statement_rules: dict[type, Callable[[Any], None]] = {
             syntax.Assignment: self.assignment,
             syntax.CallStatement: self.call_statement,
@@ -36,72 +35,76 @@ class StatementChecker(CallChecker):
         self.statement_rules[type(s)](s)
 
     def block(self, s: syntax.Block) -> None:
-        self.annotations(s.annotations)
-        with self.scope():
+        self.context.type_names.annotations(s.annotations)
+        with self.context.scope():
             for inner in s.statements:
                 self.statement(inner)
 
     # ------------------------------------------------------------ simple statements
 
     def assignment(self, s: syntax.Assignment) -> None:
-        s.left = self.value(s.left)
-        self.lvalue(s.left, "the left side of an assignment")
+        s.left = self.context.conversions.value(s.left)
+        self.context.arguments.lvalue(s.left, "the left side of an assignment")
         of = s.left.type
         if not s.operator:
-            s.right = self.converted(s.right, of, "the assigned value")
+            s.right = self.context.conversions.converted(s.right, of, "the assigned value")
             return
-        right = self.value(s.right)
+        right = self.context.conversions.value(s.right)
         # Checked as `left = left op right`, so that it allows what the operator allows.
         whole = syntax.Binary(s.source, s.operator, s.left, right)
-        result = self.binary(whole)
+        result = self.context.operators.binary(whole)
         s.right = whole.right
         if result.type != of:
             raise P4Error(f"'{s.operator}=' gives {describe(result.type)}", s.source, str(of))
 
     def call_statement(self, s: syntax.CallStatement) -> None:
-        result = self.expression(s.call)
+        result = self.context.expressions.expression(s.call)
         assert isinstance(result, syntax.Call)
         if result.kind is syntax.CallKind.CONSTRUCTOR:
             raise P4Error("an instance needs a name", s.source, "T(...) name;")
 
     def if_statement(self, s: syntax.If) -> None:
-        s.condition = self.converted(s.condition, types.BOOL, "the condition")
-        with self.scope():
+        s.condition = self.context.conversions.converted(s.condition, types.BOOL, "the condition")
+        with self.context.scope():
             self.statement(s.then)
         if s.otherwise is not None:
-            with self.scope():
+            with self.context.scope():
                 self.statement(s.otherwise)
 
     def return_statement(self, s: syntax.Return) -> None:
-        if self.place.kind == "parser":
+        if self.context.place.kind == "parser":
             raise P4Error("'return' in a parser", s.source, "transition accept or reject")
-        wanted = self.place.result
+        wanted = self.context.place.result
         if s.value is None:
             if wanted is not None and wanted is not types.VOID:
                 raise P4Error("'return' without a value", s.source, f"a value of type {wanted}")
         elif wanted is None or wanted is types.VOID:
-            raise P4Error(f"{self.place.name!r} returns no value", s.value.source, "return;")
+            raise P4Error(
+                f"{self.context.place.name!r} returns no value", s.value.source, "return;"
+            )
         else:
-            s.value = self.converted(s.value, wanted, "the returned value")
+            s.value = self.context.conversions.converted(s.value, wanted, "the returned value")
 
     def exit(self, s: syntax.Exit) -> None:
-        if self.place.kind not in ("control", "action"):
-            raise P4Error(f"'exit' in a {self.place.kind}", s.source, "in a control or action")
+        if self.context.place.kind not in ("control", "action"):
+            raise P4Error(
+                f"'exit' in a {self.context.place.kind}", s.source, "in a control or action"
+            )
 
     def loop_exit(self, s: syntax.Break | syntax.Continue) -> None:
-        if self.place.loops == 0:
+        if self.context.place.loops == 0:
             word = "break" if isinstance(s, syntax.Break) else "continue"
             raise P4Error(f"'{word}' outside of a loop", s.source, "in a for loop")
 
     # ------------------------------------------------------------ switch (12.7)
 
     def switch(self, s: syntax.Switch) -> None:
-        if self.place.kind == "parser":
+        if self.context.place.kind == "parser":
             raise P4Error("'switch' in a parser", s.source, "transition select(...)")
-        s.expression = self.expression(s.expression)
+        s.expression = self.context.expressions.expression(s.expression)
         of = s.expression.type
         if not isinstance(of, types.ActionRun):
-            s.expression = self.value(s.expression)
+            s.expression = self.context.conversions.value(s.expression)
             if (
                 not is_numeric(of)
                 and not isinstance(of, (types.Enum, types.SerializableEnum))
@@ -129,7 +132,7 @@ class StatementChecker(CallChecker):
             return "default"
         if isinstance(of, types.ActionRun):
             return self.action_label(label, of.table)
-        case.label = self.converted(label, of, "the label of a case")
+        case.label = self.context.conversions.converted(label, of, "the label of a case")
         if case.label.constant is None:
             raise P4Error("the label of a case is not constant", label.source, "a constant")
         return case.label.constant
@@ -148,33 +151,39 @@ class StatementChecker(CallChecker):
 
     def for_statement(self, s: syntax.For) -> None:
         self.loop_allowed(s)
-        with self.scope():
+        with self.context.scope():
             for initial in s.initial:
                 self.statement(initial)
-            s.condition = self.converted(s.condition, types.BOOL, "the condition")
+            s.condition = self.context.conversions.converted(
+                s.condition, types.BOOL, "the condition"
+            )
             for update in s.updates:
                 self.statement(update)
             self.loop_body(s.body)
 
     def for_in(self, s: syntax.ForIn) -> None:
         self.loop_allowed(s)
-        with self.scope():
-            of = self.value_type(s.variable.type_expression, "the variable of a loop")
+        with self.context.scope():
+            of = self.context.type_names.value_type(
+                s.variable.type_expression, "the variable of a loop"
+            )
             s.variable.type = of
             if isinstance(s.collection, syntax.Range):
                 r = s.collection
-                r.low = self.converted(r.low, of, "the lower end of the range")
-                r.high = self.converted(r.high, of, "the upper end of the range")
+                r.low = self.context.conversions.converted(r.low, of, "the lower end of the range")
+                r.high = self.context.conversions.converted(
+                    r.high, of, "the upper end of the range"
+                )
                 typed(r, types.Set(of))
             else:
                 s.collection = self.collection(s.collection, of)
-            self.declare(s.variable)
+            self.context.declare(s.variable)
             self.loop_body(s.body)
 
     def collection(self, e: syntax.Expression, of: types.Type) -> syntax.Expression:
-        e = self.value(e)
+        e = self.context.conversions.value(e)
         if isinstance(e, syntax.ListExpression):
-            return self.convert(e, types.List(of), "an element of the list")
+            return self.context.conversions.convert(e, types.List(of), "an element of the list")
         element = e.type.element if isinstance(e.type, (types.Stack, types.List)) else None
         if element != of:
             expected = f"a stack or list of {of}, or low .. high"
@@ -182,20 +191,20 @@ class StatementChecker(CallChecker):
         return e
 
     def loop_allowed(self, s: syntax.For | syntax.ForIn) -> None:
-        self.annotations(s.annotations)
-        if self.place.kind == "parser":
+        self.context.type_names.annotations(s.annotations)
+        if self.context.place.kind == "parser":
             raise P4Error("'for' in a parser", s.source, "a state that transitions to itself")
 
     def loop_body(self, body: syntax.Statement) -> None:
-        self.place.loops += 1
+        self.context.place.loops += 1
         self.statement(body)
-        self.place.loops -= 1
+        self.context.place.loops -= 1
 
     # ------------------------------------------------------------ declarations (11)
 
     def variable(self, d: syntax.VariableDeclaration) -> None:
-        self.annotations(d.annotations)
-        d.type = self.value_type(d.type_expression, "a variable")
+        self.context.type_names.annotations(d.annotations)
+        d.type = self.context.type_names.value_type(d.type_expression, "a variable")
         no_variable = (types.Set, types.List)
         if d.type in (types.INTEGER, types.STRING, types.MATCH_KIND, types.DONT_CARE) or isinstance(
             d.type, no_variable
@@ -203,17 +212,19 @@ class StatementChecker(CallChecker):
             message = f"a variable cannot have type {d.type}"
             raise P4Error(message, d.type_expression.source, "e.g. bit<32>, or 'const'")
         if d.initializer is not None:
-            d.initializer = self.converted(d.initializer, d.type, "the initial value")
-        self.declare(d)
+            d.initializer = self.context.conversions.converted(
+                d.initializer, d.type, "the initial value"
+            )
+        self.context.declare(d)
 
     def constant(self, d: syntax.ConstantDeclaration) -> None:
-        self.annotations(d.annotations)
-        d.type = self.value_type(d.type_expression, "a constant")
-        d.initializer = self.converted(d.initializer, d.type, "the value")
+        self.context.type_names.annotations(d.annotations)
+        d.type = self.context.type_names.value_type(d.type_expression, "a constant")
+        d.initializer = self.context.conversions.converted(d.initializer, d.type, "the value")
         if d.initializer.constant is None and not _is_compound_constant(d.initializer):
             message = f"the value of {d.name!r} is not known at compile time"
             raise P4Error(message, d.initializer.source, "a constant")
-        self.declare(d)
+        self.context.declare(d)
 
     def misplaced_instantiation(self, d: syntax.Instantiation) -> None:
         raise P4Error(

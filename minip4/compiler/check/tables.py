@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from minip4.compiler import syntax, types
 from minip4.compiler.check.arguments import written_order
-from minip4.compiler.check.scope import describe, is_numeric, typed
-from minip4.compiler.check.statements import StatementChecker
+from minip4.compiler.check.context import Context, describe, is_numeric, typed
 from minip4.compiler.errors import P4Error, did_you_mean
 from minip4.compiler.types import Type
 
@@ -13,9 +12,12 @@ OBJECTS = ("implementation", "counters", "meters")  # v1model's: extern objects
 PROPERTIES = (*OBJECTS, "size", "support_timeout", "largest_priority_wins", "priority_delta")
 
 
-class TableChecker(StatementChecker):
+class Tables:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
     def table(self, d: syntax.Table) -> None:
-        self.annotations(d.annotations)
+        self.context.type_names.annotations(d.annotations)
         for key in d.keys:
             self.key(key)
         self.action_list(d)
@@ -26,16 +28,16 @@ class TableChecker(StatementChecker):
         for entry in d.entries or []:
             self.entry(d, entry)
         self.entries_together(d)
-        self.declare(d)
+        self.context.declare(d)
 
     def key(self, key: syntax.KeyElement) -> None:
-        self.annotations(key.annotations)
-        key.expression = self.value(key.expression)
+        self.context.type_names.annotations(key.annotations)
+        key.expression = self.context.conversions.value(key.expression)
         of = types.strip_newtypes(key.expression.type)
-        if key.match_kind not in self.match_kinds:
-            hint = did_you_mean(key.match_kind, self.match_kinds)
+        if key.match_kind not in self.context.match_kinds:
+            hint = did_you_mean(key.match_kind, self.context.match_kinds)
             message = f"{key.match_kind!r} is no match kind{hint}"
-            raise P4Error(message, key.source, ", ".join(self.match_kinds))
+            raise P4Error(message, key.source, ", ".join(self.context.match_kinds))
         if of is types.INTEGER:
             raise P4Error("a key without a width", key.expression.source, "e.g. 8w1")
         if not is_selectable(of) and not isinstance(of, types.Varbit):
@@ -46,7 +48,7 @@ class TableChecker(StatementChecker):
             message = f"a key of kind {key.match_kind} has type {describe(of)}"
             raise P4Error(message, key.expression.source, "bit<N> or int<N>")
         if key.expression.constant is not None:
-            self.warn("mismatch", "this key is constant", key.expression.source)
+            self.context.warn("mismatch", "this key is constant", key.expression.source)
         if key.annotation("name") is None and not _has_name(key.expression):
             raise P4Error(
                 "this key has no name for the control plane",
@@ -59,7 +61,7 @@ class TableChecker(StatementChecker):
     def action_list(self, d: syntax.Table) -> None:
         seen: dict[str, syntax.ActionReference] = {}
         for reference in d.actions:
-            self.annotations(reference.annotations)
+            self.context.type_names.annotations(reference.annotations)
             if reference.name in seen:
                 message = f"action {reference.name!r} is listed twice"
                 raise P4Error(message, reference.source, "once")
@@ -68,11 +70,11 @@ class TableChecker(StatementChecker):
             self.action_arguments(reference, action, in_list=True)
 
     def resolve_action(self, reference: syntax.ActionReference) -> syntax.Action:
-        found = self.lookup(reference.name, reference.is_absolute, reference.source)
+        found = self.context.lookup(reference.name, reference.is_absolute, reference.source)
         if not isinstance(found, syntax.Action):
             raise P4Error(f"{reference.name!r} is no action", reference.source, "an action")
         reference.action = found
-        self.is_deprecated(found, reference.source)
+        self.context.is_deprecated(found, reference.source)
         return found
 
     def action_arguments(
@@ -88,7 +90,7 @@ class TableChecker(StatementChecker):
                 reference.source,
                 "arguments only for in, out and inout parameters",
             )
-        given = self.in_parameter_order(written, wanted, action.name, reference)
+        given = self.context.arguments.in_parameter_order(written, wanted, action.name, reference)
         names = [p.name for p in action.parameters]
         reference.order = [names.index(wanted[i].name) for i in written_order(written, given)]
         by_name = dict(zip([p.name for p in wanted], given, strict=True))
@@ -97,8 +99,8 @@ class TableChecker(StatementChecker):
         reference.arguments = []
         for p in action.parameters:
             a = by_name.get(p.name)
-            value = None if a is None else self.expression(a.value)
-            reference.arguments.append(self.argument(call, p, p.type, value))
+            value = None if a is None else self.context.expressions.expression(a.value)
+            reference.arguments.append(self.context.arguments.argument(call, p, p.type, value))
 
     def listed_action(
         self, d: syntax.Table, reference: syntax.ActionReference
@@ -113,7 +115,7 @@ class TableChecker(StatementChecker):
 
     def action_with_data(self, d: syntax.Table, reference: syntax.ActionReference) -> None:
         """An action with all its data, in default_action or an entry."""
-        self.annotations(reference.annotations)
+        self.context.type_names.annotations(reference.annotations)
         listed = self.listed_action(d, reference)
         action = listed.action
         assert action is not None
@@ -127,7 +129,11 @@ class TableChecker(StatementChecker):
             self.action_arguments(reference, action, in_list=False)
             self.same_bound_arguments(reference, listed, action)
         for p, a in zip(action.parameters, reference.arguments, strict=True):
-            if p.direction == "" and a is not None and not self.is_compile_time(a):
+            if (
+                p.direction == ""
+                and a is not None
+                and not self.context.arguments.is_compile_time(a)
+            ):
                 raise P4Error(
                     f"argument {p.name!r} must be known at compile time", a.source, "a constant"
                 )
@@ -153,7 +159,9 @@ class TableChecker(StatementChecker):
     ) -> None:
         written = iter(reference.written_arguments or [])
         reference.arguments = [
-            bound if p.direction else self.converted(next(written).value, p.type, "the argument")
+            bound
+            if p.direction
+            else self.context.conversions.converted(next(written).value, p.type, "the argument")
             for p, bound in zip(action.parameters, listed.arguments, strict=True)
         ]
 
@@ -167,12 +175,12 @@ class TableChecker(StatementChecker):
     # ------------------------------------------------------------ entries (14.2.1.4)
 
     def entry(self, d: syntax.Table, entry: syntax.Entry) -> None:
-        self.annotations(entry.annotations)
+        self.context.type_names.annotations(entry.annotations)
         if not d.keys:
             raise P4Error(f"table {d.name!r} has entries but no key", entry.source, "key = {...}")
         if entry.priority is not None:
-            entry.priority = self.expression(entry.priority)
-            self.constant_integer(entry.priority, "a priority")
+            entry.priority = self.context.expressions.expression(entry.priority)
+            self.context.type_names.constant_integer(entry.priority, "a priority")
         keys = entry.keys
         if len(keys) == 1 and isinstance(keys[0], syntax.ListExpression):
             keys = keys[0].elements
@@ -232,7 +240,7 @@ class TableChecker(StatementChecker):
             else [result]
         )
         for part in parts:
-            if not self.is_compile_time(part):
+            if not self.context.arguments.is_compile_time(part):
                 raise P4Error("a key of an entry is not constant", part.source, "a constant")
         return result
 
@@ -240,7 +248,7 @@ class TableChecker(StatementChecker):
         value, mask = e.value.constant, e.mask.constant
         if isinstance(value, int) and isinstance(mask, int) and value & ~mask:
             message = f"{value:#x} has bits outside of its mask {mask:#x}: they do not count"
-            self.warn("mismatch", message, e.source)
+            self.context.warn("mismatch", message, e.source)
 
     def check_prefix(self, e: syntax.Mask, of: Type) -> None:
         """The mask of an lpm key is ones followed by zeros."""
@@ -258,25 +266,29 @@ class TableChecker(StatementChecker):
             return typed(e, types.Set(of))
         if isinstance(e, syntax.Mask):
             plain = self.keyset_type(e, of)
-            e.value = self.converted(e.value, plain, "the value of a mask")
-            e.mask = self.converted(e.mask, plain, "the mask")
+            e.value = self.context.conversions.converted(e.value, plain, "the value of a mask")
+            e.mask = self.context.conversions.converted(e.mask, plain, "the mask")
             return typed(e, types.Set(of))
         if isinstance(e, syntax.Range):
             plain = self.keyset_type(e, of)
-            e.low = self.converted(e.low, plain, "the lower end of a range")
-            e.high = self.converted(e.high, plain, "the upper end of a range")
+            e.low = self.context.conversions.converted(e.low, plain, "the lower end of a range")
+            e.high = self.context.conversions.converted(e.high, plain, "the upper end of a range")
             low, high = e.low.constant, e.high.constant
             if isinstance(low, int) and isinstance(high, int) and low > high:
-                self.warn("invalid", f"range {low} .. {high} is empty: it never matches", e.source)
+                self.context.warn(
+                    "invalid", f"range {low} .. {high} is empty: it never matches", e.source
+                )
             return typed(e, types.Set(of))
-        e = self.value(e)
+        e = self.context.conversions.value(e)
         if isinstance(e.type, types.Set):
             if e.type.element != of and not _is_struct_of(e.type.element, of):
                 raise P4Error(f"a value_set of {e.type.element}", e.source, describe(of))
             return e
         if isinstance(of, types.SerializableEnum) and e.type in (of.underlying, types.INTEGER):
-            return self.convert(e, of.underlying, "the value of a case")
-        return self.convert(e, types.strip_newtypes(of) if e.type != of else of, "the value")
+            return self.context.conversions.convert(e, of.underlying, "the value of a case")
+        return self.context.conversions.convert(
+            e, types.strip_newtypes(of) if e.type != of else of, "the value"
+        )
 
     def keyset_type(self, e: syntax.Mask | syntax.Range, of: Type) -> Type:
         plain = types.strip_newtypes(of)
@@ -289,26 +301,26 @@ class TableChecker(StatementChecker):
     # ------------------------------------------------------------ other properties
 
     def table_property(self, p: syntax.TableProperty) -> None:
-        self.annotations(p.annotations)
-        p.value = self.expression(p.value)
+        self.context.type_names.annotations(p.annotations)
+        p.value = self.context.expressions.expression(p.value)
         if p.name == "size":
-            if not is_numeric(p.value.type) or not self.is_compile_time(p.value):
+            if not is_numeric(p.value.type) or not self.context.arguments.is_compile_time(p.value):
                 what = "the size of a table must be known at compile time"
                 raise P4Error(what, p.value.source, "an integer")
             if isinstance(p.value.constant, int) and p.value.constant < 0:
                 raise P4Error(f"a table of size {p.value.constant}", p.value.source, "0 or more")
         elif p.name == "support_timeout":
-            p.value = self.convert(p.value, types.BOOL, "support_timeout")
+            p.value = self.context.conversions.convert(p.value, types.BOOL, "support_timeout")
         elif p.name == "largest_priority_wins":
-            p.value = self.convert(p.value, types.BOOL, p.name)
+            p.value = self.context.conversions.convert(p.value, types.BOOL, p.name)
         elif p.name == "priority_delta":
-            if self.constant_integer(p.value, p.name) <= 0:
+            if self.context.type_names.constant_integer(p.value, p.name) <= 0:
                 raise P4Error("priority_delta is not positive", p.value.source, "1 or more")
         elif p.name not in OBJECTS:
             # Other architectures' properties are no error (14.2.1.6).
             hint = did_you_mean(p.name, PROPERTIES)
             message = f"table property {p.name!r} is unknown here, and ignored{hint}"
-            self.warn("ignore-prop", message, p.source)
+            self.context.warn("ignore-prop", message, p.source)
 
 
 def is_selectable(of: Type) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minip4.compiler import syntax, types
-from minip4.compiler.check.scope import TYPE_DECLARATIONS, CheckerBase, describe, what_is
+from minip4.compiler.check.context import TYPE_DECLARATIONS, Context, describe, what_is
 from minip4.compiler.errors import P4Error, did_you_mean
 from minip4.compiler.source import Source
 from minip4.compiler.types import Type
@@ -26,7 +26,10 @@ _STRUCTS: dict[str, type[types.StructLike]] = {
 }
 
 
-class TypeChecker(CheckerBase):
+class TypeNames:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
     # ------------------------------------------------------------ types as written
 
     def type_of(self, e: syntax.TypeExpression, *, is_constructor: bool = False) -> Type:
@@ -61,7 +64,7 @@ class TypeChecker(CheckerBase):
 
     def constant_integer(self, e: syntax.Expression, what: str) -> int:
         """Checks `e` and returns its value, which must be known at compile time."""
-        e = self.expression(e)
+        e = self.context.expressions.expression(e)
         value = e.constant
         if isinstance(value, syntax.EnumMember) and isinstance(e.type, types.SerializableEnum):
             value = value.number
@@ -86,16 +89,16 @@ class TypeChecker(CheckerBase):
         return types.Stack(element, size)
 
     def named_type(self, e: syntax.TypeName, is_constructor: bool) -> Type:
-        found = self.lookup_all(e.name, e.is_absolute)
+        found = self.context.lookup_all(e.name, e.is_absolute)
         if not found:
             known = [
                 name
-                for scope in self.scopes
+                for scope in self.context.scopes
                 for name, of in scope.names.items()
                 if isinstance(of[-1], TYPE_DECLARATIONS)
             ]
-            if self.program.find(e.name) is not None or e.name == self.place.name:
-                raise self.unknown_name(e.name, e.source)
+            if self.context.program.find(e.name) is not None or e.name == self.context.place.name:
+                raise self.context.unknown_name(e.name, e.source)
             hint = did_you_mean(e.name, known)
             raise P4Error(f"type {e.name!r} is not declared{hint}", e.source)
         declaration = found[-1]
@@ -142,10 +145,10 @@ class TypeChecker(CheckerBase):
 
     def type_parameters(self, parameters: list[syntax.TypeParameter]) -> None:
         for parameter in parameters:
-            self.declare(parameter)
+            self.context.declare(parameter)
 
     def struct(self, d: syntax.StructDeclaration) -> None:
-        with self.scope():
+        with self.context.scope():
             self.type_parameters(d.type_parameters)
             seen: dict[str, syntax.Field] = {}
             for field in d.fields:
@@ -155,7 +158,7 @@ class TypeChecker(CheckerBase):
                 field.type = self.value_type(field.type_expression, f"a field of a {d.keyword}")
                 self.check_field(d, field.type, field.type_expression.source)
                 self.annotations(field.annotations)
-        self.declare(d)
+        self.context.declare(d)
 
     def check_field(
         self, d: syntax.StructDeclaration, of: Type, source: Source, where: str = ""
@@ -190,7 +193,7 @@ class TypeChecker(CheckerBase):
             member.enum = d
             member.number = number
             self.enum_value(d, member)
-        self.declare(d)
+        self.context.declare(d)
 
     def enum_value(self, d: syntax.EnumDeclaration, member: syntax.EnumMember) -> None:
         if d.underlying is None:
@@ -203,8 +206,8 @@ class TypeChecker(CheckerBase):
             return
         if member.value is None:
             raise P4Error(f"member {member.name!r} has no value", member.source, "name = value")
-        written = self.expression(member.value)
-        value = self.convert(written, d.underlying_type, "the value")
+        written = self.context.expressions.expression(member.value)
+        value = self.context.conversions.convert(written, d.underlying_type, "the value")
         if not isinstance(value.constant, int):
             raise P4Error("this must be known at compile time", value.source, "a constant")
         if value.constant != written.constant:
@@ -230,7 +233,7 @@ class TypeChecker(CheckerBase):
             )
         if not d.is_new and of in (types.VOID, types.DONT_CARE):
             raise P4Error(f"a typedef of {of}", d.type_expression.source, "a type of values")
-        self.declare(d)
+        self.context.declare(d)
 
     # ------------------------------------------------------------ annotations (18)
 
@@ -247,15 +250,15 @@ class TypeChecker(CheckerBase):
 
     def free_value(self, e: syntax.Expression) -> syntax.Constant | None:
         """Value of what may be free text that only looks like an expression."""
-        if isinstance(e, syntax.Name) and not self.lookup_all(e.name, e.is_absolute):
+        if isinstance(e, syntax.Name) and not self.context.lookup_all(e.name, e.is_absolute):
             return None
         try:
-            return self.expression(e).constant
+            return self.context.expressions.expression(e).constant
         except P4Error:
             return None
 
     def annotation_value(self, e: syntax.Expression) -> syntax.Constant:
-        value = self.expression(e).constant
+        value = self.context.expressions.expression(e).constant
         if value is None:
             raise P4Error("this must be known at compile time", e.source, "a constant")
         return value

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from minip4.compiler import syntax, types
-from minip4.compiler.check.scope import describe, typed
-from minip4.compiler.check.tables import TableChecker, flat_fields, is_selectable
+from minip4.compiler.check.context import Context, describe, typed
+from minip4.compiler.check.tables import flat_fields, is_selectable
 from minip4.compiler.errors import P4Error, did_you_mean
 
 
-class StateChecker(TableChecker):
+class States:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
     def states(self, d: syntax.ParserDeclaration) -> dict[str, syntax.State]:
         states: dict[str, syntax.State] = {}
         for state in d.states:
@@ -24,10 +27,10 @@ class StateChecker(TableChecker):
         return states
 
     def state(self, d: syntax.State, states: dict[str, syntax.State]) -> None:
-        self.annotations(d.annotations)
-        with self.scope():
+        self.context.type_names.annotations(d.annotations)
+        with self.context.scope():
             for s in d.statements:
-                self.statement(s)
+                self.context.statements.statement(s)
             if isinstance(d.transition, syntax.Goto):
                 self.goto(d.transition, states)
             elif d.transition is not None:
@@ -43,7 +46,7 @@ class StateChecker(TableChecker):
         g.state = states[g.name]
 
     def select(self, s: syntax.Select, states: dict[str, syntax.State]) -> None:
-        s.expressions = _flat([self.value(e) for e in s.expressions])
+        s.expressions = _flat([self.context.conversions.value(e) for e in s.expressions])
         for e in s.expressions:
             if e.type is types.INTEGER:
                 raise P4Error("this number has no width", e.source, "e.g. 8w1")
@@ -61,7 +64,7 @@ class StateChecker(TableChecker):
             only = keys[0]
             if isinstance(only, syntax.DontCare):
                 return [typed(only, types.Set(types.Tuple(tuple(of))))]
-            only = self.expression(only)
+            only = self.context.expressions.expression(only)
             if isinstance(only.type, types.Set):
                 element = only.type.element
                 if flat_fields(element) != of:
@@ -72,10 +75,14 @@ class StateChecker(TableChecker):
         if len(keys) != len(of):
             message = f"this case has {len(keys)} keyset(s)"
             raise P4Error(message, keys[0].source, f"{len(of)}, one for each expression")
-        keys = [self.keyset(k, t) for k, t in zip(keys, of, strict=True)]
+        keys = [self.context.tables.keyset(k, t) for k, t in zip(keys, of, strict=True)]
         for key in keys:
             is_set = isinstance(key, syntax.Name) and isinstance(key.declaration, syntax.ValueSet)
-            if not (is_set or isinstance(key, syntax.DontCare) or self.is_compile_time(key)):
+            if not (
+                is_set
+                or isinstance(key, syntax.DontCare)
+                or self.context.arguments.is_compile_time(key)
+            ):
                 message = "a keyset must be known at compile time"
                 raise P4Error(message, key.source, "a constant or a value_set")
         return keys

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error, did_you_mean
 from minip4.compiler.source import Source
 from minip4.compiler.types import Type
+
+if TYPE_CHECKING:
+    from minip4.compiler.check.arguments import Arguments
+    from minip4.compiler.check.calls import Calls
+    from minip4.compiler.check.conversion import Conversions
+    from minip4.compiler.check.declarations import Declarations
+    from minip4.compiler.check.expressions import Expressions
+    from minip4.compiler.check.operators import Operators
+    from minip4.compiler.check.statements import Statements
+    from minip4.compiler.check.states import States
+    from minip4.compiler.check.tables import Tables
+    from minip4.compiler.check.type_names import TypeNames
 
 E = TypeVar("E", bound=syntax.Expression)
 
@@ -48,7 +59,20 @@ class Place:
     loops: int = 0  # enclosing for loops
 
 
-class CheckerBase(ABC):
+class Context:
+    """Scopes, and where in the program we are; the parts find each other here."""
+
+    type_names: TypeNames
+    conversions: Conversions
+    operators: Operators
+    expressions: Expressions
+    arguments: Arguments
+    calls: Calls
+    statements: Statements
+    tables: Tables
+    states: States
+    declarations: Declarations
+
     def __init__(self, program: syntax.Program) -> None:
         self.program = program
         self.warn = program.warnings.add
@@ -56,21 +80,6 @@ class CheckerBase(ABC):
         self.place = Place("top")
         self.errors: dict[str, syntax.ErrorMember] = {}
         self.match_kinds: dict[str, syntax.MatchKindMember] = {}
-
-    # ------------------------------------------------------------ what other parts provide
-
-    @abstractmethod
-    def expression(self, e: syntax.Expression) -> syntax.Expression:
-        """Decorates `e`; returns it, or what takes its place in the tree."""
-
-    @abstractmethod
-    def call(self, e: syntax.Call) -> syntax.Expression: ...
-
-    @abstractmethod
-    def convert(self, e: syntax.Expression, to: Type, what: str) -> syntax.Expression: ...
-
-    @abstractmethod
-    def specialized(self, d: Applicable, arguments: tuple[Type, ...]) -> Applicable: ...
 
     def is_deprecated(self, d: syntax.Declaration, source: Source) -> None:
         """Warns of a use of what its declaration discourages (18.3.4)."""

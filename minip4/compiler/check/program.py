@@ -1,0 +1,67 @@
+"""Checks a program: decorates the tree that the parser built, or refuses it.
+
+Declarations in order, as P4 wants names declared before use (6.8). Each part has rules of its own
+(types as written, conversions, operators, expressions, arguments, calls, statements, tables, states
+and declarations), and finds the others by the context that they share.
+"""
+
+from __future__ import annotations
+
+from minip4.compiler import syntax, types
+from minip4.compiler.check.arguments import Arguments
+from minip4.compiler.check.calls import Calls
+from minip4.compiler.check.context import Context
+from minip4.compiler.check.conversion import Conversions
+from minip4.compiler.check.declarations import (
+    Declarations,
+    check_control_plane_names,
+    control_plane_name,
+)
+from minip4.compiler.check.expressions import Expressions
+from minip4.compiler.check.operators import Operators
+from minip4.compiler.check.statements import Statements
+from minip4.compiler.check.states import States
+from minip4.compiler.check.tables import Tables
+from minip4.compiler.check.type_names import TypeNames
+from minip4.compiler.errors import P4Error
+
+
+def check(program: syntax.Program) -> None:
+    """Decorates the program in place. Raises P4Error at the first mistake."""
+    context = _context(program)
+    for d in program.declarations:
+        if not isinstance(d, (syntax.ErrorDeclaration, syntax.MatchKindDeclaration)):
+            context.type_names.annotations(d.annotations)
+        context.declarations.declaration(d)
+    controls = [d for d in program.declarations if isinstance(d, syntax.ControlDeclaration)]
+    in_controls = [local for control in controls for local in control.locals]
+    absolute = [d for d in in_controls if control_plane_name(d).startswith(".")]
+    check_control_plane_names([*program.declarations, *absolute])
+    program.main = _find_main(context)
+
+
+def _context(program: syntax.Program) -> Context:
+    context = Context(program)
+    context.type_names = TypeNames(context)
+    context.conversions = Conversions(context)
+    context.operators = Operators(context)
+    context.arguments = Arguments(context)
+    context.calls = Calls(context)
+    context.expressions = Expressions(context)  # its table of rules has those of the ones above
+    context.statements = Statements(context)
+    context.tables = Tables(context)
+    context.states = States(context)
+    context.declarations = Declarations(context)
+    return context
+
+
+def _find_main(context: Context) -> syntax.Instantiation:
+    program = context.program
+    main = context.scopes[0].names.get("main", [])
+    if not main or not isinstance(main[-1], syntax.Instantiation):
+        source = program.declarations[-1].whole if program.declarations else program.source
+        expected = "e.g. V1Switch(MyParser(), ...) main;"
+        raise P4Error("the program has no instance called 'main'", source, expected)
+    if not isinstance(main[-1].type, types.Package):
+        raise P4Error(f"'main' is an instance of {main[-1].type}", main[-1].source, "a package")
+    return main[-1]
