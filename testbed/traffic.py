@@ -16,6 +16,8 @@ HEADERS_BYTES = 14 + 20 + 8  # Ethernet, IPv4, UDP
 # handed_ns: when the call that sent it had returned. In between its frame was at the other end.
 SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("handed_ns", "<u8")])
 RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
+FIRST_PORT = 5000  # of destinations: flow 1 arrives at port 5001
+FIRST_SOURCE_PORT, SOURCE_PORTS = 49152, 16384  # nobody is assigned these (RFC 6335)
 SMALLEST_FRAME, LARGEST_FRAME = 60, 9216  # bytes, without the frame check sequence
 
 
@@ -40,24 +42,28 @@ class Flow:
     count: int  # datagrams, sequence numbers 0..count-1
     size: int = 64  # bytes of the Ethernet frame, without the frame check sequence
     port: int = 0  # of the destination; 0: 5000 + id
+    source_port: int = 0  # 0: 49152 + id, from 49152 again after 65535
     dscp: int = 0
     after_s: float = 0.0  # it begins so long after the time at which traffic starts
     pattern: Pattern | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "port", self.port or 5000 + self.id)
+        source_port = FIRST_SOURCE_PORT + self.id % SOURCE_PORTS
+        object.__setattr__(self, "port", self.port or FIRST_PORT + self.id)
+        object.__setattr__(self, "source_port", self.source_port or source_port)
         for what, value, low, high in (
             ("id", self.id, 0, 0xFFFF),
             ("rate_pps", self.rate_pps, 1e-3, 1e8),
             ("count", self.count, 1, 2**48),
             ("size", self.size, SMALLEST_FRAME, LARGEST_FRAME),
             ("port", self.port, 1, 0xFFFF),
+            ("source_port", self.source_port, 1, 0xFFFF),
             ("dscp", self.dscp, 0, 63),
             ("after_s", self.after_s, 0, 1e6),
         ):
             if not low <= value <= high:
                 raise TestbedError(f"flow {self.id}: {what} {value} is not from {low} to {high}")
-        for what in ("id", "count", "size", "port", "dscp"):
+        for what in ("id", "count", "size", "port", "source_port", "dscp"):
             value = getattr(self, what)
             if value != int(value):
                 raise TestbedError(f"flow {self.id}: {what} {value} is not a whole number")
@@ -66,21 +72,20 @@ class Flow:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When a flow is sent: times in nanoseconds."""
+    """When a flow is sent, in nanoseconds."""
 
-    start_ns: int  # of this flow
-    end_ns: int  # when its last datagram is due
-    due_ns: NDArray[np.uint64] | None  # offsets to the start; None: a steady rate
+    after_ns: int  # the flow begins so long after traffic starts
+    lasts_ns: int  # from its beginning until its last datagram is due
+    due_ns: NDArray[np.uint64] | None  # offsets to its beginning; None: a steady rate
 
     @classmethod
-    def of(cls, flow: Flow, start_ns: int, seed: int) -> "Schedule":
-        """`start_ns` is when traffic starts, `seed` the network's."""
-        # Also of `now + 0.5 * SECOND`, which is a float.
-        start_ns = int(start_ns) + round(flow.after_s * 1e9)
+    def of(cls, flow: Flow, seed: int) -> "Schedule":
+        """`seed` is the network's."""
+        after_ns = round(flow.after_s * 1e9)
         if flow.pattern is None:
-            return cls(start_ns, start_ns + int((flow.count - 1) * 1e9 / flow.rate_pps), None)
+            return cls(after_ns, int((flow.count - 1) * 1e9 / flow.rate_pps), None)
         due_ns = flow.pattern.due_ns(flow, np.random.default_rng([seed, flow.id]))
-        return cls(start_ns, start_ns + int(due_ns[-1]), due_ns)
+        return cls(after_ns, int(due_ns[-1]), due_ns)
 
 
 @dataclass(frozen=True)
@@ -112,8 +117,11 @@ def sent_at_once(records: NDArray[np.void]) -> NDArray[np.void]:
 class Carrier(Protocol):
     """What sends and receives flows, in real or in virtual time."""
 
-    async def start(self) -> None:
-        """Return when all is ready to send and to receive."""
+    async def prepare(self) -> int:
+        """Return when all is ready to send and to receive: from when on traffic can start."""
+
+    def begin(self, start_ns: int) -> None:
+        """Have traffic start then."""
 
     async def finish(self, drain_s: float) -> dict[int, FlowRecord]:
         """See Traffic.finish()."""
@@ -126,20 +134,29 @@ class Traffic:
     """Flows that start together at `start_ns`; use with `async with`.
 
     On entry the receivers listen and the senders wait for their time; `finish()` waits for the
-    end and returns the records. Leaving early ends the flows.
+    end and returns the records. Leaving early ends the flows. Without `start_ns` they start as
+    soon as all are ready: in real time, senders and receivers are processes, of which a hundred
+    take a second or so. `start_ns` then says when it was.
     """
 
-    def __init__(self, net: "Network", flows: Sequence[Flow], start_ns: int) -> None:
-        if len({flow.id for flow in flows}) < len(flows):
-            raise TestbedError("two flows have the same id")
+    def __init__(
+        self, net: "Network", flows: Sequence[Flow], start_ns: float | None = None
+    ) -> None:
+        _check_ports(flows)
         for name in sorted({name for flow in flows for name in (flow.source, flow.destination)}):
             net.host(name)  # which raises where there is none
-        schedules = {flow.id: Schedule.of(flow, start_ns, net.seed) for flow in flows}
-        self._carrier = net.plant.carrier(flows, schedules)
+        self._flows = flows
+        self._schedules = {flow.id: Schedule.of(flow, net.seed) for flow in flows}
+        self._carrier = net.plant.carrier(flows, self._schedules)
+        self._wanted_ns = None if start_ns is None else int(start_ns)  # of `now + 0.5 * SECOND`
+        self.start_ns = 0  # known from entry on
 
     async def __aenter__(self) -> "Traffic":
         try:
-            await self._carrier.start()
+            ready_ns = await self._carrier.prepare()
+            self.start_ns = ready_ns if self._wanted_ns is None else self._wanted_ns
+            self._refuse_late(ready_ns)
+            self._carrier.begin(self.start_ns)
         except BaseException:
             await self._carrier.stop()
             raise
@@ -155,3 +172,37 @@ class Traffic:
         keep its rate, or when a program failed.
         """
         return await self._carrier.finish(drain_s)
+
+    def _refuse_late(self, ready_ns: int) -> None:
+        """Raise TestbedError when a flow was to begin before all were ready."""
+        for flow in sorted(self._flows, key=lambda flow: flow.after_s):
+            late_ns = ready_ns - self.start_ns - self._schedules[flow.id].after_ns
+            if late_ns > 0:
+                raise TestbedError(
+                    f"flow {flow.id} of {flow.source} was to begin {late_ns / 1e9:g} s before "
+                    f"everything was ready ({len(self._flows)} flows): leave out Traffic's "
+                    "start_ns, or make it so much later"
+                )
+
+
+def _check_ports(flows: Sequence[Flow]) -> None:
+    """Raise TestbedError where two flows have one id, or want one port of a host."""
+    ids: set[int] = set()
+    arriving: dict[tuple[str, int], int] = {}  # host and port -> flow
+    for flow in flows:
+        if flow.id in ids:
+            raise TestbedError(f"two flows have the same id: {flow.id}")
+        ids.add(flow.id)
+        other = arriving.setdefault((flow.destination, flow.port), flow.id)
+        if other != flow.id:
+            raise TestbedError(
+                f"flows {other} and {flow.id} both arrive at port {flow.port} of "
+                f"{flow.destination}: give one of them another port"
+            )
+    for flow in flows:
+        other = arriving.get((flow.source, flow.source_port), flow.id)
+        if other != flow.id:
+            raise TestbedError(
+                f"flow {flow.id} leaves {flow.source} by port {flow.source_port}, at which flow "
+                f"{other} arrives: give it another source_port"
+            )

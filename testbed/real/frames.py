@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from testbed.errors import TestbedError
-from testbed.real.traffic import MAX_LAG_NS, RATE_NOT_KEPT, executable
+from testbed.real.flow_processes import executable
+from testbed.real.udp import MAX_LAG_NS, RATE_NOT_KEPT
 
 
 class FrameSender:

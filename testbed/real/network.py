@@ -20,11 +20,12 @@ from minip4.engine.engine import Engine
 from testbed.errors import TestbedError
 from testbed.plant import LinkEnd, Outcome, Settings, check_link
 from testbed.programs import Program, Source
+from testbed.real.flow_processes import executable
 from testbed.real.frames import FrameSender
 from testbed.real.isolation import DISABLE_IPV6
 from testbed.real.targets.bmv2 import PANEL, Bmv2Switch
 from testbed.real.targets.minip4 import Minip4Switch, SwitchSettings
-from testbed.real.traffic import ProcessCarrier, executable
+from testbed.real.traffic import ProcessCarrier
 from testbed.traffic import Flow, Schedule
 
 FRAMES_S = 1.0  # so long after the network's end frames may still be sent, as in virtual time

@@ -13,15 +13,15 @@ from minip4.runtime.switch.options import SwitchOptions
 from minip4.runtime.virtual.channel import SCHEME, ControlPlane, local_channels
 from minip4.runtime.virtual.switch import SwitchProgram, VirtualSwitch
 from minip4.simulator.shared import CAPTURES, Stop
-from minip4.simulator.virtual import NEVER, FlowSpec, Virtual
+from minip4.simulator.virtual import NEVER, Virtual
 from testbed.errors import TestbedError
 from testbed.plant import LinkEnd, Outcome, Settings, check_link, derived_seed, link_option
-from testbed.traffic import HEADERS_BYTES, Flow, FlowRecord, Schedule, sent_at_once
+from testbed.traffic import Flow, Schedule
 from testbed.virtual.clock import VirtualClock
 from testbed.virtual.options import device_id, parse
+from testbed.virtual.traffic import VirtualCarrier
 
 NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, as Mininet's
-SOURCE_PORT = 49152  # of all flows: the first of those that nobody is assigned (RFC 6335)
 DRAIN_NS = 1_000_000_000  # as long as a switch process takes at most to empty queues and links
 DRAIN_EVENTS = 100_000
 CIRCLING_EVENTS = 20_000_000  # at one instant: more than any burst that ends
@@ -193,7 +193,7 @@ class VirtualPlant:
 
     # --- what is asked of a plant ----------------------------------------------------------
 
-    def carrier(self, flows: Sequence[Flow], schedules: Mapping[int, Schedule]) -> "VirtualCarrier":
+    def carrier(self, flows: Sequence[Flow], schedules: Mapping[int, Schedule]) -> VirtualCarrier:
         """Flows on the event queue."""
         hosts = {host.name: host.node for host in self.hosts}
         return VirtualCarrier(self._virtual, self._clock, hosts, flows, schedules)
@@ -323,63 +323,3 @@ class _Polls:
             switch.messages.collect()
             if self._turn % IDLE_TURNS == 0:
                 switch.messages.collect_idle()
-
-
-class VirtualCarrier:
-    """See testbed.traffic.Carrier."""
-
-    def __init__(
-        self, virtual: Virtual, clock: VirtualClock, hosts: Mapping[str, int],
-        flows: Sequence[Flow], schedules: Mapping[int, Schedule],
-    ) -> None:  # fmt: skip
-        self._virtual = virtual
-        self._clock = clock
-        self._hosts = hosts
-        self._flows = flows
-        self._schedules = schedules
-        self._numbers: dict[int, int] = {}  # flow id -> number in the event queue
-
-    async def start(self) -> None:
-        """Put the flows into the event queue."""
-        now_ns = self._clock.now_ns()
-        for flow in self._flows:
-            schedule = self._schedules[flow.id]
-            if schedule.start_ns < now_ns:  # in real time its sender would not keep its rate
-                late_s = (now_ns - schedule.start_ns) / 1e9
-                raise TestbedError(
-                    f"flow {flow.id} was to begin {late_s:g} s ago: give Traffic a later start_ns"
-                )
-            self._numbers[flow.id] = self._virtual.add_flow(
-                FlowSpec(
-                    source=self._hosts[flow.source],
-                    destination=self._hosts[flow.destination],
-                    id=flow.id,
-                    source_port=SOURCE_PORT,
-                    destination_port=flow.port,
-                    tos=flow.dscp << 2,
-                    payload=flow.size - HEADERS_BYTES,
-                    count=flow.count,
-                    start_ns=schedule.start_ns,
-                    rate_pps=flow.rate_pps,
-                    due_ns=schedule.due_ns,
-                )
-            )
-
-    async def finish(self, drain_s: float) -> dict[int, FlowRecord]:
-        """See Traffic.finish(): a sender in virtual time always keeps its rate."""
-        end_ns = max((s.end_ns for s in self._schedules.values()), default=0)
-        await self._clock.sleep_until(max(end_ns, self._clock.now_ns()) + round(drain_s * 1e9))
-        records = {}
-        for flow in self._flows:
-            result = self._virtual.flow_result(self._numbers[flow.id])
-            records[flow.id] = FlowRecord(
-                flow, sent_at_once(result.sent), result.received, largest_lag_ns=0,
-                kernel_drops=0, foreign=result.foreign, dscp_changed=result.dscp_changed,
-            )  # fmt: skip
-        return records
-
-    async def stop(self) -> None:
-        """End the flows, and free what is kept of them."""
-        for number in self._numbers.values():
-            self._virtual.remove_flow(number)
-        self._numbers.clear()

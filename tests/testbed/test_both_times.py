@@ -49,12 +49,12 @@ with Network(Wire(), run, program=PROGRAM) as net:
 checks = Books.of(net, records).checks()
 metrics = {"counts": [flow.count for flow in flows], "received": [], "due": [], "late": []}
 for flow in flows:
-    sent, schedule = records[flow.id].sent, Schedule.of(flow, start_ns, net.seed)
+    sent, schedule = records[flow.id].sent, Schedule.of(flow, net.seed)
     due = (np.arange(flow.count) * 1e9 / flow.rate_pps if schedule.due_ns is None
            else schedule.due_ns.astype(float)).astype(np.int64)
-    late = sent["sent_ns"].astype(np.int64) - schedule.start_ns - due
+    late = sent["sent_ns"].astype(np.int64) - start_ns - schedule.after_ns - due
     metrics["received"].append(len(records[flow.id].received))
-    metrics["due"].append([schedule.start_ns - start_ns, *due])
+    metrics["due"].append([schedule.after_ns, *due])
     metrics["late"] += [late.min(), np.median(late)]
 return Report(samples=[], checks=checks, metrics=metrics)
 """

@@ -62,4 +62,18 @@ static inline uint64_t natural(const char *text)
     return value;
 }
 
+/* Says that this sender is ready, and waits to be told when its flow begins (CLOCK_MONOTONIC). */
+static inline uint64_t await_start(void)
+{
+    char line[32];
+
+    puts("ready");
+    fflush(stdout);
+    errno = ENODATA;
+    if (!fgets(line, sizeof line, stdin))
+        fail("start");
+    line[strcspn(line, "\n")] = '\0';
+    return natural(line);
+}
+
 #endif

@@ -13,7 +13,7 @@
 #include "pace.h"
 
 struct options {
-    struct sockaddr_in destination;
+    struct sockaddr_in source, destination;
     uint16_t flow;
     uint64_t count, start_ns, max_lag_ns;
     double rate_pps;
@@ -36,12 +36,17 @@ static uint64_t due_ns(const struct options *options, uint64_t sequence)
 
 static int open_socket(const struct options *options)
 {
+    const struct sockaddr *source = (const struct sockaddr *)&options->source;
     int on = 1, large = 8 << 20;
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
     if (fd < 0)
         fail("socket");
     setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &large, sizeof large);
+    /* SO_REUSEADDR: several flows may leave by one port. */
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+        bind(fd, source, sizeof options->source) != 0)
+        fail("source port");
     /* Without IP_RECVERR the kernel hides that it dropped a datagram on the way out (ENOBUFS). */
     if (setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on) != 0 ||
         setsockopt(fd, IPPROTO_IP, IP_TOS, &options->tos, sizeof options->tos) != 0)
@@ -132,23 +137,23 @@ static const uint64_t *read_due(const char *path, uint64_t count)
     return due;
 }
 
-/* Positional, since only testbed/traffic.py calls this program; it has checked the values. */
+/* Positional, since only testbed/real/traffic.py calls this program; it has checked the values. */
 static struct options parse(char **argv)
 {
-    struct options options = {.destination.sin_family = AF_INET};
+    struct options options = {.source.sin_family = AF_INET, .destination.sin_family = AF_INET};
 
     if (inet_pton(AF_INET, argv[1], &options.destination.sin_addr) != 1) {
         errno = EINVAL;
         fail(argv[1]);
     }
     options.destination.sin_port = htons((uint16_t)natural(argv[2]));
-    options.flow = (uint16_t)natural(argv[3]);
-    options.rate_pps = strtod(argv[4], NULL);
-    options.count = natural(argv[5]);
-    options.payload = (uint32_t)natural(argv[6]);
-    options.tos = (int)natural(argv[7]);
-    options.burst = (uint32_t)natural(argv[8]);
-    options.start_ns = natural(argv[9]);
+    options.source.sin_port = htons((uint16_t)natural(argv[3]));
+    options.flow = (uint16_t)natural(argv[4]);
+    options.rate_pps = strtod(argv[5], NULL);
+    options.count = natural(argv[6]);
+    options.payload = (uint32_t)natural(argv[7]);
+    options.tos = (int)natural(argv[8]);
+    options.burst = (uint32_t)natural(argv[9]);
     options.max_lag_ns = natural(argv[10]);
     options.records = argv[11];
     if (strcmp(argv[12], "-") != 0)
@@ -167,16 +172,19 @@ int main(int argc, char **argv)
     struct options options;
     FILE *records;
     bool kept;
+    int fd;
 
     if (argc != 13) {
-        fprintf(stderr, "usage: send ADDRESS PORT FLOW RATE_PPS COUNT PAYLOAD TOS BURST START_NS "
-                        "MAX_LAG_NS RECORDS DUE\n");
+        fprintf(stderr, "usage: send ADDRESS PORT SOURCE_PORT FLOW RATE_PPS COUNT PAYLOAD TOS "
+                        "BURST MAX_LAG_NS RECORDS DUE\n");
         return FLOW_UNUSABLE;
     }
     options = parse(argv);
     be_on_time();
     records = open_records(options.records);
-    kept = send_flow(open_socket(&options), &options, records, &totals);
+    fd = open_socket(&options);
+    options.start_ns = await_start();
+    kept = send_flow(fd, &options, records, &totals);
     if (fclose(records) != 0)
         fail(options.records);
     printf("{\"sent\": %lu, \"first_ns\": %lu, \"last_ns\": %lu, \"largest_lag_ns\": %lu, "

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from testbed.errors import TestbedError
-from testbed.real import traffic
+from testbed.real.flow_processes import executable
+from testbed.real.udp import RATE_NOT_KEPT
 from testbed.traffic import RECEIVED, SENT, Flow
 
-ADDRESS, PORT = "127.0.0.1", 5001
+ADDRESS, PORT, SOURCE_PORT = "127.0.0.1", 5001, 49153
 
 
 def exchange(
@@ -25,13 +26,13 @@ def exchange(
     `meanwhile` is a shell command that runs while the sender does, which is process $sender.
     """
     received_tos = tos if received_tos is None else received_tos
-    send, receive = traffic.executable("send"), traffic.executable("receive")
+    send, receive = executable("send"), executable("receive")
     script = f"""
 ip link set lo up
 {receive} {PORT} {received_flow} {payload} {received_tos} {folder}/received >{folder}/r.json &
 until grep -q ready {folder}/r.json; do :; done
-{send} {ADDRESS} {PORT} 1 {rate_pps} {count} {payload} {tos} 32 \
-    {time.monotonic_ns() + 100_000_000} {max_lag_ns} {folder}/sent {due} >{folder}/s.json &
+{send} {ADDRESS} {PORT} {SOURCE_PORT} 1 {rate_pps} {count} {payload} {tos} 32 \
+    {max_lag_ns} {folder}/sent {due} <<<{time.monotonic_ns() + 100_000_000} >{folder}/s.json &
 sender=$!
 {meanwhile}
 wait $sender
@@ -42,9 +43,12 @@ exit $status
 """
     command = ["unshare", "--net", "bash", "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode in (0, traffic.RATE_NOT_KEPT), done.stderr
-    received = json.loads((folder / "r.json").read_text().removeprefix("ready\n"))
-    return done.returncode, json.loads((folder / "s.json").read_text()), received
+    assert done.returncode in (0, RATE_NOT_KEPT), done.stderr
+    sent, received = (
+        json.loads((folder / name).read_text().removeprefix("ready\n"))
+        for name in ("s.json", "r.json")
+    )
+    return done.returncode, sent, received
 
 
 def test_every_datagram_is_recorded_at_both_ends(tmp_path: Path) -> None:
@@ -86,7 +90,7 @@ def test_a_rate_that_cannot_be_kept_is_given_up(tmp_path: Path) -> None:
     status, sent, _received = exchange(
         tmp_path, rate_pps=50_000_000, count=10**9, max_lag_ns=200_000_000
     )
-    assert status == traffic.RATE_NOT_KEPT
+    assert status == RATE_NOT_KEPT
     assert 0 < sent["sent"] < 10**8
     assert sent["last_lag_ns"] > 200_000_000
 
@@ -110,6 +114,7 @@ def test_what_is_odd_is_counted(arguments: dict[str, int], field: str, tmp_path:
         ({"count": 0}, "count 0"),
         ({"dscp": 64}, "dscp 64"),
         ({"port": 70000}, "port 70000"),
+        ({"source_port": -1}, "source_port -1 is not from 1 to 65535"),
     ],
 )
 def test_flows_that_cannot_be_sent_are_refused(change: dict[str, int], words: str) -> None:
