@@ -1,6 +1,8 @@
 """P4Runtime connections to the switches of a network."""
 
 import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +28,16 @@ def connection(net: Network, name: str) -> fy.Switch:
         return fy.Switch(name, switch.grpc_address, options)
     with _schemas:
         return fy.Switch(name, switch.grpc_address, options)
+
+
+@asynccontextmanager
+async def connections(net: Network) -> AsyncIterator[dict[str, fy.Switch]]:
+    """Connections to all switches of a network, by name; pushes their programs."""
+    async with AsyncExitStack() as stack:
+        yield {
+            name: await stack.enter_async_context(connection(net, name))
+            for name in net.topo.switches()
+        }
 
 
 _schemas = P4SchemaCache()

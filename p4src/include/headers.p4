@@ -6,11 +6,11 @@
 #include <v1model.p4>
 
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
-const bit<16> ETHERTYPE_IPV6 = 0x86DD;
-const bit<8> PROTOCOL_HOP_BY_HOP = 0;
+@noWarn("unused") const bit<16> ETHERTYPE_IPV6 = 0x86DD;
+@noWarn("unused") const bit<8> PROTOCOL_HOP_BY_HOP = 0;
 const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
-const bit<8> PROTOCOL_IPV6 = 41;  // an IPv6 packet inside another one: RFC 2473
+@noWarn("unused") const bit<8> PROTOCOL_IPV6 = 41;  // an IPv6 packet inside another one: RFC 2473
 
 header ethernet_t {
     bit<48> dst_addr;
@@ -61,7 +61,7 @@ header altmark_t {  // a hop-by-hop header with the AltMark option and nothing e
 }
 
 // A hop-by-hop header's second to fourth byte: eight bytes long, AltMark (0x12) of four bytes.
-const bit<24> ALTMARK_ALONE = 0x001204;
+@noWarn("unused") const bit<24> ALTMARK_ALONE = 0x001204;
 
 header ports_t {  // the first eight bytes of both UDP and TCP
     bit<16> src_port;
@@ -79,6 +79,7 @@ bit<16> changed_checksum(in bit<16> checksum, in bit<16> before, in bit<16> afte
 }
 
 /* Writes the DSCP, and the header checksum. */
+@noWarn("unused")
 control Ipv4SetDscp(inout ipv4_t ipv4, in bit<6> dscp) {
     apply {
         bit<16> before = ipv4.version ++ ipv4.ihl ++ ipv4.dscp ++ ipv4.ecn;

@@ -11,6 +11,9 @@
 #ifndef TELEMARK_READOUT_P4
 #define TELEMARK_READOUT_P4
 
+#include <core.p4>
+#include <v1model.p4>
+
 @controller_header("packet_out")
 header readout_request_t {
     bit<16> record;
@@ -71,6 +74,7 @@ control ReadoutArrival(inout readout_t answer, in readout_values_t values) {
 }
 
 /* At the end of egress. */
+@noWarn("unused")
 control ReadoutDeparture(inout readout_t answer, in readout_values_t values) {
     apply {
         if (answer.isValid()) {

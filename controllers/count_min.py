@@ -1,0 +1,57 @@
+"""Chooses the hash functions of p4src/count_min, reads its counters, and estimates from them."""
+
+import asyncio
+import random
+import struct
+import zlib
+from ipaddress import IPv4Address
+
+import finsy as fy
+import numpy as np
+from numpy.typing import NDArray
+
+from controllers.readout import Readouts
+
+ROWS = 4
+COUNTERS = 1  # the record of that name in count_min.p4
+
+
+class CountMin:
+    """A sketch of ROWS rows of `width` counters; `seed` chooses the hash functions."""
+
+    def __init__(self, width: int, seed: int) -> None:
+        dice = random.Random(seed)
+        self.width = width
+        self._hashes = [(dice.getrandbits(64), dice.getrandbits(64)) for _ in range(ROWS)]
+
+    def entries(self) -> list[fy.P4TableEntry]:
+        """What a switch's tables need: the hash function of each row."""
+        return [
+            fy.P4TableEntry(
+                f"row_{number}.hash_function",
+                action=fy.Action(f"row_{number}.choose", a=a, b=b),
+                is_default_action=True,
+            )
+            for number, (a, b) in enumerate(self._hashes)
+        ]
+
+    async def read(self, switch: fy.Switch) -> NDArray[np.int64]:
+        """A switch's counters; shape (ROWS, width). Those of several switches may be added up.
+
+        Raises NoReadoutError.
+        """
+        async with Readouts(switch) as readouts:
+            answers = await asyncio.gather(
+                *(readouts.read(COUNTERS, index) for index in range(self.width))
+            )
+        return np.array([answer.arrival for answer in answers]).T
+
+    def places(self, src_addr: str, dst_addr: str, protocol: int, dst_port: int) -> list[int]:
+        """Which counter a flow has in each row."""
+        addresses = (int(IPv4Address(address)) for address in (src_addr, dst_addr))
+        flow = zlib.crc32(struct.pack("!IIBH", *addresses, protocol, dst_port))
+        return [((a * flow + b) % 2**64 >> 32) * self.width >> 32 for a, b in self._hashes]
+
+    def estimate(self, counters: NDArray[np.int64], places: list[int]) -> int:
+        """How many packets there were of a flow with these places, or more."""
+        return int(counters[range(ROWS), places].min())

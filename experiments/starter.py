@@ -1,0 +1,113 @@
+"""A count-min sketch: how far are its estimates above the truth, and is the theory right?
+
+To begin with: copy this script, p4src/count_min/ and controllers/count_min.py, and change them.
+Hosts send flows of unequal size over a leaf-spine fabric, whose switches count each flow's packets
+in sketches. Those of all spines together have seen all packets, N. Theory (Cormode and
+Muthukrishnan 2005): with e / eps counters in a row, and a row for each factor e of 1 / delta, no
+estimate is below the truth, and each is above it by more than eps N with a probability of delta.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import math
+
+import numpy as np
+
+from controllers.connection import connections, cpu_ports
+from controllers.count_min import ROWS, CountMin
+from controllers.routing import routing_entries
+from testbed import cli
+from testbed.network import Network
+from testbed.results import plots
+from testbed.results.report import Check, Report
+from testbed.traffic import Flow, Traffic
+from testbed.truth.books import Books
+from topologies.leaf_spine import LeafSpine
+
+DELTA = math.exp(-ROWS)
+UDP = 17
+
+
+def add_options(parser):
+    parser.add_argument("--flows", type=cli.positive_int, default=100, help="default: %(default)s")
+    parser.add_argument(
+        "--rate", type=cli.positive_int, default=1000, metavar="PPS",
+        help="packets a second of each flow (default: %(default)s)",
+    )  # fmt: skip
+
+
+async def experiment(options, run):
+    samples, checks = [], []
+    for eps in (0.1, 0.05) if options.quick else (0.5, 0.2, 0.1, 0.05, 0.02):
+        found, books = await measure(eps, options, run)
+        errors = np.array([sample["estimate"] - sample["packets"] for sample in found])
+        above = np.mean(errors > eps * sum(sample["packets"] for sample in found))
+        checks += [
+            Check(f"eps {eps:g}: estimates below the truth", np.sum(errors < 0), 0),
+            Check(f"eps {eps:g}: part of them above it by more than eps N", above, 0, DELTA),
+            *books.checks(f"eps {eps:g}"),
+        ]
+        samples += found
+    caption = f"How far a sketch's estimates are above the truth, {plots.runs(1, options.time)}."
+    return Report(samples, checks, figure=draw(samples), caption=caption)
+
+
+async def measure(eps, options, run):
+    """A sample for each flow, and the books of the network."""
+    topo = LeafSpine(leaves=4, spines=2)
+    sketch = CountMin(math.ceil(math.e / eps), run.seed)
+    spines = [name for name, place in topo.places.items() if place.tier == "spine"]
+    flows = flows_of(topo, options, run.seed)
+    with Network(
+        topo, run, program="p4src/count_min/count_min.p4", defines={"WIDTH": sketch.width},
+        name=f"eps-{eps:g}", switch_options=cpu_ports(topo), capture=False,
+    ) as net:  # fmt: skip
+        async with connections(net) as switches:
+            for name, switch in switches.items():
+                entries = routing_entries(net, name, topo.routes(name))
+                await switch.write([+entry for entry in entries])
+                await switch.write([~entry for entry in sketch.entries()])
+            async with Traffic(net, flows, run.clock.now_ns() + 2 * 10**9) as traffic:
+                records = await traffic.finish()
+            counters = sum([await sketch.read(switches[name]) for name in spines])
+        samples = []
+        for flow in flows:
+            src_addr, dst_addr = net.host(flow.source).IP(), net.host(flow.destination).IP()
+            places = sketch.places(src_addr, dst_addr, UDP, flow.port)
+            samples.append({
+                "eps": eps, "width": sketch.width, "flow": flow.id,
+                "packets": len(records[flow.id].sent),
+                "estimate": sketch.estimate(counters, places),
+            })  # fmt: skip
+    return samples, Books.of(net, records)
+
+
+def flows_of(topo, options, seed):
+    """Between random hosts; by Zipf's law the n-th has 1 / n of the first one's packets."""
+    dice = np.random.default_rng(seed)
+    return [
+        Flow(n, *dice.choice(topo.hosts(), 2, replace=False), rate_pps=options.rate,
+             count=math.ceil(2000 / n), after_s=dice.random())
+        for n in range(1, options.flows + 1)
+    ]  # fmt: skip
+
+
+def draw(samples):
+    """How far estimates are above the truth, by the width of the sketch, and what theory allows."""
+    figure, (axes,) = plots.figure()
+    widths = sorted({sample["width"] for sample in samples})
+    errors = [[s["estimate"] - s["packets"] for s in samples if s["width"] == w] for w in widths]
+    total = sum(sample["packets"] for sample in samples) / len(widths)
+    axes.plot(widths, [max(e) / total for e in errors], label="largest")
+    axes.plot(widths, [np.mean(e) / total for e in errors], label="mean")
+    axes.plot(widths, np.e / np.array(widths), "k-", label="theory: at most")
+    axes.set(xlabel="Counters in a row, w", ylabel="Error / N", xscale="log")
+    axes.set_yscale("log", nonpositive="mask")
+    axes.set_xticks(widths, widths)
+    axes.minorticks_off()
+    plots.legend(axes, columns=3)
+    return figure
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

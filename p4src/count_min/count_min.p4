@@ -1,0 +1,98 @@
+/* A count-min sketch of the packets of each flow (Cormode and Muthukrishnan 2005), in a router.
+ *
+ * Four rows of counters. In each row a hash function of its own gives a flow one counter, and each of
+ * its packets counts there. Flows that share a counter make it too large, never too small: so the
+ * least of a flow's four counters is the estimate. The controller chooses the hash functions, and reads
+ * the counters by readout packets. */
+#include "../include/readout.p4"
+#include "../include/routing.p4"
+
+#ifndef WIDTH
+#define WIDTH 272  // counters in a row
+#endif
+
+const bit<16> READOUT_COUNTERS = 1;  // index: of a counter; values: what it has in each row
+
+struct metadata_t {
+    readout_values_t readout;
+}
+
+#include "../include/switch.p4"
+
+/* One row. Its hash is (a * flow + b) mod 2^64, of which the upper half, seen as a fraction, says where
+ * in the row: pairwise independent for random a and b (Dietzfelbinger 1996), as the theory needs it.
+ * CRCs with a salt are not: two flows whose CRCs agree modulo a power of two agree with every salt. */
+control Row(in bool counts, in bit<32> flow, in readout_values_t readout, inout bit<64> value) {
+    register<bit<32>>(WIDTH) counters;
+    bit<32> index = 0;
+
+    action choose(bit<64> a, bit<64> b) {
+        bit<64> hashed = a * (bit<64>)flow + b;
+        index = (((hashed >> 32) * WIDTH) >> 32)[31:0];
+    }
+
+    table hash_function {
+        actions = { choose; }
+        default_action = choose(0, 0);
+    }
+
+    action count() {
+        bit<32> packets;
+        counters.read(packets, index);
+        counters.write(index, packets + 1);
+    }
+
+    action read() {
+        bit<32> packets;
+        counters.read(packets, readout.index);
+        value = (bit<64>)packets;
+    }
+
+    apply {
+        if (readout.record == READOUT_COUNTERS) {
+            read();
+        } else if (counts) {
+            hash_function.apply();
+            count();
+        }
+    }
+}
+
+control CountMinIngress(
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    Routing() routing;
+    ReadoutRequest() readout_request;
+    ReadoutArrival() readout_arrival;
+    Row() row_0;
+    Row() row_1;
+    Row() row_2;
+    Row() row_3;
+
+    apply {
+        bit<32> flow = 0;
+        bool counts = hdr.ipv4.isValid() && hdr.ports.isValid();
+        if (hdr.readout_request.isValid()) {
+            readout_request.apply(
+                hdr.readout_request, hdr.readout, meta.readout, standard_metadata);
+        } else {
+            routing.apply(hdr.ethernet, hdr.ipv4, hdr.ports, standard_metadata);
+        }
+        if (counts) {
+            hash(
+                flow, HashAlgorithm.crc32, 32w0,
+                {
+                    hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol, hdr.ports.dst_port
+                },
+                64w1 << 32);
+        }
+        row_0.apply(counts, flow, meta.readout, meta.readout.value_0);
+        row_1.apply(counts, flow, meta.readout, meta.readout.value_1);
+        row_2.apply(counts, flow, meta.readout, meta.readout.value_2);
+        row_3.apply(counts, flow, meta.readout, meta.readout.value_3);
+        readout_arrival.apply(hdr.readout, meta.readout);
+    }
+}
+
+V1Switch(
+    SwitchParser(), SwitchVerifyChecksum(), CountMinIngress(), NoEgress(), SwitchComputeChecksum(),
+    SwitchDeparser()) main;

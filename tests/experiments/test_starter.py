@@ -1,0 +1,70 @@
+"""experiments/starter.py: right in both kinds of time, right when copied, and it finds faults."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import scripts
+
+PROGRAM = scripts.EXPERIMENTS.parent / "p4src" / "count_min" / "count_min.p4"
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of a small run in virtual time."""
+    folder = tmp_path_factory.mktemp("starter")
+    done = scripts.run("starter", "--quick", "--time", "virtual", "--out", str(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_estimates_are_as_theory_has_them(quick: Path) -> None:
+    for width, eps in ((28, 0.1), (55, 0.05)):
+        rows = [row for row in scripts.samples(quick) if int(row["width"]) == width]
+        packets = [int(row["packets"]) for row in rows]
+        errors = [int(row["estimate"]) - int(row["packets"]) for row in rows]
+        assert packets == [-(-2000 // number) for number in range(1, 101)]
+        assert min(errors) >= 0
+        assert max(errors) > 0  # flows do share counters, else nothing would be shown
+        assert sum(error > eps * sum(packets) for error in errors) <= 0.0183 * 100
+
+
+def test_real_time_finds_the_same_to_the_packet(quick: Path, tmp_path: Path) -> None:
+    done = scripts.run("starter", "--quick", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "samples.csv").read_text() == (quick / "samples.csv").read_text()
+
+
+def copied(folder: Path, right: str, wrong: str) -> subprocess.CompletedProcess[str]:
+    """Run a copy of the starter, by any Python, with a copy of its program that has a change."""
+    text = PROGRAM.read_text()
+    assert text.count(right) == 1
+    shutil.copytree(PROGRAM.parents[1], folder / "p4src")
+    program = folder / "p4src" / "count_min" / "mine.p4"
+    program.write_text(text.replace(right, wrong))
+    script = folder / "mine.py"
+    starter = (scripts.EXPERIMENTS / "starter.py").read_text()
+    script.write_text(starter.replace("p4src/count_min/count_min.p4", str(program)))
+    return subprocess.run(
+        ["/usr/bin/python3", script, "--quick", "--time", "virtual", "--out", folder / "out"],
+        capture_output=True, text=True, check=False, timeout=120,
+        env=os.environ | {"PYTHONPATH": str(scripts.EXPERIMENTS)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "failed"),
+    [
+        ("packets + 1", "packets + 8", "part of them above it by more than eps N"),
+        ("else if (counts) {", "else if (counts && flow[0:0] == 0) {", "estimates below the truth"),
+        ("a * (bit<64>)flow + b", "b * (bit<64>)flow + a", "estimates below the truth"),
+    ],
+)
+def test_a_fault_of_the_program_is_found(
+    right: str, wrong: str, failed: str, tmp_path: Path
+) -> None:
+    done = copied(tmp_path, right, wrong)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert {f"eps 0.1: {failed}", f"eps 0.05: {failed}"} <= scripts.failed_checks(tmp_path / "out")
