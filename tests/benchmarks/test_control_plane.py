@@ -4,7 +4,11 @@ import csv
 import json
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "control_plane.py"
 
@@ -23,3 +27,40 @@ def test_the_longest_holds_are_told_or_the_machine_is_too_busy(tmp_path: Path) -
     assert at_work.keys() == {"entry", "commit", "read", "state", "settings"}
     assert 0 < at_work["commit"] <= 4096  # atomic batches of 10,000 entries
     assert 0 < at_work["read"] <= 4096
+
+
+@pytest.fixture
+def control_plane(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    import control_plane  # noqa: PLC0415
+
+    return control_plane
+
+
+@pytest.mark.parametrize(
+    ("cpu_us", "turns", "found"),
+    [
+        ([(5, 7)], 1, (5, 7)),
+        ([(5000, 7), (6, 9000), (8, 9)], 2, (6, 7)),  # interrupted here, then there
+        ([(5000, 7), (5001, 9), (5002, 8)], 3, (5000, 7)),  # that is what it takes
+    ],
+)
+def test_what_one_turn_alone_had_is_no_hold_of_the_operation(
+    control_plane: ModuleType, monkeypatch: pytest.MonkeyPatch,
+    cpu_us: list[tuple[int, int]], turns: int, found: tuple[int, int],
+) -> None:  # fmt: skip
+    numbers = count()
+
+    class Held:
+        def __init__(self, kind: str, entries: int, _seed: int) -> None:
+            pair = cpu_us[next(numbers)]
+            self.rows = [control_plane.Longest(what, kind, entries, 0.0, us, 1)
+                         for what, us in zip("ab", pair, strict=True)]  # fmt: skip
+
+        def measure(self) -> None:
+            pass
+
+    monkeypatch.setattr(control_plane, "Held", Held)
+    rows = control_plane.holds_of("exact", 10, 1)
+    assert tuple(row.cpu_us for row in rows) == found
+    assert next(numbers) == turns
