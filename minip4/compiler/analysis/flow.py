@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Any
 
 from minip4.compiler import syntax, types
@@ -46,6 +47,7 @@ class Flow(ExpressionFlow):
         super().__init__(warnings)
         self.exits = Exits()
         self.actions_done: dict[tuple[object, ...], State | None] = {}
+        self.loops_done: dict[tuple[object, ...], tuple[State | None, list[State]]] = {}
         self.rules: dict[type, Callable[[Any, State], State | None]] = {
             syntax.Assignment: self.assignment,
             syntax.CallStatement: lambda st, s: self.expression(st.call, s),
@@ -104,9 +106,11 @@ class Flow(ExpressionFlow):
         """Goes round until nothing new is found out of any state, and then tells what it sees."""
         start = next(state for state in d.states if state.name == "start")
         before: dict[syntax.State, State | None] = {start: self.entered(d.parameters, d.locals)}
-        self.is_silent, todo = True, [start]
+        order = {state: i for i, state in enumerate(_forward_order(start))}
+        in_order = list(order)
+        self.is_silent, todo = True, [0]
         while todo:
-            state = todo.pop()
+            state = in_order[heappop(todo)]
             after = self.parser_state(state, before[state])
             for target in {goto.state: None for goto in targets(state)}:
                 if target is None or after is None:
@@ -114,7 +118,8 @@ class Flow(ExpressionFlow):
                 joined = join(before.get(target), after.copy())
                 if target not in before or joined != before[target]:
                     before[target] = joined
-                    todo.append(target)
+                    if order[target] not in todo:
+                        heappush(todo, order[target])
         self.is_silent = False
         ends: State | None = None
         for state in d.states:
@@ -229,7 +234,7 @@ class Flow(ExpressionFlow):
             after = join_all([self.statement(statement.body, holds), *self.exits.continued])
             return self.statements(statement.updates, after), fails
 
-        return self.loop(self.statements(statement.initial, s), once)
+        return self.loop(statement, self.statements(statement.initial, s), once)
 
     def for_in(self, statement: syntax.ForIn, s: State) -> State | None:
         def once(before: State | None) -> tuple[State | None, State | None]:
@@ -240,18 +245,33 @@ class Flow(ExpressionFlow):
             return after, after if _has_a_round(statement.collection) else ended
 
         entered = self.expression(statement.collection, s)
-        return self.loop(entered, once)
+        return self.loop(statement, entered, once)
 
     def loop(
-        self, entered: State | None,
+        self, statement: syntax.For | syntax.ForIn, entered: State | None,
         once: Callable[[State | None], tuple[State | None, State | None]],
     ) -> State | None:  # fmt: skip
-        """Goes round until the state before the body stays as it is.
+        """Goes round until the state before the body stays as it is; each state before it once, as
+        loops around this one come here again and again.
 
         `once` gives the states after a round, and where the loop ends instead of another one.
         """
+        if entered is None:
+            return None
+        key = (statement, self.is_silent, self.is_in_table, *entered.frozen())
+        if key not in self.loops_done:
+            self.loops_done[key] = self.rounds(entered, once)
+        ended, returned = self.loops_done[key]
+        self.exits.returned += [state.copy() for state in returned]
+        return copied(ended)
+
+    def rounds(
+        self, entered: State, once: Callable[[State | None], tuple[State | None, State | None]]
+    ) -> tuple[State | None, list[State]]:
+        """States behind the loop, and where it returns."""
         outer, was_silent = self.exits, self.is_silent
-        self.is_silent, before = True, entered
+        before: State | None = entered
+        self.is_silent = True
         while True:
             self.exits = Exits()
             after, _ = once(copied(before))
@@ -260,10 +280,10 @@ class Flow(ExpressionFlow):
                 break
             before = joined
         self.is_silent = was_silent
-        self.exits = Exits(outer.returned)
+        self.exits = Exits()
         _, ended = once(before)
-        broken, self.exits = self.exits.broken, outer
-        return join_all([ended, *broken])
+        exits, self.exits = self.exits, outer
+        return join_all([ended, *exits.broken]), exits.returned
 
     # ------------------------------------------------------------ actions and tables
 
@@ -336,6 +356,23 @@ class Flow(ExpressionFlow):
         after = self.action_call(reference.action, reference.arguments, s.copy())
         self.is_in_table = outer
         return after
+
+
+def _forward_order(start: syntax.State) -> list[syntax.State]:
+    """All states that can be reached, each behind those that lead to it, but for ways back: so that
+    each is looked at when all is known that comes before it (reverse postorder)."""
+    seen, left = {start}, []
+    open_states = [(start, iter(targets(start)))]
+    while open_states:
+        state, gotos = open_states[-1]
+        goto = next(gotos, None)
+        if goto is None:
+            left.append(state)
+            open_states.pop()
+        elif goto.state is not None and goto.state not in seen:
+            seen.add(goto.state)
+            open_states.append((goto.state, iter(targets(goto.state))))
+    return left[::-1]
 
 
 def _leave(states: list[State], s: State) -> None:

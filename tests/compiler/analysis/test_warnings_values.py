@@ -272,6 +272,11 @@ OUT_PARAMETERS = {
         "parser_local": "Q() q;",
         "states": "state start { q.apply(packet, m.x); transition accept; }",
     },
+    "before a return out of two loops": {
+        "top": "bit<8> f(out bit<8> §r, bit<8> n) { for (bit<8> i = 0; i < n; i = i + 1) {"
+        " for (bit<8> j = 0; j < n; j = j + 1) { if (j == 2) { return 1; } } } r = 1; return 2; }",
+        "body": "m.x = f(m.x, 3);",
+    },
     "before a return": {
         "top": "bit<8> f(out bit<8> §r) { if (true) { return 1; } r = 1; return 2; }",
         "body": "m.x = f(m.x);",

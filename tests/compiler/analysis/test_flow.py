@@ -1,0 +1,57 @@
+"""How often the search for unset values looks at a state or loop: not once for each way there."""
+
+import pytest
+from programs_to_check import check, program
+
+from minip4.compiler.analysis.flow import Flow
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Counts the calls of some methods of Flow."""
+    counts: dict[str, int] = {}
+    for name in ("parser_state", "assignment"):
+        method = getattr(Flow, name)
+
+        def counted(*arguments: object, name: str = name, method=method) -> object:
+            counts[name] = counts.get(name, 0) + 1
+            return method(*arguments)
+
+        monkeypatch.setattr(Flow, name, counted)
+    return counts
+
+
+def test_a_state_is_looked_at_when_all_ways_to_it_are_known(looked_at: dict[str, int]) -> None:
+    count = 30
+    states = ["state start { transition s0; }"]
+    for i in range(count):
+        cases = "".join(f"{k}: s{j};" for k, j in enumerate(range(i + 1, i + 4)) if j < count)
+        states.append(f"state s{i} {{ v{i} = 1; transition select(m.z) {{ {cases} _: accept; }} }}")
+    variables = "".join(f"bit<8> v{i};" for i in range(count))
+    check(program(states="\n".join(states), parser_local=variables))
+    assert looked_at["parser_state"] == 2 * (count + 1)  # to find out, and to tell
+
+
+def test_a_way_back_is_followed(looked_at: dict[str, int]) -> None:
+    states = """state start { transition one; }
+        state one { transition select(m.z) { 0: two; _: accept; } }
+        state two { bit<8> x; m.x = x; transition one; }"""
+    check(program(states=states))
+    assert looked_at["parser_state"] <= 2 * 3 + 2  # `one` and `two` once more
+
+
+def nested(depth: int) -> str:
+    body = "m.x = y;"
+    for i in range(depth):
+        body = (
+            f"for (bit<8> i{i} = 0; i{i} < 3; i{i} = i{i} + 1) {{ bit<8> v{i};"
+            f" if (m.x == {i}) {{ v{i} = 1; }} {body} m.x = v{i}; }}"
+        )
+    return f"bit<8> y; if (m.x == 1) {{ y = 2; }} {body}"
+
+
+def test_loops_in_loops_cost_what_they_add(looked_at: dict[str, int]) -> None:
+    check(program(body=nested(5)))
+    few = looked_at.pop("assignment")
+    check(program(body=nested(10)))
+    assert looked_at["assignment"] < 5 * few
