@@ -22,7 +22,9 @@ from typing import Any, NoReturn
 from _corpus import Outcome, Result, Task, json_files, measure, programs
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from testbed.results.report import REPOSITORY, Check, Report, make_folder, table
+from testbed.results.files import make_folder
+from testbed.results.provenance import REPOSITORY, Origin
+from testbed.results.report import Check, Report, table
 
 NAME = "benchmark_conformance"
 
@@ -103,7 +105,7 @@ def main() -> int:
     options = arguments()
     work = select(options)
     make_folder(options.out)
-    started = time.monotonic()
+    started, origin = time.monotonic(), Origin("How many of p4c's own programs compile and run?")
     signal.signal(signal.SIGINT, signal.default_int_handler)  # _venv had taken it away
     try:
         results = measured(work, options)
@@ -111,7 +113,7 @@ def main() -> int:
         print("conformance.py: interrupted", file=sys.stderr)
         return 130
     outcome = report(results, options.corpus, time.monotonic() - started)
-    outcome.write(NAME, options)
+    outcome.write(NAME, options, origin)
     outcome.show(options.out)
     return 0 if outcome.passed else 1
 

@@ -149,6 +149,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         metrics=metrics_of(found),
         figure=draw(found, options),
         caption=caption(found, options),
+        machine_columns=("set_up_s", "cpu_s", "took_s"),
         tables=[summary_table(found)],
     )
 

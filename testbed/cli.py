@@ -20,14 +20,19 @@ from testbed.real import isolation
 from testbed.real.isolation import Interrupted
 from testbed.real.precedence import take_precedence
 from testbed.real.targets import bmv2
-from testbed.results.report import Report, make_folder
+from testbed.results import index
+from testbed.results.files import make_folder
+from testbed.results.provenance import Origin
+from testbed.results.report import Report
 from testbed.run import Run
 from testbed.virtual.clock import VirtualClock
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+RESULTS = REPOSITORY / "results"
 PASSED, CHECK_FAILED, UNUSABLE, BROKEN = 0, 1, 2, 3  # exit status
 
 Experiment = Callable[[argparse.Namespace, Run], Report | Awaitable[Report]]
+Way = Callable[[str, argparse.Namespace, Experiment, Origin], int]
 
 
 def main(
@@ -45,10 +50,11 @@ def main(
     """
     name = Path(script).stem
     options = _parse(name, description or "", add_options)
-    sys.exit(_status(name, options, lambda: _way(options)(name, options, experiment)))
+    origin = Origin((description or "").strip().partition("\n\n")[0])
+    sys.exit(_status(name, options, lambda: _way(options)(name, options, experiment, origin)))
 
 
-def _way(options: argparse.Namespace) -> Callable[[str, argparse.Namespace, Experiment], int]:
+def _way(options: argparse.Namespace) -> Way:
     """How this process is to do the work."""
     if options.time == "virtual":
         return _run_virtual
@@ -74,26 +80,34 @@ def _status(name: str, options: argparse.Namespace, work: Callable[[], int]) -> 
         return BROKEN
 
 
-def _supervise(name: str, options: argparse.Namespace, _experiment: Experiment) -> int:
+def _supervise(
+    name: str, options: argparse.Namespace, _experiment: Experiment, _origin: Origin
+) -> int:
     _require_root()
     return isolation.supervise(name, interactive=options.interactive)
 
 
-def _run(name: str, options: argparse.Namespace, experiment: Experiment) -> int:
+def _run(name: str, options: argparse.Namespace, experiment: Experiment, origin: Origin) -> int:
     with isolation.inside() as folder:
         if not options.interactive:  # which needs the terminal, and so the session it belongs to
             os.setsid()
             take_precedence(os.getpid())
-        run = Run(name, folder, options.seed, options.interactive, options.target)
+        run = Run(
+            name, folder, options.seed, options.interactive, options.target, origin=origin
+        )  # fmt: skip
         return _conduct(run, options, experiment)
 
 
-def _run_virtual(name: str, options: argparse.Namespace, experiment: Experiment) -> int:
+def _run_virtual(
+    name: str, options: argparse.Namespace, experiment: Experiment, origin: Origin
+) -> int:
     """Virtual time needs no namespaces, and so no root: the run is this process."""
     isolation.interruptible()
     with isolation.run_folder(name) as folder:
         clock = VirtualClock()
-        run = Run(name, folder, options.seed, clock=clock, progress=Progress(note=clock))
+        run = Run(
+            name, folder, options.seed, clock=clock, progress=Progress(note=clock), origin=origin
+        )
         clock.on_progress = run.progress.refresh
         return _conduct(run, options, experiment)
 
@@ -110,8 +124,10 @@ def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> i
             f"the experiment returned {reprlib.repr(outcome)}: expected `return Report(...)` of "
             "testbed.results.report"
         )
-    outcome.write(run.name, options)
+    outcome.write(run.name, options, run.origin)
     outcome.show(options.out)
+    if options.out.parent == RESULTS:
+        print(f"All results: {index.build(RESULTS)}")
     return PASSED if outcome.passed else CHECK_FAILED
 
 
@@ -148,7 +164,7 @@ def _parse(
         help="of everything that is random (default: %(default)s)",
     )  # fmt: skip
     common.add_argument(
-        "--out", type=Path, default=REPOSITORY / "results" / name, metavar="DIR",
+        "--out", type=Path, default=RESULTS / name, metavar="DIR",
         help=f"where the results go (default: results/{name})",
     )  # fmt: skip
     common.add_argument(

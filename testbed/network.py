@@ -13,6 +13,7 @@ from testbed import programs
 from testbed.errors import TestbedError
 from testbed.plant import LinkEnd, Plant, Settings, check_topology, derived_seed
 from testbed.real.network import MininetPlant
+from testbed.results.provenance import P4Source
 from testbed.run import Run
 from testbed.traffic import LARGEST_FRAME
 from testbed.virtual.clock import VirtualClock
@@ -208,6 +209,9 @@ class Network:
             stamp_log=self._stamp_log,
             tell=self._tell,
         )
+        self._run.origin.programs |= {
+            P4Source.read(source.path, source.defines) for source in {*sources.values()}
+        }
         self._plant = _plant(settings, self._run)
         self._plant.start(leaving)
         self._switches = {switch.name: switch for switch in self._plant.switches}

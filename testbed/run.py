@@ -5,6 +5,7 @@ from pathlib import Path
 
 from testbed.clock import Clock, RealClock
 from testbed.progress import Progress
+from testbed.results.provenance import Origin
 
 
 @dataclass
@@ -18,3 +19,4 @@ class Run:
     target: str = "minip4"  # what runs the P4 programs
     clock: Clock = field(default_factory=RealClock)
     progress: Progress = field(default_factory=Progress)
+    origin: Origin = field(default_factory=Origin)  # what its results will say of it

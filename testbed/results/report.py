@@ -1,17 +1,10 @@
 """What an experiment leaves: samples, checks, metrics, a figure; on disk and on the screen."""
 
 import argparse
-import contextlib
 import csv
-import fcntl
-import importlib.metadata
 import json
-import os
-import platform
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from numbers import Integral, Real
@@ -21,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from testbed.errors import TestbedError
+from testbed.results.files import exclusive, replace
+from testbed.results.provenance import Origin
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 # Kinds of files, without what differs from run to run: the same data give the same file.
 FIGURE_KINDS: Mapping[str, Any] = {
     "png": {"Software": None},
@@ -34,7 +27,6 @@ FIGURE_KINDS: Mapping[str, Any] = {
     "pdf": {"CreationDate": None},
 }
 COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "traceback")
-PACKAGES = ("telemark", "finsy", "matplotlib", "numpy", "scapy")
 
 
 @dataclass(frozen=True)
@@ -62,25 +54,28 @@ class Report:
     figure: "Figure | None" = None
     caption: str = ""  # of the figure: what it shows, of how many runs
     tables: Sequence[Table] = ()
+    machine_columns: Sequence[str] = ()  # of the samples: what the machine took, in either time
 
     @property
     def passed(self) -> bool:
         """Whether every check passed; a report without a check has shown nothing."""
         return bool(self.checks) and all(check.passed for check in self.checks)
 
-    def write(self, name: str, options: argparse.Namespace) -> None:
+    def write(self, name: str, options: argparse.Namespace, origin: Origin) -> None:
         """Write samples.csv, `name`.png, .svg and .pdf, and last summary.json into options.out.
 
         Each file is replaced whole: a run that is interrupted leaves the earlier results.
         """
-        with _exclusive(options.out) as folder:
+        with exclusive(options.out) as folder:
             for kind in FIGURE_KINDS if self.figure is not None else ():
-                _replace(folder / f"{name}.{kind}", partial(self._draw, kind=kind))
-            _replace(folder / "samples.csv", self._write_samples)
-            summary = json.dumps(self.summary(name, options), indent=2, default=_plain) + "\n"
-            _replace(folder / "summary.json", lambda path: path.write_text(summary))
+                replace(folder / f"{name}.{kind}", partial(self._draw, kind=kind))
+            replace(folder / "samples.csv", self._write_samples)
+            summary = (
+                json.dumps(self.summary(name, options, origin), indent=2, default=_plain) + "\n"
+            )
+            replace(folder / "summary.json", lambda path: path.write_text(summary))
 
-    def summary(self, name: str, options: argparse.Namespace) -> dict[str, Any]:
+    def summary(self, name: str, options: argparse.Namespace, origin: Origin) -> dict[str, Any]:
         """What summary.json holds."""
         parameters = {k: v for k, v in vars(options).items() if k not in COMMON_OPTIONS}
         return {
@@ -89,7 +84,7 @@ class Report:
             "parameters": {"time": options.time, "quick": options.quick, **parameters},
             "seed": options.seed,
             "command": " ".join(["python", *sys.argv]),
-            "environment": environment(),
+            **origin.as_dict(),
             "checks": [
                 {
                     "name": check.name,
@@ -101,6 +96,7 @@ class Report:
                 for check in self.checks
             ],
             "caption": self.caption,
+            "machine_columns": [*self.machine_columns],
             "metrics": dict(self.metrics),
         }
 
@@ -150,82 +146,6 @@ def _shown(value: object) -> str:
     if isinstance(value, Real) and not isinstance(value, Integral):
         return f"{float(value):.4g}"
     return str(value)
-
-
-def environment() -> dict[str, Any]:
-    """What of this machine and this checkout may explain a result."""
-    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
-    return {
-        "kernel": platform.release(),
-        "system": platform.freedesktop_os_release().get("PRETTY_NAME", platform.system()),
-        "cpu": _cpu_model(),
-        "cpus": os.cpu_count(),
-        "git": _git_revision(),
-        "versions": {"python": platform.python_version(), **versions},
-    }
-
-
-def _cpu_model() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
-
-
-def _git_revision() -> str:
-    """The commit, with `+` when files differ from it; `unknown` outside a checkout."""
-    # Under sudo the checkout is another user's, which git else refuses to read.
-    git = ["git", "-c", f"safe.directory={REPOSITORY}", "-C", str(REPOSITORY)]
-    try:
-        revision = subprocess.run(
-            [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        status = subprocess.run(
-            [*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True
-        ).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return revision + ("+" if status else "")
-
-
-def give_to_caller(path: Path) -> None:
-    """Under sudo, make a file or folder the calling user's: who may then also remove it."""
-    if "SUDO_UID" in os.environ:
-        os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]))
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder for results, with those above it. Raises TestbedError."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise TestbedError(f"results cannot be written to {folder}: {error.strerror}") from None
-    for path in missing:
-        give_to_caller(path)
-
-
-@contextlib.contextmanager
-def _exclusive(folder: Path) -> Iterator[Path]:
-    """Keep other runs of the same experiment from writing into the folder meanwhile."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        for stale in folder.glob(".*.partial"):  # of a run that was killed while it wrote
-            stale.unlink()
-        yield folder
-    finally:
-        os.close(descriptor)
-
-
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file beside `path`, then put it in its place."""
-    partial = path.with_name(f".{path.name}.partial")
-    write(partial)
-    give_to_caller(partial)
-    partial.replace(path)
 
 
 def _plain(value: Any) -> Any:

@@ -169,7 +169,9 @@ class _Preprocessor:
                     text = _read(path)
                 except OSError as problem:
                     raise P4Error(f"cannot read {path}: {problem}", token.source) from problem
-                self.run(SourceFile(str(path), text, path.name in SYSTEM_FILES), depth + 1)
+                included = SourceFile(str(path), text, path.name in SYSTEM_FILES)
+                token.file.includes.append(included)
+                self.run(included, depth + 1)
                 return
         raise P4Error(
             f"cannot find {name!r} to include",

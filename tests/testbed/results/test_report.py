@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from testbed.errors import TestbedError
-from testbed.results import index, plots
-from testbed.results.report import Check, Report, make_folder, table
+from testbed.results import plots
+from testbed.results.files import make_folder
+from testbed.results.provenance import Origin
+from testbed.results.report import Check, Report, table
 
 
 def options(folder: Path) -> argparse.Namespace:
@@ -49,7 +51,7 @@ def test_a_report_without_a_check_has_not_passed() -> None:
 
 
 def test_everything_is_written(tmp_path: Path) -> None:
-    report().write("example", options(tmp_path))
+    report().write("example", options(tmp_path), Origin("Why?"))
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["example.pdf", "example.png", "example.svg", "samples.csv", "summary.json"]
     with (tmp_path / "samples.csv").open() as file:
@@ -60,7 +62,9 @@ def test_everything_is_written(tmp_path: Path) -> None:
     assert summary["parameters"] == {"time": "real", "quick": True, "loss": [1.0]}
     assert summary["seed"] == 3
     assert summary["caption"] == "What it shows."
-    assert {"kernel", "cpu", "git", "versions"} <= summary["environment"].keys()
+    assert {"kernel", "cpu", "git", "changed", "versions"} <= summary["environment"].keys()
+    assert summary["question"] == "Why?"
+    assert {"date", "duration_s", "programs"} <= summary.keys()
     assert summary["checks"][1] == {
         "name": "delay", "measured": 9.5, "expected": 10, "tolerance": 1, "passed": True,
     }  # fmt: skip
@@ -71,19 +75,19 @@ def test_the_same_data_give_the_same_files(tmp_path: Path, monkeypatch: pytest.M
     for name, day in (("a", 1), ("b", 2)):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", str(day * 86_400))  # matplotlib's clock
         (tmp_path / name).mkdir()
-        report().write("example", options(tmp_path / name))
+        report().write("example", options(tmp_path / name), Origin("Why?"))
     for name in ("example.pdf", "example.png", "example.svg", "samples.csv"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
 def test_a_run_that_fails_to_write_leaves_the_earlier_results(tmp_path: Path) -> None:
-    report().write("example", options(tmp_path))
+    report().write("example", options(tmp_path), Origin("Why?"))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     uneven = report(samples=[{"block": 7}, {"block": 8, "unknown": 9}], figure=None)
     with pytest.raises(ValueError, match="unknown"):
-        uneven.write("example", options(tmp_path))
+        uneven.write("example", options(tmp_path), Origin("Why?"))
     assert {name: (tmp_path / name).read_bytes() for name in before} == before
-    report().write("example", options(tmp_path))  # removes the half-written file
+    report().write("example", options(tmp_path), Origin("Why?"))  # removes the half-written file
     assert {path.name for path in tmp_path.iterdir()} == before.keys()
 
 
@@ -101,7 +105,7 @@ def test_results_belong_to_the_user_who_called_sudo(
     monkeypatch.setenv("SUDO_GID", "1235")
     folder = tmp_path / "a" / "b"
     make_folder(folder)
-    report(figure=None).write("example", options(folder))
+    report(figure=None).write("example", options(folder), Origin("Why?"))
     for path in (folder.parent, folder, folder / "samples.csv", folder / "summary.json"):
         assert (path.stat().st_uid, path.stat().st_gid) == (1234, 1235)
 
@@ -115,19 +119,3 @@ def test_the_screen_shows_tables_and_verdicts(
     text = capsys.readouterr().out
     for words in ("Losses", "s1-s2", "0.1235", "an error", "FAILED", str(tmp_path)):
         assert words in text
-
-
-def test_the_index_shows_each_experiment(tmp_path: Path) -> None:
-    for name, checks in (("good", [Check("a < b", 0, 0)]), ("bad", [Check("c", 1, 0)])):
-        (tmp_path / name).mkdir()
-        report(checks=checks).write(name, options(tmp_path / name))
-    page = index.build(tmp_path).read_text()
-    assert page.index('id="bad"') < page.index('id="good"')
-    assert 'src="good/good.svg"' in page
-    assert "a &lt; b" in page
-    assert page.count("1 of 1 checks passed") == 1
-    assert page.count("0 of 1 checks passed") == 1
-
-
-def test_an_index_of_nothing(tmp_path: Path) -> None:
-    assert "none yet" in index.build(tmp_path).read_text()

@@ -1,0 +1,50 @@
+"""Files of results: each replaced whole, one run at a time in a folder, and the calling user's."""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from testbed.errors import TestbedError
+
+
+def give_to_caller(path: Path) -> None:
+    """Under sudo, make a file or folder the calling user's: who may then also remove it."""
+    if "SUDO_UID" in os.environ:
+        os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]))
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for results, with those above it. Raises TestbedError."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise TestbedError(f"results cannot be written to {folder}: {error.strerror}") from None
+    for path in missing:
+        give_to_caller(path)
+
+
+@contextlib.contextmanager
+def exclusive(folder: Path) -> Iterator[Path]:
+    """Keep other runs from writing into the folder meanwhile."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        for stale in folder.glob(".*.partial"):  # of a run that was killed while it wrote
+            stale.unlink()
+        yield folder
+    finally:
+        os.close(descriptor)
+
+
+def replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file beside `path`, then put it in its place."""
+    partial = path.with_name(f".{path.name}.partial")
+    write(partial)
+    give_to_caller(partial)
+    partial.replace(path)

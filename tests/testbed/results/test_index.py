@@ -1,0 +1,146 @@
+"""index.html: the verdict first, then what failed, and everything as text."""
+
+import argparse
+import json
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from testbed.errors import TestbedError
+from testbed.results import index, plots, reference
+from testbed.results.provenance import Origin
+from testbed.results.report import Check, Report
+
+GOOD, BAD = Check("a < b", 0, 0), Check("too much", 7, 0)
+
+
+@pytest.fixture(autouse=True)
+def no_references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "REFERENCE", tmp_path / "reference")
+
+
+def leave(
+    results: Path,
+    name: str,
+    checks: Sequence[Check],
+    *,
+    quick: bool = False,
+    question: str = "Why?",
+) -> None:
+    """Results of an experiment."""
+    figure, (axes,) = plots.figure()
+    axes.plot([1, 2], [3, 4])
+    (results / name).mkdir(parents=True)
+    options = argparse.Namespace(
+        target="minip4", time="virtual", quick=quick, seed=3, out=results / name
+    )
+    report = Report([{"x": 1}], checks, figure=figure, caption="Loss < 1 %.")
+    report.write(name, options, Origin(question))
+
+
+def headings(page: str) -> list[str]:
+    return [re.sub("<.*?>", "", text) for text in re.findall("<h2>(.*?)</h2>", page)]
+
+
+def test_what_failed_comes_first(tmp_path: Path) -> None:
+    leave(tmp_path, "a", [GOOD, GOOD])
+    leave(tmp_path, "b", [GOOD, BAD], quick=True)
+    leave(tmp_path, "c", [])
+    page = index.build(tmp_path).read_text()
+    assert headings(page) == [
+        "b: FAILED: 1 of 2 checks --quick virtual time",
+        "c: FAILED: it checks nothing virtual time",
+        "a: passed: 2 checks virtual time",
+    ]
+    assert page.index("FAILED: 2 of 3 experiments") < page.index("<ul>") < page.index("<h2>")
+    section = page[page.index('<section id="b">') : page.index('<section id="c">')]
+    assert section.index("too much") < section.index("<img") < section.index("a &lt; b")
+
+
+def test_all_that_passed_is_one_verdict(tmp_path: Path) -> None:
+    leave(tmp_path, "a", [GOOD])
+    page = index.build(tmp_path).read_text()
+    assert '<p class="passed">passed: 1 experiment</p>' in page
+    assert "FAILED" not in page
+
+
+def test_a_section_says_what_was_asked_when_and_shows_it(tmp_path: Path) -> None:
+    leave(tmp_path, "a", [GOOD], question="Is 1 < 2 & 2 < 3?")
+    page = index.build(tmp_path).read_text()
+    assert "<p>Is 1 &lt; 2 &amp; 2 &lt; 3?</p>" in page
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC, [\d.]+ s", page)
+    assert 'src="a/a.svg"' in page
+    assert 'href="a/a.pdf"' in page
+    assert "Loss &lt; 1 %." in page
+    assert 'href="a/samples.csv"' in page
+    assert "There is no reference to compare it with" in page
+
+
+def test_everything_is_text_to_a_browser(tmp_path: Path) -> None:
+    evil = "<script>alert('x')</script>"
+    leave(tmp_path, "a & b", [Check(evil, 1, 0)], question=evil)
+    summary = tmp_path / "a & b" / "summary.json"
+    said = json.loads(summary.read_text())
+    said |= {"command": evil, "seed": evil, "target": evil, "caption": evil}
+    said["environment"] |= {"git": evil, "changed": [evil], "versions": {evil: evil}}
+    said["parameters"]["time"] = evil
+    said["programs"] = [{"path": evil, "defines": [evil], "sha256": evil}]
+    summary.write_text(json.dumps(said))
+    page = index.build(tmp_path).read_text()
+    assert "<script" not in page
+    assert 'src="a%20%26%20b/a%20%26%20b.svg"' in page
+
+
+def test_numbers_are_held_against_the_reference(tmp_path: Path) -> None:
+    leave(tmp_path / "reference", "a", [GOOD])
+    leave(tmp_path / "results", "a", [GOOD])
+    page = index.build(tmp_path / "results").read_text()
+    assert 'href="../reference/a"' in page
+    assert '<span class="passed">the same numbers in every row' in page
+    (tmp_path / "results" / "a" / "samples.csv").write_text("x\r\n2\r\n")
+    page = index.build(tmp_path / "results").read_text()
+    assert '<span class="failed">NOT the same numbers: row 1, x: 2, there 1' in page
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"checks": [{}]}', '{"checks": 7}'])
+def test_a_summary_that_is_none_does_not_hide_the_others(tmp_path: Path, text: str) -> None:
+    leave(tmp_path, "good", [GOOD])
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "summary.json").write_text(text)
+    page = index.build(tmp_path).read_text()
+    assert headings(page) == ["good: passed: 1 check virtual time"]
+    assert "odd/summary.json is no summary of this version" in page
+    assert '<p class="failed">FAILED: 1 of 2 experiments</p>' in page
+
+
+def test_an_index_of_nothing(tmp_path: Path) -> None:
+    assert "There are none yet" in index.build(tmp_path).read_text()
+
+
+def test_an_index_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "index.html").mkdir()
+    with pytest.raises(TestbedError, match=r"index\.html cannot be written: "):
+        index.build(tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["results", "elsewhere"])
+def test_each_experiment_brings_the_page_up_to_date(
+    start_experiment: Callable[..., subprocess.Popen[str]], tmp_path: Path, folder: str
+) -> None:
+    """But not where results go to a folder of the user's choice."""
+    body = "return Report(samples=[{'x': 1}], checks=[Check('y', 1, 1)])"
+    results = tmp_path / "results"
+    head = f"import pathlib\nfrom testbed import cli\ncli.RESULTS = pathlib.Path({str(results)!r})"
+    out = tmp_path / folder / "mine"
+    started = start_experiment(body, "--time", "virtual", "--out", str(out), head=head)
+    output, errors = started.communicate(timeout=60)
+    assert started.returncode == 0, errors
+    page = out.parent / "index.html"
+    assert page.is_file() == (folder == "results")
+    assert (f"All results: {page}" in output) == (folder == "results")
+    if folder == "results":
+        assert headings(page.read_text()) == ["mine: passed: 1 check virtual time"]
+        assert "<p>An example.</p>" in page.read_text()
