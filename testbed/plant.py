@@ -15,7 +15,7 @@ from testbed.errors import TestbedError
 from testbed.programs import Program
 
 if TYPE_CHECKING:
-    from testbed.traffic import Carrier, Flow, Schedule
+    from testbed.traffic import AnyFlow, Carrier, Schedule
 
 MININET_PARAMETERS = {"port1", "port2", "intfName1", "intfName2", "addr1", "addr2", "params1",
                       "params2", "cls", "cls1", "cls2", "intf", "fast"}  # fmt: skip
@@ -76,7 +76,7 @@ class Plant(Protocol):
     def start(self, leaving: ExitStack) -> None:
         """Bring everything up; what undoes it goes into `leaving`."""
 
-    def carrier(self, flows: "Sequence[Flow]", schedules: "Mapping[int, Schedule]") -> "Carrier":
+    def carrier(self, flows: "Sequence[AnyFlow]", schedules: "Mapping[int, Schedule]") -> "Carrier":
         """What sends and receives flows, each (by its id) at its times."""
 
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:

@@ -1,8 +1,8 @@
 """Traffic: paced UDP flows between hosts, and exact records of what was sent and received."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,10 @@ from testbed.errors import TestbedError
 
 if TYPE_CHECKING:
     from testbed.network import Network
+    from testbed.tcp import TcpFlow, TcpRecord
+
+AnyFlow: TypeAlias = "Flow | TcpFlow"
+AnyRecord: TypeAlias = "FlowRecord | TcpRecord"
 
 HEADERS_BYTES = 14 + 20 + 8  # Ethernet, IPv4, UDP
 # handed_ns: when the call that sent it had returned. In between its frame was at the other end.
@@ -18,6 +22,13 @@ SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("handed_ns", "<u8")])
 RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
 FIRST_PORT = 5000  # of destinations: flow 1 arrives at port 5001
 FIRST_SOURCE_PORT, SOURCE_PORTS = 49152, 16384  # nobody is assigned these (RFC 6335)
+LIMITS: Mapping[str, tuple[float, float]] = {  # of what all flows have
+    "id": (0, 0xFFFF),
+    "port": (1, 0xFFFF),
+    "source_port": (1, 0xFFFF),
+    "dscp": (0, 63),
+    "after_s": (0, 1e6),
+}
 SMALLEST_FRAME, LARGEST_FRAME = 60, 9216  # bytes, without the frame check sequence
 
 
@@ -35,6 +46,8 @@ class Flow:
     Raises TestbedError for what cannot be sent.
     """
 
+    protocol: ClassVar = "UDP"
+
     id: int  # 0..65535, carried by each datagram
     source: str  # host names
     destination: str
@@ -48,26 +61,25 @@ class Flow:
     pattern: Pattern | None = None
 
     def __post_init__(self) -> None:
-        source_port = FIRST_SOURCE_PORT + self.id % SOURCE_PORTS
-        object.__setattr__(self, "port", self.port or FIRST_PORT + self.id)
-        object.__setattr__(self, "source_port", self.source_port or source_port)
-        for what, value, low, high in (
-            ("id", self.id, 0, 0xFFFF),
-            ("rate_pps", self.rate_pps, 1e-3, 1e8),
-            ("count", self.count, 1, 2**48),
-            ("size", self.size, SMALLEST_FRAME, LARGEST_FRAME),
-            ("port", self.port, 1, 0xFFFF),
-            ("source_port", self.source_port, 1, 0xFFFF),
-            ("dscp", self.dscp, 0, 63),
-            ("after_s", self.after_s, 0, 1e6),
-        ):
-            if not low <= value <= high:
-                raise TestbedError(f"flow {self.id}: {what} {value} is not from {low} to {high}")
-        for what in ("id", "count", "size", "port", "source_port", "dscp"):
-            value = getattr(self, what)
+        limits = {
+            "rate_pps": (1e-3, 1e8), "count": (1, 2**48), "size": (SMALLEST_FRAME, LARGEST_FRAME)
+        }  # fmt: skip
+        complete(self, limits)
+
+
+def complete(flow: AnyFlow, limits: Mapping[str, tuple[float, float]]) -> None:
+    """Fill in the ports that are not given, and check all fields. Raises TestbedError."""
+    values = vars(flow)  # a frozen dataclass sets its own in this way
+    values["port"] = flow.port or FIRST_PORT + flow.id
+    values["source_port"] = flow.source_port or FIRST_SOURCE_PORT + flow.id % SOURCE_PORTS
+    for what, (low, high) in {**LIMITS, **limits}.items():
+        value = values[what]
+        if not low <= value <= high:
+            raise TestbedError(f"flow {flow.id}: {what} {value} is not from {low} to {high}")
+        if flow.__annotations__[what] is int:
             if value != int(value):
-                raise TestbedError(f"flow {self.id}: {what} {value} is not a whole number")
-            object.__setattr__(self, what, int(value))  # 1e6 and numpy's are welcome
+                raise TestbedError(f"flow {flow.id}: {what} {value} is not a whole number")
+            values[what] = int(value)  # 1e6 and numpy's are welcome
 
 
 @dataclass(frozen=True)
@@ -123,7 +135,7 @@ class Carrier(Protocol):
     def begin(self, start_ns: int) -> None:
         """Have traffic start then."""
 
-    async def finish(self, drain_s: float) -> dict[int, FlowRecord]:
+    async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
         """See Traffic.finish()."""
 
     async def stop(self) -> None:
@@ -131,7 +143,7 @@ class Carrier(Protocol):
 
 
 class Traffic:
-    """Flows that start together at `start_ns`; use with `async with`.
+    """Flows, UDP or TCP, that start together at `start_ns`; use with `async with`.
 
     On entry the receivers listen and the senders wait for their time; `finish()` waits for the
     end and returns the records. Leaving early ends the flows. Without `start_ns` they start as
@@ -140,14 +152,14 @@ class Traffic:
     """
 
     def __init__(
-        self, net: "Network", flows: Sequence[Flow], start_ns: float | None = None
+        self, net: "Network", flows: Sequence[AnyFlow], start_ns: float | None = None
     ) -> None:
         _check_ports(flows)
         for name in sorted({name for flow in flows for name in (flow.source, flow.destination)}):
             net.host(name)  # which raises where there is none
         self._flows = flows
-        self._schedules = {flow.id: Schedule.of(flow, net.seed) for flow in flows}
-        self._carrier = net.plant.carrier(flows, self._schedules)
+        schedules = {f.id: Schedule.of(f, net.seed) for f in flows if isinstance(f, Flow)}
+        self._carrier = net.plant.carrier(flows, schedules)
         self._wanted_ns = None if start_ns is None else int(start_ns)  # of `now + 0.5 * SECOND`
         self.start_ns = 0  # known from entry on
 
@@ -165,9 +177,10 @@ class Traffic:
     async def __aexit__(self, *_error: object) -> None:
         await self._carrier.stop()
 
-    async def finish(self, drain_s: float = 0.3) -> dict[int, FlowRecord]:
+    async def finish(self, drain_s: float = 0.3) -> dict[int, AnyRecord]:
         """Wait until all is sent, and `drain_s` longer for what is on its way.
 
+        Returns the records by the flows' ids: FlowRecord for UDP, TcpRecord for TCP.
         The books tell whether that was long enough. Raises TestbedError when a sender did not
         keep its rate, or when a program failed.
         """
@@ -176,7 +189,7 @@ class Traffic:
     def _refuse_late(self, ready_ns: int) -> None:
         """Raise TestbedError when a flow was to begin before all were ready."""
         for flow in sorted(self._flows, key=lambda flow: flow.after_s):
-            late_ns = ready_ns - self.start_ns - self._schedules[flow.id].after_ns
+            late_ns = ready_ns - self.start_ns - round(flow.after_s * 1e9)
             if late_ns > 0:
                 raise TestbedError(
                     f"flow {flow.id} of {flow.source} was to begin {late_ns / 1e9:g} s before "
@@ -185,22 +198,22 @@ class Traffic:
                 )
 
 
-def _check_ports(flows: Sequence[Flow]) -> None:
+def _check_ports(flows: Sequence[AnyFlow]) -> None:
     """Raise TestbedError where two flows have one id, or want one port of a host."""
     ids: set[int] = set()
-    arriving: dict[tuple[str, int], int] = {}  # host and port -> flow
+    arriving: dict[tuple[str, str, int], int] = {}  # protocol, host and port -> flow
     for flow in flows:
         if flow.id in ids:
             raise TestbedError(f"two flows have the same id: {flow.id}")
         ids.add(flow.id)
-        other = arriving.setdefault((flow.destination, flow.port), flow.id)
+        other = arriving.setdefault((flow.protocol, flow.destination, flow.port), flow.id)
         if other != flow.id:
             raise TestbedError(
                 f"flows {other} and {flow.id} both arrive at port {flow.port} of "
                 f"{flow.destination}: give one of them another port"
             )
     for flow in flows:
-        other = arriving.get((flow.source, flow.source_port), flow.id)
+        other = arriving.get((flow.protocol, flow.source, flow.source_port), flow.id)
         if other != flow.id:
             raise TestbedError(
                 f"flow {flow.id} leaves {flow.source} by port {flow.source_port}, at which flow "

@@ -7,7 +7,6 @@ and acknowledgements are packets like all others. Real sockets, so real time onl
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
 import asyncio
-import sys
 from itertools import pairwise
 
 import numpy as np
@@ -22,63 +21,39 @@ from testbed import cli
 from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.results.report import Check, Report
+from testbed.tcp import TcpFlow
+from testbed.traffic import Traffic
 from testbed.truth import capture
 from topologies.line import Line
 
 PATH = ("s1", "s2", "s3")
-TCP, PORT, PIECES, SIZE = 6, 5001, 300, 20_000
-SERVER = f"""import socket
-server = socket.create_server(("", {PORT}))
-print("ready", flush=True)
-connection = server.accept()[0]
-print(sum(iter(lambda: len(connection.recv(65536)), 0)))"""
-CLIENT = f"""import socket, sys, time
-connection = socket.create_connection((sys.argv[1], {PORT}))
-for _ in range({PIECES}):
-    connection.sendall(bytes({SIZE}))
-    time.sleep(0.01)"""
-
-
-def python(host, *arguments):
-    return asyncio.create_subprocess_exec(
-        *host.enter(), sys.executable, "-c", *arguments, stdout=asyncio.subprocess.PIPE
-    )
-
-
-async def transfer(h1, h2, clock, start_us):
-    server = await python(h2, SERVER)
-    await server.stdout.readline()
-    await clock.sleep_until(1000 * start_us)
-    client = await python(h1, CLIENT, h2.IP())
-    await client.communicate()
-    return int((await server.communicate())[0])
+TCP = 6  # IPv4's number
+FLOW = TcpFlow(1, "h1", "h2", size_bytes=6_000_000, rate_bps=16e6)
 
 
 async def experiment(options, run):
-    if options.time == "virtual":
-        raise TestbedError("real sockets are processes of the kernel: take --time real")
     schedule, topo = Schedule(2**20), Line(loss=0.02, delay_us=1000)
     with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(topo)) as net:
         hops = [Hop(connection(net, name), forwarding_entries(net, name)) for name in PATH]
         h1, h2 = net.host("h1"), net.host("h2")
-        there = WatchedFlow(1, h1.IP(), h2.IP(), TCP, dst_port=PORT)
-        back = WatchedFlow(2, h2.IP(), h1.IP(), TCP, src_port=PORT)
+        there = WatchedFlow(1, h1.IP(), h2.IP(), TCP, dst_port=FLOW.port)
+        back = WatchedFlow(2, h2.IP(), h1.IP(), TCP, src_port=FLOW.port)
         flows = {there: hops, back: hops[::-1]}
         async with Collector(flows, schedule, run.clock, bounds=Bounds(0, 22_000)) as collector:
             await collector.watch()
             first = schedule.block_at(run.clock.now_ns() // 1000) + 2
-            start_us = schedule.start_us(first)
-            sending = asyncio.create_task(transfer(h1, h2, run.clock, start_us))
             reports = []
-            async for report in collector.blocks(first, first + 200):
-                reports.append(report)
-                if sending.done():
-                    break
-            received = await sending
+            async with Traffic(net, [FLOW], start_ns=1000 * schedule.start_us(first)) as traffic:
+                sending = asyncio.create_task(traffic.finish())
+                async for report in collector.blocks(first, first + 200):
+                    reports.append(report)
+                    if sending.done():
+                        break
+                record = (await sending)[FLOW.id]
     problems = [problem for report in reports for problem in report.problems]
     if problems:
         raise TestbedError("; ".join(problems))
-    samples, checks = [], [Check("bytes received", received, PIECES * SIZE)]
+    samples, checks = [], [Check("bytes received", record.received_bytes, FLOW.size_bytes)]
     for flow, path in ((1, PATH), (2, PATH[::-1])):
         for near, far in pairwise(path):
             frames = capture.read(net.capture(near, far, "lost"))

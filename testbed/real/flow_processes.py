@@ -10,7 +10,7 @@ from typing import Any
 from minip4 import simulator
 from minip4.native import build
 from testbed.errors import TestbedError
-from testbed.traffic import Flow
+from testbed.traffic import AnyFlow
 
 C_FOLDER = Path(__file__).parent / "c"
 
@@ -27,10 +27,10 @@ class End:
     name: str
     process: asyncio.subprocess.Process
 
-    async def await_ready(self) -> None:
+    async def await_word(self, word: str) -> None:
         """Return when it says so. Raises TestbedError when it ends instead."""
         assert self.process.stdout is not None
-        if await self.process.stdout.readline() != b"ready\n":
+        if await self.process.stdout.readline() != f"{word}\n".encode():
             _, errors = await self.process.communicate()
             raise TestbedError(f"{self.name}: {errors.decode().strip()}")
 
@@ -45,7 +45,7 @@ class End:
 class FlowProcesses:
     """Both ends of one flow; subclasses say what the programs are told, and read what they say."""
 
-    def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: Flow) -> None:
+    def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: AnyFlow) -> None:
         self._hosts = hosts
         self._folder = folder
         self._flow = flow
@@ -68,7 +68,7 @@ class FlowProcesses:
     async def await_ready(self) -> None:
         """Return when the receiver listens, and the sender waits to be told when to begin."""
         for end in self._ends:
-            await end.await_ready()
+            await end.await_word("ready")
 
     def begin(self, start_ns: int) -> None:
         """Tell the sender when the flow begins."""

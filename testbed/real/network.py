@@ -26,7 +26,7 @@ from testbed.real.isolation import DISABLE_IPV6
 from testbed.real.targets.bmv2 import PANEL, Bmv2Switch
 from testbed.real.targets.minip4 import Minip4Switch, SwitchSettings
 from testbed.real.traffic import ProcessCarrier
-from testbed.traffic import Flow, Schedule
+from testbed.traffic import AnyFlow, Schedule
 
 FRAMES_S = 1.0  # so long after the network's end frames may still be sent, as in virtual time
 # Kernel counters whose growth means that the kernel lost a datagram: /proc/net/snmp, by group.
@@ -60,7 +60,7 @@ class MininetPlant:
         )
         for program in {*settings.programs.values()}:
             Engine(program.compiled.bmv2_json).close()  # or all switches would run cc at once
-        for tool in ("send", "receive", "send_frames"):
+        for tool in ("send", "receive", "tcp_send", "tcp_receive", "send_frames"):
             executable(tool)  # a schedule must not wait for the C compiler
         settings.tell("starting the network")
         setLogLevel("error")
@@ -81,7 +81,9 @@ class MininetPlant:
         for switch in self.switches:
             switch.wait_ready()
 
-    def carrier(self, flows: Sequence[Flow], schedules: Mapping[int, Schedule]) -> ProcessCarrier:
+    def carrier(
+        self, flows: Sequence[AnyFlow], schedules: Mapping[int, Schedule]
+    ) -> ProcessCarrier:
         """Processes that send and receive, in the hosts' namespaces."""
         hosts = {host.name: host for host in self.hosts}
         return ProcessCarrier(hosts, self._settings.folder, flows, schedules)

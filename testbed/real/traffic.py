@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from testbed.real.tcp import TcpProcesses
 from testbed.real.udp import UdpProcesses
-from testbed.traffic import Flow, FlowRecord, Schedule
+from testbed.tcp import TcpFlow
+from testbed.traffic import AnyFlow, AnyRecord, Schedule
 
 LEAD_NS, LEAD_OF_FLOW_NS = 20_000_000, 200_000  # for telling senders when their flows begin
 
@@ -16,13 +18,15 @@ class ProcessCarrier:
     """See testbed.traffic.Carrier."""
 
     def __init__(
-        self, hosts: Mapping[str, Any], folder: Path, flows: Sequence[Flow],
+        self, hosts: Mapping[str, Any], folder: Path, flows: Sequence[AnyFlow],
         schedules: Mapping[int, Schedule],
     ) -> None:  # fmt: skip
-        self._schedules = schedules  # by flow id
-        self._flows = {
-            flow.id: UdpProcesses(hosts, folder, flow, schedules[flow.id]) for flow in flows
-        }
+        self._after_ns = {flow.id: round(flow.after_s * 1e9) for flow in flows}
+        self._flows: dict[int, UdpProcesses | TcpProcesses] = {
+            flow.id: TcpProcesses(hosts, folder, flow) if isinstance(flow, TcpFlow)
+            else UdpProcesses(hosts, folder, flow, schedules[flow.id])
+            for flow in flows
+        }  # fmt: skip
 
     async def prepare(self) -> int:
         """Return when all receivers listen and all senders wait to be told when to begin."""
@@ -35,9 +39,9 @@ class ProcessCarrier:
     def begin(self, start_ns: int) -> None:
         """Tell each sender when its flow begins."""
         for number, flow in self._flows.items():
-            flow.begin(start_ns + self._schedules[number].after_ns)
+            flow.begin(start_ns + self._after_ns[number])
 
-    async def finish(self, drain_s: float) -> dict[int, FlowRecord]:
+    async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
         """Wait until all is sent, and `drain_s` longer for what is on its way.
 
         The books tell whether that was long enough. Raises TestbedError when a sender did not

@@ -25,6 +25,7 @@ class UdpProcesses(FlowProcesses):
         self, hosts: Mapping[str, Any], folder: Path, flow: Flow, schedule: Schedule
     ) -> None:
         super().__init__(hosts, folder, flow)
+        self._udp_flow = flow
         self._schedule = schedule
         self._start_ns = 0
         self._totals: dict[str, int] = {}  # the sender's
@@ -44,7 +45,7 @@ class UdpProcesses(FlowProcesses):
             lasted_ns = max(self._totals["last_ns"] - self._start_ns, 1)
             raise TestbedError(
                 f"flow {self._flow.id} of {self._flow.source}: rate too high for this machine: "
-                f"asked {self._flow.rate_pps:.0f} packets/s, "
+                f"asked {self._udp_flow.rate_pps:.0f} packets/s, "
                 f"kept {1e9 * self._totals['sent'] / lasted_ns:.0f}: lower the rate, "
                 "or leave the machine more idle"
             )
@@ -54,7 +55,7 @@ class UdpProcesses(FlowProcesses):
         self._receiver.process.send_signal(signal.SIGTERM)
         received: dict[str, int] = json.loads(await self._receiver.output())
         return FlowRecord(
-            self._flow,
+            self._udp_flow,
             np.fromfile(self._path("sent"), SENT),
             np.fromfile(self._path("received"), RECEIVED),
             self._totals["largest_lag_ns"],
@@ -64,12 +65,12 @@ class UdpProcesses(FlowProcesses):
         )
 
     def _receiver_command(self) -> list[Any]:
-        flow = self._flow
+        flow = self._udp_flow
         return ["receive", flow.port, flow.id, flow.size - HEADERS_BYTES, flow.dscp << 2,
                 self._path("received")]  # fmt: skip
 
     def _sender_command(self) -> list[Any]:
-        flow, due = self._flow, "-"
+        flow, due = self._udp_flow, "-"
         if self._schedule.due_ns is not None:
             due = str(self._path("due"))
             self._schedule.due_ns.tofile(due)

@@ -4,23 +4,23 @@ Two independent sources: the switches' and links' own counters, and the kernel's
 the kernel dropped anything is no measurement at all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from testbed.errors import TestbedError
 from testbed.network import LinkEnd, Network
 from testbed.results.report import Check
-from testbed.traffic import FlowRecord
+from testbed.traffic import AnyRecord, FlowRecord
 
 SWITCH_DROPS = ("ingress_drops", "egress_drops", "queue_drops", "no_port_drops", "memory_drops")
 
 
 @dataclass(frozen=True)
 class Books:
-    """Packets of one network, from its start to its end."""
+    """Packets of one network, from its start to its end; TCP's are among the hosts' frames."""
 
-    sent: int  # by the flows
-    received: int  # by the flows
+    sent: int  # by the UDP flows
+    received: int  # by the UDP flows
     hosts_sent: int  # frames, by the kernels' counters: the flows' and any other
     hosts_received: int
     lost_by_links: dict[str, int]  # egress interface -> frames
@@ -31,9 +31,10 @@ class Books:
     unbalanced: list[str]  # switches and hops whose own books do not balance, with the figures
 
     @classmethod
-    def of(cls, net: Network, records: Mapping[int, FlowRecord]) -> "Books":
+    def of(cls, net: Network, records: Mapping[int, AnyRecord]) -> "Books":
         """Close the books of a network that has ended. Raises TestbedError on a kernel drop."""
-        _refuse_kernel_drops(net, records)
+        datagrams = [record for record in records.values() if isinstance(record, FlowRecord)]
+        _refuse_kernel_drops(net, datagrams)
         host_interfaces = [
             net.interface_counters[end.interface]
             for link in net.links
@@ -43,8 +44,8 @@ class Books:
         engines = {name: counters["engine"] for name, counters in net.counters.items()}
         cpus = [counters["cpu"] for counters in net.counters.values()]
         return cls(
-            sent=sum(len(record.sent) for record in records.values()),
-            received=sum(len(record.received) for record in records.values()),
+            sent=sum(len(record.sent) for record in datagrams),
+            received=sum(len(record.received) for record in datagrams),
             hosts_sent=sum(counters["sent"] for counters in host_interfaces),
             hosts_received=sum(counters["received"] for counters in host_interfaces),
             lost_by_links={
@@ -85,14 +86,14 @@ class Books:
         ]  # fmt: skip
 
 
-def _refuse_kernel_drops(net: Network, records: Mapping[int, FlowRecord]) -> None:
+def _refuse_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
     drops = {f"host {name}, UDP": count for name, count in net.udp_losses.items()}
     for name, interface in net.interface_counters.items():
         drops[f"interface {name}"] = interface["dropped"]
     for name, counters in net.counters.items():
         for port in counters["ports"].values():
             drops[f"{name}'s packet socket on {port['interface']}"] = sum(port["kernel"].values())
-    for record in records.values():
+    for record in records:
         drops[f"receiving socket of flow {record.flow.id}"] = record.kernel_drops
     found = [f"{count} at {place}" for place, count in drops.items() if count]
     if found:

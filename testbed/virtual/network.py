@@ -16,7 +16,7 @@ from minip4.simulator.shared import CAPTURES, Stop
 from minip4.simulator.virtual import NEVER, Virtual
 from testbed.errors import TestbedError
 from testbed.plant import LinkEnd, Outcome, Settings, check_link, derived_seed, link_option
-from testbed.traffic import Flow, Schedule
+from testbed.traffic import AnyFlow, Schedule
 from testbed.virtual.clock import VirtualClock
 from testbed.virtual.options import device_id, parse
 from testbed.virtual.traffic import VirtualCarrier
@@ -193,7 +193,9 @@ class VirtualPlant:
 
     # --- what is asked of a plant ----------------------------------------------------------
 
-    def carrier(self, flows: Sequence[Flow], schedules: Mapping[int, Schedule]) -> VirtualCarrier:
+    def carrier(
+        self, flows: Sequence[AnyFlow], schedules: Mapping[int, Schedule]
+    ) -> VirtualCarrier:
         """Flows on the event queue."""
         hosts = {host.name: host.node for host in self.hosts}
         return VirtualCarrier(self._virtual, self._clock, hosts, flows, schedules)

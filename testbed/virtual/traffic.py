@@ -5,7 +5,15 @@ from collections.abc import Mapping, Sequence
 from minip4.engine.errors import InvalidArgument
 from minip4.simulator.virtual import FlowSpec, Virtual
 from testbed.errors import TestbedError
-from testbed.traffic import HEADERS_BYTES, Flow, FlowRecord, Schedule, sent_at_once
+from testbed.traffic import (
+    HEADERS_BYTES,
+    AnyFlow,
+    AnyRecord,
+    Flow,
+    FlowRecord,
+    Schedule,
+    sent_at_once,
+)
 from testbed.virtual.clock import VirtualClock
 
 
@@ -14,12 +22,18 @@ class VirtualCarrier:
 
     def __init__(
         self, virtual: Virtual, clock: VirtualClock, hosts: Mapping[str, int],
-        flows: Sequence[Flow], schedules: Mapping[int, Schedule],
+        flows: Sequence[AnyFlow], schedules: Mapping[int, Schedule],
     ) -> None:  # fmt: skip
+        """Raises TestbedError for TCP."""
         self._virtual = virtual
         self._clock = clock
         self._hosts = hosts
-        self._flows = flows
+        self._flows = [flow for flow in flows if isinstance(flow, Flow)]
+        for flow in flows:
+            if not isinstance(flow, Flow):
+                raise TestbedError(
+                    f"flow {flow.id} of {flow.source}: TCP needs kernels: use --time real"
+                )
         self._schedules = schedules
         self._start_ns = 0
         self._numbers: dict[int, int] = {}  # flow id -> number in the event queue
@@ -53,12 +67,12 @@ class VirtualCarrier:
             due_ns=schedule.due_ns,
         )
 
-    async def finish(self, drain_s: float) -> dict[int, FlowRecord]:
+    async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
         """See Traffic.finish(): a sender in virtual time always keeps its rate."""
         lasts_ns = max((s.after_ns + s.lasts_ns for s in self._schedules.values()), default=0)
         end_ns = max(self._start_ns + lasts_ns, self._clock.now_ns())
         await self._clock.sleep_until(end_ns + round(drain_s * 1e9))
-        records = {}
+        records: dict[int, AnyRecord] = {}
         for flow in self._flows:
             result = self._virtual.flow_result(self._numbers[flow.id])
             records[flow.id] = FlowRecord(

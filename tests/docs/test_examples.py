@@ -45,6 +45,4 @@ def test_a_failing_link_in_real_time(tmp_path: Path) -> None:
 def test_real_sockets_are_refused_in_virtual_time(tmp_path: Path) -> None:
     done = run("ampm_tcp.py", "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 2
-    assert done.stderr == (
-        "ampm_tcp: error: real sockets are processes of the kernel: take --time real\n"
-    )
+    assert done.stderr == ("ampm_tcp: error: flow 1 of h1: TCP needs kernels: use --time real\n")

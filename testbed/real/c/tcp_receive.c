@@ -1,0 +1,86 @@
+/* Receives one TCP flow until SIGTERM, and records how many bytes had come at which time. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+
+#include "flow.h"
+
+enum { CHUNK = 1 << 16 };
+
+static int open_socket(uint16_t port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        fail("socket");
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
+        fail("setsockopt");
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0 || listen(fd, 1) != 0)
+        fail("port");
+    return fd;
+}
+
+/* Takes all that waits; returns false when there will be no more. */
+static bool drain(int fd, uint64_t *received, FILE *records)
+{
+    static uint8_t bytes[CHUNK];
+
+    for (;;) {
+        ssize_t taken = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+        uint64_t record[2];
+
+        if (taken < 0 && (errno == EAGAIN || errno == EINTR))
+            return true;
+        if (taken <= 0)
+            return false;
+        *received += (uint64_t)taken;
+        record[0] = clock_ns(CLOCK_MONOTONIC);
+        record[1] = *received;
+        if (fwrite(record, sizeof record, 1, records) != 1)
+            fail("records");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct pollfd events[2];
+    sigset_t stopping;
+    uint64_t received = 0;
+    FILE *records;
+    int listening, connection = -1;
+
+    if (argc != 3) {
+        fprintf(stderr, "usage: tcp_receive PORT RECORDS\n");
+        return FLOW_UNUSABLE;
+    }
+    sigemptyset(&stopping);
+    sigaddset(&stopping, SIGTERM);
+    sigprocmask(SIG_BLOCK, &stopping, NULL);
+    records = open_records(argv[2]);
+    listening = open_socket((uint16_t)atoi(argv[1]));
+    events[0] = (struct pollfd){listening, POLLIN, 0};
+    events[1] = (struct pollfd){signalfd(-1, &stopping, 0), POLLIN, 0};
+    puts("ready");
+    fflush(stdout);
+    while (!(events[1].revents & POLLIN)) {
+        if (poll(events, 2, -1) < 0)
+            fail("poll");
+        if (connection < 0 && events[0].revents) {
+            if ((connection = accept(listening, NULL, NULL)) < 0)
+                fail("accept");
+            events[0].fd = connection;
+        } else if (events[0].revents && !drain(connection, &received, records)) {
+            events[0].fd = -1; /* which poll() passes over */
+        }
+    }
+    if (connection >= 0)
+        drain(connection, &received, records);
+    if (fclose(records) != 0)
+        fail(argv[2]);
+    return 0; /* which closes the connection */
+}

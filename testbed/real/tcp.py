@@ -1,0 +1,43 @@
+"""A TCP flow in real time: sent by c/tcp_send.c, received by c/tcp_receive.c."""
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testbed.real.flow_processes import FlowProcesses
+from testbed.tcp import PROGRESS, RECEIVED, TcpFlow, TcpRecord
+
+
+class TcpProcesses(FlowProcesses):
+    """Both ends of a connection."""
+
+    def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: TcpFlow) -> None:
+        super().__init__(hosts, folder, flow)
+        self._tcp_flow = flow
+
+    async def finish_sending(self) -> None:
+        """Return when all was acknowledged. Raises TestbedError for a connection that failed."""
+        await self._sender.await_word("acknowledged")
+
+    async def record(self) -> TcpRecord:
+        """Close the connection, the receiver first, and read what both have recorded."""
+        self._receiver.process.send_signal(signal.SIGTERM)
+        await self._receiver.output()
+        await self._sender.output()
+        return TcpRecord(
+            self._tcp_flow,
+            np.fromfile(self._path("sent"), PROGRESS),
+            np.fromfile(self._path("received"), RECEIVED),
+        )
+
+    def _receiver_command(self) -> list[Any]:
+        return ["tcp_receive", self._flow.port, self._path("received")]
+
+    def _sender_command(self) -> list[Any]:
+        flow = self._tcp_flow
+        return ["tcp_send", self._hosts[flow.destination].IP(), flow.port, flow.source_port,
+                flow.dscp << 2, flow.size_bytes, round(flow.duration_s * 1e9), flow.rate_bps,
+                self._path("sent")]  # fmt: skip

@@ -1,0 +1,86 @@
+"""TCP flows between hosts, and records of how they fared; in real time, by the hosts' kernels."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import TestbedError
+from testbed.traffic import complete
+
+# What the sender's kernel knew of a connection, every 10 ms: bytes, segments, microseconds.
+PROGRESS = np.dtype(
+    [("time_ns", "<u8"), ("written", "<u8"), ("acknowledged", "<u8"), ("retransmitted", "<u4"),
+     ("window", "<u4"), ("rtt_us", "<u4"), ("zero", "<u4")]
+)  # fmt: skip
+RECEIVED = np.dtype([("time_ns", "<u8"), ("bytes", "<u8")])  # in all until then
+
+
+@dataclass(frozen=True)
+class TcpFlow:
+    """Data over a TCP connection of its own: `size_bytes`, or as much as goes in `duration_s`.
+
+    Written at `rate_bps`, or as fast as TCP takes it. The connection is made when the flow begins.
+    Raises TestbedError for what cannot be sent.
+    """
+
+    protocol: ClassVar = "TCP"
+
+    id: int  # 0..65535
+    source: str  # host names
+    destination: str
+    size_bytes: int = 0
+    duration_s: float = 0.0
+    rate_bps: float = 0.0  # of the data, without headers; 0: as fast as it goes
+    port: int = 0  # of the destination; 0: 5000 + id
+    source_port: int = 0  # 0: 49152 + id, from 49152 again after 65535
+    dscp: int = 0
+    after_s: float = 0.0  # it begins so long after the time at which traffic starts
+
+    def __post_init__(self) -> None:
+        limits = {"size_bytes": (0, 2**48), "duration_s": (0, 1e6), "rate_bps": (0, 1e12)}
+        complete(self, limits)
+        if bool(self.size_bytes) == bool(self.duration_s):
+            raise TestbedError(f"flow {self.id}: expected either size_bytes or duration_s")
+
+
+@dataclass(frozen=True)
+class TcpRecord:
+    """What happened to a TCP flow. Times are CLOCK_MONOTONIC; rows are in order of time."""
+
+    flow: TcpFlow
+    progress: NDArray[np.void]  # PROGRESS; the first row is of the flow's beginning
+    received: NDArray[np.void]  # RECEIVED; a row each time that the receiver took data
+
+    @property
+    def began_ns(self) -> int:
+        """When the sender asked for the connection."""
+        return int(self.progress["time_ns"][0])
+
+    @property
+    def acknowledged_bytes(self) -> int:
+        return int(self.progress["acknowledged"][-1])
+
+    @property
+    def received_bytes(self) -> int:
+        return int(self.received["bytes"][-1]) if len(self.received) else 0
+
+    @property
+    def retransmitted_segments(self) -> int:
+        """Those of the connection's setting up included."""
+        return int(self.progress["retransmitted"][-1])
+
+    @property
+    def goodput_bps(self) -> float:
+        """Bits of data a second that the receiver got, from the beginning to the last of them."""
+        if not self.received_bytes:
+            return 0.0
+        return 8e9 * self.received_bytes / (int(self.received["time_ns"][-1]) - self.began_ns)
+
+    def goodput_over(self, interval_s: float) -> NDArray[np.float64]:
+        """The same in each interval from the beginning, the last one whole: bits a second."""
+        since_s = (self.received["time_ns"] - np.uint64(self.began_ns)) / 1e9
+        edges_s = interval_s * np.arange(np.ceil(since_s.max(initial=0) / interval_s) + 1)
+        totals = np.concatenate([[0], self.received["bytes"]])
+        return 8 * np.diff(totals[np.searchsorted(since_s, edges_s, side="right")]) / interval_s

@@ -1,0 +1,141 @@
+"""TCP flows: over real kernels, through switches with links that lose; and what is refused."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from virtual_networks import WIRE, Pair, virtually
+
+from testbed.errors import TestbedError
+from testbed.network import Network
+from testbed.run import Run
+from testbed.tcp import PROGRESS, RECEIVED, TcpFlow, TcpRecord
+from testbed.traffic import Flow, Traffic
+
+StartExperiment = Callable[..., subprocess.Popen[str]]
+
+HEAD = f"""
+import numpy as np
+from testbed.network import Network
+from testbed.tcp import TcpFlow
+from testbed.traffic import Flow, Traffic
+from testbed.truth import capture
+from testbed.truth.books import Books
+from topologies.line import Line
+PROGRAM = {str(WIRE)!r}
+"""
+
+TRANSFERS = """
+SIZE = 2_000_000
+bulk = TcpFlow(1, "h1", "h2", size_bytes=SIZE, dscp=10)
+paced = TcpFlow(2, "h2", "h1", duration_s=1, rate_bps=4e6, source_port=5007, port=80, after_s=0.1)
+with Network(Line(switches=2, rate_bps=40_000_000, loss=0.01), run, program=PROGRAM) as net:
+    async with Traffic(net, [bulk, paced, Flow(3, "h1", "h2", 500, 200)]) as traffic:
+        start_ns, records = traffic.start_ns, await traffic.finish()
+    async with Traffic(net, [bulk]) as traffic:  # by the ports of the one before
+        again = (await traffic.finish())[1]
+one, two = records[1], records[2]
+lost = capture.read(net.capture("s1", "s2", "lost")).bytes
+sent = capture.read(net.capture("s1", "h1", "in")).bytes.astype(int)
+ports = sent[:, 34] * 256 + sent[:, 35], sent[:, 36] * 256 + sent[:, 37]
+data = sent[(sent[:, 23] == 6) & (ports[0] == bulk.source_port) & (ports[1] == bulk.port)]
+books = Books.of(net, records)
+return Report([], books.checks(), {
+    "acknowledged": [one.acknowledged_bytes, again.acknowledged_bytes],
+    "received": [one.received_bytes, again.received_bytes, two.received_bytes],
+    "goodput_bps": one.goodput_bps, "over": one.goodput_over(0.01).sum() * 0.01 / 8,
+    "retransmitted": one.retransmitted_segments + again.retransmitted_segments,
+    "lost": int((lost[:, 23] == 6).sum()), "datagrams": books.sent,
+    "tos": np.unique(data[:, 15] & 0xFC), "segments": len(data),
+    "after_ns": [one.began_ns - start_ns, again.began_ns - traffic.start_ns,
+                 two.began_ns - start_ns - 100_000_000],
+    "window": int(one.progress["window"].max()), "rtt_us": int(one.progress["rtt_us"][-1]),
+    "ascending": bool((np.diff(one.progress["acknowledged"].astype(int)) >= 0).all()),
+})
+"""
+
+
+def test_data_arrive_whole_whatever_links_lose(
+    start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    process = start_experiment(TRANSFERS, "--out", str(tmp_path / "out"), head=HEAD)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, output + errors
+    measured: dict[str, Any] = json.loads((tmp_path / "out" / "summary.json").read_text())[
+        "metrics"
+    ]
+    assert measured["acknowledged"] == measured["received"][:2] == [2_000_000] * 2
+    assert measured["over"] == pytest.approx(2_000_000)
+    assert 1e6 < measured["goodput_bps"] < 40e6  # the link's rate is with headers
+    assert measured["segments"] >= 2 * 2_000_000 / 1460
+    # Of 2,700 segments a hundredth is lost; those of acknowledgements alone need no repetition.
+    assert measured["retransmitted"] > 10
+    assert measured["lost"] > 10
+    assert measured["tos"] == [40]
+    assert measured["datagrams"] == 200
+    assert min(measured["after_ns"]) >= 0
+    assert 200_000 < measured["received"][2] <= 500_000 + 1448
+    assert measured["window"] > 1
+    assert measured["rtt_us"] >= 2000
+    assert measured["ascending"]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({}, "flow 1: expected either size_bytes or duration_s"),
+        ({"size_bytes": 1, "duration_s": 1}, "expected either"),
+        ({"size_bytes": -1}, "size_bytes -1 is not from 0"),
+        ({"size_bytes": 1.5}, "size_bytes 1.5 is not a whole number"),
+        ({"duration_s": float("nan")}, "duration_s nan"),
+        ({"size_bytes": 9, "rate_bps": -1}, "rate_bps -1"),
+        ({"size_bytes": 9, "port": 65536}, "port 65536"),
+    ],
+)
+def test_flows_that_cannot_be_sent_are_refused(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(TestbedError, match=words):
+        TcpFlow(1, "h1", "h2", **values)
+
+
+def test_in_virtual_time_there_is_no_kernel(tmp_path: Path) -> None:
+    async def main(run: Run) -> None:
+        with Network(Pair(), run, program=WIRE) as net:
+            Traffic(net, [Flow(1, "h1", "h2", 1, 1), TcpFlow(2, "h1", "h2", size_bytes=1)])
+
+    with pytest.raises(TestbedError, match=r"^flow 2 of h1: TCP needs kernels: use --time"):
+        virtually(tmp_path, main)
+
+
+def record(received: list[tuple[int, int]]) -> TcpRecord:
+    progress = np.zeros(1, PROGRESS)
+    progress["time_ns"] = 10**9
+    return TcpRecord(
+        TcpFlow(1, "h1", "h2", size_bytes=1), progress, np.array(received, RECEIVED)
+    )  # fmt: skip
+
+
+def test_goodput_is_what_came_in_each_interval() -> None:
+    some = record([(10**9 + 1, 100), (10**9 + 10**8, 300), (10**9 + 250_000_000, 1000)])
+    assert list(some.goodput_over(0.1)) == [24_000, 0, 56_000]
+    assert some.goodput_bps == pytest.approx(8 * 1000 / 0.25)
+    nothing = record([])
+    assert (nothing.received_bytes, nothing.goodput_bps) == (0, 0)
+    assert not nothing.goodput_over(0.1).any()
+
+
+def test_a_tcp_and_a_udp_flow_may_have_the_same_port(tmp_path: Path) -> None:
+    """They are other ports; two of one protocol are refused."""
+
+    async def main(run: Run) -> None:
+        with Network(Pair(), run, program=WIRE) as net:
+            tcp = TcpFlow(2, "h1", "h2", size_bytes=1, port=5001)
+            with pytest.raises(TestbedError, match="TCP needs kernels"):
+                Traffic(net, [Flow(1, "h1", "h2", 1, 1), tcp])
+            with pytest.raises(TestbedError, match="flows 2 and 3 both arrive at port 5001 of h2"):
+                Traffic(net, [tcp, TcpFlow(3, "h1", "h2", size_bytes=1, port=5001)])
+
+    virtually(tmp_path, main)
