@@ -46,10 +46,12 @@ class CountMin:
             )
         return np.array([answer.arrival for answer in answers]).T
 
-    def places(self, src_addr: str, dst_addr: str, protocol: int, dst_port: int) -> list[int]:
+    def places(
+        self, src_addr: str, dst_addr: str, protocol: int, src_port: int, dst_port: int
+    ) -> list[int]:
         """Which counter a flow has in each row."""
         addresses = (int(IPv4Address(address)) for address in (src_addr, dst_addr))
-        flow = zlib.crc32(struct.pack("!IIBH", *addresses, protocol, dst_port))
+        flow = zlib.crc32(struct.pack("!IIBHH", *addresses, protocol, src_port, dst_port))
         return [((a * flow + b) % 2**64 >> 32) * self.width >> 32 for a, b in self._hashes]
 
     def estimate(self, counters: NDArray[np.int64], places: list[int]) -> int:

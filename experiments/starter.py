@@ -67,13 +67,13 @@ async def measure(eps, options, run):
                 entries = routing_entries(net, name, topo.routes(name))
                 await switch.write([+entry for entry in entries])
                 await switch.write([~entry for entry in sketch.entries()])
-            async with Traffic(net, flows, run.clock.now_ns() + 2 * 10**9) as traffic:
+            async with Traffic(net, flows) as traffic:
                 records = await traffic.finish()
             counters = sum([await sketch.read(switches[name]) for name in spines])
         samples = []
         for flow in flows:
             src_addr, dst_addr = net.host(flow.source).IP(), net.host(flow.destination).IP()
-            places = sketch.places(src_addr, dst_addr, UDP, flow.port)
+            places = sketch.places(src_addr, dst_addr, UDP, flow.source_port, flow.port)
             samples.append({
                 "eps": eps, "width": sketch.width, "flow": flow.id,
                 "packets": len(records[flow.id].sent),

@@ -81,7 +81,8 @@ control CountMinIngress(
             hash(
                 flow, HashAlgorithm.crc32, 32w0,
                 {
-                    hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol, hdr.ports.dst_port
+                    hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol,
+                    hdr.ports.src_port, hdr.ports.dst_port
                 },
                 64w1 << 32);
         }

@@ -47,7 +47,7 @@ class Sketch:
         columns = [self._ask(index) for index in range(WIDTH)]
         return np.array(columns, dtype=np.int64).T
 
-    def estimate(self, counters: NDArray[np.int64], flow: tuple[str, str, int, int]) -> int:
+    def estimate(self, counters: NDArray[np.int64], flow: tuple[str, str, int, int, int]) -> int:
         return self.control.estimate(counters, self.control.places(*flow))
 
     def _ask(self, index: int) -> tuple[int, ...]:
@@ -58,33 +58,34 @@ class Sketch:
 
 
 FLOWS = {
-    ("10.0.0.1", "10.0.0.2", 17, 5000): 7,
-    ("10.0.0.1", "10.0.0.2", 17, 5001): 1,
-    ("10.0.0.2", "10.0.0.1", 17, 5000): 3,
-    ("10.0.0.1", "10.0.0.2", 6, 5000): 2,
-    ("10.255.0.1", "10.0.0.2", 17, 65535): 4,
+    ("10.0.0.1", "10.0.0.2", 17, 9, 5000): 7,
+    ("10.0.0.1", "10.0.0.2", 17, 9, 5001): 1,
+    ("10.0.0.1", "10.0.0.2", 17, 8, 5000): 5,
+    ("10.0.0.2", "10.0.0.1", 17, 9, 5000): 3,
+    ("10.0.0.1", "10.0.0.2", 6, 9, 5000): 2,
+    ("10.255.0.1", "10.0.0.2", 17, 65535, 65535): 4,
 }
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_flows_that_share_no_counter_are_counted_exactly(seed: int) -> None:
     sketch = Sketch(seed)
-    for (src, dst, protocol, port), packets in FLOWS.items():
-        segment = (UDP if protocol == 17 else TCP)(sport=9, dport=port)
+    for (src, dst, protocol, sport, dport), packets in FLOWS.items():
+        segment = (UDP if protocol == 17 else TCP)(sport=sport, dport=dport)
         for _ in range(packets):
             sketch.send(IP(src=src, dst=dst) / segment)
     sketch.send(IP(src="10.0.0.1", dst="10.0.0.2") / ICMP())  # no ports: of no flow
     counters = sketch.counters()
     assert [*counters.sum(axis=1)] == [sum(FLOWS.values())] * ROWS
     assert {flow: sketch.estimate(counters, flow) for flow in FLOWS} == FLOWS
-    assert sketch.estimate(counters, ("10.0.0.1", "10.0.0.2", 17, 5002)) == 0
+    assert sketch.estimate(counters, ("10.0.0.1", "10.0.0.2", 17, 9, 5002)) == 0
 
 
 def test_the_rows_hash_independently() -> None:
     """Flows that share their counter in one row are spread evenly over another one."""
     control = CountMin(WIDTH, seed=3)
     places = np.array(
-        [control.places("10.0.0.1", "10.0.0.2", n >> 16, n & 0xFFFF) for n in range(200_000)]
+        [control.places("10.0.0.1", "10.0.0.2", 17, n >> 16, n & 0xFFFF) for n in range(200_000)]
     )
     together = places[places[:, 0] == places[0, 0]]
     assert len(together) == pytest.approx(200_000 / WIDTH, rel=0.2)
