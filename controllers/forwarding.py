@@ -7,12 +7,15 @@ from testbed.routes import next_hops
 
 
 def forwarding_entries(net: Network, switch: str) -> list[fy.P4TableEntry]:
-    """Entries that send a frame for each host out of the port on a shortest path to it."""
+    """Entries that send a frame for each host out of the port on a shortest path to it.
+
+    Of several the one through the first neighbour by name is taken.
+    """
     return [
         fy.P4TableEntry(
             "forwarding",
             match=fy.Match({"hdr.ethernet.dst_addr": net.host(host).MAC()}),
             action=fy.Action("forward", port=net.port(switch, next_hop)),
         )
-        for host, next_hop in next_hops(net.topo.links(), net.topo.hosts(), switch).items()
+        for host, (next_hop, *_) in next_hops(net.topo.links(), net.topo.hosts(), switch).items()
     ]

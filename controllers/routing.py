@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import finsy as fy
 
 from testbed.network import Network
-from testbed.routes import Route
+from testbed.routes import Route, next_hops
 
 ANY_MAC = 0  # routers take any frame: between them the destination's MAC address says nothing
 
@@ -14,23 +14,44 @@ def routing_entries(net: Network, switch: str, routes: Sequence[Route]) -> list[
     """Entries for the routes, and for each host that is linked to the switch itself."""
     entries = [_route(f"{net.host(name).IP()}/32", _send(net, switch, name, net.host(name).MAC()))
                for name in net.neighbours(switch) if not net.topo.isSwitch(name)]  # fmt: skip
-    for group, route in enumerate(routes):
-        first, *others = route.next_hops
-        if not others:
-            entries.append(_route(route.prefix, _send(net, switch, first, ANY_MAC)))
+    groups: dict[tuple[str, ...], int] = {}
+    for prefix, neighbours in routes:
+        if len(neighbours) == 1:
+            entries.append(_route(prefix, _send(net, switch, neighbours[0], ANY_MAC)))
             continue
+        if neighbours not in groups:
+            groups[neighbours] = len(groups)
+            entries += _group(net, switch, groups[neighbours], neighbours)
         salt = net.switch(switch).device_id & 0xFFFF
-        spread = fy.Action("spread", group_number=group, count=len(route.next_hops), salt=salt)
-        entries.append(_route(route.prefix, spread))
-        entries += [
-            fy.P4TableEntry(
-                "next_hops",
-                match=fy.Match({"group": group, "member": member}),
-                action=_send(net, switch, next_hop, ANY_MAC),
-            )
-            for member, next_hop in enumerate(route.next_hops)
-        ]
+        spread = fy.Action(
+            "spread", group_number=groups[neighbours], count=len(neighbours), salt=salt
+        )
+        entries.append(_route(prefix, spread))
     return entries
+
+
+def shortest_routes(net: Network, switch: str) -> list[Route]:
+    """All shortest paths to each host behind other switches: routes for any topology."""
+    found = next_hops(net.topo.links(), net.topo.hosts(), switch)
+    return [
+        Route(f"{net.host(host).IP()}/32", neighbours)
+        for host, neighbours in found.items()
+        if neighbours != (host,)
+    ]
+
+
+def _group(
+    net: Network, switch: str, group: int, neighbours: tuple[str, ...]
+) -> list[fy.P4TableEntry]:
+    """The entries of next hops among which a hash chooses."""
+    return [
+        fy.P4TableEntry(
+            "next_hops",
+            match=fy.Match({"group": group, "member": member}),
+            action=_send(net, switch, neighbour, ANY_MAC),
+        )
+        for member, neighbour in enumerate(neighbours)
+    ]
 
 
 def _route(prefix: str, action: fy.Action) -> fy.P4TableEntry:

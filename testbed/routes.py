@@ -11,24 +11,29 @@ class Route(NamedTuple):
     next_hops: tuple[str, ...]
 
 
-def next_hops(links: list[tuple[str, str]], hosts: list[str], start: str) -> dict[str, str]:
-    """For each host that `start` reaches, the neighbour of `start` on a shortest path there.
+def next_hops(
+    links: list[tuple[str, str]], hosts: list[str], start: str
+) -> dict[str, tuple[str, ...]]:
+    """For each host that `start` reaches, its neighbours on all shortest paths there, by name.
 
-    Of several shortest paths the one through the first neighbour by name is taken. Hosts do not
-    forward.
+    Hosts do not forward.
     """
-    neighbours: dict[str, list[str]] = {}
+    neighbours: dict[str, set[str]] = {}
     for left, right in links:
-        neighbours.setdefault(left, []).append(right)
-        neighbours.setdefault(right, []).append(left)
-    first_hop = {name: name for name in sorted(neighbours.get(start, []))}
-    queue = deque(first_hop)
+        neighbours.setdefault(left, set()).add(right)
+        neighbours.setdefault(right, set()).add(left)
+    found = {name: {name} for name in neighbours.get(start, ())}
+    distance = dict.fromkeys(found, 1) | {start: 0}
+    queue, ends = deque(found), {*hosts}
     while queue:
         node = queue.popleft()
-        if node in hosts:
+        if node in ends:
             continue
-        for name in sorted(neighbours[node]):
-            if name != start and name not in first_hop:
-                first_hop[name] = first_hop[node]
+        for name in neighbours[node]:
+            if name not in distance:
+                distance[name] = distance[node] + 1
+                found[name] = set()
                 queue.append(name)
-    return {host: first_hop[host] for host in hosts if host in first_hop}
+            if distance[name] == distance[node] + 1:
+                found[name] |= found[node]
+    return {host: tuple(sorted(found[host])) for host in hosts if host in found}
