@@ -1,6 +1,7 @@
 """The command line that all experiments share, and what their exit status means."""
 
 import argparse
+import dataclasses
 import inspect
 import os
 import reprlib
@@ -115,6 +116,20 @@ def _run_virtual(
 def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> int:
     make_folder(options.out)  # before the run: what would fail after it is refused
     _allow_many_files()
+    try:
+        report = _report_of(run, options, experiment)
+        report.write(run.name, options, run.origin)
+        report.show(options.out)
+        if options.out.parent == RESULTS:
+            print(f"All results: {index.build(RESULTS)}")
+    finally:
+        for warning in run.undelivered.warnings():  # which may be why it failed
+            run.progress.say(warning)
+    return PASSED if report.passed else CHECK_FAILED
+
+
+def _report_of(run: Run, options: argparse.Namespace, experiment: Experiment) -> Report:
+    """What the experiment reports, and what its networks did not deliver."""
     with run.progress:
         outcome = experiment(options, run)
         if inspect.iscoroutine(outcome):
@@ -124,11 +139,11 @@ def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> i
             f"the experiment returned {reprlib.repr(outcome)}: expected `return Report(...)` of "
             "testbed.results.report"
         )
-    outcome.write(run.name, options, run.origin)
-    outcome.show(options.out)
-    if options.out.parent == RESULTS:
-        print(f"All results: {index.build(RESULTS)}")
-    return PASSED if outcome.passed else CHECK_FAILED
+    return dataclasses.replace(
+        outcome,
+        checks=[*outcome.checks, *run.undelivered.checks()],
+        drops=[dataclasses.asdict(drop) for drop in run.undelivered.drops],
+    )
 
 
 def _allow_many_files() -> None:

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from testbed.real.network import MininetPlant
 from testbed.results.provenance import P4Source
 from testbed.run import Run
 from testbed.traffic import LARGEST_FRAME
+from testbed.truth.undelivered import expected_reasons
 from testbed.virtual.clock import VirtualClock
 from testbed.virtual.network import VirtualPlant
 
@@ -44,6 +45,8 @@ class Network:
     `control_delay_us` is what a message between a controller and a switch takes, each way; for
     virtual time only, where it is 0 else. `stamp_log` has switches capture when they handled
     frames, in real time (in virtual time that takes none).
+    `expected_drops` are reasons (testbed.truth.undelivered) for which switches are to drop packets:
+    a run whose switches drop for others warns of it.
     Whether it is made of namespaces or lives in virtual time is the run's affair (`--time`).
     """
 
@@ -59,6 +62,7 @@ class Network:
         switch_options: Mapping[str, Sequence[str]] | None = None,
         control_delay_us: float = 0.0,
         stamp_log: bool = False,
+        expected_drops: Collection[str] = (),
     ) -> None:
         self.topo = topo
         self.name = name
@@ -68,6 +72,7 @@ class Network:
         self.counters: dict[str, dict[str, Any]] = {}  # switch -> what `minip4 switch` counted
         self.interface_counters: dict[str, dict[str, int]] = {}  # interface -> kernel's counters
         self.udp_losses: dict[str, int] = {}  # host -> datagrams that its kernel lost
+        self.undelivered = run.undelivered
         self._run = run
         self._program = program
         self._defines = defines or {}
@@ -75,6 +80,7 @@ class Network:
         self._switch_options = dict(switch_options or {})
         self._control_delay_us = control_delay_us
         self._stamp_log = stamp_log
+        self._expected_drops = expected_reasons(expected_drops)
         self._switches: dict[str, Any] = {}
         self._hosts: dict[str, Any] = {}
         self._ends: dict[str, dict[str, LinkEnd]] = {}  # node -> neighbour -> the node's end
@@ -231,6 +237,7 @@ class Network:
         self.counters = outcome.counters
         self.interface_counters = outcome.interface_counters
         self.udp_losses = outcome.udp_losses
+        self.undelivered.add_network(self.name, self.counters, self._expected_drops)
 
     def _command_line(self) -> None:
         self._run.progress.pause()

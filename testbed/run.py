@@ -6,6 +6,7 @@ from pathlib import Path
 from testbed.clock import Clock, RealClock
 from testbed.progress import Progress
 from testbed.results.provenance import Origin
+from testbed.truth.undelivered import Undelivered
 
 
 @dataclass
@@ -20,3 +21,4 @@ class Run:
     clock: Clock = field(default_factory=RealClock)
     progress: Progress = field(default_factory=Progress)
     origin: Origin = field(default_factory=Origin)  # what its results will say of it
+    undelivered: Undelivered = field(default_factory=Undelivered)  # by all its networks

@@ -59,6 +59,7 @@ class Flow:
     dscp: int = 0
     after_s: float = 0.0  # it begins so long after the time at which traffic starts
     pattern: Pattern | None = None
+    may_vanish: bool = False  # else a run in which nothing of it arrives fails
 
     def __post_init__(self) -> None:
         limits = {
@@ -157,6 +158,7 @@ class Traffic:
         _check_ports(flows)
         for name in sorted({name for flow in flows for name in (flow.source, flow.destination)}):
             net.host(name)  # which raises where there is none
+        self._net = net
         self._flows = flows
         schedules = {f.id: Schedule.of(f, net.seed) for f in flows if isinstance(f, Flow)}
         self._carrier = net.plant.carrier(flows, schedules)
@@ -184,7 +186,9 @@ class Traffic:
         The books tell whether that was long enough. Raises TestbedError when a sender did not
         keep its rate, or when a program failed.
         """
-        return await self._carrier.finish(drain_s)
+        records = await self._carrier.finish(drain_s)
+        self._net.undelivered.add_flows(self._net.name, records.values())
+        return records
 
     def _refuse_late(self, ready_ns: int) -> None:
         """Raise TestbedError when a flow was to begin before all were ready."""

@@ -55,6 +55,7 @@ class Report:
     caption: str = ""  # of the figure: what it shows, of how many runs
     tables: Sequence[Table] = ()
     machine_columns: Sequence[str] = ()  # of the samples: what the machine took, in either time
+    drops: Sequence[Mapping[str, Any]] = ()  # by switches: the run adds them
 
     @property
     def passed(self) -> bool:
@@ -98,6 +99,7 @@ class Report:
             "caption": self.caption,
             "machine_columns": [*self.machine_columns],
             "metrics": dict(self.metrics),
+            "drops": list(self.drops),
         }
 
     def show(self, folder: Path) -> None:

@@ -50,7 +50,7 @@ class Bench:
         total = sum(sum(of.values()) for of in reasons.values())
         counters = dataplane.engine_counters(self.engine)
         assert total == sum(v for k, v in counters.items() if k.endswith("drops"))
-        return {name: count for name, count in reasons[str(port)].items() if count}
+        return {name: count for name, count in reasons.get(str(port), {}).items() if count}
 
     def send(self, time_ns: int, port: int = 2, priority: int = 0, size: int = FRAME) -> None:
         frame = (bytes([port, priority]) + bytes(size))[:size]

@@ -68,13 +68,20 @@ def queues(engine: Engine, port: int, count: int) -> dict[str, dict[str, int]]:
 
 
 def drops(engine: Engine) -> dict[str, dict[str, int]]:
-    """Packets dropped: port -> reason -> count; MAX_PORTS: to numbers that no port can have."""
-    result = {}
+    """Packets dropped: port -> reason -> count; MAX_PORTS: to numbers that no port can have.
+
+    Of ports that dropped any.
+    """
+    result: dict[str, dict[str, int]] = {}
+    counted = engine_counters(engine)
+    if not any(count for name, count in counted.items() if name.endswith("_drops")):
+        return result  # of most switches, which may be a thousand
     counts = (ctypes.c_uint64 * len(DROP_REASONS))()
     with engine.locked():
         for port in range(MAX_PORTS + 1):
             engine.library.engine_drops(engine.handle, port, counts)
-            result[str(port)] = dict(zip(DROP_REASONS, counts, strict=True))
+            if any(counts):
+                result[str(port)] = dict(zip(DROP_REASONS, counts, strict=True))
     return result
 
 
@@ -102,16 +109,21 @@ def port_counters(engine: Engine, port: int) -> dict[str, Any]:
 
 
 def counters(engine: Engine, ports: Iterable[int], priority_queues: int) -> dict[str, Any]:
-    """What an engine counted: "engine", and "ports" by their numbers, each with its "queues"."""
+    """What an engine counted: "engine"; "ports" by their numbers, with their "queues" and "drops";
+    and the "drops" of "other_ports", which are not there.
+    """
+    dropped = drops(engine)
     return {
         "engine": engine_counters(engine),
         "ports": {
             str(port): {
                 **port_counters(engine, port),
                 "queues": queues(engine, port, priority_queues),
+                "drops": dropped.pop(str(port), dict.fromkeys(DROP_REASONS, 0)),
             }
             for port in ports
         },
+        "other_ports": {port: {"drops": reasons} for port, reasons in dropped.items()},
     }
 
 
@@ -129,11 +141,13 @@ def control_plane(engine: Engine) -> dict[str, Any]:
 
 
 def total(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
-    """The sum of two sets of counters that are alike."""
-    return {
+    """The sum of two sets of counters; what one of them lacks is as the other has it."""
+    both = {
         key: total(value, b[key]) if isinstance(value, dict) else value + b[key]
         for key, value in a.items()
+        if key in b
     }
+    return {**a, **b, **both}
 
 
 def _fields(structure: ctypes.Structure) -> dict[str, Any]:

@@ -169,8 +169,7 @@ class _Switch:
 
     def _engine_part(self, engine: Engine) -> dict[str, Any]:
         ports = [interface.port for interface in self._options.interfaces]
-        counted = dataplane.counters(engine, ports, self._settings.priority_queues)
-        return {**counted, "drops": dataplane.drops(engine)}
+        return dataplane.counters(engine, ports, self._settings.priority_queues)
 
     def _write_counters(self) -> str | None:
         """Return what went wrong, or None."""
@@ -197,7 +196,7 @@ class _Switch:
             port = str(interface.port)
             count = part["ports"][port]
             drops = {
-                **part["drops"].pop(port),
+                **count["drops"],
                 "link": count["link"]["lost_packets"],
                 "too_long": nic["receive_too_long"],
                 "receive_memory": nic["receive_memory_drops"],
@@ -218,11 +217,7 @@ class _Switch:
             "device_id": self._options.device_id,
             "engine": part["engine"],
             "ports": ports,
-            "other_ports": {  # where packets were sent that has no interface
-                port: {"drops": reasons}
-                for port, reasons in part["drops"].items()
-                if any(reasons.values())
-            },
+            "other_ports": part["other_ports"],
             "driver": driver,
             "control_plane": dataplane.control_plane(self._engine),
             "capture_error": self._driver.capture_error,  # None, or what the captures lack

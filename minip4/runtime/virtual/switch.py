@@ -121,6 +121,7 @@ class VirtualSwitch:
             packets, size = self._virtual.flying(self._node, int(port))
             counted["link"]["delivered_packets"] -= packets
             counted["link"]["delivered_bytes"] -= size
+            counted["drops"]["link"] = counted["link"]["lost_packets"]
         ports = {
             str(port): {
                 "interface": name,
@@ -133,6 +134,7 @@ class VirtualSwitch:
             "device_id": self._options.device_id,
             "engine": part["engine"],
             "ports": ports,
+            "other_ports": part["other_ports"],
             "cpu": {
                 "packet_in": self.messages.packet_in,
                 "packet_in_dropped": self.messages.packet_in_dropped,

@@ -1,0 +1,104 @@
+"""What the networks of a run did not deliver: flows that did not arrive, and what switches dropped.
+
+Books balance when a switch drops every packet, since it says so. Somebody must have wanted it.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from testbed.errors import TestbedError
+from testbed.results.report import Check
+from testbed.traffic import AnyRecord, FlowRecord
+
+# Reasons of `minip4 switch` (docs/minip4.md), and what is told of each: {} is a port. `queue` and
+# `link` are not among them: queues fill up, and links lose, by a rate or a loss that was set.
+REASONS = {
+    "ingress": "came in at port {} and were dropped by the program in ingress: no table had an "
+    "entry for them, or one said so (--trace tells which: docs/minip4.md)",
+    "egress": "were to leave by port {}: the program dropped them in egress",
+    "no_port": "were sent to port {}, which is not there, or was down",
+    "no_group": "came in at port {} and were sent to a multicast group without ports",
+    "no_queue": "were sent to port {} with a priority above those that it has",
+    "again": "came in at port {} and were to be parsed again, as too many were",
+    "memory": "came in at port {}: there was no buffer for copies of them",
+    "headers": "were to leave by port {}: their headers grew beyond their buffers",
+    "too_long": "came in at port {}, longer than 9,216 bytes",
+    "receive_memory": "came in at port {}: there was no buffer for them",
+    "kernel_receive": "came in at port {}: the kernel had no room for them",
+    "kernel_send": "were to leave by port {}: the kernel refused them",
+}
+SHOWN = 8  # lines
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Packets that a switch of a network dropped at a port, for a reason."""
+
+    network: str
+    switch: str
+    port: str
+    reason: str
+    packets: int
+    expected: bool
+
+
+@dataclass
+class Undelivered:
+    """Of all networks of one run."""
+
+    drops: list[Drop] = field(default_factory=list)
+    flows: list[str] = field(default_factory=list)  # of which nothing arrived
+
+    def add_network(
+        self, network: str, counters: Mapping[str, Mapping[str, Any]], expected: Collection[str]
+    ) -> None:
+        """What its switches counted until its end, by their names."""
+        for switch, counted in counters.items():
+            for port, of_port in {**counted["ports"], **counted["other_ports"]}.items():
+                self.drops += [
+                    Drop(network, switch, port, reason, packets, reason in expected)
+                    for reason, packets in of_port["drops"].items()
+                    if packets and reason != "link"
+                ]
+
+    def add_flows(self, network: str, records: Iterable[AnyRecord]) -> None:
+        """What became of its flows."""
+        self.flows += [
+            f"{network}: flow {record.flow.id} from {record.flow.source} to "
+            f"{record.flow.destination}"
+            for record in records
+            if not len(record.received)
+            and not (isinstance(record, FlowRecord) and record.flow.may_vanish)
+        ]
+
+    def checks(self) -> list[Check]:
+        """One that fails, where nothing arrived of flows; else none."""
+        if not self.flows:
+            return []
+        more = f" and {len(self.flows) - 1} more" if len(self.flows) > 1 else ""
+        return [
+            Check(f"flows of which nothing arrived ({self.flows[0]}{more})", len(self.flows), 0)
+        ]
+
+    def warnings(self) -> list[str]:
+        """A line for each switch, port and reason, over all networks; the worst ones first."""
+        packets: Counter[tuple[str, str, str]] = Counter()
+        for drop in self.drops:
+            if drop.reason in REASONS and not drop.expected:
+                packets[drop.switch, drop.port, drop.reason] += drop.packets
+        lines = [f"warning: switch {switch}: {count:,} packets {REASONS[reason].format(port)}"
+                 for (switch, port, reason), count in packets.most_common(SHOWN)]  # fmt: skip
+        if len(packets) > SHOWN:
+            lines.append(f"warning: and {len(packets) - SHOWN} more such: see summary.json")
+        return lines
+
+
+def expected_reasons(names: Collection[str]) -> Collection[str]:
+    """The names, of REASONS. Raises TestbedError for others."""
+    names = (names,) if isinstance(names, str) else names
+    if unknown := sorted({*names} - REASONS.keys()):
+        raise TestbedError(f"expected_drops: no reason {unknown[0]!r}: there are "
+                           f"{', '.join(REASONS)}")  # fmt: skip
+    return names
