@@ -4,6 +4,7 @@
 context that they share, as statements hold calls, and calls put statements in their place:
 
     statements, calls, expressions      the language's
+    applications                        of controls, if there are several
     tables, table_properties, parsers   what controls and parsers have of their own
     externs/, builtins                  functions and methods that are not P4 code
 

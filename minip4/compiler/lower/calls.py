@@ -90,20 +90,22 @@ class Calls:
         declaration = instance.declaration
         assert isinstance(declaration, syntax.ControlDeclaration)
         environment = Environment(instance.environment)
-        is_shared = any(name == instance.name for name, _ in self.context.shared)
-        frame = Frame(self.context.new_label(), is_shared=is_shared)
+        application = self.context.applications.enter(instance, call.source)
+        frame = Frame(self.context.new_label(), instance=instance, application=application)
         self.bind_arguments(
             call, environment, frame, by_reference=True, parameters=declaration.parameters,
             instance=instance,
         )  # fmt: skip
-        if frame.copy_out and instance in self._applied and not is_shared:
-            raise Restart(instance.name, None)
+        if frame.copy_out and instance in self._applied and application is None:
+            raise Restart(instance.name)
         self._applied.add(instance)
         outer, self.context.instance = self.context.instance, instance
         with self.context.within(environment):
             self.declare_locals(declaration.locals, instance)
             self.inline(declaration.body, frame, call.source)
         self.context.instance = outer
+        if application is not None:
+            self.context.applications.leave(frame, application, call.source)
 
     def declare_locals(self, declarations: list[syntax.Declaration], instance: Instance) -> None:
         """Variables of a control or parser; what else it has, its instance knows."""

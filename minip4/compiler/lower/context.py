@@ -13,6 +13,7 @@ from minip4.compiler.lower import places
 from minip4.compiler.lower.storage import Storage
 
 if TYPE_CHECKING:
+    from minip4.compiler.lower.applications import Applications
     from minip4.compiler.lower.calls import Calls
     from minip4.compiler.lower.expressions import Expressions
     from minip4.compiler.lower.parsers import Parsers
@@ -28,20 +29,36 @@ class Frame:
     label: int
     result: places.Place | None = None
     copy_out: list[Callable[[], None]] = field(default_factory=list)
-    is_shared: bool = False  # several calls share the code, but copy out to different places
+    instance: Instance | None = None  # the control
+    application: Application | None = None  # of a shared control
 
 
-# Controls (by instance name) and parameters of theirs that Restart has found.
-Shared = set[tuple[str, syntax.Parameter | None]]
+@dataclass(slots=True, eq=False)
+class Application:
+    """One place of several where a shared control is applied: they copy out to different places.
+
+    `site` holds the number of the application that runs; there is none if no action exits.
+    """
+
+    instance: Instance
+    number: int
+    site: ir.Field | None
+
+
+# What Restart has found: controls (by instance name), by themselves, for a parameter of theirs,
+# or because an action of theirs exits.
+Shared = set[tuple[str, syntax.Parameter | type[syntax.Exit] | None]]
 
 
 class Restart(Exception):
     """Lowering must begin again, with the control (and its parameter) known as shared: applied
     in several places with different arguments, while its tables and actions are made once."""
 
-    def __init__(self, instance: str, parameter: syntax.Parameter | None) -> None:
+    def __init__(
+        self, instance: str, found: syntax.Parameter | type[syntax.Exit] | None = None
+    ) -> None:
         super().__init__()
-        self.shared = (instance, parameter)
+        self.shared = (instance, found)
 
 
 class Context:
@@ -50,6 +67,7 @@ class Context:
 
     expressions: Expressions
     calls: Calls
+    applications: Applications
     statements: Statements
     properties: TableProperties
     tables: Tables

@@ -6,6 +6,7 @@ from minip4.compiler import ir, syntax, types
 from minip4.compiler.instances.architecture import Architecture
 from minip4.compiler.instances.objects import Environment, ExternObject
 from minip4.compiler.lower import extern_objects, places
+from minip4.compiler.lower.applications import Applications
 from minip4.compiler.lower.calls import Calls
 from minip4.compiler.lower.context import Context, Frame, Shared
 from minip4.compiler.lower.deparser import emitted, require_nothing
@@ -26,6 +27,7 @@ class ProgramLowering:
         self.context = context = Context(source.path, architecture.environment, shared)
         context.expressions = Expressions(context)
         context.calls = Calls(context)
+        context.applications = Applications(context)
         context.statements = Statements(context)
         context.properties = TableProperties(context)
         no_action = source.find("NoAction")

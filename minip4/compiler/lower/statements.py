@@ -121,13 +121,12 @@ class Statements:
 
     def _exit(self, statement: syntax.Exit) -> None:
         """Out arguments of all calls that it ends are copied out first (12.5)."""
+        if self.context.in_action:
+            self.context.applications.exit_in_action()
         for frame in reversed(self.context.frames):
-            if frame.is_shared and frame.copy_out and self.context.in_action:
-                raise P4Error(
-                    "exit in an action of a control that is applied in several places is not "
-                    "supported",
-                    statement.source,
-                )
+            if frame.application is not None and frame.copy_out and self.context.in_action:
+                self.context.applications.exit(frame, frame.application, statement.source)
+                continue
             for copy in frame.copy_out:
                 copy()
         self.context.emit(ir.Exit(statement.source))

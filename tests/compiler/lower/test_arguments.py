@@ -229,10 +229,34 @@ NESTED = (
     EXITS + "control R(inout bit<8> p, inout bit<8> q) { S() s;"
     " apply { p = p + 0x10; s.apply(p, q); q = 0; } } "
 )
+TWICE = (
+    "control S(inout bit<8> x, inout bit<8> y) { action a() { x = 0x55; exit; }"
+    " action b() { x = x + 1; } table t { key = { x: exact; } actions = { a; b; }"
+    " const entries = { 2: a(); } default_action = b(); } apply { y = y + 1; t.apply(); } } "
+)
+TWICE_NESTED = (
+    TWICE + "control R(inout bit<8> p, inout bit<8> q) { S() s;"
+    " apply { s.apply(p, q); s.apply(q, p); } } "
+)
+GIVEN = "control G(inout bit<8> p, inout bit<8> q)(S s) { apply { s.apply(p, q); } } "
 AT_EXIT = {
     # declarations, locals of ingress, its body, how what comes out begins (then as in PACKET)
     "an action of a table in a sub-control": (
         EXITS, "S() s;", "s.apply(h.d.a, h.d.b); h.d.c = 0;", "550303",
+    ),
+    "in the first of two applications": (
+        TWICE, "S() s;", "s.apply(h.d.b, h.d.c); s.apply(h.d.a, h.d.b); h.d.c = 0;", "015504",
+    ),
+    "in the second of two applications": (
+        TWICE, "S() s;", "s.apply(h.d.a, h.d.c); s.apply(h.d.b, h.d.a); h.d.c = 0;", "035504",
+    ),
+    "in an instance that two controls have": (
+        TWICE + GIVEN, "S() s; G(s) g; G(s) i;",
+        "g.apply(h.d.a, h.d.c); i.apply(h.d.b, h.d.a); h.d.c = 0;", "035504",
+    ),
+    "in the last of two applications in each of two": (
+        TWICE_NESTED, "R() r;", "r.apply(h.d.c, h.d.b); r.apply(h.d.c, h.d.a); h.d.c = 0;",
+        "550407",
     ),
     "with names out of order": (
         EXITS, "S() s;", "s.apply(y = h.d.b, x = h.d.a); h.d.c = 0;", "550303",

@@ -11,9 +11,23 @@ from minip4.compiler import compile_p4
 from minip4.compiler.errors import P4Error
 
 ACTION = "action a(bit<8> v) { h.d.c = v; } action none() { } "
+GIVEN_TO_TWO = {
+    "declarations": "control S(inout bit<8> x) { action a() { x = 1; exit; }"
+    " table t { actions = { a; } default_action = a(); } apply { t.apply(); } }"
+    " control G(inout bit<8> p, inout bit<8> q)(S s) { apply { s.apply(p); } }",
+    "locals": "S() s; G(s) g; G(s) i;",
+}
 REFUSED = {
     # parts of the program, text of the error
     "division": ({"ingress": "h.d.a = h.d.b / h.d.c;"}, "by no power of two"),
+    "exit in an instance that two controls have, the first of which copies out": (
+        GIVEN_TO_TWO | {"ingress": "g.apply(h.d.a, h.d.a); i.apply(h.d.b, h.d.c);"},
+        "is applied by two controls",
+    ),
+    "exit in an instance that two controls have, the second of which copies out": (
+        GIVEN_TO_TWO | {"ingress": "g.apply(h.d.b, h.d.c); i.apply(h.d.a, h.d.a);"},
+        "is applied by two controls",
+    ),
     "two lpm keys": (
         {
             "locals": ACTION + "table t { key = { h.d.a : lpm; h.d.b : lpm; } actions = { a; } }",

@@ -1,0 +1,84 @@
+"""Shared controls: applied in several places, while their tables and actions are made once.
+
+An action of such a control that exits must copy out what the application has to that runs: its
+number is in a field then, the control's site.
+"""
+
+from __future__ import annotations
+
+from minip4.compiler import ir, syntax
+from minip4.compiler.errors import P4Error
+from minip4.compiler.instances.objects import Instance
+from minip4.compiler.ir import arithmetic
+from minip4.compiler.lower.context import Application, Context, Frame, Restart
+from minip4.compiler.types import BOOL, Bits
+
+SITE = Bits(32)  # holds the number of an application
+
+
+class Applications:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._count: dict[Instance, int] = {}
+        self._sites: dict[Instance, ir.Field] = {}
+        # By control, its exits: the application that each was met in, and where others go.
+        self._exits: dict[Instance, list[tuple[Application, list[ir.Statement]]]] = {}
+        self._appliers: dict[Instance, Instance | None] = {}
+        self._exiting: dict[Instance, bool] = {}  # whether there is something outside to copy out
+
+    def enter(self, instance: Instance, source: syntax.Source) -> Application | None:
+        """A further application of a control, if that is shared."""
+        self._check_applier(instance, source)
+        if not any(name == instance.name for name, _ in self.context.shared):
+            return None
+        number = self._count.get(instance, 0)
+        self._count[instance] = number + 1
+        if (instance.name, syntax.Exit) not in self.context.shared:
+            return Application(instance, number, None)
+        if instance not in self._sites:
+            self._sites[instance] = self.context.temporary_field(SITE, source)
+        site = self._sites[instance]
+        self.context.emit(ir.Assign(source, site, ir.Constant(SITE, number)))
+        return Application(instance, number, site)
+
+    def _check_applier(self, instance: Instance, source: syntax.Source) -> None:
+        """Controls that got one instance, by their constructors, would have to know which of them
+        runs where an action of it exits."""
+        applier = self.context.instance
+        if self._appliers.setdefault(instance, applier) is applier or instance not in self._exiting:
+            return
+        if self._exiting[instance] or any(frame.copy_out for frame in self.context.frames):
+            message = f"{instance.name}, an action of which exits, is applied by two controls"
+            raise P4Error(message, source, "an instance for each")
+
+    def exit_in_action(self) -> None:
+        """Notes the controls around an exit that is met."""
+        frames = self.context.frames
+        for i, frame in enumerate(frames):
+            if frame.instance is not None:
+                is_inside = any(outer.copy_out for outer in frames[:i])
+                self._exiting[frame.instance] = self._exiting.get(frame.instance, False) | is_inside
+
+    def exit(self, frame: Frame, application: Application, source: syntax.Source) -> None:
+        """Copies out at an exit in an action, which is met in the control's first application."""
+        branch = self._copies(frame, application, source)
+        self.context.emit(branch)
+        exits = self._exits.setdefault(application.instance, [])
+        exits.append((application, branch.otherwise))
+
+    def leave(self, frame: Frame, application: Application, source: syntax.Source) -> None:
+        """Adds what this application has to copy out to the exits that others met."""
+        exits = self._exits.get(application.instance, [])
+        for met, otherwise in exits:
+            if met is not application:
+                otherwise.append(self._copies(frame, application, source))
+
+    def _copies(self, frame: Frame, application: Application, source: syntax.Source) -> ir.If:
+        if application.site is None:
+            raise Restart(application.instance.name, syntax.Exit)
+        with self.context.collecting() as copies:
+            for copy in frame.copy_out:
+                copy()
+        number = ir.Constant(SITE, application.number)
+        here = arithmetic.binary("==", BOOL, application.site, number)
+        return ir.If(source, here, copies, [])
