@@ -61,7 +61,11 @@ def test_switches_of_one_network_run_two_programs(
     process = start_experiment(TWO_PROGRAMS, "--time", time, "--out", str(tmp_path / "out"))
     output, errors = process.communicate(timeout=90)
     assert process.returncode == 0, output + errors
-    metrics: dict[str, Any] = json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"]
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    programs = {(Path(p["path"]).name, *p["defines"]) for p in summary["programs"]}
+    assert programs == {("router.p4", "TAG=161"), ("tag.p4", "TAG=161"), ("tag.p4", "TAG=163")}
+    assert len({p["sha256"] for p in summary["programs"]}) == 3
+    metrics: dict[str, Any] = summary["metrics"]
     assert metrics["received"] == 50
     assert metrics["counts"] == {"s1": [50, 0], "s3": [50, 0]}
     assert metrics["sources"] == [["0000000000a1"], ["0000000000a3"]]
