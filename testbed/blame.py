@@ -5,7 +5,6 @@ what a switch refused; in an experiment or controller, Python's own words tell b
 """
 
 import linecache
-import sysconfig
 import traceback
 from pathlib import Path
 from types import FrameType
@@ -13,21 +12,15 @@ from types import FrameType
 import finsy as fy
 
 from testbed.errors import TestbedError
+from testbed.whose import TELEMARK, Frames, is_under, of_user
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 CLIENTS = ("finsy", "grpc")  # packages
-TELEMARK = tuple(str(REPOSITORY / folder) for folder in ("testbed", "minip4"))
-LIBRARIES = tuple(
-    sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
-
-Frames = list[tuple[FrameType, int]]  # with line numbers, the outermost first
 
 
 def mistake(error: Exception) -> TestbedError | None:
     """The error in one line, where a P4Runtime client raised it; None: elsewhere."""
     frames: Frames = list(traceback.walk_tb(error.__traceback__))
-    users = _of_user(frames)
+    users = of_user(frames)
     if not users or not any(_package(frame) in CLIENTS for frame, _ in _after(frames, users[-1])):
         return None
     who = next((f"switch {name}: " for name in map(_switch, reversed(frames)) if name), "")
@@ -38,25 +31,17 @@ def mistake(error: Exception) -> TestbedError | None:
 def excerpt(error: Exception) -> str:
     """The traceback, from the user's first line on; of what libraries made of it, the message."""
     frames: Frames = list(traceback.walk_tb(error.__traceback__))
-    users = _of_user(frames)
+    users = of_user(frames)
     if not users:
         return "".join(traceback.format_exception(error))
-    ours = [at for at in _after(frames, users[-1]) if _is_under(at[0], *TELEMARK)]
+    ours = [at for at in _after(frames, users[-1]) if is_under(at[0], *TELEMARK)]
     shown = traceback.StackSummary.extract(iter([*users, *ours]))
     lines = ["Traceback (--traceback tells all):\n", *shown.format()]
     return "".join([*lines, *traceback.format_exception_only(type(error), error)])
 
 
-def _of_user(frames: Frames) -> Frames:
-    return [at for at in frames if not _is_under(at[0], *TELEMARK, *LIBRARIES, "<frozen")]
-
-
 def _after(frames: Frames, at: tuple[FrameType, int]) -> Frames:
     return frames[frames.index(at) + 1 :]
-
-
-def _is_under(frame: FrameType, *folders: str) -> bool:
-    return frame.f_code.co_filename.startswith(folders)
 
 
 def _package(frame: FrameType) -> str:
