@@ -17,6 +17,10 @@ PAYLOAD = np.dtype([("flow", ">u2"), ("sequence", ">u8"), ("sent_ns", ">u8")])
 """How the payload of each of a flow's datagrams begins; zeros follow."""
 SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8")])
 RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
+ARRIVAL = np.dtype(
+    [("time_ns", "<u8"), ("length", "<u4"), ("address", ">u4"), ("port", ">u2"), ("none", "V6")]
+)
+"""Of a datagram or frame that came for an application, beside its bytes."""
 
 CALLS = ("prefetch", "prefetch_more", "receive", "advance", "set_driver", "set_port")
 """Functions engine_* that a network calls."""
@@ -29,6 +33,7 @@ class Stop(enum.Enum):
     CONTROL = 1
     PAUSED = 2
     SHORT = 3
+    INBOX = 4
 
 
 class Calls(ctypes.Structure):
@@ -92,6 +97,7 @@ SHARED = (
     Shared("virtual.h", "struct virtual_sent", SENT),
     Shared("virtual.h", "struct virtual_received", RECEIVED),
     Shared("flow_payload.h", "struct flow_payload", PAYLOAD),
+    Shared("arrival.h", "struct arrival_record", ARRIVAL),
 )
 NUMBERS = {
     "VIRTUAL_NO_CPU": NO_CPU_PORT,

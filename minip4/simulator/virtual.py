@@ -23,6 +23,7 @@ from minip4.errors import Minip4Error
 from minip4.native import build, layouts
 from minip4.native.library import address
 from minip4.simulator import C_FOLDER, shared
+from minip4.simulator.inboxes import Inboxes
 from minip4.simulator.shared import (
     CALLS,
     CAPTURES,
@@ -81,6 +82,7 @@ class Virtual:
         if not created:
             raise EngineError("memory is short for a virtual network")
         self._handle: ctypes.c_void_p | None = handle(created)
+        self.inboxes = Inboxes(self._library, self._handle)
         self._engines: dict[int, Engine] = {}
         self._ports: dict[int, list[int]] = {}
         self._room = ctypes.create_string_buffer(FRAME_ROOM)
@@ -120,8 +122,9 @@ class Virtual:
     def run(self, until_ns: int, max_events: int = 2**62) -> Stop:
         """Do the events up to `until_ns`, those included, in the order of their times.
 
-        Ends sooner after `max_events`, and where a switch has something for its controller. SHORT
-        of memory is the end: there were more than max_packets, say.
+        Ends sooner after `max_events`, and where a switch has something for its controller, or
+        where something came for an application. SHORT of memory is the end: there were more than
+        max_packets, say.
         """
         return Stop(self._library.virtual_run(self._handle, until_ns, max_events))
 
@@ -310,4 +313,10 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "flow_result": (c_bool, handle, c_uint32, POINTER(shared.FlowResult)),
     "remove_flow": (None, handle, c_uint32),
     "send_frames": (c_bool, handle, c_uint32, u64, handle, handle, text),
+    "open_udp": (c_uint32, handle, c_uint32, c_uint16),
+    "open_frames": (c_uint32, handle, c_uint32),
+    "inbox_next": (c_uint32, handle),
+    "inbox_take": (c_uint32, handle, c_uint32, POINTER(handle), POINTER(handle)),
+    "send_frame": (c_bool, handle, c_uint32, text, c_uint32),
+    "send_datagram": (c_bool, handle, c_uint32, text, c_uint32, c_uint16, c_uint16, text, c_uint32),
 }

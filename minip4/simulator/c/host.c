@@ -1,4 +1,4 @@
-/* Hosts: they answer ARP and ICMP echo requests, and give UDP datagrams to the flows. */
+/* Hosts: they answer ARP and ICMP echo requests, and give UDP datagrams to flows and applications. */
 #include <arpa/inet.h>
 #include <string.h>
 
@@ -170,7 +170,15 @@ static void receive_udp(struct node *node, const uint8_t *ip, const uint8_t *udp
         host->counters.unclaimed++;
         return;
     }
-    flow_receive(node->v, slot, ip[1], udp + UDP, length - UDP);
+    if (slot->is_application) {
+        uint32_t from;
+        uint16_t port;
+        memcpy(&from, ip + 12, 4);
+        memcpy(&port, udp, 2);
+        inbox_add(node->v, slot->flow - 1, from, port, udp + UDP, length - UDP);
+    } else {
+        flow_receive(node->v, slot, ip[1], udp + UDP, length - UDP);
+    }
 }
 
 /* RFC 791; no fragments, no forwarding. True: the packet has become an answer. */
@@ -210,7 +218,9 @@ void host_receive(struct node *node, struct packet *packet)
     struct host *host = &node->host;
     bool is_answer = false;
     host->counters.received++;
-    if (packet->length < ETHERNET)
+    if (host->frames)
+        inbox_add(node->v, host->frames - 1, 0, 0, packet->data, packet->length);
+    else if (packet->length < ETHERNET)
         host->counters.header_errors++;
     else if (memcmp(packet->data, host->mac, 6) && memcmp(packet->data, broadcast, 6))
         host->counters.other_addresses++;

@@ -352,6 +352,8 @@ enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max
         }
         if (v->first_control)
             return VIRTUAL_CONTROL;
+        if (v->first_inbox)
+            return VIRTUAL_INBOX;
         uint64_t due_ns = next_ns(v);
         if (due_ns > until_ns || due_ns == UINT64_MAX) {
             if (until_ns > v->now_ns && until_ns != UINT64_MAX)

@@ -135,36 +135,44 @@ void sources_free(struct virtual *v)
 
 /* --- flows ------------------------------------------------------------------------------------ */
 
+uint64_t datagram_head(uint8_t *head, const struct datagram *datagram)
+{
+    uint16_t udp_length = (uint16_t)(8 + datagram->payload);
+    memcpy(head, datagram->to_mac, 6);
+    memcpy(head + 6, datagram->from->mac, 6);
+    uint8_t ip[20] = {[0] = 0x45, [1] = datagram->tos, [6] = 0x40 /* do not fragment */,
+                      [8] = 64, [9] = 17};
+    uint16_t word = htons((uint16_t)(20 + udp_length));
+    memcpy(ip + 2, &word, 2);
+    memcpy(ip + 12, &datagram->from->address, 4);
+    memcpy(ip + 16, &datagram->to_address, 4);
+    word = checksum_fold(checksum_add(0, ip, 20));
+    memcpy(ip + 10, &word, 2);
+    head[12] = 8; /* 0x0800, IPv4 */
+    head[13] = 0;
+    memcpy(head + 14, ip, 20);
+    uint16_t udp[4] = {htons(datagram->source_port), htons(datagram->destination_port),
+                       htons(udp_length), 0};
+    memcpy(head + 34, udp, 8);
+    return checksum_add(checksum_add(htons(17), ip + 12, 8) + htons(udp_length), head + 34, 8);
+}
+
 static struct source flow_source(struct virtual *v, const struct virtual_flow_config *config,
                                  const uint64_t *due)
 {
     struct node *host = v->node[config->source];
-    const struct host *from = &host->host, *to = &v->node[config->destination]->host;
+    const struct host *to = &v->node[config->destination]->host;
     struct source source = {
         .count = config->count, .host = host, .start_ns = config->start_ns, .due_ns = due,
         .rate_pps = config->rate_pps, .length = HEADERS + config->payload,
     };
-    uint8_t *head = source.head;
-    uint16_t udp_length = (uint16_t)(8 + config->payload);
-    memcpy(head, to->mac, 6);
-    memcpy(head + 6, from->mac, 6);
-    uint8_t ip[20] = {[0] = 0x45, [1] = config->tos, [6] = 0x40 /* do not fragment */,
-                      [8] = 64, [9] = 17};
-    uint16_t word = htons((uint16_t)(20 + udp_length));
-    memcpy(ip + 2, &word, 2);
-    memcpy(ip + 12, &from->address, 4);
-    memcpy(ip + 16, &to->address, 4);
-    word = checksum_fold(checksum_add(0, ip, 20));
-    memcpy(ip + 10, &word, 2);
-    head[12] = 8; /* 0x0800, IPv4 */
-    memcpy(head + 14, ip, 20);
-    uint16_t udp[4] = {htons(config->source_port), htons(config->destination_port),
-                       htons(udp_length), 0};
-    memcpy(head + 34, udp, 8);
-    word = htons(config->id);
-    memcpy(head + HEADERS, &word, 2);
-    source.sum = checksum_add(htons(17), ip + 12, 8) + htons(udp_length);
-    source.sum = checksum_add(source.sum, head + 34, 8 + sizeof(struct flow_payload));
+    const struct datagram datagram = {
+        &host->host, to->mac, to->address, config->source_port, config->destination_port,
+        config->tos, config->payload};
+    uint16_t id = htons(config->id);
+    source.sum = datagram_head(source.head, &datagram);
+    memcpy(source.head + HEADERS, &id, 2);
+    source.sum = checksum_add(source.sum, source.head + HEADERS, sizeof(struct flow_payload));
     return source;
 }
 
@@ -200,8 +208,9 @@ uint32_t virtual_add_flow(struct virtual *v, const struct virtual_flow_config *c
     struct flow *flow = make_flow(config, v->now_ns);
     if (!flow)
         return VIRTUAL_NONE;
-    struct listener listener = {v->sources + 1, config->destination_port, config->id,
-                                config->payload, config->tos};
+    struct listener listener = {
+        .flow = v->sources + 1, .port = config->destination_port, .id = config->id,
+        .payload = config->payload, .tos = config->tos};
     if (!host_listen(to, &listener)) {
         free_flow(flow);
         return VIRTUAL_NONE;

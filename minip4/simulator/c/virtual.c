@@ -31,6 +31,7 @@ struct virtual *virtual_create(uint64_t now_ns)
         return NULL;
     v->now_ns = now_ns;
     v->end_control = &v->first_control;
+    v->end_inbox = &v->first_inbox;
     v->arrival_room = FIRST_ARRIVALS;
     v->arrivals = malloc(FIRST_ARRIVALS * sizeof *v->arrivals);
     v->pool = packet_pool_create(0);
@@ -57,6 +58,7 @@ int virtual_destroy(struct virtual *v, char *error, size_t error_size)
 {
     int result = v->captures ? capture_set_close(v->captures, error, error_size) : 0;
     sources_free(v);
+    inboxes_free(v);
     for (uint32_t i = 0; i < v->nodes; i++)
         node_free(v->node[i]);
     for (struct program_calls *calls = v->programs, *next; calls; calls = next) {

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 
+#include "arrival.h"
 #include "engine.h"
 
 enum { VIRTUAL_NO_CPU = 0xffff, VIRTUAL_NONE = UINT32_MAX };
@@ -57,7 +58,8 @@ enum virtual_stop {
     VIRTUAL_REACHED, /* all events up to until_ns are done; now is until_ns, or (UINT64_MAX) the last */
     VIRTUAL_CONTROL, /* a switch has something for its controller: virtual_control_next() */
     VIRTUAL_PAUSED,  /* after max_events */
-    VIRTUAL_SHORT    /* of packets or of other memory: something was lost, results would be wrong */
+    VIRTUAL_SHORT,   /* of packets or of other memory: something was lost, results would be wrong */
+    VIRTUAL_INBOX    /* something came for an application: virtual_inbox_next() */
 };
 enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events);
 /* Events since the beginning: frames that arrived or were sent, and switches that went on. */
@@ -119,5 +121,24 @@ void virtual_remove_flow(struct virtual *v, uint32_t flow);
  * one after the other in `bytes`. False: no memory, or a frame is longer than PACKET_MAX_FRAME. */
 bool virtual_send_frames(struct virtual *v, uint32_t node, uint64_t count, const uint64_t *time_ns,
                          const uint32_t *length, const uint8_t *bytes);
+
+/* --- applications at hosts -------------------------------------------------------------------- */
+
+/* Opens an inbox for the datagrams to a UDP port of a host, or for all frames that come to it, which
+ * then answers nothing any more. VIRTUAL_NONE: it is taken, or memory is short. */
+uint32_t virtual_open_udp(struct virtual *v, uint32_t node, uint16_t port);
+uint32_t virtual_open_frames(struct virtual *v, uint32_t node);
+/* The next inbox that was empty and is no longer; VIRTUAL_NONE: no more. */
+uint32_t virtual_inbox_next(struct virtual *v);
+/* Empties an inbox; returns how many were in it. They are valid until the next event; `bytes` are
+ * those of all, one after the other. */
+uint32_t virtual_inbox_take(struct virtual *v, uint32_t inbox,
+                            const struct arrival_record **records, const uint8_t **bytes);
+/* Sends a frame from a host, now. False: no memory, or it is longer than PACKET_MAX_FRAME. */
+bool virtual_send_frame(struct virtual *v, uint32_t node, const uint8_t *frame, uint32_t length);
+/* The same with a UDP datagram; addresses in network byte order. */
+bool virtual_send_datagram(struct virtual *v, uint32_t node, const uint8_t mac[6], uint32_t address,
+                           uint16_t source_port, uint16_t port, const uint8_t *payload,
+                           uint32_t length);
 
 #endif

@@ -25,12 +25,13 @@ struct fifo {
     struct packet *first, **end;
 };
 
-/* A flow's end, as far as each datagram needs it. */
+/* A flow's end, as far as each datagram needs it; or an application's port, whose inbox is `flow`. */
 struct listener {
     uint32_t flow; /* its number + 1; 0: none */
     uint16_t port, id;
     uint32_t payload; /* bytes */
     uint8_t tos;
+    bool is_application;
 };
 
 struct host {
@@ -40,6 +41,7 @@ struct host {
     struct wire wire;
     uint8_t mac[6];
     uint32_t listener_count;
+    uint32_t frames; /* the inbox, + 1, that gets all frames; 0: none */
     struct virtual_host_counters counters;
 };
 
@@ -153,6 +155,9 @@ struct virtual {
     struct reception *reception[RECEPTION_BLOCKS];
     uint32_t receptions;
     struct node *first_control, **end_control;
+    struct inbox *first_inbox, **end_inbox;
+    struct inbox **inbox;
+    uint32_t inboxes, inbox_room;
     struct program_calls *programs;
     struct capture_set *captures;
 };
@@ -185,6 +190,26 @@ void sources_free(struct virtual *v);
 void flow_receive(struct virtual *v, const struct listener *listener, uint8_t tos,
                   const uint8_t *payload, uint32_t length);
 void receptions_free(struct virtual *v);
+
+/* What the headers of a UDP datagram say beside what is always the same. */
+struct datagram {
+    const struct host *from;
+    const uint8_t *to_mac;
+    uint32_t to_address; /* network byte order */
+    uint16_t source_port, destination_port;
+    uint8_t tos;
+    uint32_t payload; /* bytes */
+};
+/* Writes HEADERS bytes, without the UDP checksum; returns its sum as far as it does not depend on the
+ * payload. */
+uint64_t datagram_head(uint8_t *head, const struct datagram *datagram);
+
+/* application.c */
+enum { MAX_INBOX = 1 << 30 /* bytes */ };
+/* Something came for an application, from a UDP port of an address (0 for a frame). */
+void inbox_add(struct virtual *v, uint32_t number, uint32_t address, uint16_t port,
+               const uint8_t *bytes, uint32_t length);
+void inboxes_free(struct virtual *v);
 
 /* host.c */
 /* False: no memory, or the port is taken. */

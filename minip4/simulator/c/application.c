@@ -1,0 +1,163 @@
+/* Applications at hosts, which are Python's: what comes for them waits in inboxes, and what they send
+ * leaves at once. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "virtual_internal.h"
+
+struct inbox {
+    struct arrival_record *records;
+    uint8_t *bytes; /* of all of them, one after the other */
+    uint32_t count, room;
+    uint32_t size, bytes_room;
+    uint32_t number;
+    struct inbox *next; /* in the list of those that came to hold something */
+};
+
+/* A power of two that is no less than `wanted`, from `room` on. */
+static uint32_t enough(uint32_t room, uint32_t wanted)
+{
+    room = room ? room : 64;
+    while (room < wanted)
+        room *= 2;
+    return room;
+}
+
+static bool make_room(struct inbox *inbox, uint32_t length)
+{
+    if (inbox->count == inbox->room) {
+        uint32_t room = enough(inbox->room, inbox->count + 1);
+        struct arrival_record *grown = realloc(inbox->records, room * sizeof *grown);
+        if (!grown)
+            return false;
+        inbox->records = grown;
+        inbox->room = room;
+    }
+    if (length > MAX_INBOX - inbox->size)
+        return false;
+    if (inbox->size + length > inbox->bytes_room) {
+        uint32_t room = enough(inbox->bytes_room, inbox->size + length);
+        uint8_t *grown = realloc(inbox->bytes, room);
+        if (!grown)
+            return false;
+        inbox->bytes = grown;
+        inbox->bytes_room = room;
+    }
+    return true;
+}
+
+void inbox_add(struct virtual *v, uint32_t number, uint32_t address, uint16_t port,
+               const uint8_t *bytes, uint32_t length)
+{
+    struct inbox *inbox = v->inbox[number];
+    if (!make_room(inbox, length)) {
+        v->is_short = true;
+        return;
+    }
+    if (!inbox->count) {
+        inbox->next = NULL;
+        *v->end_inbox = inbox;
+        v->end_inbox = &inbox->next;
+    }
+    inbox->records[inbox->count++] = (struct arrival_record){
+        .time_ns = v->now_ns, .length = length, .address = address, .port = port};
+    memcpy(inbox->bytes + inbox->size, bytes, length);
+    inbox->size += length;
+}
+
+void inboxes_free(struct virtual *v)
+{
+    for (uint32_t i = 0; i < v->inboxes; i++) {
+        free(v->inbox[i]->records);
+        free(v->inbox[i]->bytes);
+        free(v->inbox[i]);
+    }
+    free(v->inbox);
+}
+
+/* NULL: memory is short. It is there to stay once v->inboxes counts it. */
+static struct inbox *make_inbox(struct virtual *v)
+{
+    if (!virtual_room(&v->inbox, v->inboxes, &v->inbox_room, sizeof(struct inbox *)))
+        return NULL;
+    struct inbox *inbox = calloc(1, sizeof *inbox);
+    if (inbox)
+        inbox->number = v->inboxes;
+    return inbox;
+}
+
+uint32_t virtual_open_udp(struct virtual *v, uint32_t node, uint16_t port)
+{
+    struct inbox *inbox = make_inbox(v);
+    struct listener listener = {.flow = v->inboxes + 1, .port = port, .is_application = true};
+    if (!inbox || !host_listen(&v->node[node]->host, &listener)) {
+        free(inbox);
+        return VIRTUAL_NONE;
+    }
+    v->inbox[v->inboxes] = inbox;
+    return v->inboxes++;
+}
+
+uint32_t virtual_open_frames(struct virtual *v, uint32_t node)
+{
+    struct host *host = &v->node[node]->host;
+    struct inbox *inbox = host->frames ? NULL : make_inbox(v);
+    if (!inbox)
+        return VIRTUAL_NONE;
+    v->inbox[v->inboxes] = inbox;
+    host->frames = ++v->inboxes;
+    return host->frames - 1;
+}
+
+uint32_t virtual_inbox_next(struct virtual *v)
+{
+    struct inbox *inbox = v->first_inbox;
+    if (!inbox)
+        return VIRTUAL_NONE;
+    v->first_inbox = inbox->next;
+    if (!v->first_inbox)
+        v->end_inbox = &v->first_inbox;
+    return inbox->number;
+}
+
+uint32_t virtual_inbox_take(struct virtual *v, uint32_t number,
+                            const struct arrival_record **records, const uint8_t **bytes)
+{
+    struct inbox *inbox = v->inbox[number];
+    uint32_t count = inbox->count;
+    *records = inbox->records;
+    *bytes = inbox->bytes;
+    inbox->count = inbox->size = 0;
+    return count;
+}
+
+/* --- what they send --------------------------------------------------------------------------- */
+
+bool virtual_send_frame(struct virtual *v, uint32_t node, const uint8_t *frame, uint32_t length)
+{
+    struct node *host = v->node[node];
+    struct packet *packet = length <= PACKET_MAX_FRAME ? packet_take(v->pool) : NULL;
+    if (!packet)
+        return false;
+    packet->length = length;
+    memcpy(packet->data, frame, length);
+    host->host.counters.sent++;
+    virtual_put_on_wire(host, 0, packet, v->now_ns);
+    return true;
+}
+
+bool virtual_send_datagram(struct virtual *v, uint32_t node, const uint8_t mac[6], uint32_t address,
+                           uint16_t source_port, uint16_t port, const uint8_t *payload,
+                           uint32_t length)
+{
+    uint8_t frame[PACKET_MAX_FRAME];
+    if (length > sizeof frame - HEADERS)
+        return false;
+    const struct datagram datagram = {&v->node[node]->host, mac, address, source_port, port, 0, length};
+    uint64_t sum = datagram_head(frame, &datagram);
+    memcpy(frame + HEADERS, payload, length);
+    uint16_t folded = checksum_fold(checksum_add(sum, payload, length));
+    folded = folded ? folded : 0xffff; /* RFC 768: zero would mean that there is none */
+    memcpy(frame + HEADERS - 2, &folded, 2);
+    return virtual_send_frame(v, node, frame, HEADERS + length);
+}

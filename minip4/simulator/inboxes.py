@@ -1,0 +1,63 @@
+"""What comes for applications at hosts of a virtual network, and what they send."""
+
+import ctypes
+from collections.abc import Iterator
+from ctypes import byref
+from ipaddress import IPv4Address
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minip4.engine.errors import EngineError, InvalidArgument
+from minip4.simulator.shared import ARRIVAL, NONE
+
+
+class Inboxes:
+    """Those of a Virtual, which run() tells of; they are numbered as they are opened."""
+
+    def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p) -> None:
+        self._library = library
+        self._handle = handle
+
+    def open_udp(self, host: int, port: int) -> int:
+        """Take the datagrams to a UDP port of a host."""
+        return self._opened(self._library.virtual_open_udp(self._handle, host, port))
+
+    def open_frames(self, host: int) -> int:
+        """Take all frames that come to a host, which answers nothing any more."""
+        return self._opened(self._library.virtual_open_frames(self._handle, host))
+
+    def filled(self) -> Iterator[int]:
+        """Take the inboxes that were empty and are no longer."""
+        while (inbox := self._library.virtual_inbox_next(self._handle)) != NONE:
+            yield inbox
+
+    def take(self, inbox: int) -> tuple[NDArray[np.void], bytes]:
+        """Empty an inbox: its records, of ARRIVAL, and all their bytes one after the other."""
+        records, data = ctypes.c_void_p(), ctypes.c_void_p()
+        count = self._library.virtual_inbox_take(self._handle, inbox, byref(records), byref(data))
+        if not count:
+            return np.empty(0, ARRIVAL), b""
+        assert records.value is not None
+        kept = np.frombuffer(ctypes.string_at(records.value, count * ARRIVAL.itemsize), ARRIVAL)
+        return kept, ctypes.string_at(data.value or 0, int(kept["length"].sum()))
+
+    def send_frame(self, host: int, frame: bytes) -> None:
+        """Send a frame from a host, now."""
+        if not self._library.virtual_send_frame(self._handle, host, frame, len(frame)):
+            raise EngineError("a frame is too long, or memory is short")
+
+    def send_datagram(self, host: int, port: int, to: tuple[str, str, int], payload: bytes) -> None:
+        """Send a UDP datagram from a port of a host, now: to a MAC address, an IPv4 one, a port."""
+        mac, address, to_port = to
+        to_mac = bytes.fromhex(mac.replace(":", ""))
+        to_address = int.from_bytes(IPv4Address(address).packed, "little")  # as it lies in memory
+        if not self._library.virtual_send_datagram(
+            self._handle, host, to_mac, to_address, port, to_port, payload, len(payload)
+        ):
+            raise EngineError("a datagram is too long, or memory is short")
+
+    def _opened(self, number: int) -> int:
+        if number == NONE:
+            raise InvalidArgument("it is taken, or memory is short")
+        return number
