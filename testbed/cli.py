@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from minip4.errors import Minip4Error
 from testbed import blame
+from testbed.application import INSIDE
 from testbed.errors import TestbedError
 from testbed.progress import Progress
 from testbed.real import isolation
@@ -50,6 +51,11 @@ def main(
     wrong (in one line), and 3, with a traceback, for what the program did: see testbed.blame.
     """
     name = Path(script).stem
+    if INSIDE in os.environ:
+        raise TestbedError(
+            f"its class is imported from {Path(script).name}, where cli.main() must stand "
+            'below `if __name__ == "__main__":`'
+        )
     options = _parse(name, description or "", add_options)
     origin = Origin((description or "").strip().partition("\n\n")[0])
     sys.exit(_status(name, options, lambda: _way(options)(name, options, experiment, origin)))

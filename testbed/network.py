@@ -10,6 +10,7 @@ from typing import Any
 from mininet.topo import Topo
 
 from testbed import programs
+from testbed.application import Application, Running
 from testbed.errors import TestbedError
 from testbed.plant import LinkEnd, Plant, Settings, check_topology, derived_seed
 from testbed.real.network import MininetPlant
@@ -72,6 +73,7 @@ class Network:
         self.counters: dict[str, dict[str, Any]] = {}  # switch -> what `minip4 switch` counted
         self.interface_counters: dict[str, dict[str, int]] = {}  # interface -> kernel's counters
         self.udp_losses: dict[str, int] = {}  # host -> datagrams that its kernel lost
+        self.applications: list[Running] = []
         self.undelivered = run.undelivered
         self._run = run
         self._program = program
@@ -131,6 +133,22 @@ class Network:
                     f"expected {ETHERNET_BYTES} to {LARGEST_FRAME}"
                 )
         self.plant.send_frames(host, times_ns, frames)
+
+    def run_application(self, host: str, application: Application) -> Running:
+        """Run a copy of an application at a host, from now until the network ends.
+
+        It returns when the application listens. After the `with` block `.result` is what its
+        result() returned. Its class may be in the experiment's script, but is there sooner in a
+        module of its own: in real time its process imports the file. Raises TestbedError, also at
+        the end of the `with` block, where the application failed.
+        """
+        self.host(host)  # which raises where there is none
+        if not isinstance(application, Application):
+            raise TestbedError(
+                f"run_application: {application!r} is no application: give an object of a class "
+                "below testbed.application.Application"
+            )
+        return self.plant.run_application(host, application)
 
     def interface(self, node: str, neighbour: str) -> str:
         """The name of a node's interface towards a neighbour, as in `s1-eth2`.
@@ -237,6 +255,7 @@ class Network:
         self.counters = outcome.counters
         self.interface_counters = outcome.interface_counters
         self.udp_losses = outcome.udp_losses
+        self.applications = outcome.applications
         self.undelivered.add_network(self.name, self.counters, self._expected_drops)
 
     def _command_line(self) -> None:

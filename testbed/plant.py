@@ -15,6 +15,7 @@ from testbed.errors import TestbedError
 from testbed.programs import Program
 
 if TYPE_CHECKING:
+    from testbed.application import Application, Running
     from testbed.traffic import AnyFlow, Carrier, Schedule
 
 MININET_PARAMETERS = {"port1", "port2", "intfName1", "intfName2", "addr1", "addr2", "params1",
@@ -56,6 +57,7 @@ class Outcome:
     counters: dict[str, dict[str, Any]] = field(default_factory=dict)
     interface_counters: dict[str, dict[str, int]] = field(default_factory=dict)
     udp_losses: dict[str, int] = field(default_factory=dict)
+    applications: "list[Running]" = field(default_factory=list)
 
 
 class Plant(Protocol):
@@ -82,11 +84,14 @@ class Plant(Protocol):
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
         """Send frames as they are, each at its time; times ascend."""
 
+    def run_application(self, host: str, application: "Application") -> "Running":
+        """Return when the application runs there."""
+
     def command_line(self) -> None:
         """Let the user type commands until `exit`."""
 
     def check_alive(self) -> None:
-        """Raise TestbedError for a switch that ended by itself."""
+        """Raise TestbedError for a switch or an application that ended by itself."""
 
     def finish(self) -> Outcome:
         """Empty queues and links, stop the switches, and take all counters in."""

@@ -17,9 +17,11 @@ from mininet.net import Mininet
 from mininet.node import Node
 
 from minip4.engine.engine import Engine
+from testbed.application import Application, Running
 from testbed.errors import TestbedError
 from testbed.plant import LinkEnd, Outcome, Settings, check_link
 from testbed.programs import Program, Source
+from testbed.real.applications import ApplicationProcess
 from testbed.real.flow_processes import executable
 from testbed.real.frames import FrameSender
 from testbed.real.isolation import DISABLE_IPV6
@@ -43,6 +45,7 @@ class MininetPlant:
         self.hosts: Sequence[Host] = []
         self.links: list[tuple[LinkEnd, LinkEnd]] = []
         self._frame_senders: list[FrameSender] = []
+        self._applications: list[ApplicationProcess] = []
 
     def start(self, leaving: contextlib.ExitStack) -> None:
         """Build Mininet's network, and return when all switches forward and answer."""
@@ -70,7 +73,7 @@ class MininetPlant:
             controller=None, autoSetMacs=True, build=False,
         )  # fmt: skip
         leaving.callback(self._mininet.stop)
-        leaving.callback(self._stop_senders)
+        leaving.callback(self._stop_processes)
         self._mininet.topo = settings.topo
         self._mininet.build()
         self.switches, self.hosts = self._mininet.switches, self._mininet.hosts
@@ -95,9 +98,20 @@ class MininetPlant:
         sender = FrameSender(node, self._settings.folder / name, times_ns, frames)
         self._frame_senders.append(sender)
 
-    def _stop_senders(self) -> None:
+    def run_application(self, host: str, application: Application) -> Running:
+        """A process in the host's namespace."""
+        node = next(node for node in self.hosts if node.name == host)
+        log = self._settings.folder / f"{host}-application-{len(self._applications)}.log"
+        neighbours = {other.IP(): other.MAC() for other in self.hosts}
+        process = ApplicationProcess(node, neighbours, application, log)
+        self._applications.append(process)
+        return process.running
+
+    def _stop_processes(self) -> None:
         for sender in self._frame_senders:
             sender.stop()
+        for application in self._applications:
+            application.stop()
 
     def command_line(self) -> None:
         """Mininet's."""
@@ -108,18 +122,24 @@ class MininetPlant:
         """See Plant."""
         for switch in self.switches:
             switch.check_alive()
+        for application in self._applications:
+            application.check_alive()
 
     def finish(self) -> Outcome:
         """Stop the switches, and take all counters in."""
         end_s = time.monotonic() + FRAMES_S
         for sender in self._frame_senders:
             sender.finish(max(end_s - time.monotonic(), 0))
-        outcome = Outcome()
+        for application in self._applications:
+            application.close()
+        outcome = Outcome(applications=[each.running for each in self._applications])
         for switch in self.switches:
             switch.request_end()
         for switch in self.switches:
             switch.finish()
             outcome.counters[switch.name] = switch.counters
+        for application in self._applications:
+            application.finish()
         outcome.interface_counters = _interface_counters(Path("/proc/self/net/dev"))
         for host in self.hosts:
             proc = Path(f"/proc/{host.pid}/net")

@@ -19,9 +19,9 @@ SWITCH_DROPS = ("ingress_drops", "egress_drops", "queue_drops", "no_port_drops",
 class Books:
     """Packets of one network, from its start to its end; TCP's are among the hosts' frames."""
 
-    sent: int  # by the UDP flows
-    received: int  # by the UDP flows
-    hosts_sent: int  # frames, by the kernels' counters: the flows' and any other
+    sent: int  # by UDP flows and applications
+    received: int  # by UDP flows and applications
+    hosts_sent: int  # frames, by the kernels' counters: those and any other
     hosts_received: int
     lost_by_links: dict[str, int]  # egress interface -> frames
     dropped_by_switches: dict[str, dict[str, int]]  # switch -> reason -> packets
@@ -44,8 +44,10 @@ class Books:
         engines = {name: counters["engine"] for name, counters in net.counters.items()}
         cpus = [counters["cpu"] for counters in net.counters.values()]
         return cls(
-            sent=sum(len(record.sent) for record in datagrams),
-            received=sum(len(record.received) for record in datagrams),
+            sent=sum(len(record.sent) for record in datagrams)
+            + sum(application.sent for application in net.applications),
+            received=sum(len(record.received) for record in datagrams)
+            + sum(application.received for application in net.applications),
             hosts_sent=sum(counters["sent"] for counters in host_interfaces),
             hosts_received=sum(counters["received"] for counters in host_interfaces),
             lost_by_links={
@@ -80,7 +82,7 @@ class Books:
             Check(f"{prefix}: frames unaccounted for", self.unaccounted, 0),
             Check(f"{prefix}: switches and hops out of balance{where}", len(self.unbalanced), 0),
             Check(
-                f"{prefix}: frames that reached a host, but not its flow",
+                f"{prefix}: frames that reached a host, but neither flow nor application",
                 self.hosts_received - self.received, 0, tolerance=others,
             ),
         ]  # fmt: skip
@@ -95,6 +97,8 @@ def _refuse_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
             drops[f"{name}'s packet socket on {port['interface']}"] = sum(port["kernel"].values())
     for record in records:
         drops[f"receiving socket of flow {record.flow.id}"] = record.kernel_drops
+    for application in net.applications:
+        drops[str(application)] = application.kernel_drops
     found = [f"{count} at {place}" for place, count in drops.items() if count]
     if found:
         raise TestbedError(

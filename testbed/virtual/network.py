@@ -1,6 +1,6 @@
 """A network in virtual time: all its switches and hosts in this process, without root."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,17 +8,19 @@ from typing import Any, NoReturn
 
 from mininet.util import ipAdd, macColonHex
 
-from minip4.runtime.service.stream import IDLE_TURNS, POLL_S
 from minip4.runtime.switch.options import SwitchOptions
 from minip4.runtime.virtual.channel import SCHEME, ControlPlane, local_channels
 from minip4.runtime.virtual.switch import SwitchProgram, VirtualSwitch
 from minip4.simulator.shared import CAPTURES, Stop
 from minip4.simulator.virtual import NEVER, Virtual
+from testbed.application import Application, Running
 from testbed.errors import TestbedError
 from testbed.plant import LinkEnd, Outcome, Settings, check_link, derived_seed, link_option
 from testbed.traffic import AnyFlow, Schedule
+from testbed.virtual.applications import Applications
 from testbed.virtual.clock import VirtualClock
 from testbed.virtual.options import device_id, parse
+from testbed.virtual.polls import Polls
 from testbed.virtual.traffic import VirtualCarrier
 
 NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, as Mininet's
@@ -26,7 +28,6 @@ DRAIN_NS = 1_000_000_000  # as long as a switch process takes at most to empty q
 DRAIN_EVENTS = 100_000
 CIRCLING_EVENTS = 20_000_000  # at one instant: more than any burst that ends
 TRACED_EVENTS = 256  # after so many a traced switch is asked, before its buffer is full
-POLL_NS = round(POLL_S * 1e9)
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class VirtualPlant:
         self._settings = settings
         self._clock = clock
         self._virtual: Virtual
+        self._applications: Applications
         self._running: dict[int, VirtualSwitch] = {}  # by node
         self.switches: list[Switch] = []
         self.hosts: list[Host] = []
@@ -108,7 +110,7 @@ class VirtualPlant:
         self._traced: list[VirtualSwitch] = []
         self._instant_ns = self._instant_events = 0  # when time last went on, and events until then
         self._plane = ControlPlane(clock, settings.control_delay_ns)
-        self._polls = _Polls(self._plane)
+        self._polls = Polls(self._plane)
 
     def start(self, leaving: ExitStack) -> None:
         """Build everything, in no time."""
@@ -120,6 +122,7 @@ class VirtualPlant:
         nodes = {name: self._add_switch(name) for name in topo.switches()}
         nodes |= {name: self._add_host(name, number) for number, name in
                   enumerate(topo.hosts(), start=1)}  # fmt: skip
+        self._applications = Applications(self._virtual, {h.address: h.mac for h in self.hosts})
         for _, _, params in topo.links(sort=True, withInfo=True):
             self._add_link(nodes, params)
         if settings.capture:
@@ -150,15 +153,21 @@ class VirtualPlant:
 
     def advance(self, until_ns: int | None, max_events: int) -> bool:
         """See testbed.virtual.clock.World."""
-        if until_ns is None and self._virtual.next_ns is None:
+        call_ns = self._applications.next_ns
+        if until_ns is None and call_ns is None and self._virtual.next_ns is None:
             return False
         poll_ns = self._polls.next_ns(self._running.values(), self._virtual.now_ns)
-        limits = [time_ns for time_ns in (until_ns, poll_ns) if time_ns is not None]
+        limits = [time_ns for time_ns in (until_ns, poll_ns, call_ns) if time_ns is not None]
         stop = self._run(min(limits, default=NEVER), max_events)
         if stop is Stop.CONTROL:
             self._take_messages()
-        elif stop is Stop.REACHED and self._virtual.now_ns == poll_ns:
-            self._polls.poll()
+        elif stop is Stop.INBOX:
+            self._applications.hand_over()
+        elif stop is Stop.REACHED:
+            if self._virtual.now_ns == poll_ns:
+                self._polls.poll()
+            if call_ns is not None and call_ns <= self._virtual.now_ns:
+                self._applications.call_due()
         return True
 
     def _run(self, until_ns: int, max_events: int) -> Stop:
@@ -205,6 +214,11 @@ class VirtualPlant:
         nodes = {host.name: host.node for host in self.hosts}
         self._virtual.send_frames(nodes[host], times_ns, frames)
 
+    def run_application(self, host: str, application: Application) -> Running:
+        """An object of the event queue."""
+        node = next(node for node in self.hosts if node.name == host)
+        return self._applications.run(node, application)
+
     def command_line(self) -> None:
         raise TestbedError("--interactive needs --time real: virtual time stands still meanwhile")
 
@@ -213,13 +227,15 @@ class VirtualPlant:
 
     def finish(self) -> Outcome:
         """Let queues and links run empty, and take all counters in."""
+        self._applications.close()
         end_ns = self._virtual.now_ns + DRAIN_NS
         while (due_ns := self._virtual.next_ns) is not None and due_ns <= end_ns:
             if self._run(due_ns, DRAIN_EVENTS) is Stop.CONTROL:
                 self._take_messages()
+            self._applications.hand_over()
         for traced in self._traced:
             traced.write_trace(is_end=True)
-        outcome = Outcome()
+        outcome = Outcome(applications=self._applications.finish())
         for switch in self.switches:
             outcome.counters[switch.name] = switch.read_counters()
         for host in self.hosts:
@@ -298,30 +314,3 @@ class VirtualPlant:
             for what in CAPTURES:
                 path = self._settings.folder / f"{end.interface}_{what}.pcap"
                 self._virtual.capture(nodes[end.node], end.port, what, path)
-
-
-class _Polls:
-    """When switches are to be asked for digest lists that are due, and for idle entries.
-
-    `minip4 switch` asks every POLL_S; here, only those are asked that a controller wants it of.
-    """
-
-    def __init__(self, plane: ControlPlane) -> None:
-        self._plane = plane
-        self._seen_calls = -1
-        self._polled: list[VirtualSwitch] = []
-        self._turn = 0
-
-    def next_ns(self, switches: Iterable[VirtualSwitch], now_ns: int) -> int | None:
-        """When to poll next; None: nobody is to be polled."""
-        if self._plane.calls != self._seen_calls:  # else nobody wants anything new
-            self._seen_calls = self._plane.calls
-            self._polled = [switch for switch in switches if switch.wants_polls]
-        return (now_ns // POLL_NS + 1) * POLL_NS if self._polled else None
-
-    def poll(self) -> None:
-        self._turn += 1
-        for switch in self._polled:
-            switch.messages.collect()
-            if self._turn % IDLE_TURNS == 0:
-                switch.messages.collect_idle()

@@ -4,6 +4,8 @@ import csv
 import subprocess
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
@@ -40,6 +42,16 @@ def test_a_failing_link_in_virtual_time(tmp_path: Path) -> None:
 def test_a_failing_link_in_real_time(tmp_path: Path) -> None:
     done = run("virtual_time.py", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("time", ["virtual", "real"])
+def test_a_collector_gets_what_the_link_did_not_lose(tmp_path: Path, time: str) -> None:
+    done = run("collector.py", "--time", time, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    with (tmp_path / "samples.csv").open() as file:
+        numbers = [int(row["number"]) for row in csv.DictReader(file)]
+    assert numbers == sorted(numbers)
+    assert 1800 < len(numbers) < 1960
 
 
 def test_real_sockets_are_refused_in_virtual_time(tmp_path: Path) -> None:

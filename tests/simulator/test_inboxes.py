@@ -23,7 +23,7 @@ class Pair:
 
     def __init__(self) -> None:
         wire = engine(ingress="std.egress_spec = std.ingress_port ^ 3;")
-        self.virtual = Virtual(START_NS)
+        self.virtual = Virtual(START_NS, sanitize=wire.sanitize)
         self.h1, self.h2 = (self.virtual.add_host(*host) for host in zip(MAC, ADDRESS, strict=True))
         switch = self.virtual.add_switch()
         self.virtual.connect(self.h1, 0, switch, 1)

@@ -28,6 +28,27 @@ static inline uint64_t clock_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* How far the wall clock, which the kernel stamps with, is ahead of CLOCK_MONOTONIC just now.
+ * Being interrupted between two readings would spoil it: the closest of some readings counts, and one
+ * that took no longer than entering the kernel does is close enough. */
+static inline uint64_t wall_clock_offset_ns(void)
+{
+    enum { MAX_READINGS = 100, CLOSE_NS = 200 };
+    uint64_t offset_ns = 0, closest_ns = UINT64_MAX;
+
+    for (int i = 0; i < MAX_READINGS && closest_ns > CLOSE_NS; i++) {
+        uint64_t before_ns = clock_ns(CLOCK_MONOTONIC);
+        uint64_t wall_ns = clock_ns(CLOCK_REALTIME);
+        uint64_t took_ns = clock_ns(CLOCK_MONOTONIC) - before_ns;
+
+        if (took_ns < closest_ns) {
+            closest_ns = took_ns;
+            offset_ns = wall_ns - before_ns - took_ns / 2;
+        }
+    }
+    return offset_ns;
+}
+
 static inline void __attribute__((noreturn)) fail(const char *what)
 {
     fprintf(stderr, "%s: %s\n", what, strerror(errno));

@@ -12,7 +12,7 @@
 
 #include "flow.h"
 
-enum { CONTROL_ROOM = 128, NAP_MS = 1, MAX_READINGS = 100, CLOSE_NS = 200 };
+enum { CONTROL_ROOM = 128, NAP_MS = 1 };
 
 struct totals {
     uint64_t received;
@@ -81,26 +81,6 @@ static void take(const struct options *options, struct mmsghdr *message, uint64_
         fail("records");
     totals->received++;
     totals->dscp_changed += tos >> 2 != options->tos >> 2;
-}
-
-/* How far the wall clock, which the kernel stamps with, is ahead of CLOCK_MONOTONIC just now.
- * Being interrupted between two readings would spoil it: the closest of some readings counts, and one
- * that took no longer than entering the kernel does is close enough. */
-static uint64_t wall_clock_offset_ns(void)
-{
-    uint64_t offset_ns = 0, closest_ns = UINT64_MAX;
-
-    for (int i = 0; i < MAX_READINGS && closest_ns > CLOSE_NS; i++) {
-        uint64_t before_ns = clock_ns(CLOCK_MONOTONIC);
-        uint64_t wall_ns = clock_ns(CLOCK_REALTIME);
-        uint64_t took_ns = clock_ns(CLOCK_MONOTONIC) - before_ns;
-
-        if (took_ns < closest_ns) {
-            closest_ns = took_ns;
-            offset_ns = wall_ns - before_ns - took_ns / 2;
-        }
-    }
-    return offset_ns;
 }
 
 /* Takes all that waits in the socket. */

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from testbed.application import Running
 from testbed.errors import TestbedError
 from testbed.network import LinkEnd
 from testbed.traffic import RECEIVED, SENT, Flow, FlowRecord
@@ -52,6 +53,7 @@ def network() -> Any:
             "s1-eth2": dict(interface),
         },
         udp_losses={"h1": 0, "h2": 0},
+        applications=[],
     )
 
 
@@ -122,7 +124,7 @@ def test_no_more_frames_are_other_traffic_than_there_is_of_it() -> None:
     net.counters["s1"]["ports"]["2"] = port(2, 0, 98, lost=5)
     net.interface_counters["h2-eth0"]["received"] += 1
     failed = [check.name for check in Books.of(net, record()).checks() if not check.passed]
-    assert any("reached a host, but not its flow" in name for name in failed)
+    assert any("reached a host, but neither flow nor application" in name for name in failed)
 
 
 @pytest.mark.parametrize(
@@ -148,3 +150,27 @@ def test_a_kernel_drop_makes_the_run_invalid(path: tuple[str, ...], place: str) 
 def test_a_full_socket_makes_the_run_invalid() -> None:
     with pytest.raises(TestbedError, match="1 at receiving socket of flow 1"):
         Books.of(network(), record(kernel_drops=1))
+
+
+def test_applications_are_in_the_books() -> None:
+    """One that sent 5 frames to another, beside the flow's."""
+    net = network()
+    net.applications = [Running("h1", "Sender", sent=5), Running("h2", "Counter", received=5)]
+    net.interface_counters["h1-eth0"]["sent"] += 5
+    net.interface_counters["h2-eth0"]["received"] += 5
+    for count in ("received", "transmitted"):
+        net.counters["s1"]["engine"][count] += 5
+    net.counters["s1"]["ports"]["1"]["received_packets"] += 5
+    port_2 = net.counters["s1"]["ports"]["2"]
+    port_2["transmitted_packets"] += 5
+    port_2["link"]["sent_packets"] += 5
+    port_2["link"]["delivered_packets"] += 5
+    books = Books.of(net, record())
+    assert (books.sent, books.received) == (105, 97)
+    assert all(check.passed for check in books.checks())
+    assert books.checks()[-1].tolerance == 0
+    net.applications[1].received = 4
+    assert not Books.of(net, record()).checks()[-1].passed
+    net.applications[1].kernel_drops = 1
+    with pytest.raises(TestbedError, match="1 at application Counter at h2"):
+        Books.of(net, record())

@@ -1,0 +1,91 @@
+"""A collector of reports at a host: the same class in both kinds of time.
+
+    python docs/examples/collector.py --time virtual
+    sudo python docs/examples/collector.py
+
+h1 reports 1,000 times a second to h2, over a link that loses one frame in twenty.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import numpy as np
+
+from controllers.connection import connection
+from controllers.routing import routing_entries
+from testbed import cli
+from testbed.application import Application
+from testbed.network import Network
+from testbed.results.report import Check, Report
+from testbed.routes import Route
+from testbed.truth import capture
+from testbed.truth.books import Books
+from topologies.line import Line
+
+PORT = 5555
+REPORTS = 2000
+INTERVAL_NS = 1_000_000
+
+
+class Reporter(Application):
+    """Sends numbered reports, one each millisecond."""
+
+    def __init__(self, collector: str) -> None:
+        self.collector = collector  # its IPv4 address
+        self.number = 0
+
+    def start(self, host) -> None:
+        self.host = host
+        self.udp = host.udp(PORT)
+        self.start_ns = host.now_ns() + INTERVAL_NS
+        host.call_at(self.start_ns, self.report)
+
+    def report(self) -> None:
+        self.udp.send(self.number.to_bytes(8, "big"), self.collector, PORT)
+        self.number += 1
+        if self.number < REPORTS:
+            self.host.call_at(self.start_ns + self.number * INTERVAL_NS, self.report)
+
+
+class Collector(Application):
+    """Keeps the numbers of all reports, and when they came."""
+
+    def __init__(self) -> None:
+        self.numbers = []
+        self.times_ns = []
+
+    def start(self, host) -> None:
+        host.udp(PORT, self.on_reports, hold_us=10_000)
+
+    def on_reports(self, reports) -> None:
+        self.numbers.append(reports.rows(8).copy().view(">u8")[:, 0])
+        self.times_ns.append(reports.time_ns)
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.concatenate(self.numbers), np.concatenate(self.times_ns)
+
+
+async def experiment(options, run):
+    topo = Line(switches=2, loss=0.05)
+    with Network(topo, run, program="p4src/routing/router.p4") as net:
+        for name, far, near in (("s1", "h2", "s2"), ("s2", "h1", "s1")):
+            route = Route(f"{net.host(far).IP()}/32", (near,))
+            async with connection(net, name) as controller:
+                await controller.write([+e for e in routing_entries(net, name, [route])])
+        collector = net.run_application("h2", Collector())
+        net.run_application("h1", Reporter(net.host("h2").IP()))
+        await run.clock.sleep_until(run.clock.now_ns() + REPORTS * INTERVAL_NS + 10**9)
+    numbers, times_ns = collector.result
+    lost = capture.read(net.capture("s1", "s2", "lost"), width=50).bytes[:, 42:50]
+    truly_lost = lost.copy().view(">u8")[:, 0]
+    return Report(
+        samples=[{"number": n, "time_ns": t} for n, t in zip(numbers, times_ns, strict=True)],
+        checks=[
+            *Books.of(net, {}).checks(),
+            Check("reports lost", REPORTS - len(numbers), len(truly_lost)),
+            Check("reports that came though they were lost", len({*numbers} & {*truly_lost}), 0),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment)
