@@ -38,7 +38,7 @@ def compile_p4(
     mistakes in the program and for what this compiler does not support.
     """
     program = parse_and_check(path, include_dirs, defines)
-    with deep_recursion():
+    with deep_recursion(path):
         architecture = Architecture(program)
         lowered = lower(program, architecture)
         return CompiledProgram(

@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from minip4.compiler.front import deep_recursion
 from minip4.compiler.options import add_compiler_arguments, compile_with_warnings
 from minip4.compiler.p4info.text import check_suffix, write_p4info
 from minip4.errors import Minip4Error
@@ -32,8 +33,10 @@ def run(args: argparse.Namespace) -> int:
         check_suffix(file)
     compiled = compile_with_warnings(args)
     output = args.output or args.program.with_suffix(".json")
+    with deep_recursion(args.program):
+        text = json.dumps(compiled.bmv2_json, indent=2) + "\n"
     try:
-        output.write_text(json.dumps(compiled.bmv2_json, indent=2) + "\n")
+        output.write_text(text)
         for file in p4info_files:
             write_p4info(compiled.p4info, file)
     except OSError as error:
