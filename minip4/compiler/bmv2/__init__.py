@@ -38,26 +38,9 @@ def bmv2_json(program: ir.Program) -> Json:
         "deparsers": [_deparser(program)],
         "meter_arrays": [_meter(i, m) for i, m in enumerate(program.meters)],
         "counter_arrays": [_counter(i, c) for i, c in enumerate(program.counters)],
-        "register_arrays": [
-            {
-                "name": r.name,
-                "id": i,
-                **source_info(r.source),
-                "size": r.size,
-                "bitwidth": r.width_bits,
-            }
-            for i, r in enumerate(program.registers)
-        ],
+        "register_arrays": [_register(i, r) for i, r in enumerate(program.registers)],
         "calculations": [_calculation(i, c) for i, c in enumerate(program.calculations)],
-        "learn_lists": [
-            {
-                "id": f.id,
-                "name": f.name,
-                **source_info(f.source),
-                "elements": [target(e) for e in f.elements],
-            }
-            for f in program.digests
-        ],
+        "learn_lists": [_learn_list(d) for d in program.digests],
         "actions": ids.json_actions,
         "pipelines": pipelines,
         "checksums": [_checksum(i, c) for i, c in enumerate(program.checksums)],
@@ -175,6 +158,25 @@ def _meter(number: int, m: ir.Meter) -> Json:
         result["binding"] = m.table
         result["result_target"] = target(m.result)["value"]
     return result
+
+
+def _register(number: int, r: ir.Register) -> Json:
+    return {
+        "name": r.name,
+        "id": number,
+        **source_info(r.source),
+        "size": r.size,
+        "bitwidth": r.width_bits,
+    }
+
+
+def _learn_list(d: ir.Digest) -> Json:
+    return {
+        "id": d.id,
+        "name": d.name,
+        **source_info(d.source),
+        "elements": [target(e) for e in d.elements],
+    }
 
 
 def _calculation(number: int, c: ir.Calculation) -> Json:

@@ -20,7 +20,7 @@ from minip4.compiler.p4info import symbols as ids
 from minip4.compiler.p4info.annotations import add_annotations, add_documentation
 from minip4.compiler.p4info.contents import TableItem, property_object
 from minip4.compiler.p4info.extern_objects import ExternObjects
-from minip4.compiler.p4info.messages import checked_size, field_ids, numbered, written_id
+from minip4.compiler.p4info.messages import Messages, checked_size, field_ids, numbered, written_id
 from minip4.compiler.p4info.type_info import flat_fields, value_bytes
 
 _MATCH_TYPES = {"exact": 2, "lpm": 3, "ternary": 4, "range": 5, "optional": 6}
@@ -35,9 +35,10 @@ _INSTANCE_KINDS = {
 }
 
 
-class Builder(ExternObjects):
+class Builder:
     def __init__(self, program: syntax.Program, architecture: Architecture) -> None:
-        super().__init__(program, architecture)
+        self.messages = Messages(program, architecture)
+        self.extern_objects = ExternObjects(self.messages)
         self._architecture = architecture
         self._digests: list[tuple[str, types.Type]] = []
         self._controller_headers = [
@@ -50,30 +51,30 @@ class Builder(ExternObjects):
 
     def build(self) -> p4i.P4Info:
         self._collect_symbols()
-        for name, action in self.contents.actions.items():
+        for name, action in self.messages.contents.actions.items():
             if action.annotation("hidden") is None:
                 self._action(name, action)
-        for item in self.contents.objects:
+        for item in self.messages.contents.objects:
             if isinstance(item, TableItem):
                 if item.table.annotation("hidden") is None:
                     self._table(item)
             else:
-                self.extern_object(item)
-        for name, value_set in self.contents.value_sets.items():
+                self.extern_objects.extern_object(item)
+        for name, value_set in self.messages.contents.value_sets.items():
             self._value_set(name, value_set)
         for header in self._controller_headers:
             if header.annotation("hidden") is None:
                 self._controller_header(header)
         self._add_digests()
-        if self.contents.calls_externs:
-            self.info.type_info.SetInParent()
+        if self.messages.contents.calls_externs:
+            self.messages.info.type_info.SetInParent()
         self._package()
-        return self.info
+        return self.messages.info
 
     # -- names
 
     def _collect_symbols(self) -> None:
-        symbols, contents = self.symbols, self.contents
+        symbols, contents = self.messages.symbols, self.messages.contents
         for name, action in contents.actions.items():
             symbols.add(ids.ACTION, name, action)
         for item in contents.objects:
@@ -104,10 +105,10 @@ class Builder(ExternObjects):
     # -- actions
 
     def _action(self, name: str, action: syntax.Action) -> None:
-        message = self.info.actions.add()
-        self.preamble(message, ids.ACTION, name, action.annotations)
+        message = self.messages.info.actions.add()
+        self.messages.preamble(message, ids.ACTION, name, action.annotations)
         parameters = [p for p in action.parameters if p.direction == ""]
-        if name in self.contents.called_only:
+        if name in self.messages.contents.called_only:
             parameters = []  # its arguments come from the program, not from the control plane
         for parameter, number in zip(parameters, field_ids(parameters), strict=True):
             param = message.params.add()
@@ -115,14 +116,14 @@ class Builder(ExternObjects):
             param.name = control_plane_name(parameter)
             add_annotations(param, parameter.annotations)
             add_documentation(param, parameter.annotations)
-            self.typed(param, parameter.type, parameter.source)
+            self.messages.typed(param, parameter.type, parameter.source)
 
     # -- tables
 
     def _table(self, item: TableItem) -> None:
-        self.info.type_info.SetInParent()
-        table, message = item.table, self.info.tables.add()
-        self.preamble(message, ids.TABLE, item.name, table.annotations)
+        self.messages.info.type_info.SetInParent()
+        table, message = item.table, self.messages.info.tables.add()
+        self.messages.preamble(message, ids.TABLE, item.name, table.annotations)
         message.size = self._size(item)
         self._default_action(item, message)
         for name, reference in item.actions:
@@ -130,7 +131,7 @@ class Builder(ExternObjects):
         names = [name for name, _ in item.actions]
         if item.default[1] is None and item.default[0] not in names:
             message.action_refs.add(
-                id=self.symbols.id(ids.ACTION, item.default[0]),
+                id=self.messages.symbols.id(ids.ACTION, item.default[0]),
                 annotations=["@defaultonly"],
                 scope=p4i.ActionRef.DEFAULT_ONLY,
             )
@@ -149,7 +150,7 @@ class Builder(ExternObjects):
 
     def _default_action(self, item: TableItem, message: Any) -> None:
         name, reference = item.default
-        number = self.symbols.id(ids.ACTION, name)
+        number = self.messages.symbols.id(ids.ACTION, name)
         if item.table.is_default_action_const:
             message.const_default_action_id = number
         initial = message.initial_default_action
@@ -170,7 +171,7 @@ class Builder(ExternObjects):
         self, message: Any, name: str, annotations: list[syntax.Annotation]
     ) -> None:
         reference = message.action_refs.add()
-        reference.id = self.symbols.id(ids.ACTION, name)
+        reference.id = self.messages.symbols.id(ids.ACTION, name)
         add_annotations(reference, annotations)
         kinds = {a.name for a in annotations}
         if "tableonly" in kinds:
@@ -187,7 +188,7 @@ class Builder(ExternObjects):
             field.name = key_name(key)
             add_annotations(field, key.annotations)
             add_documentation(field, key.annotations)
-            self.typed(field, key.expression.type, key.source)
+            self.messages.typed(field, key.expression.type, key.source)
             if isinstance(types.strip_newtypes(key.expression.type), types.Enum):
                 field.ClearField("type_name")
             if key.match_kind in _MATCH_TYPES:
@@ -198,17 +199,19 @@ class Builder(ExternObjects):
     def _table_properties(self, item: TableItem, message: Any) -> None:
         implementation = property_object(item, "implementation")
         if implementation is not None:
-            message.implementation_id = self.symbols.id(ids.ACTION_PROFILE, implementation.name)
+            message.implementation_id = self.messages.symbols.id(
+                ids.ACTION_PROFILE, implementation.name
+            )
             if implementation.declaration is None:
                 found = item.table.property("implementation")
                 assert found is not None
-                self.profile(implementation, found.annotations)
+                self.extern_objects.profile(implementation, found.annotations)
         for name, kind in (("counters", ids.DIRECT_COUNTER), ("meters", ids.DIRECT_METER)):
             direct = property_object(item, name)
             if direct is None:
                 continue
-            message.direct_resource_ids.append(self.symbols.id(kind, direct.name))
-            self.direct(direct, kind, item)
+            message.direct_resource_ids.append(self.messages.symbols.id(kind, direct.name))
+            self.extern_objects.direct(direct, kind, item)
         timeout = item.table.property("support_timeout")
         if timeout is not None and evaluate(timeout.value, item.owner.environment):
             message.idle_timeout_behavior = p4i.Table.NOTIFY_CONTROL
@@ -216,8 +219,8 @@ class Builder(ExternObjects):
     # -- the rest
 
     def _value_set(self, name: str, value_set: syntax.ValueSet) -> None:
-        message = self.info.value_sets.add()
-        self.preamble(message, ids.VALUE_SET, name, value_set.annotations)
+        message = self.messages.info.value_sets.add()
+        self.messages.preamble(message, ids.VALUE_SET, name, value_set.annotations)
         number = evaluate_number(value_set.size, Environment())
         message.size = checked_size(number, value_set.size.source)
         of = value_set.type.element if isinstance(value_set.type, types.Set) else value_set.type
@@ -244,7 +247,7 @@ class Builder(ExternObjects):
             )
 
     def _controller_header(self, header: syntax.StructDeclaration) -> None:
-        message = self.info.controller_packet_metadata.add()
+        message = self.messages.info.controller_packet_metadata.add()
         annotation = header.annotation("controller_header")
         assert annotation is not None
         if not annotation.values or not isinstance(annotation.values[0], str):
@@ -253,7 +256,7 @@ class Builder(ExternObjects):
             )
         name = annotation.values[0]
         preamble = message.preamble
-        preamble.id = self.symbols.id(ids.CONTROLLER_HEADER, control_plane_name(header))
+        preamble.id = self.messages.symbols.id(ids.CONTROLLER_HEADER, control_plane_name(header))
         preamble.name = preamble.alias = name
         add_annotations(preamble, header.annotations)
         add_documentation(preamble, header.annotations)
@@ -266,16 +269,16 @@ class Builder(ExternObjects):
             metadata.id = number
             metadata.name = field_name
             add_annotations(metadata, written)
-            self.typed(metadata, of, header.source)
+            self.messages.typed(metadata, of, header.source)
 
     def _add_digests(self) -> None:
         for name, of in self._digests:
-            message = self.info.digests.add()
-            self.preamble(message, ids.DIGEST, name, [])
-            message.type_spec.CopyFrom(self.types.spec(of))
+            message = self.messages.info.digests.add()
+            self.messages.preamble(message, ids.DIGEST, name, [])
+            message.type_spec.CopyFrom(self.messages.types.spec(of))
 
     def _package(self) -> None:
-        main, message = self._architecture.main, self.info.pkg_info
+        main, message = self._architecture.main, self.messages.info.pkg_info
         message.arch = "v1model"
         info = main.annotation("pkginfo")
         if info is not None:

@@ -16,27 +16,30 @@ _METER_UNITS = {"bytes": 1, "packets": 2}
 _PROFILE_ANNOTATIONS = ("max_group_size", "selector_size_semantics", "max_member_weight")
 
 
-class ExternObjects(Messages):
+class ExternObjects:
+    def __init__(self, messages: Messages) -> None:
+        self.messages = messages
+
     def extern_object(self, item: ExternObject) -> None:
         annotations = item.declaration.annotations if item.declaration is not None else []
-        self.info.type_info.SetInParent()
+        self.messages.info.type_info.SetInParent()
         match item.type.name:
             case "counter":
-                message = self.info.counters.add()
-                self.preamble(message, ids.COUNTER, item.name, annotations)
+                message = self.messages.info.counters.add()
+                self.messages.preamble(message, ids.COUNTER, item.name, annotations)
                 message.spec.unit = _unit(item, 1, _COUNTER_UNITS)
                 message.size = _number(item, 0)
                 self._index_type(item, 0, message)
             case "meter":
-                message = self.info.meters.add()
-                self.preamble(message, ids.METER, item.name, annotations)
+                message = self.messages.info.meters.add()
+                self.messages.preamble(message, ids.METER, item.name, annotations)
                 message.spec.unit = _unit(item, 1, _METER_UNITS)
                 message.size = _number(item, 0)
                 self._index_type(item, 0, message)
             case "register":
-                message = self.info.registers.add()
-                self.preamble(message, ids.REGISTER, item.name, annotations)
-                message.type_spec.CopyFrom(self.types.spec(item.type.arguments[0]))
+                message = self.messages.info.registers.add()
+                self.messages.preamble(message, ids.REGISTER, item.name, annotations)
+                message.type_spec.CopyFrom(self.messages.types.spec(item.type.arguments[0]))
                 message.size = _number(item, 0)
                 self._index_type(item, 1, message)
             case "action_profile" | "action_selector":
@@ -46,22 +49,26 @@ class ExternObjects(Messages):
         """Newer v1model: the index has a type of its own."""
         if len(item.type.arguments) > position:
             of = item.type.arguments[position]
-            self.types.note(of)
+            self.messages.types.note(of)
             name = type_name(of)
             if name is not None:
                 message.index_type_name.name = name
 
     def direct(self, item: ExternObject, kind: int, table: TableItem) -> None:
         is_counter = kind == ids.DIRECT_COUNTER
-        message = (self.info.direct_counters if is_counter else self.info.direct_meters).add()
+        message = (
+            self.messages.info.direct_counters if is_counter else self.messages.info.direct_meters
+        ).add()
         annotations = item.declaration.annotations if item.declaration is not None else []
-        self.preamble(message, kind, item.name, annotations)
+        self.messages.preamble(message, kind, item.name, annotations)
         message.spec.unit = _unit(item, 0, _COUNTER_UNITS if is_counter else _METER_UNITS)
-        message.direct_table_id = self.symbols.id(ids.TABLE, table.name)
+        message.direct_table_id = self.messages.symbols.id(ids.TABLE, table.name)
 
     def profile(self, item: ExternObject, annotations: list[syntax.Annotation]) -> None:
-        message = self.info.action_profiles.add()
-        self.preamble(message, ids.ACTION_PROFILE, item.name, annotations, _PROFILE_ANNOTATIONS)
+        message = self.messages.info.action_profiles.add()
+        self.messages.preamble(
+            message, ids.ACTION_PROFILE, item.name, annotations, _PROFILE_ANNOTATIONS
+        )
         is_selector = item.type.name == "action_selector"
         message.with_selector = is_selector
         message.size = _number(item, 1 if is_selector else 0)
@@ -82,10 +89,10 @@ class ExternObjects(Messages):
                     )
         users = sorted(
             other.name
-            for other in self.contents.tables
+            for other in self.messages.contents.tables
             if (used := property_object(other, "implementation")) and used.name == item.name
         )
-        message.table_ids.extend(self.symbols.id(ids.TABLE, name) for name in users)
+        message.table_ids.extend(self.messages.symbols.id(ids.TABLE, name) for name in users)
 
 
 def _unit(item: ExternObject, position: int, units: dict[str, int]) -> int:
