@@ -59,6 +59,8 @@ def inside() -> Iterator[Path]:
     interruptible()
     subprocess.run(["sh", "-ec", f"ip link set lo up\n{DISABLE_IPV6}"], check=True)
     folder = Path(mark["folder"])
+    # For what users start in there: `minip4`, and `python` with the project's packages.
+    os.environ["PATH"] = f"{Path(sys.prefix, 'bin')}{os.pathsep}{os.environ.get('PATH', '')}"
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder / "tmp")
     os.set_inheritable(mark["socket"], False)
     with socket.socket(fileno=mark["socket"]) as supervisor:

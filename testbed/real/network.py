@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import mininet.net
-from mininet.cli import CLI
 from mininet.link import Link
 from mininet.log import setLogLevel
 from mininet.net import Mininet
@@ -22,6 +21,7 @@ from testbed.errors import TestbedError
 from testbed.plant import LinkEnd, Outcome, Settings, check_link
 from testbed.programs import Program, Source
 from testbed.real.applications import ApplicationProcess
+from testbed.real.command_line import converse
 from testbed.real.flow_processes import executable
 from testbed.real.frames import FrameSender
 from testbed.real.isolation import DISABLE_IPV6
@@ -116,7 +116,7 @@ class MininetPlant:
     def command_line(self) -> None:
         """Mininet's."""
         setLogLevel("output")
-        CLI(self._mininet)
+        converse(self._mininet)
 
     def check_alive(self) -> None:
         """See Plant."""

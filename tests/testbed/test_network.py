@@ -1,13 +1,8 @@
 """A network of two hosts and two switches: traffic, truth and books, and what may go wrong."""
 
 import json
-import os
-import pty
-import select
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -147,37 +142,3 @@ with Network(Pair(), run, program=PROGRAM) as net:
     assert process.returncode == 130
     assert errors.splitlines() == ["", "example: interrupted"]
     assert not Path(line.split()[1]).exists()
-
-
-def test_minimets_command_line_keeps_a_network_up(tmp_path: Path) -> None:
-    script = tmp_path / "example.py"
-    script.write_text(
-        f"{HEAD}\nfrom testbed import cli\nfrom testbed.results.report import Check, Report\n"
-        "def experiment(options, run):\n"
-        "    with Network(Pair(), run, program=PROGRAM): pass\n"
-        "    return Report([], [Check('c', 0, 0)])\n"
-        "cli.main(__file__, None, experiment)\n"
-    )
-    pid, terminal = pty.fork()
-    if pid == 0:
-        command = [sys.executable, str(script), "--interactive", "--out", str(tmp_path / "out")]
-        os.execv(command[0], command)
-    expect(terminal, b"mininet>")
-    os.write(terminal, b"h1 ping -c 1 h2\n")
-    expect(terminal, b"1 received")
-    expect(terminal, b"mininet>")
-    os.write(terminal, b"\x03")  # Ctrl-C is for what runs in the command line, not for the run
-    expect(terminal, b"mininet>")
-    os.write(terminal, b"exit\n")
-    expect(terminal, b"Results in")
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-
-
-def expect(terminal: int, words: bytes, timeout_s: float = 60.0) -> None:
-    """Read from the terminal until `words` have come."""
-    seen = b""
-    deadline = time.monotonic() + timeout_s
-    while words not in seen:
-        left_s = deadline - time.monotonic()
-        assert select.select([terminal], [], [], max(left_s, 0))[0], seen
-        seen += os.read(terminal, 1)

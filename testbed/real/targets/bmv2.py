@@ -84,8 +84,9 @@ class Bmv2Switch(Minip4Switch):
     def finish(self) -> None:
         """Take the panel's counters in, and end bmv2. Raises TestbedError when it had died."""
         super().finish()
-        self._check_bmv2()
-        self._end_bmv2()
+        if self._bmv2 is not None:
+            self._check_bmv2()
+            self._end_bmv2()
 
     def check_alive(self) -> None:
         """Raise TestbedError when one of the two processes has ended by itself."""

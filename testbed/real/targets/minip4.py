@@ -78,8 +78,12 @@ class Minip4Switch(Switch):
             self._process.send_signal(signal.SIGTERM)
 
     def finish(self) -> None:
-        """Wait for the end of the switch process, and take its counters in."""
-        assert self._process is not None
+        """Wait for the end of the switch process, and take its counters in.
+
+        Nothing, where the command line stopped it.
+        """
+        if self._process is None:
+            return
         try:
             self._process.communicate(timeout=STOP_S)
         except subprocess.TimeoutExpired:
@@ -91,6 +95,10 @@ class Minip4Switch(Switch):
         if status:
             raise self._ended(status)
         self.counters = json.loads(self._counters_path.read_text())
+
+    def connected(self) -> bool:
+        """Whether the process runs; Mininet's name for it."""
+        return self._process is not None and self._process.poll() is None
 
     def check_alive(self) -> None:
         """Raise TestbedError when the switch process has ended by itself."""

@@ -1,0 +1,203 @@
+"""Mininet's command line, typed into through a terminal: every command works, or says why not."""
+
+import os
+import pty
+import re
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+SCRIPT = f"""
+from mininet.topo import Topo
+from testbed import cli
+from testbed.network import Network
+from testbed.real import command_line
+from testbed.results.report import Check, Report
+
+command_line.IPERF_S = 1
+
+class Pair(Topo):
+    def build(self):
+        s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")
+        self.addLink(self.addHost("h1", ip="10.0.1.1/24"), s1)
+        self.addLink(s1, s2)
+        self.addLink(s2, self.addHost("h2", ip="10.0.2.1/24"))
+
+def experiment(options, run):
+    with Network(Pair(), run, program={str(Path(__file__).parents[1] / "programs" / "wire.p4")!r}):
+        pass
+    return Report([], [Check("c", 0, 0)])
+
+cli.main(__file__, None, experiment)
+"""
+PROMPT = b"mininet> "
+PING = ("h1 ping -c 1 -W 5 h2", "1 received")
+
+WORKING = [
+    ("help", "Documented commands"),
+    ("nodes", "h1 h2 s1 s2"),
+    ("net", "s1 lo: s1-eth1:h1-eth0 s1-eth2:s2-eth1"),
+    ("links", "h1-eth0<->s1-eth1 (OK OK)"),
+    ("ports", "s2 lo:0 s2-eth1:1 s2-eth2:2"),
+    ("intfs", "s1: lo,s1-eth1,s1-eth2"),
+    ("dump", "<Host h1: h1-eth0:10.0.1.1"),
+    PING,
+    ("s1 ip -o link show s1-eth1", "s1-eth1@"),
+    ("pingall", "0% dropped (2/2 received)"),
+    ("pingallfull", "h2->h1: 1/1"),
+    ("pingpair", "0% dropped (2/2 received)"),
+    ("pingpairfull", "h1->h2: 1/1"),
+    ("py h1.IP()", "10.0.1.1"),
+    ("py 1 / 0", "division by zero"),
+    ("px print(6 * 7)", "42"),
+    ("sh echo $((6 * 7))", "42"),
+    ("sh minip4 --help", "A P4 software switch."),
+    ("h1 python -c 'import minip4, sys; print(sys.prefix)'", sys.prefix),
+    ("noecho h1 echo well", "well"),
+    ("time h1 true", "Elapsed time"),
+    ("source commands", "from a file"),
+    ("wait", "all switches run"),
+    ("iperf", "bits/sec"),
+    ("iperf h2 h1", "bits/sec"),
+    ("iperfudp 1M h1 h2", "Server Report"),
+]
+REFUSED = [
+    ("dpctl show", "*** dpctl show: is Open vSwitch's; of minip4's switches, for example"),
+    ("xterm h1", "*** xterm h1: needs an X display"),
+    ("gterm h1", "*** gterm h1: needs an X display"),
+    ("x h1", "*** x h1: needs an X display"),
+    ("iperf h1", "*** iperf h1: expected two of the hosts h1, h2"),
+    ("iperfudp 1M h1 s2", "expected two of the hosts h1, h2"),
+    ("switch s9 start", "*** switch s9 start: expected one of s1, s2, and start or stop"),
+    ("switch s1 start", "*** switch s1 start: it is running already"),
+    ("link h1 h2 down", "src and dst not connected: h1 h2"),
+    ("source no/such", "error reading file no/such"),
+    ("nonsense", "*** Unknown command: nonsense"),
+    ("h1", "Please enter a command"),
+    ("h1 exit", "*** h1 exit: h1 lives in its shell; `exit` alone ends all"),
+    ("px import os; os.environ['DISPLAY'] = ':7'", ""),
+    ("x h9", "*** x h9: KeyError: 'h9'"),
+]  # fmt: skip
+OUTAGES = [
+    ("link h1 s1 down", ""),
+    ("h1 ping -c 1 -W 1 h2", "ping:"),
+    ("link h1 s1 up", ""),
+    ("h1 ip neigh", "PERMANENT"),
+    ("h1 ip route", "10.0.2.1 dev h1-eth0"),
+    PING,
+    ("link s1 s2 down", ""),
+    ("h1 ping -c 1 -W 1 h2", "0 received"),
+    ("link s1 s2 up", ""),
+    PING,
+    ("switch s2 stop", ""),
+    ("h1 ping -c 1 -W 1 h2", "0 received"),
+    ("wait", "stopped: s2"),
+    ("switch s2 stop", "*** switch s2 stop: it is stopped already"),
+    ("switch s2 start", "s2 runs again, with empty tables"),
+    PING,
+    ("switch s1 stop", ""),
+]
+
+
+class Terminal:
+    """An experiment with --interactive, behind a terminal."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "example.py").write_text(SCRIPT)
+        (folder / "commands").write_text("sh echo from a file\n")
+        self.pid, self._terminal = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            os.environ.pop("DISPLAY", None)
+            command = [sys.executable, "example.py", "--interactive", "--out", "out"]
+            os.execve(command[0], command, {**os.environ, "TERM": "dumb", "HOME": str(folder)})
+        self.until(PROMPT)
+
+    def until(self, words: bytes, timeout_s: float = 60.0) -> str:
+        """What comes until `words` have come."""
+        seen = b""
+        deadline = time.monotonic() + timeout_s
+        while words not in seen:
+            left_s = max(deadline - time.monotonic(), 0)
+            assert select.select([self._terminal], [], [], left_s)[0], seen
+            try:
+                seen += os.read(self._terminal, 1)
+            except OSError:  # nobody has the terminal any more
+                raise AssertionError(seen) from None
+        return seen.decode()
+
+    def type(self, text: str) -> None:
+        os.write(self._terminal, text.encode())
+
+    def do(self, command: str) -> str:
+        """What a command says, without its echo."""
+        self.type(command + "\n")
+        _echo, _, said = self.until(b"\n" + PROMPT).partition("\n")
+        return re.sub(r"\s+", " ", said)
+
+    def leave(self) -> int:
+        self.type("exit\n")
+        self.until(b"Results in")
+        return self.status()
+
+    def status(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@pytest.fixture
+def open_terminal(tmp_path: Path) -> Iterator[Callable[[], Terminal]]:
+    opened: list[Terminal] = []
+
+    def open_it() -> Terminal:
+        opened.append(Terminal(tmp_path))
+        return opened[0]
+
+    yield open_it
+    for terminal in opened:
+        try:
+            os.kill(terminal.pid, signal.SIGKILL)
+            terminal.status()
+        except (ProcessLookupError, ChildProcessError):
+            pass
+
+
+@pytest.mark.parametrize("commands", [WORKING, REFUSED, OUTAGES], ids=["work", "refuse", "outage"])
+def test_each_command_works_or_says_why_not(
+    open_terminal: Callable[[], Terminal], commands: list[tuple[str, str]]
+) -> None:
+    terminal = open_terminal()
+    for command, words in commands:
+        said = terminal.do(command)
+        assert words in said, f"{command}: {said}"
+        assert "Traceback" not in said
+    assert terminal.leave() == 0
+
+
+def test_ctrl_c_ends_a_command_each_time_and_never_the_run(
+    open_terminal: Callable[[], Terminal],
+) -> None:
+    terminal = open_terminal()
+    for _ in range(2):
+        terminal.type("h1 sleep 60\n")
+        time.sleep(0.5)
+        terminal.type("\x03")
+        terminal.until(PROMPT, timeout_s=10)
+        terminal.type("\x03")
+        terminal.until(PROMPT, timeout_s=10)
+    assert terminal.leave() == 0
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_signal_ends_the_run(open_terminal: Callable[[], Terminal], busy: bool) -> None:
+    terminal = open_terminal()
+    if busy:
+        terminal.type("h1 sleep 60\n")
+        time.sleep(0.5)
+    os.kill(terminal.pid, signal.SIGTERM)
+    terminal.until(b"example: interrupted", timeout_s=15)
+    assert terminal.status() == 128 + signal.SIGTERM
