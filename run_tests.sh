@@ -1,7 +1,7 @@
 #!/bin/bash
 # Sets up what is missing and runs the tests (arguments go to pytest).
 # Usage: sudo ./run_tests.sh [pytest's arguments]
-#        ./run_tests.sh --check      lint, format, types and C warnings instead of the tests
+#        ./run_tests.sh --check      lint, format, types, C warnings, imports, instead of the tests
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
@@ -13,6 +13,7 @@ if [[ ${1:-} == --check ]]; then
     gcc -std=gnu11 -Wall -Wextra -Werror -fsyntax-only \
         -Iminip4/wire/c -Iminip4/ports/c -Iminip4/engine/c -Iminip4/simulator/c \
         testbed/real/c/*.c minip4/*/c/*.c
+    .venv/bin/python -m pytest tests/test_imports.py
     exit
 fi
 if [[ $EUID -ne 0 ]]; then

@@ -7,23 +7,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from minip4.engine.codegen.generator import Generator
+from minip4.engine.control.ports import PortControl
 from minip4.engine.control.profiles import ProfileControl
-from minip4.engine.control.state import Digest, StateControl
-from minip4.engine.control.tables import Entry, TableControl
+from minip4.engine.control.state import StateControl
+from minip4.engine.control.tables import TableControl
 from minip4.engine.errors import EngineError, InvalidArgument
 from minip4.engine.library import load
 from minip4.engine.reader.program import only_good_json, read_program
 from minip4.engine.shared import MAX_PORTS
 from minip4.wire.shared import FRAME_ROOM
 
-__all__ = ["Digest", "Engine", "Entry"]
-
 MAX_INSTANTS = 10_000
 """Steps of time that process() takes at most to drain an engine."""
 MAX_TRACED_INSTANTS = 200  # with trace, when each takes longer
 
 
-class Engine(TableControl, ProfileControl, StateControl):
+class Engine(TableControl, ProfileControl, StateControl, PortControl):
     """A switch as a state machine: it has no clock and does no I/O (see engine.h).
 
     `bmv2_json` is the parsed JSON; `seed` rules random(). With `sanitize` the C carries

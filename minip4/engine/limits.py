@@ -6,9 +6,8 @@ from __future__ import annotations
 import re
 
 from minip4.engine import model as m
-from minip4.engine.codegen.layout import Layout, limbs
-from minip4.engine.codegen.statements import data_words
 from minip4.engine.errors import TooLarge
+from minip4.engine.words import data_words, limbs
 
 MAX_PARSED_BYTES = 64 << 10  # headers and metadata: each of 65,536 packets has them
 MAX_STATE_BYTES = 1 << 30  # registers, counters, meters, action profiles, const entries
@@ -62,9 +61,8 @@ def check_state(program: m.Program) -> None:
         _refuse(what, total, MAX_STATE_BYTES)
 
 
-def check_parsed(layout: Layout) -> None:
-    """Raise TooLarge when headers and metadata, as far as they are kept, need too much."""
-    needed = layout.parsed_bytes()
+def check_parsed(needed: int) -> None:
+    """Raise TooLarge when headers and metadata, as far as they are kept, need so many bytes."""
     if needed > MAX_PARSED_BYTES:
         _refuse("a parsed packet (all headers and metadata)", needed, MAX_PARSED_BYTES)
 

@@ -5,8 +5,9 @@ import ctypes
 import pytest
 from small_programs import engine
 
-from minip4.engine.engine import Digest, Engine
+from minip4.engine.engine import Engine
 from minip4.engine.errors import NotFound, NotSupported
+from minip4.engine.values import Digest
 
 # a: what to do; b: how often it was done; c: what the egress saw (instance type, replica id).
 FATE = """

@@ -1,14 +1,12 @@
 """Queues, rates and links: times and depths that the program sees, drops, and their counters."""
 
 import ctypes
+from typing import Any
 
 import pytest
 from small_programs import engine
 
 from minip4.engine.engine import Engine
-from minip4.engine.shared import QueueConfig
-from minip4.runtime.switch import dataplane
-from minip4.wire.shared import LinkConfig
 
 TYPES = """header h_t {
     bit<8> port; bit<8> priority; bit<32> enqueued; bit<32> waited; bit<24> depth_in;
@@ -35,20 +33,19 @@ class Bench:
         function = getattr(self.engine.library, name)
         return int(function(self.engine.handle, *arguments) or 0)
 
-    def link(self, port: int, **config: float) -> None:
-        function = self.engine.library.engine_set_link
-        function.argtypes = [ctypes.c_void_p, ctypes.c_uint16, ctypes.c_void_p]
-        function(self.engine.handle, port, ctypes.byref(LinkConfig(**config)))
+    def link(self, port: int, **config: Any) -> None:
+        self.engine.clock = lambda: 0
+        self.engine.set_link(port, **config)
 
     def queue(self, port: int, priority: int = 0, now_ns: int = 0, **config: int) -> None:
-        values = QueueConfig(**{"depth_packets": 64, **config})
-        self.call("engine_set_queue", port, priority, ctypes.byref(values), now_ns)
+        self.engine.clock = lambda: now_ns
+        self.engine.set_queue(port, priority, **{"depth_packets": 64, **config})
 
     def drops(self, port: int) -> dict[str, int]:
         """Those of a port, by reason; and they add up to the engine's own."""
-        reasons = dataplane.drops(self.engine)
+        reasons = self.engine.drops()
         total = sum(sum(of.values()) for of in reasons.values())
-        counters = dataplane.engine_counters(self.engine)
+        counters = self.engine.counters()
         assert total == sum(v for k, v in counters.items() if k.endswith("drops"))
         return {name: count for name, count in reasons.get(str(port), {}).items() if count}
 
@@ -186,7 +183,7 @@ def test_what_the_link_loses_is_no_drop_of_the_switch(bench: Bench) -> None:
 
 
 def test_what_a_port_sent_adds_up_with_and_without_a_link(bench: Bench) -> None:
-    before = dataplane.engine_counters(bench.engine)
+    before = bench.engine.counters()
     bench.send(0)
     bench.link(2, rate_bps=MBIT)
     for _ in range(3):
@@ -194,14 +191,14 @@ def test_what_a_port_sent_adds_up_with_and_without_a_link(bench: Bench) -> None:
     bench.seen()
     bench.call("engine_set_link", 2, None)
     bench.send(10**12, size=2 * FRAME)
-    port, after = dataplane.port_counters(bench.engine, 2), dataplane.engine_counters(bench.engine)
+    port, after = bench.engine.port_counters(2), bench.engine.counters()
     assert (port["transmitted_packets"], port["transmitted_bytes"]) == (5, 6 * FRAME)
     assert (port["link"]["sent_packets"], port["link"]["sent_bytes"]) == (3, 3 * FRAME)
     assert [after[name] - before[name] for name in ("received", "transmitted")] == [5, 5]
     bench.link(2)
     bench.send(2 * 10**12)
-    assert dataplane.port_counters(bench.engine, 2)["transmitted_packets"] == 6
-    assert dataplane.port_counters(bench.engine, 1)["received_packets"] == 7, "and Bench's own"
+    assert bench.engine.port_counters(2)["transmitted_packets"] == 6
+    assert bench.engine.port_counters(1)["received_packets"] == 7, "and Bench's own"
 
 
 def test_a_port_that_was_down_sends_again(bench: Bench) -> None:
@@ -265,10 +262,10 @@ def test_a_queue_drops_what_its_bytes_do_not_hold(bench: Bench) -> None:
         bench.send(
             0, size=size
         )  # one leaves; 125 + 100 wait; 100 is too much, 75 fits, 76 does not
-    assert dataplane.queues(bench.engine, 2, 1) == {"0": {"packets": 3, "bytes": 300, "drops": 2}}
+    assert bench.engine.queues(2, 1) == {"0": {"packets": 3, "bytes": 300, "drops": 2}}
     assert len(bench.seen()) == 4
     assert bench.drops(2) == {"queue": 2}
-    assert dataplane.queues(bench.engine, 2, 1) == {"0": {"packets": 0, "bytes": 0, "drops": 2}}
+    assert bench.engine.queues(2, 1) == {"0": {"packets": 0, "bytes": 0, "drops": 2}}
 
 
 def test_each_priority_has_a_rate_and_a_depth_of_its_own(bench: Bench) -> None:

@@ -11,12 +11,10 @@ from minip4.engine import model as m
 from minip4.engine.engine import Engine
 from minip4.engine.errors import AlreadyExists, EngineError, TableFull
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
-from minip4.engine.shared import QueueConfig
-from minip4.runtime.switch import dataplane
-from minip4.runtime.switch.options import LinkOptions
 
 ENTRIES = 24  # of each table
 MEMBERS = 8
+PRIORITIES = 3
 GROUPS = range(6)  # multicast groups and mirroring sessions
 PORTS = [*range(8), 510]  # 510 is down
 
@@ -119,11 +117,13 @@ def _fill_state(engine: Engine, values: Values) -> None:
         replicas = [(dice.choice(PORTS), number) for _ in range(number)]
         engine.multicast_set(number, replicas)
         engine.mirror_set(number, replicas, dice.choice([0, 1, 60]))
-    engine.library.engine_set_priorities(engine.handle, 3)
+    engine.set_priorities(PRIORITIES)
     engine.clock = lambda: 0  # the fuzzer's time begins there
     for port in (1, 2):
-        dataplane.set_link(engine, LinkOptions(
-            port, rate_bps=10**7 * port, delay_us=50, jitter_us=20, loss=0.1, reorder=0.1,
-            reorder_us=100, queue=4,
-        ))  # fmt: skip
-    dataplane.set_queue(engine, 3, 0, QueueConfig(depth_packets=64, rate_pps=1000))
+        engine.set_link(
+            port, rate_bps=10**7 * port, delay_ns=50_000, jitter_ns=20_000, loss=0.1, reorder=0.1,
+            reorder_ns=100_000,
+        )  # fmt: skip
+        for priority in range(PRIORITIES):
+            engine.set_queue(port, priority, depth_packets=4)
+    engine.set_queue(3, 0, depth_packets=64, rate_pps=1000)

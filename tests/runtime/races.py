@@ -24,12 +24,9 @@ from test_state import clone, counter, multicast, register
 from minip4 import engine
 from minip4.engine.control.trace import Trace
 from minip4.engine.engine import Engine
-from minip4.engine.shared import QueueConfig
 from minip4.native import build
 from minip4.ports.driver import Driver
 from minip4.runtime.service.pipeline import Pipeline
-from minip4.runtime.switch import dataplane
-from minip4.runtime.switch.options import LinkOptions
 
 LOCKING = re.compile(r"\b(lock_take|lock_give|engine_lock|engine_unlock)\(")
 DESTINATION = exact(FRAME[:6])
@@ -125,12 +122,12 @@ def control_calls(scene: Scene) -> Iterator[Callable[[], object]]:
                   p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry())):  # fmt: skip
         yield lambda asked=asked: scene.read(asked)
         scene.pass_frame(ip)
-    yield lambda: dataplane.set_link(engine, LinkOptions(2, rate_bps=10**9, queue=99))
-    yield lambda: dataplane.set_queue(engine, 2, 0, QueueConfig(depth_packets=50))
-    yield lambda: dataplane.queues(engine, 2, 1)
-    yield lambda: dataplane.drops(engine)
-    yield lambda: dataplane.engine_counters(engine)
-    yield lambda: dataplane.port_counters(engine, 1)
+    yield lambda: engine.set_link(2, rate_bps=10**9)
+    yield lambda: engine.set_queue(2, 0, depth_packets=50)
+    yield lambda: engine.queues(2, 1)
+    yield engine.drops
+    yield engine.counters
+    yield lambda: engine.port_counters(1)
     yield lambda: list(scene.trace.blocks())
     yield scene.driver.counters
     yield scene.driver.wake

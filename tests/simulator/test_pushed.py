@@ -7,8 +7,6 @@ import pytest
 from small_programs import DEFAULTS, json_of
 
 from minip4.engine.engine import Engine
-from minip4.runtime.switch import dataplane
-from minip4.runtime.switch.options import LinkOptions
 from minip4.simulator.shared import Stop
 from minip4.simulator.virtual import FlowResult, FlowSpec, Virtual
 
@@ -47,7 +45,7 @@ class Net:
     def push(self, switch: int, engine: Engine) -> None:
         engine = self.virtual.prepare(engine.another())
         if switch == self.switches[0]:
-            dataplane.set_link(engine, LinkOptions(2, delay_us=DELAY_US))
+            engine.set_link(2, delay_ns=DELAY_US * 1000)
         self.virtual.install(switch, engine)
 
     def result(self, flow: int) -> FlowResult:

@@ -17,8 +17,8 @@ from scapy.utils import rdpcap
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from minip4.engine.errors import EngineError, InvalidArgument
-from minip4.runtime.switch import dataplane
 from minip4.runtime.switch.options import LinkOptions
+from minip4.runtime.switch.port_settings import set_link
 from minip4.simulator.shared import Stop
 from minip4.simulator.virtual import FlowResult, FlowSpec, Virtual
 
@@ -54,8 +54,11 @@ class Line:
 
     def engine(self, link: dict[str, float]) -> Engine:
         engine = self.virtual.prepare(wire().another())
+        options = LinkOptions(2, **link)  # type: ignore[arg-type]
         if link:
-            dataplane.set_link(engine, LinkOptions(2, **link))  # type: ignore[arg-type]
+            set_link(engine, options)
+        if options.queue is not None:
+            engine.set_queue(2, 0, depth_packets=options.queue)
         return engine
 
     def flow(self, count: int, rate_pps: float = 1e5, payload: int = 22, **more: object) -> int:
@@ -178,7 +181,7 @@ def test_frames_in_a_link_are_known() -> None:
     engine = line.virtual._engines[line.switches[0]]
     assert line.virtual.flying(line.switches[0], 2) == (3, 3 * 64)
     assert line.virtual.flying(line.switches[0], 1) == (0, 0)
-    dataplane.set_link(engine, LinkOptions(2, delay_us=50))
+    set_link(engine, LinkOptions(2, delay_us=50))
     line.run(6.5e-6)
     with engine.locked():
         engine.library.engine_set_link(engine.handle, ctypes.c_uint16(2), None)

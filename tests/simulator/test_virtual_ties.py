@@ -7,15 +7,14 @@ import pytest
 from small_programs import json_of
 
 from minip4.engine.engine import Engine
-from minip4.engine.shared import QueueConfig
-from minip4.runtime.switch import dataplane
 from minip4.runtime.switch.options import LinkOptions
+from minip4.runtime.switch.port_settings import set_link
 from minip4.simulator.shared import Stop
 from minip4.simulator.virtual import FlowSpec, Virtual
 
 START_NS = 10**9
 PAYLOAD = 958  # a frame of 1,000 bytes takes 8 us on the last link: who comes first, leaves first
-SLOW = {"queue": QueueConfig(64, 0, 100_000, 0)}  # a frame each 10 us
+SLOW = {"queue": {"depth_packets": 64, "rate_pps": 100_000}}  # a frame each 10 us
 DELAYED, LESS = {"link": {"delay_us": 10.0}}, {"link": {"delay_us": 5.0}}
 DIRECT: dict[str, Any] = {}
 
@@ -41,9 +40,9 @@ def order(*branches: dict[str, Any], sent_ns: list[list[int]]) -> list[int]:
         own = net.prepare(engine.another())
         own.clock = lambda: net.now_ns  # type: ignore[method-assign]
         if "link" in branch:
-            dataplane.set_link(own, LinkOptions(2, **branch["link"]))
+            set_link(own, LinkOptions(2, **branch["link"]))
         if "queue" in branch:
-            dataplane.set_queue(own, 2, 0, branch["queue"])
+            own.set_queue(2, 0, **branch["queue"])
         net.install(switch, own)
     flows = {}
     for i, times in reversed([*enumerate(sent_ns)]):

@@ -10,7 +10,7 @@ representation that holds its operands exactly.
 from __future__ import annotations
 
 from minip4.engine import model as m
-from minip4.engine.codegen.layout import Layout, Place, c_type, limbs, literal, literals
+from minip4.engine.codegen.layout import Layout, Place, c_type, literal, literals
 from minip4.engine.codegen.ranges import (
     MAX_WIDE_BITS,
     STACK_ELEMENT_OPS,
@@ -25,6 +25,7 @@ from minip4.engine.codegen.ranges import (
     within,
 )
 from minip4.engine.errors import NotSupported
+from minip4.engine.words import limbs
 
 WIDE = 1 << 20
 """The representation in limbs; its real size is known when the whole program has been read."""

@@ -7,13 +7,13 @@ from minip4.engine import model as m
 from minip4.engine.codegen.expressions import Expressions
 from minip4.engine.codegen.hashes import HashCode
 from minip4.engine.codegen.headers import HeaderCode
-from minip4.engine.codegen.layout import Layout, limbs
+from minip4.engine.codegen.layout import Layout
 from minip4.engine.codegen.parser import ParserCode
-from minip4.engine.codegen.statements import Lines, Statements, data_words
+from minip4.engine.codegen.statements import Lines, Statements
 from minip4.engine.codegen.tables import TableCode
 from minip4.engine.errors import NotSupported
-from minip4.engine.keys import KeyLayout
 from minip4.engine.shared import DIGEST_WORDS
+from minip4.engine.words import KeyLayout, data_words, limbs
 
 PRELUDE = """/* Generated from BMv2 JSON. */
 #define UNUSED __attribute__((unused))
@@ -40,7 +40,7 @@ class Generator:
         self.trace_fields: list[tuple[m.Header, m.Field]] = []
         text = self._text()
         self.text = text if trace else _untraced(text)
-        limits.check_parsed(self.layout)
+        limits.check_parsed(self.layout.parsed_bytes())
         self.is_large = limits.code_lines(self.text) > limits.LARGE_CODE_LINES
 
     def _text(self) -> str:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from minip4.engine import model as m
 from minip4.engine.codegen.expressions import Expressions
 from minip4.engine.codegen.headers import store_lines
-from minip4.engine.codegen.layout import Layout, limbs, literals
+from minip4.engine.codegen.layout import Layout, literals
 from minip4.engine.errors import NotSupported
+from minip4.engine.words import limbs
 
 Lines = list[str]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from minip4.engine import model as m
-from minip4.engine.codegen.layout import Layout, limbs
+from minip4.engine.codegen.layout import Layout
+from minip4.engine.words import limbs
 from minip4.wire.shared import FRAME_ROOM
 
 Lines = list[str]

@@ -12,11 +12,7 @@ import re
 from dataclasses import dataclass
 
 from minip4.engine import model as m
-
-
-def limbs(width: int) -> int:
-    """Words of a value; one of no bits takes a word too, always zero."""
-    return max(1, (width + 63) // 64)
+from minip4.engine.words import limbs
 
 
 def literal(value: int) -> str:

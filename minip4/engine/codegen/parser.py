@@ -5,10 +5,10 @@ from __future__ import annotations
 from minip4.engine import model as m
 from minip4.engine.codegen.expressions import Expressions
 from minip4.engine.codegen.graphs import looping
-from minip4.engine.codegen.layout import Layout, Place, identifier, limbs, literal
+from minip4.engine.codegen.layout import Layout, Place, identifier, literal
 from minip4.engine.codegen.statements import Lines, Statements
 from minip4.engine.errors import NotSupported
-from minip4.engine.keys import KeyLayout
+from minip4.engine.words import KeyLayout, limbs
 
 
 class ParserCode:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from minip4.engine import model as m
 from minip4.engine.codegen.expressions import Expressions
-from minip4.engine.codegen.layout import limbs, literal
+from minip4.engine.codegen.layout import literal
+from minip4.engine.words import limbs
 
 Lines = list[str]
 

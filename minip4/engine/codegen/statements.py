@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 from minip4.engine import model as m
 from minip4.engine.codegen.expressions import Expressions
-from minip4.engine.codegen.layout import Layout, Place, comment, limbs
+from minip4.engine.codegen.layout import Layout, Place, comment
 from minip4.engine.codegen.state import Lines, StateStatements
 from minip4.engine.errors import NotSupported
+from minip4.engine.words import data_words, param_words
 
 
 class Statements(StateStatements):
@@ -286,20 +287,6 @@ class Statements(StateStatements):
         if p.op == "_jump":
             return [f"goto p{target};"]
         return [f"if (!{self.expressions.boolean(p.args[0])}) goto p{target};"]
-
-
-def param_words(action: m.Action) -> list[int]:
-    """The word of an entry's data at which each parameter begins."""
-    words = []
-    at = 0
-    for param in action.params:
-        words.append(at)
-        at += limbs(param.width)
-    return words
-
-
-def data_words(action: m.Action) -> int:
-    return sum(limbs(p.width) for p in action.params)
 
 
 def c_string(text: str) -> str:

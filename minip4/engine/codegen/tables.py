@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from minip4.engine import model as m
 from minip4.engine.codegen.expressions import Expressions
 from minip4.engine.codegen.graphs import looping
-from minip4.engine.codegen.layout import Layout, comment, identifier, limbs, literal
+from minip4.engine.codegen.layout import Layout, comment, identifier, literal
 from minip4.engine.codegen.ranges import range_of
 from minip4.engine.codegen.state import BYTES, Lines, amount
-from minip4.engine.codegen.statements import Statements, data_words, param_words
+from minip4.engine.codegen.statements import Statements
 from minip4.engine.errors import NotSupported
-from minip4.engine.keys import KeyLayout
+from minip4.engine.words import KeyLayout, data_words, limbs, param_words
 
 EXACT, LPM, TERNARY = "TABLE_EXACT", "TABLE_LPM", "TABLE_TERNARY"
 

@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from minip4.engine import model as m
-from minip4.engine.codegen.layout import limbs
 from minip4.engine.control.core import Core, named
 from minip4.engine.errors import InvalidArgument, NotFound
-from minip4.engine.keys import KeyLayout, check_width
+from minip4.engine.keys import check_width
 from minip4.engine.library import array, check
 from minip4.engine.shared import COUNTER, REGISTER, CrcCustom, DigestSample, MeterRates
+from minip4.engine.values import ColourCounts, Digest, Rates
+from minip4.engine.words import KeyLayout, limbs
 
 MAX_DIGESTS = 4096  # that an engine keeps: engine_internal.h
 DIGEST_ROOM = 64  # that are taken at once
-
-Rates = tuple[float, int, float, int]
-"""Committed rate and burst, peak rate and burst: bytes or packets, a second and in all."""
-
-ColourCounts = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
-"""Packets and bytes that a meter made green, yellow and red."""
-
-
-@dataclass(frozen=True, slots=True)
-class Digest:
-    """One digest message: the list's name, and its fields' values in order."""
-
-    name: str
-    values: tuple[int, ...]
 
 
 class StateControl(Core):

@@ -4,39 +4,19 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from minip4.engine import model as m
-from minip4.engine.codegen.layout import limbs
-from minip4.engine.codegen.statements import data_words, param_words
 from minip4.engine.codegen.tables import LPM, TERNARY, TableLayout
 from minip4.engine.control.core import Core, named
 from minip4.engine.errors import InvalidArgument, NotFound
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary, check_width
 from minip4.engine.library import array, check
 from minip4.engine.shared import COPY_HEAD, GROUP, MEMBER
+from minip4.engine.values import Entry
+from minip4.engine.words import data_words, limbs, param_words
 
 MAX_PRIORITY = (1 << 24) - 1
 IDLE_ROOM = 256  # idle entries that are asked for at once
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A table entry. It has an action with its parameters, or a member, or a group."""
-
-    handle: int
-    key: tuple[MatchKey, ...]
-    action: str | None
-    params: tuple[int, ...]
-    priority: int
-    """The larger wins; 0 in tables where no field is ternary, range or optional."""
-    is_const: bool
-    member: int | None = None
-    group: int | None = None
-    idle_ns: int = 0
-    """Since it was last hit or added, where the table supports timeouts."""
-    count: tuple[int, int] = (0, 0)
-    """Packets and bytes that hit it, where the table has a direct counter."""
 
 
 def prefix_mask(width: int, length: int) -> int:

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 
 from minip4.engine import model as m
 from minip4.engine.codegen.headers import bit_offsets
-from minip4.engine.codegen.layout import limbs
-from minip4.engine.codegen.statements import param_words
 from minip4.engine.codegen.tables import TERNARY
+from minip4.engine.control.core import Core
 from minip4.engine.control.tables import decoded_key
-from minip4.engine.engine import Engine
 from minip4.engine.errors import InvalidArgument
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
+from minip4.engine.words import limbs, param_words
 
 BUFFER_WORDS = 1 << 16  # of trace.c
 MAX_OPEN = 4096
@@ -61,7 +60,7 @@ class _Block:
 class Trace:
     """Reads the trace of an engine that was made with trace=True. Raises InvalidArgument."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Core) -> None:
         if not engine.generator.trace:
             raise InvalidArgument("the engine was made without trace")
         self._engine = engine

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from finsy.proto import p4r
 
-from minip4.engine.engine import Engine
+from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.rates import check_count, counter_data
 from minip4.runtime.entities.updates import MODIFY, Operation, Undo, nothing
 from minip4.runtime.p4info import p4data
@@ -28,9 +28,9 @@ def indices(what: str, message: p4r.CounterEntry | p4r.RegisterEntry, size: int)
 class Counters:
     """The indirect counters of one pipeline."""
 
-    def __init__(self, schema: Schema, engine: Engine) -> None:
+    def __init__(self, schema: Schema, dataplane: Dataplane) -> None:
         self._schema = schema
-        self._engine = engine
+        self._dataplane = dataplane
 
     def prepare(self, kind: int, message: p4r.CounterEntry) -> Operation:
         """Check a write (MODIFY; without an index: of every cell); return what performs it."""
@@ -41,13 +41,13 @@ class Counters:
             raise invalid(f"{what}: it can only be modified")
         data = message.data
         check_count(what, data)
-        cells = indices(what, message, self._engine.counter_size(name))
+        cells = indices(what, message, self._dataplane.counter_size(name))
 
         def write() -> Undo:
             count = (data.packet_count, data.byte_count)
             with engine_calls(what):
                 if cells:
-                    self._engine.counter_write(name, cells[0], *count, count=len(cells))
+                    self._dataplane.counter_write(name, cells[0], *count, count=len(cells))
             return nothing
 
         return write
@@ -61,11 +61,11 @@ class Counters:
         for counter in counters:
             name = counter.preamble.name
             with engine_calls(f"counter {name}"):
-                cells = indices(f"counter {name}", message, self._engine.counter_size(name))
+                cells = indices(f"counter {name}", message, self._dataplane.counter_size(name))
                 if len(cells) == 1:
-                    values = [self._engine.counter_read(name, cells[0])]
+                    values = [self._dataplane.counter_read(name, cells[0])]
                 else:
-                    values = self._engine.counter_read_all(name)
+                    values = self._dataplane.counter_read_all(name)
             for index, (packets, size) in zip(cells, values, strict=True):
                 entity = p4r.Entity()
                 entity.counter_entry.counter_id = counter.preamble.id
@@ -77,9 +77,9 @@ class Counters:
 class Registers:
     """The registers of one pipeline; any width, whole arrays in one read."""
 
-    def __init__(self, schema: Schema, engine: Engine) -> None:
+    def __init__(self, schema: Schema, dataplane: Dataplane) -> None:
         self._schema = schema
-        self._engine = engine
+        self._dataplane = dataplane
 
     def prepare(self, kind: int, message: p4r.RegisterEntry) -> Operation:
         """Check a write (MODIFY; without an index: of every cell); return what performs it."""
@@ -94,7 +94,7 @@ class Registers:
         def write() -> Undo:
             with engine_calls(what):
                 if cells:
-                    self._engine.register_write(name, cells[0], value, count=len(cells))
+                    self._dataplane.register_write(name, cells[0], value, count=len(cells))
             return nothing
 
         return write
@@ -110,9 +110,9 @@ class Registers:
             cells = indices(f"register {name}", message, register.size)
             with engine_calls(f"register {name}"):
                 if len(cells) == 1:
-                    values = [self._engine.register_read(name, cells[0])]
+                    values = [self._dataplane.register_read(name, cells[0])]
                 else:
-                    values = self._engine.register_read_all(name)
+                    values = self._dataplane.register_read_all(name)
             for index, value in zip(cells, values, strict=True):
                 entity = p4r.Entity()
                 entity.register_entry.register_id = register.preamble.id

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from finsy.proto import p4i, p4r
 
-from minip4.engine.engine import Engine
+from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.updates import DELETE, INSERT, Operation, Undo
 from minip4.runtime.p4info import p4data
 from minip4.runtime.p4info.schema import Schema
@@ -37,9 +37,9 @@ class Digests:
     ack_timeout_ns has passed (0: it is sent each time).
     """
 
-    def __init__(self, schema: Schema, engine: Engine) -> None:
+    def __init__(self, schema: Schema, dataplane: Dataplane) -> None:
         self._schema = schema
-        self._engine = engine
+        self._dataplane = dataplane
         self._streams: dict[str, _Stream] = {}
 
     @property
@@ -84,8 +84,8 @@ class Digests:
 
     def collect(self, send: Callable[[p4r.StreamMessageResponse], bool]) -> None:
         """Take what the engine has, and send the lists that are full or due."""
-        now_ns = self._engine.clock()
-        for sample in self._engine.digests():
+        now_ns = self._dataplane.clock()
+        for sample in self._dataplane.digests():
             stream = self._streams.get(sample.name)
             if stream is not None:
                 self._take(stream, tuple(sample.values), now_ns)
@@ -140,7 +140,7 @@ class Digests:
         if kind != INSERT and old is None:
             raise not_found(f"{what}: it is not configured")
         if not self._streams:
-            self._engine.digests()  # nobody wanted what came until now
+            self._dataplane.digests()  # nobody wanted what came until now
         if kind == DELETE:
             del self._streams[name]
         else:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from finsy.proto import p4r
 
-from minip4.engine.engine import Engine
+from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.rates import check_count, counter_data
 from minip4.runtime.entities.tables import Tables
 from minip4.runtime.entities.updates import MODIFY, Operation, Undo, nothing
@@ -15,9 +15,9 @@ from minip4.runtime.status import engine_calls, invalid
 class DirectCounters:
     """The direct counters of one pipeline."""
 
-    def __init__(self, schema: Schema, engine: Engine, tables: Tables) -> None:
+    def __init__(self, schema: Schema, dataplane: Dataplane, tables: Tables) -> None:
         self._schema = schema
-        self._engine = engine
+        self._dataplane = dataplane
         self._tables = tables
 
     def prepare(self, kind: int, message: p4r.DirectCounterEntry) -> Operation:
@@ -34,7 +34,7 @@ class DirectCounters:
         def write() -> Undo:
             handle = self._tables.find(table, entry)
             with engine_calls(what):
-                self._engine.direct_counter_write(
+                self._dataplane.direct_counter_write(
                     table.name, handle, data.packet_count, data.byte_count
                 )
             return nothing

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from finsy.proto import p4r
 
-from minip4.engine.engine import Engine
+from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.arrays import indices
 from minip4.runtime.entities.rates import (
     ColourCounts,
@@ -37,9 +37,9 @@ def decode_settings(what: str, message: p4r.MeterEntry | p4r.DirectMeterEntry) -
 class Meters:
     """The indirect meters of one pipeline."""
 
-    def __init__(self, schema: Schema, engine: Engine) -> None:
+    def __init__(self, schema: Schema, dataplane: Dataplane) -> None:
         self._schema = schema
-        self._engine = engine
+        self._dataplane = dataplane
 
     def prepare(self, kind: int, message: p4r.MeterEntry) -> Operation:
         """Check a write (without an index: of every cell; without a config: back to green)."""
@@ -60,9 +60,9 @@ class Meters:
 
     def _set(self, name: str, index: int, settings: _Settings) -> None:
         rates, counts = settings
-        self._engine.meter_set_rates(name, index, rates)
+        self._dataplane.meter_set_rates(name, index, rates)
         if counts is not None:
-            self._engine.meter_set_counts(name, index, counts)
+            self._dataplane.meter_set_counts(name, index, counts)
 
     def read(self, message: p4r.MeterEntry) -> Iterator[p4r.Entity]:
         """Yield one cell, one meter's cells, or (id 0) those of every meter."""
@@ -76,11 +76,11 @@ class Meters:
                 entity = p4r.Entity()
                 entity.meter_entry.meter_id = meter.preamble.id
                 entity.meter_entry.index.index = index
-                rates = self._engine.meter_get_rates(name, index)
+                rates = self._dataplane.meter_get_rates(name, index)
                 if rates is not None:
                     entity.meter_entry.config.CopyFrom(encode_rates(rates))
                 if message.HasField("counter_data"):
-                    counts = encode_counts(self._engine.meter_counts(name, index))
+                    counts = encode_counts(self._dataplane.meter_counts(name, index))
                     entity.meter_entry.counter_data.CopyFrom(counts)
                 yield entity
 
@@ -94,9 +94,9 @@ class Meters:
 class DirectMeters:
     """The meters of tables' entries."""
 
-    def __init__(self, schema: Schema, engine: Engine, tables: Tables) -> None:
+    def __init__(self, schema: Schema, dataplane: Dataplane, tables: Tables) -> None:
         self._schema = schema
-        self._engine = engine
+        self._dataplane = dataplane
         self._tables = tables
 
     def prepare(self, kind: int, message: p4r.DirectMeterEntry) -> Operation:
@@ -131,11 +131,11 @@ class DirectMeters:
             entity = p4r.Entity()
             meter = entity.direct_meter_entry
             meter.table_entry.CopyFrom(self._tables.encode_place(table, entry))
-            rates = self._engine.direct_meter_get(table.name, entry.handle)
+            rates = self._dataplane.direct_meter_get(table.name, entry.handle)
             if rates is not None:
                 meter.config.CopyFrom(encode_rates(rates))
             if message.HasField("counter_data"):
-                counts = self._engine.direct_meter_counts(table.name, entry.handle)
+                counts = self._dataplane.direct_meter_counts(table.name, entry.handle)
                 meter.counter_data.CopyFrom(encode_counts(counts))
             entities.append(entity)
         return entities
@@ -144,9 +144,9 @@ class DirectMeters:
         name, handle = table.name, self._tables.find(table, entry)
         rates, counts = settings
         with engine_calls(what):
-            self._engine.direct_meter_set(name, handle, rates)
+            self._dataplane.direct_meter_set(name, handle, rates)
             if counts is not None:
-                self._engine.direct_meter_set_counts(name, handle, counts)
+                self._dataplane.direct_meter_set_counts(name, handle, counts)
         return nothing
 
     def _table(self, table_id: int) -> Table:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from finsy.proto import p4r
 
-from minip4.engine.engine import Engine
 from minip4.engine.errors import EngineError
+from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities import members
 from minip4.runtime.entities.updates import DELETE, INSERT, Operation, Undo
 from minip4.runtime.p4info.match import decode_action, encode_action
@@ -50,9 +50,9 @@ class OneShot:
 class Profiles:
     """The members and groups of one pipeline, by the client's ids."""
 
-    def __init__(self, schema: Schema, engine: Engine, down_ports: Collection[int]) -> None:
+    def __init__(self, schema: Schema, dataplane: Dataplane, down_ports: Collection[int]) -> None:
         self._schema = schema
-        self._engine = engine
+        self._dataplane = dataplane
         self._ports = schema.ports
         self._down_ports = down_ports
         self._members: dict[_Number, _Member] = {}
@@ -104,12 +104,12 @@ class Profiles:
     def make_one_shot(self, profile: ActionProfile, message: p4r.ActionProfileActionSet) -> OneShot:
         """Make the members and the group of an action set; all or nothing."""
         with engine_calls(self._name(profile.id)):
-            made = OneShot(profile, message, self._engine.group_add(profile.name))
+            made = OneShot(profile, message, self._dataplane.group_add(profile.name))
         try:
             with engine_calls(self._name(profile.id)):
                 for action in message.action_profile_actions:
                     call, params = decode_action("", profile.actions, action.action)
-                    made.members.append(self._engine.member_add(profile.name, call.name, params))
+                    made.members.append(self._dataplane.member_add(profile.name, call.name, params))
                 self._set_one_shot(made)
         except StatusError:
             self.drop_one_shot(made)
@@ -120,9 +120,9 @@ class Profiles:
     def drop_one_shot(self, one_shot: OneShot) -> None:
         """Take back make_one_shot()."""
         self._one_shots.pop((one_shot.profile.name, one_shot.group), None)
-        self._engine.group_delete(one_shot.profile.name, one_shot.group)
+        self._dataplane.group_delete(one_shot.profile.name, one_shot.group)
         for member in one_shot.members:
-            self._engine.member_delete(one_shot.profile.name, member)
+            self._dataplane.member_delete(one_shot.profile.name, member)
 
     def exchange_one_shot(self, new: OneShot | None, old: OneShot | None) -> None:
         """Know the old one again, and not the new one, after the engine has taken it back."""
@@ -138,7 +138,7 @@ class Profiles:
                 profile = self._schema.profile(profile_id)
                 with engine_calls(self._name(profile_id)):
                     handles = self._handles(profile, group.message)
-                    self._engine.group_set_members(profile.name, group.handle, handles)
+                    self._dataplane.group_set_members(profile.name, group.handle, handles)
         for one_shot in self._one_shots.values():
             if self._watch(port, one_shot.message.action_profile_actions):
                 with engine_calls(self._name(one_shot.profile.id)):
@@ -202,7 +202,7 @@ class Profiles:
         if number in self._members:
             raise StatusError(Code.ALREADY_EXISTS, f"{what}: it exists")
         with engine_calls(what):
-            handle = self._engine.member_add(profile, action.name, params)
+            handle = self._dataplane.member_add(profile, action.name, params)
         self._members[number] = _Member(handle, action, params)
         return lambda: self._members.pop(number)
 
@@ -211,7 +211,7 @@ class Profiles:
     ) -> Undo:
         old = self._find_member(what, number)
         with engine_calls(what):
-            self._engine.member_modify(profile, old.handle, action.name, params)
+            self._dataplane.member_modify(profile, old.handle, action.name, params)
         self._members[number] = _Member(old.handle, action, params)
         return lambda: self._members.update({number: old})
 
@@ -219,7 +219,7 @@ class Profiles:
         old = self._find_member(what, number)
         self._refuse_used(what, "member", number)
         with engine_calls(what):
-            self._engine.member_delete(profile, old.handle)
+            self._dataplane.member_delete(profile, old.handle)
         del self._members[number]
         return lambda: self._members.update({number: old})
 
@@ -231,11 +231,11 @@ class Profiles:
             raise StatusError(Code.ALREADY_EXISTS, f"{what}: it exists")
         handles = self._handles(profile, message)
         with engine_calls(what):
-            handle = self._engine.group_add(profile.name)
+            handle = self._dataplane.group_add(profile.name)
             try:
-                self._engine.group_set_members(profile.name, handle, handles)
+                self._dataplane.group_set_members(profile.name, handle, handles)
             except EngineError:
-                self._engine.group_delete(profile.name, handle)
+                self._dataplane.group_delete(profile.name, handle)
                 raise
         return self._exchange_group(number, None, _Group(handle, message))
 
@@ -251,7 +251,7 @@ class Profiles:
             )
         handles = self._handles(profile, message)
         with engine_calls(what):
-            self._engine.group_set_members(profile.name, old.handle, handles)
+            self._dataplane.group_set_members(profile.name, old.handle, handles)
         return self._exchange_group(number, old, _Group(old.handle, message))
 
     def _delete_group(self, what: str, profile: ActionProfile, group_id: int) -> Undo:
@@ -259,7 +259,7 @@ class Profiles:
         old = self._find_group(what, number)
         self._refuse_used(what, "group", number)
         with engine_calls(what):
-            self._engine.group_delete(profile.name, old.handle)
+            self._dataplane.group_delete(profile.name, old.handle)
         return self._exchange_group(number, old, None)
 
     def _exchange_group(self, number: _Number, old: _Group | None, new: _Group | None) -> Undo:
@@ -289,7 +289,7 @@ class Profiles:
     def _set_one_shot(self, one_shot: OneShot) -> None:
         actions = one_shot.message.action_profile_actions
         handles = members.taking_part(actions, one_shot.members, self._ports, self._down_ports)
-        self._engine.group_set_members(one_shot.profile.name, one_shot.group, handles)
+        self._dataplane.group_set_members(one_shot.profile.name, one_shot.group, handles)
 
     def _encode_member(self, number: _Number) -> p4r.ActionProfileMember:
         member = self._members[number]

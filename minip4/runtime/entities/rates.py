@@ -2,7 +2,7 @@
 
 from finsy.proto import p4i, p4r
 
-from minip4.engine.control.state import ColourCounts, Rates
+from minip4.engine.values import ColourCounts, Rates
 from minip4.runtime.status import invalid, unimplemented
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from finsy.proto import p4r
 
-from minip4.engine.engine import Engine
+from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.updates import DELETE, INSERT, Operation, Undo
 from minip4.runtime.p4info.values import Values
 from minip4.runtime.status import (
@@ -28,8 +28,8 @@ _Message = p4r.MulticastGroupEntry | p4r.CloneSessionEntry
 class Replication:
     """The multicast groups and clone sessions of one pipeline, as their client wrote them."""
 
-    def __init__(self, engine: Engine, ports: Values) -> None:
-        self._engine = engine
+    def __init__(self, dataplane: Dataplane, ports: Values) -> None:
+        self._dataplane = dataplane
         self._ports = ports
         self._groups: dict[int, p4r.MulticastGroupEntry] = {}
         self._sessions: dict[int, p4r.CloneSessionEntry] = {}
@@ -90,14 +90,14 @@ class Replication:
 
     def _set(self, known: dict[int, _Message], number: int, message: _Message | None) -> None:
         if isinstance(message, p4r.MulticastGroupEntry):
-            self._engine.multicast_set(number, self._replicas("", message.replicas))
+            self._dataplane.multicast_set(number, self._replicas("", message.replicas))
         elif isinstance(message, p4r.CloneSessionEntry):
             replicas = self._replicas("", message.replicas)
-            self._engine.mirror_set(number, replicas, message.packet_length_bytes)
+            self._dataplane.mirror_set(number, replicas, message.packet_length_bytes)
         elif known is self._groups:
-            self._engine.multicast_delete(number)
+            self._dataplane.multicast_delete(number)
         else:
-            self._engine.mirror_delete(number)
+            self._dataplane.mirror_delete(number)
         _keep(known, number, message)
 
     def _replicas(self, what: str, replicas: Iterable[p4r.Replica]) -> list[tuple[int, int]]:

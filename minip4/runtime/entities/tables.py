@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from finsy.proto import p4r
 
-from minip4.engine.engine import Engine, Entry
 from minip4.engine.keys import MatchKey
+from minip4.engine.values import Entry
+from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.rates import (
     ColourCounts,
     Rates,
@@ -65,9 +66,9 @@ class _Direct:
 class Tables:
     """Writes and reads the tables of one pipeline."""
 
-    def __init__(self, schema: Schema, engine: Engine, targets: Targets) -> None:
+    def __init__(self, schema: Schema, dataplane: Dataplane, targets: Targets) -> None:
         self._schema = schema
-        self._engine = engine
+        self._dataplane = dataplane
         self._targets = targets
         self._notes: dict[Place, _Notes] = {}
         self._changed_defaults: set[int] = set()  # tables whose default action a client set
@@ -124,19 +125,19 @@ class Tables:
     @property
     def now_ns(self) -> int:
         """The time of the engine's driver."""
-        return self._engine.clock()
+        return self._dataplane.clock()
 
     def select(self, table: Table, message: p4r.TableEntry) -> list[Entry]:
         """The entries of a table that a message with its key, or without any key, stands for."""
         with engine_calls(f"table {table.name}"):
-            now_ns = self._engine.clock()
+            now_ns = self._dataplane.clock()
             if message.match:
                 key = self.decode_key(table, message)
-                handle = self._engine.table_find(table.name, key, message.priority)
+                handle = self._dataplane.table_find(table.name, key, message.priority)
                 if handle is None:
                     return []
-                return [self._engine.table_entry(table.name, handle, time_ns=now_ns)]
-            entries = self._engine.table_entries(table.name, time_ns=now_ns)
+                return [self._dataplane.table_entry(table.name, handle, time_ns=now_ns)]
+            entries = self._dataplane.table_entries(table.name, time_ns=now_ns)
         if message.priority:
             entries = [e for e in entries if e.priority == message.priority]
         if message.controller_metadata:
@@ -152,12 +153,12 @@ class Tables:
     @property
     def has_timeouts(self) -> bool:
         """Whether any entry has an idle timeout."""
-        return any(self._engine.table_has_timeouts(table.name) for table in self._ageing)
+        return any(self._dataplane.table_has_timeouts(table.name) for table in self._ageing)
 
     def idle(self) -> Iterator[p4r.TableEntry]:
         """Yield each entry for which one more idle timeout has passed since the last time."""
         for table in self._ageing:
-            for entry, _ in self._engine.table_idle(table.name, self.now_ns):
+            for entry, _ in self._dataplane.table_idle(table.name, self.now_ns):
                 yield self._encode(table, entry, p4r.TableEntry())
 
     def decode_key(self, table: Table, message: p4r.TableEntry) -> tuple[MatchKey, ...]:
@@ -201,7 +202,7 @@ class Tables:
         handle = self._targets.add(table, place, target)
         self._note(place, notes)
         if notes.idle_timeout_ns:
-            self._engine.table_set_timeout(table.name, handle, notes.idle_timeout_ns)
+            self._dataplane.table_set_timeout(table.name, handle, notes.idle_timeout_ns)
         self._set_direct(table, handle, direct)
         return undo
 
@@ -215,10 +216,10 @@ class Tables:
         self._set_direct(table, handle, direct)
         if old_ns == notes.idle_timeout_ns:
             return undo
-        self._engine.table_set_timeout(table.name, handle, notes.idle_timeout_ns)
+        self._dataplane.table_set_timeout(table.name, handle, notes.idle_timeout_ns)
 
         def undo_timeout() -> None:
-            self._engine.table_set_timeout(table.name, handle, old_ns)
+            self._dataplane.table_set_timeout(table.name, handle, old_ns)
             undo()
 
         return undo_timeout
@@ -241,20 +242,20 @@ class Tables:
 
     def _set_direct(self, table: Table, handle: int, direct: _Direct) -> None:
         if direct.count is not None:
-            self._engine.direct_counter_write(table.name, handle, *direct.count)
+            self._dataplane.direct_counter_write(table.name, handle, *direct.count)
         if direct.rates is not None:
-            self._engine.direct_meter_set(table.name, handle, direct.rates)
+            self._dataplane.direct_meter_set(table.name, handle, direct.rates)
         if direct.colours is not None:
-            self._engine.direct_meter_set_counts(table.name, handle, direct.colours)
+            self._dataplane.direct_meter_set_counts(table.name, handle, direct.colours)
 
     def _set_default(self, table: Table, call: tuple[str, Sequence[int]] | None) -> Undo:
         before = set(self._changed_defaults)
         with engine_calls(f"table {table.name}, default action"):
             if call is None:
-                self._engine.table_reset_default(table.name)
+                self._dataplane.table_reset_default(table.name)
                 self._changed_defaults.discard(table.id)
             else:
-                self._engine.table_set_default(table.name, *call)
+                self._dataplane.table_set_default(table.name, *call)
                 self._changed_defaults.add(table.id)
 
         def undo() -> None:
@@ -263,7 +264,7 @@ class Tables:
         return undo
 
     def _handle(self, table: Table, place: Place) -> int:
-        handle = self._engine.table_find(*place)
+        handle = self._dataplane.table_find(*place)
         if handle is None:
             raise not_found(f"{entry_text(table, place)}: there is no such entry")
         return handle
@@ -280,7 +281,7 @@ class Tables:
 
     def _read_default(self, table: Table) -> p4r.Entity:
         message = p4r.TableEntry(table_id=table.id, is_default_action=True)
-        name, params = self._engine.table_default(table.name)
+        name, params = self._dataplane.table_default(table.name)
         for action in table.default_actions.values():
             if action.name == name:
                 message.action.action.CopyFrom(encode_action(action, params))
@@ -307,11 +308,11 @@ class Tables:
             data = counter_data(table.direct_counter.spec, *entry.count)
             message.counter_data.CopyFrom(data)
         if request.HasField("meter_config") and table.direct_meter is not None:
-            rates = self._engine.direct_meter_get(table.name, entry.handle)
+            rates = self._dataplane.direct_meter_get(table.name, entry.handle)
             if rates is not None:
                 message.meter_config.CopyFrom(encode_rates(rates))
         if request.HasField("meter_counter_data") and table.direct_meter is not None:
-            colours = self._engine.direct_meter_counts(table.name, entry.handle)
+            colours = self._dataplane.direct_meter_counts(table.name, entry.handle)
             message.meter_counter_data.CopyFrom(encode_counts(colours))
         return message
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from finsy.proto import p4r
 
-from minip4.engine.engine import Engine, Entry
 from minip4.engine.keys import MatchKey
+from minip4.engine.values import Entry
+from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.profiles import OneShot, Profiles
 from minip4.runtime.entities.updates import Undo
 from minip4.runtime.p4info.match import decode_action, encode_action, encode_key, key_text
@@ -39,9 +40,9 @@ def entry_text(table: Table, place: Place) -> str:
 class Targets:
     """Puts entries into tables of both sorts, and says what they do."""
 
-    def __init__(self, schema: Schema, engine: Engine, profiles: Profiles) -> None:
+    def __init__(self, schema: Schema, dataplane: Dataplane, profiles: Profiles) -> None:
         self._schema = schema
-        self._engine = engine
+        self._dataplane = dataplane
         self._profiles = profiles
         self._indirect: dict[Place, p4r.TableAction] = {}
         self._one_shots: dict[Place, OneShot] = {}
@@ -78,18 +79,18 @@ class Targets:
 
         if isinstance(target, Call):
             with engine_calls(what):
-                return self._engine.table_add(name, key, target.action, target.params, priority)
+                return self._dataplane.table_add(name, key, target.action, target.params, priority)
         kind = target.WhichOneof("type")
         if kind == "action_profile_member_id":
             number = target.action_profile_member_id
             member = self._profiles.member(table.action_profile, number)
             with engine_calls(what):
-                handle = self._engine.table_add_member(name, key, member, priority)
+                handle = self._dataplane.table_add_member(name, key, member, priority)
         elif kind == "action_profile_group_id":
             number = target.action_profile_group_id
             group = self._profiles.group(table.action_profile, number)
             with engine_calls(what):
-                handle = self._engine.table_add_group(name, key, group, priority)
+                handle = self._dataplane.table_add_group(name, key, group, priority)
         else:
             handle = self._add_one_shot(table, place, target.action_profile_action_set)
         self._note(table, place, target)
@@ -100,7 +101,7 @@ class Targets:
         what = f"table {table.name}"
         if isinstance(target, Call):
             with engine_calls(what):
-                self._engine.table_modify(table.name, handle, target.action, target.params)
+                self._dataplane.table_modify(table.name, handle, target.action, target.params)
             return
         kind = target.WhichOneof("type")
         one_shot = None
@@ -108,22 +109,22 @@ class Targets:
             if kind == "action_profile_member_id":
                 number = target.action_profile_member_id
                 member = self._profiles.member(table.action_profile, number)
-                self._engine.table_modify_member(table.name, handle, member)
+                self._dataplane.table_modify_member(table.name, handle, member)
             elif kind == "action_profile_group_id":
                 number = target.action_profile_group_id
                 group = self._profiles.group(table.action_profile, number)
-                self._engine.table_modify_group(table.name, handle, group)
+                self._dataplane.table_modify_group(table.name, handle, group)
             else:
                 profile = self._schema.profile(table.action_profile)
                 one_shot = self._profiles.make_one_shot(profile, target.action_profile_action_set)
-                self._engine.table_modify_group(table.name, handle, one_shot.group)
+                self._dataplane.table_modify_group(table.name, handle, one_shot.group)
         self._note(table, place, target)
         self._own(place, one_shot)
 
     def remove(self, table: Table, place: Place, handle: int) -> None:
         """Take an entry out of its table."""
         with engine_calls(f"table {place[0]}"):
-            self._engine.table_delete(place[0], handle)
+            self._dataplane.table_delete(place[0], handle)
         self._note(table, place, None)
         self._own(place, None)
 
@@ -158,7 +159,9 @@ class Targets:
         one_shot = self._profiles.make_one_shot(profile, message)
         try:
             with engine_calls(lambda: entry_text(table, place)):
-                handle = self._engine.table_add_group(place[0], place[1], one_shot.group, place[2])
+                handle = self._dataplane.table_add_group(
+                    place[0], place[1], one_shot.group, place[2]
+                )
         except Exception:
             self._profiles.drop_one_shot(one_shot)
             raise

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from finsy.proto import p4r
 
-from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact
+from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.updates import MODIFY, Operation, Undo
 from minip4.runtime.p4info.match import decode_key
 from minip4.runtime.p4info.schema import MatchType, Schema
@@ -15,9 +15,9 @@ from minip4.runtime.status import Code, StatusError, engine_calls, invalid, unim
 class ValueSets:
     """The value sets of one pipeline, as their client wrote them."""
 
-    def __init__(self, schema: Schema, engine: Engine) -> None:
+    def __init__(self, schema: Schema, dataplane: Dataplane) -> None:
         self._schema = schema
-        self._engine = engine
+        self._dataplane = dataplane
         self._entries: dict[int, p4r.ValueSetEntry] = {}
 
     def prepare(self, kind: int, message: p4r.ValueSetEntry) -> Operation:
@@ -52,7 +52,7 @@ class ValueSets:
         old = self._entry(message.value_set_id)
         name = self._schema.value_set(message.value_set_id).preamble.name
         with engine_calls(what):
-            self._engine.value_set_set(name, self._values(message))
+            self._dataplane.value_set_set(name, self._values(message))
         self._entries[message.value_set_id] = message
         return lambda: self._entries.update({message.value_set_id: old})
 

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic
 
 from finsy.proto import p4i, p4r
 
-from minip4.engine.engine import Engine
 from minip4.engine.errors import EngineError, TooLarge
 from minip4.errors import Minip4Error
+from minip4.runtime.dataplane import D
 from minip4.runtime.service import device_config
 from minip4.runtime.service.arbitration import Arbitration
 from minip4.runtime.service.pipeline import Pipeline
@@ -18,36 +18,36 @@ SetRequest = p4r.SetForwardingPipelineConfigRequest
 GetRequest = p4r.GetForwardingPipelineConfigRequest
 
 
-class Device:
+class Device(Generic[D]):
     """One switch, as its controllers see it.
 
-    `make_engine` turns BMv2 JSON into an engine (slow: it may run the C compiler); `install` puts
-    an engine to work in place of the one before, which it closes. `in_thread`: make_engine runs in
-    a thread, so that other calls are answered meanwhile.
+    `make_dataplane` turns BMv2 JSON into a data plane (slow: it may run the C compiler); `install`
+    puts a data plane to work in place of the one before, which it closes. `in_thread`:
+    make_dataplane runs in a thread, so that other calls are answered meanwhile.
     """
 
     def __init__(
         self,
         device_id: int,
-        make_engine: Callable[[dict[str, Any]], Engine],
-        install: Callable[[Engine], None],
+        make_dataplane: Callable[[dict[str, Any]], D],
+        install: Callable[[D], None],
         *,
         in_thread: bool = True,
     ) -> None:
         self.device_id = device_id
         self.arbitration = Arbitration(device_id)
-        self.running: Pipeline | None = None
+        self.running: Pipeline[D] | None = None
         self._down_ports: set[int] = set()
-        self._saved: Pipeline | None = None
-        self._make_engine = make_engine
+        self._saved: Pipeline[D] | None = None
+        self._make_dataplane = make_dataplane
         self._install = install
         self._in_thread = in_thread
         self._changing = asyncio.Lock()
 
-    def adopt(self, p4info: p4i.P4Info, blob: bytes, engine: Engine) -> None:
-        """Take over an engine that is already at work."""
+    def adopt(self, p4info: p4i.P4Info, blob: bytes, dataplane: D) -> None:
+        """Take over a data plane that is already at work."""
         config = p4r.ForwardingPipelineConfig(p4info=p4info, p4_device_config=blob)
-        self.running = Pipeline(config, engine, self._down_ports)
+        self.running = Pipeline(config, dataplane, self._down_ports)
 
     def set_port(self, port: int, is_up: bool) -> None:
         """A port went up or down: members that watch it take part, or not."""
@@ -60,12 +60,12 @@ class Device:
                 pipeline.profiles.port_changed(port)
 
     @property
-    def pipeline(self) -> Pipeline:
+    def pipeline(self) -> Pipeline[D]:
         """What Read and Write act on: a saved pipeline, else the running one (spec 10.2)."""
         return self._saved or self.running_pipeline
 
     @property
-    def running_pipeline(self) -> Pipeline:
+    def running_pipeline(self) -> Pipeline[D]:
         """What handles packets; StatusError when no controller knows its P4Info."""
         if self.running is None:
             raise StatusError(
@@ -111,13 +111,13 @@ class Device:
             else:
                 self._run(pipeline)
 
-    async def _build(self, config: p4r.ForwardingPipelineConfig) -> Pipeline:
+    async def _build(self, config: p4r.ForwardingPipelineConfig) -> Pipeline[D]:
         program = device_config.decode(config.p4_device_config)
         try:
             if self._in_thread:
-                engine = await asyncio.to_thread(self._make_engine, program)
+                dataplane = await asyncio.to_thread(self._make_dataplane, program)
             else:
-                engine = self._make_engine(program)
+                dataplane = self._make_dataplane(program)
         except EngineError as error:
             is_large = isinstance(error, TooLarge)
             code = Code.RESOURCE_EXHAUSTED if is_large else Code.INVALID_ARGUMENT
@@ -125,9 +125,9 @@ class Device:
         except Minip4Error as error:
             raise StatusError(Code.INTERNAL, str(error)) from error
         try:
-            return Pipeline(config, engine, self._down_ports)
+            return Pipeline(config, dataplane, self._down_ports)
         except StatusError:
-            engine.close()
+            dataplane.close()
             raise
 
     def _commit(self) -> None:
@@ -138,10 +138,10 @@ class Device:
         saved, self._saved = self._saved, None
         self._run(saved)
 
-    def _run(self, pipeline: Pipeline) -> None:
+    def _run(self, pipeline: Pipeline[D]) -> None:
         if self.running is not None:
             self.running.closed = True
-        self._install(pipeline.engine)
+        self._install(pipeline.dataplane)
         self.running = pipeline
 
     def _forget_saved(self) -> None:

@@ -1,11 +1,11 @@
-"""One forwarding pipeline: P4Info, and an engine that runs its program; what Write and Read do."""
+"""One forwarding pipeline: P4Info, and the data plane of its program; what Write and Read do."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
+from typing import Any, Generic
 
 from finsy.proto import p4r
 
-from minip4.engine.engine import Engine
+from minip4.runtime.dataplane import D
 from minip4.runtime.entities.arrays import Counters, Registers
 from minip4.runtime.entities.digests import Digests
 from minip4.runtime.entities.direct import DirectCounters
@@ -27,32 +27,33 @@ _Prepare = Callable[[int, Any], Operation]
 _Read = Callable[[Any], Iterator[p4r.Entity]]
 
 
-class Pipeline:
+class Pipeline(Generic[D]):
     """What Read and Write act on. `down_ports`: of the switch, as they are at any time."""
 
     def __init__(
         self,
         config: p4r.ForwardingPipelineConfig,
-        engine: Engine,
+        dataplane: D,
         down_ports: Collection[int] = (),
     ) -> None:
         self.config = config
-        self.engine = engine
+        self.dataplane = dataplane
         self.closed = False
         self.schema = schema = Schema(config.p4info)
-        binding.bind(schema, engine.program)
-        agreement.check(schema, engine.program)
-        self.profiles = profiles = Profiles(schema, engine, down_ports)
-        self.tables = Tables(schema, engine, Targets(schema, engine, profiles))
-        self.digests = Digests(schema, engine)
+        binding.bind(schema, dataplane.program)
+        agreement.check(schema, dataplane.program)
+        self.profiles = profiles = Profiles(schema, dataplane, down_ports)
+        self.tables = Tables(schema, dataplane, Targets(schema, dataplane, profiles))
+        self.digests = Digests(schema, dataplane)
         self.idle_timeouts = IdleTimeouts(self.tables)
-        self.packet_in = ControllerHeader(schema, engine.program, "packet_in")
-        self.packet_out = ControllerHeader(schema, engine.program, "packet_out")
-        counters, registers = Counters(schema, engine), Registers(schema, engine)
-        direct_counters = DirectCounters(schema, engine, self.tables)
-        meters, direct_meters = Meters(schema, engine), DirectMeters(schema, engine, self.tables)
-        replication = Replication(engine, schema.ports)
-        value_sets = ValueSets(schema, engine)
+        self.packet_in = ControllerHeader(schema, dataplane.program, "packet_in")
+        self.packet_out = ControllerHeader(schema, dataplane.program, "packet_out")
+        counters, registers = Counters(schema, dataplane), Registers(schema, dataplane)
+        direct_counters = DirectCounters(schema, dataplane, self.tables)
+        meters = Meters(schema, dataplane)
+        direct_meters = DirectMeters(schema, dataplane, self.tables)
+        replication = Replication(dataplane, schema.ports)
+        value_sets = ValueSets(schema, dataplane)
         self._handlers: dict[str, tuple[_Prepare, _Read]] = {
             "table_entry": (self.tables.prepare, self.tables.read),
             "action_profile_member": (profiles.prepare_member, profiles.read_members),
@@ -80,11 +81,11 @@ class Pipeline:
             strings.collect = self._forget_unused
 
     def close(self) -> None:
-        """Give the engine back: for a pipeline that does not run."""
+        """Give the data plane back: for a pipeline that does not run."""
         self.closed = True
-        self.engine.close()
+        self.dataplane.close()
 
-    def take_over(self, old: "Pipeline") -> None:
+    def take_over(self, old: "Pipeline[D]") -> None:
         """Bring the entries of another pipeline here. Raises StatusError when one does not fit."""
         for update in old.state():
             try:
@@ -140,7 +141,7 @@ class Pipeline:
         """Run operations, of which no packet sees a part; return the index of one that failed."""
         undos: list[Undo] = []
         try:
-            with self.engine.batch():
+            with self.dataplane.batch():
                 for operation in operations:
                     undos.append(operation())
         except StatusError as error:

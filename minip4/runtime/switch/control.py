@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from minip4.engine.engine import Engine
 from minip4.errors import Minip4Error
+from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.switch.options import QueueOptions
 from minip4.runtime.switch.port_options import LINK_KEYS, QUEUE_KEYS, checked
 from minip4.runtime.switch.port_settings import PortSettings
@@ -30,7 +30,7 @@ class Target(Protocol):
     """The switch that is controlled."""
 
     @property
-    def engine(self) -> Engine: ...
+    def dataplane(self) -> Dataplane: ...
     def wake(self) -> None: ...
     def counters(self) -> dict[str, Any]: ...
 
@@ -97,12 +97,12 @@ class ControlServer:
 
     def _set_link(self, values: dict[str, Any]) -> None:
         changes = checked(values, LINK_KEYS)
-        self._settings.set_link(self._target.engine, changes.pop("port"), changes)
+        self._settings.set_link(self._target.dataplane, changes.pop("port"), changes)
         self._target.wake()
 
     def _set_queue(self, values: dict[str, Any]) -> None:
         changes = QueueOptions(**checked(values, QUEUE_KEYS))
-        self._settings.set_queue(self._target.engine, changes)
+        self._settings.set_queue(self._target.dataplane, changes)
         self._target.wake()
 
 

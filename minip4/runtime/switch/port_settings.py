@@ -5,17 +5,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from minip4.engine.engine import Engine
-from minip4.engine.shared import QueueConfig
 from minip4.errors import Minip4Error
-from minip4.runtime.switch import dataplane
+from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.switch.options import LinkOptions, QueueOptions, SwitchOptions, link_fault
 
 DEFAULT_DEPTH = 64  # packets, as in simple_switch
 
 
 class PortSettings:
-    """The settings, kept here because a new pipeline brings a new engine."""
+    """The settings, kept here because a new pipeline brings a new dataplane."""
 
     def __init__(self, options: SwitchOptions, ports: Iterable[int]) -> None:
         """For a switch with these ports, and the CPU port. Raises Minip4Error."""
@@ -34,25 +32,25 @@ class PortSettings:
         for queue in options.queues:
             self._change_queue(queue)
 
-    def apply(self, engine: Engine) -> None:
-        """Give an engine that is new all of the settings."""
-        engine.library.engine_set_priorities(engine.handle, self.priority_queues)
+    def apply(self, dataplane: Dataplane) -> None:
+        """Give a data plane that is new all of the settings."""
+        dataplane.set_priorities(self.priority_queues)
         for link in self._links.values():
-            dataplane.set_link(engine, link)
-        for (port, priority), queue in self._queues.items():
-            dataplane.set_queue(engine, port, priority, _config(queue))
+            set_link(dataplane, link)
+        for queue in self._queues.values():
+            _set_queue(dataplane, queue)
 
-    def apply_anew(self, engine: Engine, old: Engine) -> None:
-        """Give them to the engine of another pipeline: links with traffic get dice of a next seed.
+    def apply_anew(self, dataplane: Dataplane, old: Dataplane) -> None:
+        """Give them to another pipeline's data plane: links with traffic get dice of a next seed.
 
         The same dice from their beginning would lose what the links lost before, over again.
         """
         for port, link in self._links.items():
-            if dataplane.port_counters(old, port)["link"]["sent_packets"]:
+            if old.port_counters(port)["link"]["sent_packets"]:
                 self._links[port] = replace(link, seed=_next_seed(link.seed))
-        self.apply(engine)
+        self.apply(dataplane)
 
-    def set_link(self, engine: Engine, port: int, changes: Mapping[str, Any]) -> None:
+    def set_link(self, dataplane: Dataplane, port: int, changes: Mapping[str, Any]) -> None:
         """Change what is given of a port's link; a port without one gets it. Raises Minip4Error."""
         self._check_port(port)
         properties = {key: value for key, value in changes.items() if key != "queue"}
@@ -62,15 +60,14 @@ class PortSettings:
         if fault:
             raise Minip4Error(f"link of port {port}: {fault}")
         self._links[port] = link
-        dataplane.set_link(engine, link)
+        set_link(dataplane, link)
         if "queue" in changes:
-            self.set_queue(engine, QueueOptions(port, depth=changes["queue"]))
+            self.set_queue(dataplane, QueueOptions(port, depth=changes["queue"]))
 
-    def set_queue(self, engine: Engine, changes: QueueOptions) -> None:
+    def set_queue(self, dataplane: Dataplane, changes: QueueOptions) -> None:
         """Change what is given (not None) of one or of all queues of a port. Raises Minip4Error."""
         for queue in self._change_queue(changes):
-            assert queue.priority is not None
-            dataplane.set_queue(engine, queue.port, queue.priority, _config(queue))
+            _set_queue(dataplane, queue)
 
     def _change_queue(self, changes: QueueOptions) -> list[QueueOptions]:
         port, priority = changes.port, changes.priority
@@ -100,8 +97,25 @@ def _next_seed(seed: int) -> int:
     return int.from_bytes(hashlib.sha256(str(seed).encode()).digest()[:8], "big") >> 1
 
 
-def _config(queue: QueueOptions) -> QueueConfig:
-    return QueueConfig(
+def set_link(dataplane: Dataplane, link: LinkOptions) -> None:
+    """Put a link behind a port; its `queue` is not its own, but of the port's queues."""
+    dataplane.set_link(
+        link.port,
+        rate_bps=link.rate_bps,
+        delay_ns=round(link.delay_us * 1000),
+        jitter_ns=round(link.jitter_us * 1000),
+        loss=link.loss,
+        reorder=link.reorder,
+        reorder_ns=round(link.reorder_us * 1000),
+        seed=link.seed,
+    )
+
+
+def _set_queue(dataplane: Dataplane, queue: QueueOptions) -> None:
+    assert queue.priority is not None
+    dataplane.set_queue(
+        queue.port,
+        queue.priority,
         depth_packets=DEFAULT_DEPTH if queue.depth is None else queue.depth,
         depth_bytes=queue.bytes or 0,
         rate_pps=queue.rate_pps or 0,

@@ -21,13 +21,14 @@ from google.protobuf import text_format  # type: ignore[import-untyped]
 from minip4.engine.engine import Engine
 from minip4.errors import Minip4Error, ToolchainError
 from minip4.ports.driver import Driver
+from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.service.device import Device
 from minip4.runtime.service.server import Service, serve
 from minip4.runtime.service.stream import Messages
 from minip4.runtime.service.tls import server_credentials
 from minip4.runtime.status import StatusError
-from minip4.runtime.switch import dataplane
 from minip4.runtime.switch.control import ControlServer
+from minip4.runtime.switch.counters import control_plane, counters, total
 from minip4.runtime.switch.interfaces import Interfaces
 from minip4.runtime.switch.options import SwitchOptions
 from minip4.runtime.switch.port_settings import PortSettings
@@ -133,7 +134,7 @@ class _Switch:
         return 1 if any(errors) else 0
 
     @property
-    def engine(self) -> Engine:
+    def dataplane(self) -> Dataplane:
         """The engine that runs now."""
         return self._engine
 
@@ -146,13 +147,11 @@ class _Switch:
         engine = Engine(
             program, seed=options.seed, sanitize=options.sanitize, trace=options.trace is not None
         )
-        dataplane.set_clock(
-            engine, options.clock_offset_us, options.clock_drift_ppb, self._began_ns
-        )
+        engine.set_clock(options.clock_offset_us, options.clock_drift_ppb, self._began_ns)
         return engine
 
     def _port_changed(self, port: int, is_up: bool) -> None:
-        dataplane.set_port(self._engine, port, is_up)
+        self._engine.set_port(port, is_up)
         self._device.set_port(port, is_up)
 
     def _install(self, engine: Engine) -> None:
@@ -161,7 +160,7 @@ class _Switch:
         self._driver.swap(engine)  # which has all its ports up
         self._engine = engine
         for port in self._interfaces.down:
-            dataplane.set_port(engine, port, False)
+            engine.set_port(port, False)
         if self._trace is not None:
             self._trace.swap(engine)
         self._retired.append(self._engine_part(old))
@@ -169,7 +168,7 @@ class _Switch:
 
     def _engine_part(self, engine: Engine) -> dict[str, Any]:
         ports = [interface.port for interface in self._options.interfaces]
-        return dataplane.counters(engine, ports, self._settings.priority_queues)
+        return counters(engine, ports, self._settings.priority_queues)
 
     def _write_counters(self) -> str | None:
         """Return what went wrong, or None."""
@@ -187,7 +186,7 @@ class _Switch:
         """Since the start, over all pipelines that the process ran."""
         part = self._engine_part(self._engine)
         for earlier in self._retired:
-            part = dataplane.total(part, earlier)
+            part = total(part, earlier)
         driver: dict[str, Any] = dict(self._driver.counters())
         nics = driver.pop("ports")
         ports = {}
@@ -219,7 +218,7 @@ class _Switch:
             "ports": ports,
             "other_ports": part["other_ports"],
             "driver": driver,
-            "control_plane": dataplane.control_plane(self._engine),
+            "control_plane": control_plane(self._engine),
             "capture_error": self._driver.capture_error,  # None, or what the captures lack
             "cpu": self._messages.counters(),
         }

@@ -13,8 +13,8 @@ from minip4.runtime.service.device import Device
 from minip4.runtime.service.server import Service
 from minip4.runtime.service.stream import Messages
 from minip4.runtime.status import StatusError
-from minip4.runtime.switch import dataplane
 from minip4.runtime.switch.control import ControlServer
+from minip4.runtime.switch.counters import counters, total
 from minip4.runtime.switch.options import SwitchOptions
 from minip4.runtime.switch.port_settings import PortSettings
 from minip4.runtime.switch.tracing import TraceFile
@@ -62,20 +62,20 @@ class VirtualSwitch:
         self._clock = clock
         self._retired: list[dict[str, Any]] = []  # counters of engines of earlier pipelines
         self._settings = PortSettings(options, virtual.ports(node))
-        self.engine = self._make_engine(program.bmv2_json)
-        self._settings.apply(self.engine)
+        self.dataplane = self._make_engine(program.bmv2_json)
+        self._settings.apply(self.dataplane)
         self._trace: TraceFile | None = None
         if options.trace is not None:
-            self._trace = TraceFile(self.engine, options.trace)
+            self._trace = TraceFile(self.dataplane, options.trace)
         self.device = Device(options.device_id, self._make_engine, self._install, in_thread=False)
         try:
-            self.device.adopt(program.p4info, program.blob, self.engine)
+            self.device.adopt(program.p4info, program.blob, self.dataplane)
         except StatusError as error:
             raise Minip4Error(f"P4Info: {error.message}") from error
         self.messages = Messages(self.device, self, cpu_port=options.cpu_port is not None)
         self.service = Service(self.device, self.messages)
         self._control = ControlServer(self, self._settings)
-        virtual.install(node, self.engine)
+        virtual.install(node, self.dataplane)
 
     def control(self, call: str, **values: Any) -> Any:
         """What `minip4 control` can do: see minip4.runtime.switch.control. Raises Minip4Error."""
@@ -114,9 +114,9 @@ class VirtualSwitch:
 
     def counters(self) -> dict[str, Any]:
         """The counters now, as `minip4 switch --counters` writes them."""
-        part = self._engine_part(self.engine)
+        part = self._engine_part(self.dataplane)
         for earlier in self._retired:
-            part = dataplane.total(part, earlier)
+            part = total(part, earlier)
         for port, counted in part["ports"].items():
             packets, size = self._virtual.flying(self._node, int(port))
             counted["link"]["delivered_packets"] -= packets
@@ -161,17 +161,17 @@ class VirtualSwitch:
         engine.clock = self._clock.now_ns
         self._virtual.prepare(engine)
         # Virtual time began at 0: that is the start.
-        dataplane.set_clock(engine, options.clock_offset_us, options.clock_drift_ppb, since_ns=0)
+        engine.set_clock(options.clock_offset_us, options.clock_drift_ppb, since_ns=0)
         return engine
 
     def _install(self, engine: Engine) -> None:
-        self._retired.append(self._engine_part(self.engine))
+        self._retired.append(self._engine_part(self.dataplane))
         if self._trace is not None:
             self._trace.swap(engine)
-        self._settings.apply_anew(engine, self.engine)
+        self._settings.apply_anew(engine, self.dataplane)
         self._virtual.install(self._node, engine)
-        self.engine = engine
+        self.dataplane = engine
 
     def _engine_part(self, engine: Engine) -> dict[str, Any]:
         ports = self._virtual.ports(self._node)
-        return dataplane.counters(engine, ports, self._settings.priority_queues)
+        return counters(engine, ports, self._settings.priority_queues)

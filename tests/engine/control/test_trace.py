@@ -14,8 +14,6 @@ from minip4.engine.engine import Engine
 from minip4.engine.errors import InvalidArgument
 from minip4.engine.keys import Exact, Lpm, Ternary
 from minip4.engine.reader.program import read_program
-from minip4.runtime.switch import dataplane
-from minip4.runtime.switch.options import LinkOptions
 
 FORWARD = "action forward(bit<9> port, bit<16> mark) { std.egress_spec = port; hdr.h.c = mark; }"
 STACK = {
@@ -215,7 +213,7 @@ def test_a_packet_that_waits_is_told_as_unfinished() -> None:
     engine = traced()
     trace = Trace(engine)
     engine.process(1, bytes(4), 0)
-    dataplane.set_link(engine, LinkOptions(0, rate_bps=1))
+    engine.set_link(0, rate_bps=1)
     for _ in range(2):
         engine.library.engine_inject(engine.handle, 1, (ctypes.c_uint8 * 4)(), 4, 10)
     assert len(list(trace.blocks())) == 2

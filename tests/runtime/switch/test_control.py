@@ -15,7 +15,6 @@ from minip4.engine.engine import Engine
 from minip4.engine.shared import QueueState
 from minip4.errors import Minip4Error
 from minip4.runtime.client.control import described
-from minip4.runtime.switch import dataplane
 from minip4.runtime.switch.cli import add_arguments
 from minip4.runtime.switch.control import ControlServer, call
 from minip4.runtime.switch.options import QueueOptions, SwitchOptions
@@ -32,9 +31,9 @@ class Target:
         given = vars(parser.parse_args(["x.json", *options]))
         fields = SwitchOptions.__dataclass_fields__
         settings = SwitchOptions(**{k: v for k, v in given.items() if k in fields})
-        self.engine = Engine(compiled().bmv2_json)
+        self.dataplane = Engine(compiled().bmv2_json)
         self.settings = PortSettings(settings, [1, 2])
-        self.settings.apply(self.engine)
+        self.settings.apply(self.dataplane)
         self.woken = 0
         self.server = ControlServer(self, self.settings)
 
@@ -49,8 +48,8 @@ class Target:
 
     def queue(self, port: int, priority: int) -> tuple[int, int, int, int]:
         state = QueueState()
-        library = self.engine.library
-        library.engine_queue_state(self.engine.handle, port, priority, state)
+        library = self.dataplane.library
+        library.engine_queue_state(self.dataplane.handle, port, priority, state)
         c = state.config
         return c.depth_packets, c.depth_bytes, c.rate_pps, c.rate_bps
 
@@ -60,7 +59,7 @@ def target() -> Iterator[Target]:
     target = Target("--priority-queues", "2", "--link", "2:delay_us=10,queue=7",
                     "--queue", "2:priority=1,rate_pps=50")  # fmt: skip
     yield target
-    target.engine.close()
+    target.dataplane.close()
 
 
 def test_options_are_applied_in_turn(target: Target) -> None:
@@ -80,10 +79,10 @@ def test_what_is_not_given_stays(target: Target) -> None:
 
 
 def test_a_new_engine_gets_what_was_changed(target: Target) -> None:
-    target.settings.set_queue(target.engine, QueueOptions(1, rate_bps=10**6))
-    target.engine.close()
-    target.engine = Engine(compiled().bmv2_json)
-    target.settings.apply(target.engine)
+    target.settings.set_queue(target.dataplane, QueueOptions(1, rate_bps=10**6))
+    target.dataplane.close()
+    target.dataplane = Engine(compiled().bmv2_json)
+    target.settings.apply(target.dataplane)
     assert target.queue(1, 1) == (64, 0, 0, 10**6)
 
 
@@ -166,16 +165,16 @@ def test_another_pipeline_has_other_dice_behind_the_links_by_the_seed(
     """Both kinds of time set them so; and a link that changes goes on with its dice."""
     seeds = []
     sent = {"link": {"sent_packets": 0}}
-    monkeypatch.setattr(dataplane, "set_link", lambda engine, link: seeds.append(link.seed))
-    monkeypatch.setattr(dataplane, "port_counters", lambda engine, port: sent)
+    monkeypatch.setattr(Engine, "set_link", lambda *_, seed, **rest: seeds.append(seed))
+    monkeypatch.setattr(Engine, "port_counters", lambda *_: sent)
     for _ in range(2):
         sent["link"]["sent_packets"] = 0
         target = Target("--link", "2:loss=0.5,seed=7")
-        target.settings.apply_anew(target.engine, target.engine)
+        target.settings.apply_anew(target.dataplane, target.dataplane)
         sent["link"]["sent_packets"] = 1
-        target.settings.apply_anew(target.engine, target.engine)
+        target.settings.apply_anew(target.dataplane, target.dataplane)
         target.ask(call="set_link", port=2, delay_us=10)
-        target.settings.apply_anew(target.engine, target.engine)
+        target.settings.apply_anew(target.dataplane, target.dataplane)
         target.ask(call="set_link", port=2, seed=5)
     assert seeds[:6] == seeds[6:]
     assert seeds[:2] == [7, 7], "before any traffic they are as they were"

@@ -113,7 +113,7 @@ def test_a_loop_that_copies_what_it_carries_is_an_error(tmp_path: Path) -> None:
 
     async def main(run: Run) -> None:
         with Network(Ring(), run, program=CONTROL, capture=False) as net:
-            engine = net.switch("s1").running.engine
+            engine = net.switch("s1").running.dataplane
             most = ctypes.c_uint64(1000)  # in place of MAX_PACKETS: a test needs no gigabytes
             pool = engine.library.engine_pool(engine.handle)
             engine.library.packet_pool_set_limit(ctypes.c_void_p(pool), most)

@@ -1,0 +1,102 @@
+"""Ports, from Python: links behind them, their queues, and what was counted and dropped."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from minip4.engine.control.core import Core
+from minip4.engine.errors import EngineError
+from minip4.engine.shared import (
+    DROP_REASONS,
+    MAX_PORTS,
+    EngineCounters,
+    PortCounters,
+    QueueConfig,
+    QueueState,
+)
+from minip4.wire.shared import LinkConfig
+
+
+class PortControl(Core):
+    def set_port(self, port: int, is_up: bool) -> None:
+        """Frames to a port that is down are dropped, as no_port."""
+        with self.locked():
+            self.library.engine_set_port(self.handle, port, is_up)
+
+    def set_link(
+        self, port: int, *, rate_bps: int = 0, delay_ns: int = 0, jitter_ns: int = 0,
+        loss: float = 0.0, reorder: float = 0.0, reorder_ns: int = 0, seed: int = 0,
+    ) -> None:  # fmt: skip
+        """Put a link behind a port, in place of the one that was there: see link.h."""
+        config = LinkConfig(rate_bps, delay_ns, jitter_ns, loss, reorder, reorder_ns, seed)
+        with self.locked():
+            self.library.engine_catch_up(self.handle, self.clock())  # what was due before
+            if not self.library.engine_set_link(self.handle, port, ctypes.byref(config)):
+                raise EngineError(f"link of port {port}: memory is short")
+
+    def set_priorities(self, count: int) -> None:
+        """How many queues each port has."""
+        self.library.engine_set_priorities(self.handle, count)
+
+    def set_queue(
+        self, port: int, priority: int, *, depth_packets: int, depth_bytes: int = 0,
+        rate_pps: int = 0, rate_bps: int = 0,
+    ) -> None:  # fmt: skip
+        """Set the depth and rates of one queue of a port; 0, except for packets: no limit."""
+        config = QueueConfig(depth_packets, depth_bytes, rate_pps, rate_bps)
+        with self.locked():
+            self.library.engine_set_queue(
+                self.handle, port, priority, ctypes.byref(config), self.clock()
+            )
+
+    def set_clock(self, offset_us: int, drift_ppb: int, since_ns: int) -> None:
+        """Shift the program's timestamps against the driver's clock; they run faster since then."""
+        self.library.engine_set_clock(self.handle, offset_us, drift_ppb, since_ns)
+
+    def queues(self, port: int, count: int) -> dict[str, dict[str, int]]:
+        """What waits in each queue of a port now, and what it dropped, by priority."""
+        result = {}
+        state = QueueState()
+        with self.locked():
+            for priority in range(count):
+                self.library.engine_queue_state(self.handle, port, priority, ctypes.byref(state))
+                result[str(priority)] = {
+                    "packets": state.packets, "bytes": state.bytes, "drops": state.drops
+                }  # fmt: skip
+        return result
+
+    def drops(self) -> dict[str, dict[str, int]]:
+        """Packets dropped: port -> reason -> count; MAX_PORTS: to numbers that no port can have.
+
+        Of ports that dropped any.
+        """
+        result: dict[str, dict[str, int]] = {}
+        if not any(n for name, n in self.counters().items() if name.endswith("_drops")):
+            return result  # of most switches, which may be a thousand
+        counts = (ctypes.c_uint64 * len(DROP_REASONS))()
+        with self.locked():
+            for port in range(MAX_PORTS + 1):
+                self.library.engine_drops(self.handle, port, counts)
+                if any(counts):
+                    result[str(port)] = dict(zip(DROP_REASONS, counts, strict=True))
+        return result
+
+    def counters(self) -> dict[str, Any]:
+        """The fields of struct engine_counters."""
+        counters = EngineCounters()
+        with self.locked():
+            self.library.engine_counters(self.handle, ctypes.byref(counters))
+        return _fields(counters)
+
+    def port_counters(self, port: int) -> dict[str, Any]:
+        """The fields of struct engine_port_counters; "link" is a dict of its own."""
+        counters = PortCounters()
+        with self.locked():
+            self.library.engine_port_counters(self.handle, port, ctypes.byref(counters))
+        return _fields(counters)
+
+
+def _fields(structure: ctypes.Structure) -> dict[str, Any]:
+    values = ((field[0], getattr(structure, field[0])) for field in structure._fields_)
+    return {k: _fields(v) if isinstance(v, ctypes.Structure) else v for k, v in values}

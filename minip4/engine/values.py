@@ -1,0 +1,38 @@
+"""What an engine tells its control plane: entries, digests, rates and counts."""
+
+from dataclasses import dataclass
+
+from minip4.engine.keys import MatchKey
+
+Rates = tuple[float, int, float, int]
+"""Committed rate and burst, peak rate and burst: bytes or packets, a second and in all."""
+
+ColourCounts = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+"""Packets and bytes that a meter made green, yellow and red."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """One digest message: the list's name, and its fields' values in order."""
+
+    name: str
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A table entry. It has an action with its parameters, or a member, or a group."""
+
+    handle: int
+    key: tuple[MatchKey, ...]
+    action: str | None
+    params: tuple[int, ...]
+    priority: int
+    """The larger wins; 0 in tables where no field is ternary, range or optional."""
+    is_const: bool
+    member: int | None = None
+    group: int | None = None
+    idle_ns: int = 0
+    """Since it was last hit or added, where the table supports timeouts."""
+    count: tuple[int, int] = (0, 0)
+    """Packets and bytes that hit it, where the table has a direct counter."""

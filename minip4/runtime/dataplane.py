@@ -1,0 +1,191 @@
+"""What P4Runtime asks of a data plane: all that the runtime knows of one. An engine is one.
+
+Names are those of the program. Methods raise EngineError (minip4/engine/errors.py): its kinds
+become P4Runtime's codes. Handles, members and groups are numbers that the data plane gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+from minip4.engine.keys import MatchKey
+from minip4.engine.model import Program
+from minip4.engine.values import ColourCounts, Digest, Entry, Rates
+
+
+class TableCalls(Protocol):
+    """Tables, their default actions, and what belongs to each entry."""
+
+    def table_add(self, table: str, key: Sequence[MatchKey], action: str, params: Sequence[int],
+                  priority: int = 0) -> int:  # fmt: skip
+        """Return the entry's handle; of two entries that match, the larger priority wins."""
+
+    def table_add_member(
+        self, table: str, key: Sequence[MatchKey], member: int, priority: int = 0
+    ) -> int: ...
+
+    def table_add_group(
+        self, table: str, key: Sequence[MatchKey], group: int, priority: int = 0
+    ) -> int: ...
+
+    def table_find(self, table: str, key: Sequence[MatchKey], priority: int = 0) -> int | None: ...
+
+    def table_modify(self, table: str, handle: int, action: str, params: Sequence[int]) -> None: ...
+
+    def table_modify_member(self, table: str, handle: int, member: int) -> None: ...
+
+    def table_modify_group(self, table: str, handle: int, group: int) -> None: ...
+
+    def table_delete(self, table: str, handle: int) -> None: ...
+
+    def table_entry(self, table: str, handle: int, *, time_ns: int = 0) -> Entry:
+        """An entry as it is at that time, by clock()."""
+
+    def table_entries(self, table: str, *, time_ns: int = 0) -> list[Entry]: ...
+
+    def table_set_default(self, table: str, action: str, params: Sequence[int]) -> None: ...
+
+    def table_reset_default(self, table: str) -> None:
+        """To what the program says."""
+
+    def table_default(self, table: str) -> tuple[str | None, tuple[int, ...]]: ...
+
+    def table_set_timeout(self, table: str, handle: int, timeout_ns: int) -> None:
+        """0: the entry never counts as idle."""
+
+    def table_has_timeouts(self, table: str) -> bool: ...
+
+    def table_idle(self, table: str, time_ns: int) -> Iterator[tuple[Entry, int]]:
+        """Entries that are idle at that time and were not told of yet, with their timeouts."""
+
+    def direct_counter_write(self, table: str, handle: int, packets: int, size: int) -> None: ...
+
+    def direct_meter_set(self, table: str, handle: int, rates: Rates | None) -> None:
+        """None: all packets are green."""
+
+    def direct_meter_get(self, table: str, handle: int) -> Rates | None: ...
+
+    def direct_meter_counts(self, table: str, handle: int) -> ColourCounts: ...
+
+    def direct_meter_set_counts(self, table: str, handle: int, counts: ColourCounts) -> None: ...
+
+
+class ProfileCalls(Protocol):
+    """Action profiles: members, and groups of them."""
+
+    def member_add(self, profile: str, action: str, params: Sequence[int]) -> int: ...
+
+    def member_modify(
+        self, profile: str, member: int, action: str, params: Sequence[int]
+    ) -> None: ...
+
+    def member_delete(self, profile: str, member: int) -> None: ...
+
+    def group_add(self, profile: str) -> int: ...
+
+    def group_set_members(self, profile: str, group: int, members: Sequence[int]) -> None:
+        """A member counts as often as it stands there."""
+
+    def group_delete(self, profile: str, group: int) -> None: ...
+
+
+class StateCalls(Protocol):
+    """Counters, registers, meters, value sets and digests."""
+
+    def counter_size(self, name: str) -> int: ...
+
+    def counter_read(self, name: str, index: int) -> tuple[int, int]:
+        """Packets and bytes."""
+
+    def counter_read_all(self, name: str) -> list[tuple[int, int]]: ...
+
+    def counter_write(
+        self, name: str, index: int, packets: int, size: int, *, count: int = 1
+    ) -> None:
+        """Write `count` of them from `index` on."""
+
+    def register_read(self, name: str, index: int) -> int: ...
+
+    def register_read_all(self, name: str) -> list[int]: ...
+
+    def register_write(self, name: str, index: int, value: int, *, count: int = 1) -> None: ...
+
+    def meter_set_rates(self, name: str, index: int, rates: Rates | None) -> None: ...
+
+    def meter_get_rates(self, name: str, index: int) -> Rates | None: ...
+
+    def meter_counts(self, name: str, index: int) -> ColourCounts: ...
+
+    def meter_set_counts(self, name: str, index: int, counts: ColourCounts) -> None: ...
+
+    def value_set_set(self, name: str, values: Sequence[int]) -> None: ...
+
+    def digests(self) -> list[Digest]:
+        """Take what has come since the last time."""
+
+
+class ReplicationCalls(Protocol):
+    """Multicast groups and clone sessions; replicas are ports with their instances."""
+
+    def multicast_set(self, group: int, replicas: Sequence[tuple[int, int]]) -> None: ...
+
+    def multicast_delete(self, group: int) -> None: ...
+
+    def mirror_set(
+        self, session: int, replicas: Sequence[tuple[int, int]], truncate_bytes: int = 0
+    ) -> None: ...
+
+    def mirror_delete(self, session: int) -> None: ...
+
+
+class PortCalls(Protocol):
+    """Ports: P4Runtime has no words for these, `minip4 control` has."""
+
+    def set_port(self, port: int, is_up: bool) -> None: ...
+
+    def set_link(
+        self, port: int, *, rate_bps: int, delay_ns: int, jitter_ns: int, loss: float,
+        reorder: float, reorder_ns: int, seed: int,
+    ) -> None: ...  # fmt: skip
+
+    def set_priorities(self, count: int) -> None: ...
+
+    def set_queue(
+        self, port: int, priority: int, *, depth_packets: int, depth_bytes: int, rate_pps: int,
+        rate_bps: int,
+    ) -> None: ...  # fmt: skip
+
+    def queues(self, port: int, count: int) -> dict[str, dict[str, int]]: ...
+
+    def drops(self) -> dict[str, dict[str, int]]:
+        """By port, where there are any, and reason: DROP_REASONS."""
+
+    def counters(self) -> dict[str, Any]: ...
+
+    def port_counters(self, port: int) -> dict[str, Any]: ...
+
+    def holds(self) -> dict[str, dict[str, int]]: ...
+
+    def packets_waited(self) -> tuple[int, int]: ...
+
+
+class Dataplane(TableCalls, ProfileCalls, StateCalls, ReplicationCalls, PortCalls, Protocol):
+    """A program at work."""
+
+    @property
+    def program(self) -> Program: ...
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """Its time, in nanoseconds."""
+
+    def batch(self) -> AbstractContextManager[None]:
+        """What is written within comes into force at its end, between packets, or not at all."""
+
+    def close(self) -> None:
+        """Free it, for good."""
+
+
+D = TypeVar("D", bound=Dataplane)

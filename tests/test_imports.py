@@ -1,0 +1,126 @@
+"""Imports point one way: what each part may import of others is written down here."""
+
+from pathlib import Path
+
+import pytest
+import rooms
+
+BASICS = [f"minip4.engine.{name}" for name in ("errors", "model", "words", "keys", "values",
+                                               "shared", "limits")]  # fmt: skip
+MAY_IMPORT = {
+    # A folder, or a module, and of which others it may import. Of names here the longest counts.
+    "minip4.errors": [],
+    "minip4.native": ["minip4.errors"],
+    "minip4.wire": ["minip4.native"],
+    "minip4.ports": ["minip4.errors", "minip4.native", "minip4.wire"],
+    **{name: ["minip4.errors", "minip4.native", "minip4.wire", *BASICS] for name in BASICS},
+    "minip4.engine.reader": BASICS,
+    "minip4.engine.codegen": ["minip4.wire", *BASICS],
+    "minip4.engine.control": ["minip4.wire", "minip4.engine.codegen", "minip4.engine.library",
+                              *BASICS],
+    "minip4.engine": ["minip4.errors", "minip4.native", "minip4.wire", "minip4.ports",
+                      "minip4.engine"],
+    "minip4.compiler": ["minip4.errors"],
+    "minip4.link": ["minip4.errors", "minip4.native", "minip4.wire", "minip4.ports",
+                    "minip4.engine"],
+    "minip4.simulator": ["minip4.errors", "minip4.native", "minip4.wire", "minip4.engine"],
+    "minip4.stf": ["minip4.errors", "minip4.compiler", "minip4.engine"],
+    # The runtime knows a data plane by its protocol and by the values that it takes and gives.
+    "minip4.runtime.status": ["minip4.engine.errors"],
+    "minip4.runtime.dataplane": ["minip4.engine.keys", "minip4.engine.model",
+                                 "minip4.engine.values"],
+    "minip4.runtime.p4info": ["minip4.runtime.status", "minip4.engine.keys",
+                              "minip4.engine.model"],
+    "minip4.runtime.entities": ["minip4.runtime.status", "minip4.runtime.dataplane",
+                                "minip4.runtime.p4info", "minip4.engine.errors",
+                                "minip4.engine.keys", "minip4.engine.values"],
+    "minip4.runtime.service": ["minip4.errors", "minip4.runtime.status",
+                               "minip4.runtime.dataplane", "minip4.runtime.p4info",
+                               "minip4.runtime.entities", "minip4.engine.errors"],
+    "minip4.runtime.switch": ["minip4.errors", "minip4.runtime.status",
+                              "minip4.runtime.dataplane", "minip4.runtime.service",
+                              "minip4.engine.shared",
+                              "minip4.runtime.switch.process"],
+    "minip4.runtime.switch.process": ["minip4.errors", "minip4.engine.engine", "minip4.ports",
+                                      "minip4.runtime"],
+    "minip4.runtime.switch.tracing": ["minip4.errors", "minip4.engine"],
+    "minip4.runtime.virtual": ["minip4.errors", "minip4.engine.engine", "minip4.simulator",
+                               "minip4.runtime"],
+    "minip4.runtime.client": ["minip4.errors", "minip4.runtime.p4info",
+                              "minip4.runtime.service.tls", "minip4.runtime.switch"],
+    "minip4": ["minip4"],
+    "testbed": ["minip4"],
+    "topologies": ["testbed"],
+    "controllers": ["testbed"],
+    "experiments": ["controllers", "topologies", "testbed"],
+    "benchmarks": ["controllers", "topologies", "testbed", "minip4"],
+}  # fmt: skip
+
+
+def within(name: str, parts: list[str]) -> str | None:
+    """The longest of the parts that a module is, or lies in."""
+    return max((p for p in parts if name == p or name.startswith(p + ".")), key=len, default=None)
+
+
+def wrong(module: str, imported: str) -> bool:
+    parts = [*MAY_IMPORT]
+    own = within(module, parts)
+    assert own is not None, f"{module}: add it to the table"
+    return within(imported, parts) != own and within(imported, MAY_IMPORT[own]) is None
+
+
+def test_no_import_goes_against_the_order() -> None:
+    known = rooms.modules()
+    found = {
+        (module, imported)
+        for module, path in known.items()
+        for imported in rooms.imports(path, known)
+        if wrong(module, imported)
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize(
+    ("module", "imported"),
+    [
+        ("minip4.engine.engine", "minip4.compiler.options"),
+        ("minip4.compiler.parse", "minip4.engine.errors"),
+        ("minip4.runtime.entities.tables", "minip4.engine.engine"),
+        ("minip4.runtime.switch.control", "minip4.engine.engine"),
+        ("minip4.runtime.service.device", "minip4.runtime.switch.process"),
+        ("minip4.native.build", "minip4.engine.errors"),
+        ("minip4.engine.limits", "minip4.engine.codegen.layout"),
+        ("minip4.engine.codegen.layout", "minip4.engine.control.core"),
+        ("minip4.engine.reader.program", "minip4.engine.codegen.layout"),
+        ("minip4.stf.cli", "testbed.errors"),
+        ("testbed.network", "controllers.connection"),
+        ("controllers.routing", "topologies.line"),
+    ],
+)
+def test_what_goes_against_it_is_found(module: str, imported: str) -> None:
+    assert wrong(module, imported)
+
+
+def test_the_table_has_no_parts_that_are_not_there() -> None:
+    known = rooms.modules()
+    parts = {*MAY_IMPORT, *(each for allowed in MAY_IMPORT.values() for each in allowed)}
+    assert {part for part in parts if not any(within(name, [part]) for name in known)} == set()
+
+
+def test_the_map_in_the_documentation_is_that_of_the_code() -> None:
+    page = rooms.PAGE.read_text()
+    assert rooms.updated(page) == page, "run .venv/bin/python docs/rooms.py"
+
+
+def test_imports_of_all_kinds_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "example.py"
+    path.write_text(
+        "import minip4.errors\nimport os, testbed\nfrom minip4.native import build, address\n"
+        "from minip4 import engine\ndef f():\n    from testbed.run import Run\n"
+    )
+    known = ("minip4", "minip4.errors", "minip4.native", "minip4.native.build", "minip4.engine",
+             "testbed", "testbed.run")  # fmt: skip
+    assert sorted(rooms.imports(path, known)) == [
+        "minip4.engine", "minip4.errors", "minip4.native", "minip4.native.build", "testbed",
+        "testbed.run",
+    ]  # fmt: skip
