@@ -12,6 +12,9 @@ One command a line, `#` begins a comment. Names may be in double quotes, as p4te
     register_write REGISTER INDEX VALUE, register_read REGISTER INDEX [VALUE]
     counter_read COUNTER INDEX [PACKETS BYTES]
     wait                        for nothing: packets are handled at once
+
+The first packet comes when the switch's clock is at 0, which p4testgen takes it to be, and each
+other one a millisecond after the one before.
 """
 
 from __future__ import annotations
@@ -84,7 +87,6 @@ class StfRun:
     engine: Engine
     name: str
     _line: int = 0
-    _time_ns: int = 0
     _packets: int = 0
     _traces: dict[int, str] = field(default_factory=dict)
     _trace: Trace | None = field(init=False)
@@ -174,10 +176,10 @@ class StfRun:
         port_in = int(words[0])
         if not 0 <= port_in < DROP_PORT:
             raise ValueError(f"port {port_in}: expected 0 to {DROP_PORT - 1}")
-        self._time_ns += PACKET_INTERVAL_NS
+        now_ns = self._packets * PACKET_INTERVAL_NS
         self._packets += 1
         try:
-            left = self.engine.process(port_in, frame, self._time_ns)
+            left = self.engine.process(port_in, frame, now_ns)
         except EngineError as error:
             raise self._error(str(error), self._beginning()) from error
         for port, sent in left:

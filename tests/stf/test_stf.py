@@ -203,3 +203,9 @@ def test_a_packet_that_goes_round_for_ever_is_told_from_its_start(
     assert any("recirculated" in line for line in lines)
     assert lines[20:] == ["    ..."]
     assert "round.stf:1: error: packets go round in the switch for ever" in shown.err
+
+
+def test_clocks_begin_at_zero(tmp_path: Path) -> None:
+    stamp = "hdr.h.c = (bit<16>)std.ingress_global_timestamp; std.egress_spec = 1;"
+    lines = ("packet 1 11220000", "expect 1 11220000", "packet 1 11220000", "expect 1 112203E8")
+    assert run(tmp_path, "\n".join(lines), ingress=stamp) == []
