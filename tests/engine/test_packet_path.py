@@ -3,7 +3,7 @@
 import ctypes
 
 import pytest
-from small_programs import engine
+from small_programs import DEFAULTS, engine, json_of
 
 from minip4.engine.engine import Engine
 from minip4.engine.errors import NotFound, NotSupported
@@ -230,3 +230,24 @@ def assert_balance(e: Engine) -> dict[str, int]:
     drops = sum(v for k, v in c.items() if k.endswith("_drops"))
     assert c["received"] + c["replicas"] == c["transmitted"] + drops + c["in_queues"], c
     return c
+
+
+def test_a_field_list_may_name_the_last_element_of_a_stack() -> None:
+    """Of the packet that it is copied from, and of the one that it is copied to: here of none."""
+    document = json_of(
+        types=DEFAULTS["types"] + "header w_t { bit<8> x; }", headers="h_t h; w_t[2] w;",
+        metadata="@field_list(1) bit<8> kept;",
+        parser="""state start { packet.extract(hdr.h); packet.extract(hdr.w.next);
+                                transition accept; }""",
+        ingress="""hdr.w[0].x = hdr.w[0].x + 1; meta.kept = 7; std.egress_spec = 2;
+                   clone_preserving_field_list(CloneType.I2E, 5, 1);""",
+        egress="hdr.h.b = meta.kept;",
+    )  # fmt: skip
+    (fields,) = [each for each in document["field_lists"] if each["elements"]]
+    fields["elements"].append({"type": "stack_field", "value": ["w", "x"]})
+    e = Engine(document)
+    e.mirror_set(5, [(9, 0)])
+    assert sorted(e.process(1, b"\1\0\0\0\5rest", 0)) == [
+        (2, b"\1\7\0\0\6rest"), (9, b"\1\7\0\0\6rest")
+    ]  # fmt: skip
+    e.close()

@@ -24,8 +24,8 @@ PRELUDE = """/* Generated from BMv2 JSON. */
 class Generator:
     """`text` is the C; `tables` tells how entries are laid out. Raises NotSupported and TooLarge.
 
-    With `trace` the C tells what it does with each packet (trace.h). All of that stands in lines
-    that begin with TRACE_: without it they are left out, and nothing else differs.
+    With `trace` the C tells what it does with each packet (trace.h): in lines of their own, and
+    nothing else differs.
     """
 
     def __init__(self, program: m.Program, *, trace: bool = False) -> None:
@@ -33,13 +33,12 @@ class Generator:
         self.program = program
         self.layout = Layout(program)
         self.expressions = Expressions(self.layout)
-        self.statements = Statements(program, self.layout, self.expressions)
+        self.statements = Statements(program, self.layout, self.expressions, trace=trace)
         self.tables = TableCode(program, self.layout, self.expressions, self.statements)
         self.parser = ParserCode(program, self.layout, self.expressions, self.statements)
         self.hashes = HashCode(self.layout, self.expressions)
         self.trace_fields: list[tuple[m.Header, m.Field]] = []
-        text = self._text()
-        self.text = text if trace else _untraced(text)
+        self.text = self._text()
         limits.check_parsed(self.layout.parsed_bytes())
         self.is_large = limits.code_lines(self.text) > limits.LARGE_CODE_LINES
 
@@ -173,7 +172,8 @@ class Generator:
                 lines.append(store)
             else:
                 lines.append(f"if ({self.expressions.boolean(c.condition)}) {{ {store} }}")
-        return [*lines, *self.statements.body(self.program.deparser_primitives)]
+        lines += self.statements.body(self.program.deparser_primitives)
+        return self._traced_pipeline(2, lines)
 
     def _pipeline(self, name: str, before: Lines, after: Lines) -> str:
         pipeline = self.program.pipelines.get(name)
@@ -181,9 +181,11 @@ class Generator:
         head = f"void program_{name}(struct context *c)"
         phv = "struct phv *h UNUSED = (struct phv *)c->packet->phv;"
         number = 0 if name == "ingress" else 1
-        return self._function(
-            head, [phv, *before, f"TRACE_PIPELINE({number})", *body, *after, "TRACE_CHANGES"]
-        )
+        return self._function(head, [phv, *before, *self._traced_pipeline(number, [*body, *after])])
+
+    def _traced_pipeline(self, number: int, lines: Lines) -> Lines:
+        traced = self.statements.traced
+        return [*traced(f"TRACE_PIPELINE({number})"), *lines, *traced("TRACE_CHANGES")]
 
     def _after_ingress(self) -> Lines:
         return [
@@ -221,9 +223,10 @@ class Generator:
         for fields in self.program.field_lists.values():
             lines.append(f"case {fields.id}:")
             for e in fields.elements:
-                name, field = self.expressions.lvalue(e)
-                self.expressions.readable(e)
-                to, source = name.replace("h->", "a->"), name.replace("h->", "b->")
+                with self.layout.within("a"):
+                    to, field = self.expressions.lvalue(e)
+                with self.layout.within("b"):
+                    source, _ = self.expressions.readable(e)
                 if field.width > 64:
                     lines.append(f"    memcpy({to}, {source}, sizeof {to});")
                 else:
@@ -287,6 +290,8 @@ class Generator:
 
     def _trace_fields(self) -> Lines:
         """Where a traced build finds each field, in the order of trace_fields; then the flags."""
+        if not self.trace:
+            return []
         lines = ["TRACE_FIELDS"]
         for header in self.program.headers.values():
             place = self.layout.place(header)
@@ -294,8 +299,7 @@ class Generator:
                 if field.varbit or not self.layout.is_kept(header.type, field):
                     continue
                 self.trace_fields.append((header, field))
-                name = f"{place.pointer}->{self.layout.member(header.type, field)}"
-                name = name.replace("(&h->", "").replace(")->", ".")
+                name = f"{place.path}.{self.layout.member(header.type, field)}"
                 lines.append(f"TRACE_FIELD({name}, {place.number})")
         lines.append(f"TRACE_FIELDS_END(valid, {self.layout.header_count})")
         return lines
@@ -346,8 +350,3 @@ const struct program program = {{
 
     def _set_words(self, value_set: m.ValueSet, widths: dict[str, list[int]]) -> int:
         return KeyLayout.pack(widths.get(value_set.name, [value_set.width])).count
-
-
-def _untraced(text: str) -> str:
-    lines = text.split("\n")
-    return "\n".join(line for line in lines if not line.lstrip().startswith("TRACE_"))

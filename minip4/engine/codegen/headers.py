@@ -133,8 +133,7 @@ class HeaderCode:
                 f"        out += {size};",
                 "    }",
             ]
-        before = ["TRACE_PIPELINE(2)", *before, "TRACE_CHANGES"]
-        checks = "\n".join(f"    {line}" for line in before)
+        checks = "".join(f"    {line}\n" for line in before)
         return f"""
 static bool program_deparse(struct context *c)
 {{
@@ -142,8 +141,7 @@ static bool program_deparse(struct context *c)
     uint8_t *buffer = c->packet->buffer;
     uint32_t start = (uint32_t)(c->packet->data - buffer), size = 0;
     bool in_place = true;
-{checks}
-{chr(10).join(sizes)}
+{checks}{chr(10).join(sizes)}
     if (in_place && size == h->start.payload) {{
 {chr(10).join(back)}
         return true;

@@ -9,6 +9,8 @@ tells the layout what it reads and writes.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from minip4.engine import model as m
@@ -41,18 +43,25 @@ def comment(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A header in C: a pointer to its fields, and its number among the validity flags."""
+    """A header in C: where it lies in a parsed packet, and its number among the validity flags."""
 
     type: m.HeaderType
-    pointer: str
+    phv: str
+    """The parsed packet: a variable."""
+    path: str
     number: str
     siblings: tuple[str, ...] = ()
     """Numbers of the other members of its union."""
+
+    @property
+    def pointer(self) -> str:
+        return f"(&{self.phv}->{self.path})"
 
 
 class Layout:
     def __init__(self, program: m.Program) -> None:
         self.program = program
+        self._phv_name = "h"
         self.read: set[tuple[str, str]] = set()
         self.written: set[tuple[str, str]] = set()
         self.metadata = [h for h in program.headers.values() if h.metadata]
@@ -90,6 +99,13 @@ class Layout:
 
     # --- headers ---------------------------------------------------------------------------
 
+    @contextmanager
+    def within(self, phv: str) -> Iterator[None]:
+        """Within this, fields are those of another parsed packet than `h`."""
+        before, self._phv_name = self._phv_name, phv
+        yield
+        self._phv_name = before
+
     def type_of(self, type_: m.HeaderType) -> str:
         return self.types[type_.name]
 
@@ -99,16 +115,16 @@ class Layout:
             return self.element(header.array, str(header.position), self._siblings(header))
         name = self.names[id(header)]
         if header.metadata:
-            return Place(header.type, f"(&h->m.{name})", "-1")
+            return Place(header.type, self._phv_name, f"m.{name}", "-1")
         number = str(self.numbers[id(header)])
-        return Place(header.type, f"(&h->{name})", number, self._siblings(header))
+        return Place(header.type, self._phv_name, name, number, self._siblings(header))
 
     def element(self, array: m.HeaderArray, index: str, siblings: tuple[str, ...] = ()) -> Place:
         """Element of an array; `index` is C code, already within bounds (or the spare one)."""
         name = self.names[id(array)]
         base = self.base(array)
         number = str(base + int(index)) if index.isdigit() else f"({base} + {index})"
-        return Place(array.type, f"(&h->{name}[{index}])", number, siblings)
+        return Place(array.type, self._phv_name, f"{name}[{index}]", number, siblings)
 
     def column_element(self, stack: m.UnionStack, member: str, index: str) -> Place:
         """A member of the union at `index` of a stack of unions."""
@@ -127,7 +143,7 @@ class Layout:
 
     def counter(self, stack: m.HeaderStack | m.UnionStack) -> str:
         """The stack's nextIndex."""
-        return f"h->next_{identifier(stack.name)}"
+        return f"{self._phv_name}->next_{identifier(stack.name)}"
 
     # --- fields ----------------------------------------------------------------------------
 
@@ -195,7 +211,6 @@ class Layout:
         def declare(item: m.Header | m.HeaderArray, size: str = "") -> str:
             return f"    struct {self.type_of(item.type)} {self.names[id(item)]}{size};"
 
-        meta = [declare(h).replace("    ", "        ", 1) for h in self.metadata]
         stacks: list[m.HeaderStack | m.UnionStack] = [
             *self.program.stacks.values(),
             *self.program.union_stacks.values(),
@@ -206,7 +221,7 @@ class Layout:
                 "struct phv {",
                 "    struct phv_start start;",
                 "    struct metadata {",
-                *meta,
+                *(f"    {declare(h)}" for h in self.metadata),
                 "    } m;",
                 f"    uint8_t valid[{count}];",
                 *(f"    uint16_t next_{identifier(s.name)};" for s in stacks),

@@ -47,7 +47,7 @@ class ParserCode:
             "    h->start.payload = (uint16_t)(at - c->packet->data);",
             "    (void)end, (void)error;",
             *self._indent(after),
-            "    TRACE_PARSED",
+            *self._indent(self.statements.traced("TRACE_PARSED")),
             "}",
         ]
         return "\n".join(lines) + "\n"
@@ -56,7 +56,7 @@ class ParserCode:
         return [f"    {line}" for line in lines]
 
     def _state(self, state: m.ParserState) -> Lines:
-        lines: Lines = [f"TRACE_STATE({self.numbers[state.name]})"]
+        lines = self.statements.traced(f"TRACE_STATE({self.numbers[state.name]})")
         if state.name in self.looping:
             lines.append(f"if (++steps > MAX_PARSER_STEPS) {self._error('ParserTimeout')}")
         for op in state.ops:
@@ -129,11 +129,11 @@ class ParserCode:
             lines.append(f"if ({size} > {type_.longest_bytes}) {self._error('HeaderTooShort')}")
         return [
             *lines,
-            "TRACE_BEFORE_EXTRACT",
+            *self.statements.traced("TRACE_BEFORE_EXTRACT"),
             f"load_{self.layout.type_of(type_)}({place.pointer}, at, {bits});",
             f"h->raw[{place.number}] = (uint16_t)(at - c->packet->buffer);",
             *self.statements.set_valid(place),
-            f"TRACE_EXTRACT({place.number}, at, {size})",
+            *self.statements.traced(f"TRACE_EXTRACT({place.number}, at, {size})"),
             f"at += {size};",
         ]
 

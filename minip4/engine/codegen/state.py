@@ -13,8 +13,13 @@ BYTES = "h->start.ingress_length"  # of a packet, as counters and meters count
 
 
 class StateStatements:
-    def __init__(self, program: m.Program, expressions: Expressions) -> None:
+    def __init__(self, program: m.Program, expressions: Expressions, *, trace: bool) -> None:
         self.program, self.expressions = program, expressions
+        self.trace = trace
+
+    def traced(self, call: str) -> Lines:
+        """A call of trace.h; nothing, in code that is not traced."""
+        return [call] if self.trace else []
 
     def register_read(self, p: m.Primitive) -> Lines:
         target, source, index = p.args
@@ -34,7 +39,7 @@ class StateStatements:
             code = f"load128(&{cell})" if rep == 128 else cell
             fits = register.width <= width
             lines = [self.expressions.store_code(name, width, code, rep, fits=fits)]
-        return self._bounded(index, register.size, lines, _traced(register, "TRACED_READ"))
+        return self._bounded(index, register.size, lines, self._access(register, "TRACED_READ"))
 
     def register_write(self, p: m.Primitive) -> Lines:
         register = self._register(p.args[0])
@@ -45,17 +50,22 @@ class StateStatements:
         else:
             suffix = "128" if rep == 128 else "_wide"
             line = f"store{suffix}(&{cell}, {code}, {register.width});"
-        trace = _traced(register, "TRACED_WRITE")
+        trace = self._access(register, "TRACED_WRITE")
         return self._bounded(p.args[1], register.size, [line], trace)
 
     def _register(self, e: m.Expr) -> m.Register:
         assert isinstance(e, m.Named)
         return self.program.registers[e.name]
 
-    def _bounded(self, index: m.Expr, size: int, lines: Lines, trace: str) -> Lines:
+    def _bounded(self, index: m.Expr, size: int, lines: Lines, trace: Lines) -> Lines:
         """The statements with the index in `i`; nothing happens when it is out of bounds."""
         code = self.expressions.word(index)
-        return [f"{{ uint64_t i = {code};", f"if (i < {size}u) {{ {' '.join(lines)} }}", trace, "}"]
+        guarded = f"if (i < {size}u) {{ {' '.join(lines)} }}"
+        return [f"{{ uint64_t i = {code};", guarded, *trace, "}"]
+
+    def _access(self, register: m.Register, kind: str) -> Lines:
+        cell = f"{register.index}, i, {register.size}u, {register.limbs}"
+        return self.traced(f"TRACE_REGISTER({kind}, {cell})")
 
     def count(self, p: m.Primitive) -> Lines:
         assert isinstance(p.args[0], m.Named)
@@ -63,7 +73,7 @@ class StateStatements:
         index = self.expressions.word(p.args[1])
         return [
             f"{{ uint64_t i = {index}; count(c, {counter.index}, {counter.size}u, i);",
-            f"TRACE_COUNT({counter.index}, i, {counter.size}u)",
+            *self.traced(f"TRACE_COUNT({counter.index}, i, {counter.size}u)"),
             "}",
         ]
 
@@ -76,15 +86,11 @@ class StateStatements:
             f"{{ uint64_t i = {self.expressions.word(p.args[1])}, colour = COLOURS;",
             f"if (i < {meter.size}u)",
             f"    colour = meter_colour({which}, c->now_us, {amount(meter)}, {BYTES});",
-            f"TRACE_METER({meter.index}, i, colour)",
+            *self.traced(f"TRACE_METER({meter.index}, i, colour)"),
             "if (colour < COLOURS)",
             f"    {{ {self.expressions.store_code(name, field.width, 'colour', 64)} }}",
             "}",
         ]
-
-
-def _traced(register: m.Register, kind: str) -> str:
-    return f"TRACE_REGISTER({kind}, {register.index}, i, {register.size}u, {register.limbs})"
 
 
 def amount(meter: m.Meter) -> str:

@@ -6,6 +6,7 @@ Each primitive is a function from its arguments to C statements, listed in PRIMI
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from minip4.engine import model as m
 from minip4.engine.codegen.expressions import Expressions
@@ -16,8 +17,10 @@ from minip4.engine.words import data_words, param_words
 
 
 class Statements(StateStatements):
-    def __init__(self, program: m.Program, layout: Layout, expressions: Expressions) -> None:
-        super().__init__(program, expressions)
+    def __init__(
+        self, program: m.Program, layout: Layout, expressions: Expressions, *, trace: bool
+    ) -> None:
+        super().__init__(program, expressions, trace=trace)
         self.layout = layout
         self.has_loops = False
         """Some action has: known when all are made."""
@@ -25,13 +28,13 @@ class Statements(StateStatements):
     def action(self, action: m.Action) -> str:
         """The C function of an action; it returns true when the packet leaves by `exit`."""
         self.expressions.params = param_words(action)
-        body = self.body(action.primitives)
+        call = self.traced(f"TRACE_ACTION({action.id}, d, {data_words(action)})")
+        body = [*call, *self.body(action.primitives)]
         return (
             f"{comment(action.name)}\n"
             f"static inline bool action_{action.id}(ARGUMENTS, const uint64_t *d UNUSED)\n{{\n"
-            + f"    TRACE_ACTION({action.id}, d, {data_words(action)})\n"
-            + "\n".join(f"    {line}" for line in body)
-            + "\n    return false;\n}\n"
+            + "".join(f"    {line}\n" for line in body)
+            + "    return false;\n}\n"
         )
 
     def body(self, primitives: tuple[m.Primitive, ...]) -> Lines:
@@ -116,7 +119,7 @@ class Statements(StateStatements):
         lines: Lines = []
         for to, source in pairs:
             # The members are copied one by one, so a valid one must not clear its siblings.
-            lines += self._copy(Place(to.type, to.pointer, to.number), source)
+            lines += self._copy(replace(to, siblings=()), source)
         return lines
 
     def assign_stack(self, p: m.Primitive) -> Lines:

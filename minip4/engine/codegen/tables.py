@@ -82,8 +82,9 @@ class TableCode:
                 lines.append("    if (++c->loop_steps > MAX_LOOP_STEPS) goto done;")
             if isinstance(node, m.Conditional):
                 condition = self.expressions.boolean(node.expr)
+                traced = f"    TRACE_CONDITION({self.numbers[node.name]}, !!({condition}))"
                 lines += [
-                    f"    TRACE_CONDITION({self.numbers[node.name]}, !!({condition}))",
+                    *self.statements.traced(traced),
                     f"    if ({condition})",
                     f"        {self._go(node.true_next, labels)}",
                     f"    {self._go(node.false_next, labels)}",
@@ -139,7 +140,7 @@ class TableCode:
             comment(table.name),
             f"struct table *t = &c->tables[{table.index}];",
             *self._lookup(table),
-            self._trace(table),
+            *self._trace(table),
             *self._hit(table),
             *self._act(table, labels),
         ]
@@ -182,11 +183,10 @@ class TableCode:
         lines: Lines = []
         if table.has_counters:
             lines += [f"slot[{at}]++;", f"slot[{at + 1}] += {BYTES};"]
-            lines += [
-                f"TRACE_COUNT_DIRECT({counter.index}, slot + {at})"
-                for counter in self.program.counters.values()
-                if counter.table == table.name
-            ]
+            for counter in self.program.counters.values():
+                if counter.table == table.name:
+                    call = f"TRACE_COUNT_DIRECT({counter.index}, slot + {at})"
+                    lines += self.statements.traced(call)
             at += 2
         if table.support_timeout:
             lines.append(f"slot[{at}] = c->now_ns;")
@@ -198,7 +198,7 @@ class TableCode:
                 code = f"meter_colour({which}, c->now_us, {amount(meter)}, {BYTES})"
                 lines += [
                     f"const uint64_t colour = {code};",
-                    f"TRACE_METER({meter.index}, TRACE_DIRECT, colour)",
+                    *self.statements.traced(f"TRACE_METER({meter.index}, TRACE_DIRECT, colour)"),
                     self.expressions.store_code(name, field.width, "colour", 64),
                 ]
         lines = ["if (slot) {", *(f"    {line}" for line in lines), "}"] if lines else []
@@ -209,12 +209,13 @@ class TableCode:
             f"const uint64_t *entry = {entry};",
         ]
 
-    def _trace(self, table: m.Table) -> str:
+    def _trace(self, table: m.Table) -> Lines:
         layout = self.layouts[table.name]
         words = layout.key.count
         slot = 1 + layout.data_words + words * (2 if layout.kind == TERNARY else 1)
         key = "key" if table.key else "NULL"
-        return f"TRACE_TABLE({table.index}, {key}, {words if table.key else 0}, slot, {slot})"
+        size = words if table.key else 0
+        return self.statements.traced(f"TRACE_TABLE({table.index}, {key}, {size}, slot, {slot})")
 
     def _act(self, table: m.Table, labels: dict[str, str]) -> Lines:
         lines: Lines = []
