@@ -76,6 +76,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+_NEWLINE = re.compile(r"\n")
 _JOIN = re.compile(r"\\[ \t\f\v]*\r?\n")
 
 
@@ -131,7 +132,7 @@ class _Positions:
 
     def __init__(self, text: str, line: int, column: int) -> None:
         self.line, self.column = line, column
-        self.starts = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
+        self.starts = [0, *(newline.end() for newline in _NEWLINE.finditer(text))]
         self.joins: list[int] = []  # where they were
         self.removed = [0]  # characters, before the first join, before the second, ...
         for join in _JOIN.finditer(text):
@@ -140,8 +141,10 @@ class _Positions:
 
     def of(self, offset: int, *, is_end: bool = False) -> tuple[int, int]:
         """Line and column; where lines are joined, something ends before and begins behind it."""
-        count = bisect_left(self.joins, offset) if is_end else bisect_right(self.joins, offset)
-        written = offset + self.removed[count]
+        written = offset
+        if self.joins:
+            count = bisect_left(self.joins, offset) if is_end else bisect_right(self.joins, offset)
+            written += self.removed[count]
         number = bisect_right(self.starts, written) - 1
         column = written - self.starts[number] + (1 if number else self.column)
         return self.line + number, column
