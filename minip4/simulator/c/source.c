@@ -142,14 +142,14 @@ uint64_t datagram_head(uint8_t *head, const struct datagram *datagram)
     memcpy(head + 6, datagram->from->mac, 6);
     uint8_t ip[20] = {[0] = 0x45, [1] = datagram->tos, [6] = 0x40 /* do not fragment */,
                       [8] = 64, [9] = 17};
-    uint16_t word = htons((uint16_t)(20 + udp_length));
+    uint16_t word = htons(0x0800); /* IPv4 */
+    memcpy(head + 12, &word, 2);
+    word = htons((uint16_t)(20 + udp_length));
     memcpy(ip + 2, &word, 2);
     memcpy(ip + 12, &datagram->from->address, 4);
     memcpy(ip + 16, &datagram->to_address, 4);
     word = checksum_fold(checksum_add(0, ip, 20));
     memcpy(ip + 10, &word, 2);
-    head[12] = 8; /* 0x0800, IPv4 */
-    head[13] = 0;
     memcpy(head + 14, ip, 20);
     uint16_t udp[4] = {htons(datagram->source_port), htons(datagram->destination_port),
                        htons(udp_length), 0};

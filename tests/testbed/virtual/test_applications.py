@@ -26,19 +26,23 @@ def test_what_comes_is_handed_over_at_its_instant_or_later_and_together(tmp_path
                 net.run_application("h2", Counter(5000)),
                 net.run_application("h2", Counter(5001, hold_us=1500)),
                 net.run_application("h2", Echo(5002, hold_us=250)),
-                net.run_application("h1", Sender(after_ns, net.host("h2").IP(), 5000, 5001, 5002)),
+                net.run_application("h2", Counter(5003, hold_us=1e6)),
+                net.run_application(
+                    "h1", Sender(after_ns, net.host("h2").IP(), 5000, 5001, 5002, 5003)
+                ),
             ]
             await run.clock.sleep_until(first_ns + 29 * MS)
         assert Books.of(net, {}).unaccounted == 0
         return first_ns, [each.result for each in started]
 
     first_ns, results = virtually(tmp_path, main)
-    calls = [[(at - first_ns, count) for at, count in result[0]] for result in results[:3]]
+    calls = [[(at - first_ns, count) for at, count in result[0]] for result in results[:4]]
     half = MS // 2
     assert calls[0] == [(half, 1), (MS + half, 1), (2 * MS + half, 1), (29 * MS + half, 1)]
     assert calls[1] == [(2 * MS, 2), (4 * MS, 1), (29 * MS + half, 1)]  # the end waits for nobody
+    assert calls[3] == [(29 * MS, 3), (29 * MS + half, 1)]
     assert calls[2] == [(at + MS // 4, count) for at, count in calls[0][:3]] + [calls[0][3]]
-    _due_ns, called_ns, answers = results[3]
+    _due_ns, called_ns, answers = results[4]
     assert [at - first_ns for at in called_ns] == [0, MS, 2 * MS, 29 * MS]
     assert [each.time_ns - at for each, at in zip(answers, called_ns, strict=True)] == [
         MS + MS // 4, MS + MS // 4, MS + MS // 4, MS,
