@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
 PACKAGES=(mininet iproute2 iputils-ping ethtool gcc libc6-dev python3-venv)
-READY=.venv/telemark-ready # written last: says for what the environment is complete
+READY=.venv/telemark-ready # written last: for what the environment is complete, and what is in it
 
 fail() {
     echo "setup.sh: error: $*" >&2
@@ -49,11 +49,19 @@ make_environment() {
     site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     ln -sfn /usr/lib/python3/dist-packages/mininet "$site/mininet"
     .venv/bin/python -c 'import mininet.net' || fail "Mininet cannot be imported"
-    echo "$wanted" >"$READY.new"
+    { echo "$wanted" && ls -d .venv/bin/* "$site"/* | grep -v __pycache__; } >"$READY.new"
     if [[ -n ${SUDO_UID:-} ]]; then
         chown -R "$SUDO_UID:$SUDO_GID" .venv telemark.egg-info
     fi
     mv "$READY.new" "$READY"
+}
+
+# Whether what was installed is still there: each of its files and folders, by name.
+is_whole() {
+    local path
+    while read -r path; do
+        [[ -e $path ]] || return 1
+    done < <(tail -n +2 "$READY")
 }
 
 case "$*" in
@@ -69,8 +77,12 @@ exec 9<setup.sh
 flock 9 # one at a time
 install_packages
 # Where, by which Python, and with what: a change of these means to set up again.
-state="$PWD $(/usr/bin/python3 -V) $(sha256sum <pyproject.toml)"
-ready=$(cat "$READY" 2>/dev/null || true)
+state="$PWD $(/usr/bin/python3 -V) $(cat pyproject.toml setup.sh | sha256sum)"
+if [[ -e $READY ]] && ! is_whole; then
+    echo "setup.sh: .venv lacks what was installed there: making it anew"
+    rm "$READY"
+fi
+ready=$(head -n 1 "$READY" 2>/dev/null || true)
 case "$ready" in
 "$state [dev]") ;;
 "$state "*) [[ $extra == "" ]] || make_environment "$extra" "$state $extra" ;;

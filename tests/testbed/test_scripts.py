@@ -108,3 +108,46 @@ def test_without_setup_an_experiment_says_what_to_do(tmp_path: Path) -> None:
         assert done.stderr.startswith("example.py: error: ")
         assert f"run {tmp_path}/setup.sh first" in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+STAND_IN = r"""#!/bin/bash
+# In place of Python, for setup.sh: notes what it is asked for, and installs two packages.
+site=.venv/lib/python3/site-packages
+echo "$*" >>asked
+case "$*" in
+-V) echo Python 3 ;;
+"-m venv --clear .venv")
+    rm -rf .venv
+    mkdir -p .venv/bin $site
+    cp "$0" .venv/bin/python
+    ;;
+"-m pip install"*) mkdir -p $site/finsy $site/finsy-1.dist-info && touch .venv/bin/tool ;;
+*get_path*) echo $site ;;
+esac
+"""
+
+
+def test_setup_notices_what_went_missing(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(STAND_IN)
+    python.chmod(0o755)
+    (tmp_path / "pyproject.toml").touch()
+    script = tmp_path / "setup.sh"
+    script.write_text((ROOT / "setup.sh").read_text().replace("/usr/bin/python3", str(python)))
+    script.chmod(0o755)
+
+    def made_anew() -> bool:
+        (tmp_path / "asked").write_text("")
+        done = run(script)
+        assert done.returncode == 0, done.stderr
+        asked = (tmp_path / "asked").read_text().splitlines()
+        assert len(asked) > 1 or asked == ["-V"]  # the fast path starts Python once
+        return "-m venv --clear .venv" in asked
+
+    assert made_anew()
+    assert not made_anew()
+    for name in ("lib/python3/site-packages/finsy", "lib/python3/site-packages/mininet", "bin/tool"):
+        path = tmp_path / ".venv" / name
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        assert made_anew(), name
+        assert not made_anew()
