@@ -8,13 +8,14 @@ import reprlib
 import resource
 import shutil
 import sys
+import time
 import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
 from minip4.errors import Minip4Error
-from testbed import blame
+from testbed import blame, kept
 from testbed.application import INSIDE
 from testbed.errors import TestbedError
 from testbed.progress import Progress
@@ -31,6 +32,7 @@ from testbed.virtual.clock import VirtualClock
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = REPOSITORY / "results"
+KEPT = "run"  # folder in that of the results
 PASSED, CHECK_FAILED, UNUSABLE, BROKEN = 0, 1, 2, 3  # exit status
 
 Experiment = Callable[[argparse.Namespace, Run], Report | Awaitable[Report]]
@@ -121,6 +123,9 @@ def _run_virtual(
 
 def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> int:
     make_folder(options.out)  # before the run: what would fail after it is refused
+    if options.keep:
+        kept.check_place(options.out / KEPT)
+        run.keeps = True
     _allow_many_files()
     try:
         report = _report_of(run, options, experiment)
@@ -131,7 +136,18 @@ def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> i
     finally:
         for warning in run.undelivered.warnings():  # which may be why it failed
             run.progress.say(warning)
+        if run.keeps:
+            _keep(run, options)
     return PASSED if report.passed else CHECK_FAILED
+
+
+def _keep(run: Run, options: argparse.Namespace) -> None:
+    is_virtual = options.time == "virtual"
+    offset_ns = None if is_virtual else time.time_ns() - time.monotonic_ns()
+    folder = options.out / KEPT
+    for problem in kept.keep(run.folder, folder, offset_ns):
+        run.progress.say(problem)
+    run.progress.say(f"Captures and logs in {folder}")
 
 
 def _report_of(run: Run, options: argparse.Namespace, experiment: Experiment) -> Report:
@@ -191,6 +207,10 @@ def _parse(
     common.add_argument(
         "--interactive", action="store_true",
         help="keep each network up with Mininet's command line",
+    )  # fmt: skip
+    common.add_argument(
+        "--keep", action="store_true",
+        help="keep captures and logs of the run, in run/ beside its results",
     )  # fmt: skip
     common.add_argument(
         "--traceback", action="store_true", help="where an error came from, call by call",

@@ -1,6 +1,7 @@
 """The network of a run: a Mininet topology with P4 switches, up for the time of a `with` block."""
 
 import contextlib
+import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
@@ -181,6 +182,11 @@ class Network:
             )
         end = ends[0] if ends else self._end(switch, neighbour)  # which raises
         return self.folder / f"{end.interface}_{what}.pcap"
+
+    def discard(self) -> None:
+        """Remove captures, which are large, and logs before the run's end; not with --keep."""
+        if not self._run.keeps:
+            shutil.rmtree(self.folder)
 
     @property
     def plant(self) -> Plant:

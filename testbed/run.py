@@ -14,11 +14,12 @@ class Run:
     """One run of an experiment, in either kind of time."""
 
     name: str
-    folder: Path  # logs and captures; removed when the run ends
+    folder: Path  # logs and captures; removed when the run ends, and kept elsewhere if asked for
     seed: int
     interactive: bool = False
     target: str = "minip4"  # what runs the P4 programs
     clock: Clock = field(default_factory=RealClock)
     progress: Progress = field(default_factory=Progress)
     origin: Origin = field(default_factory=Origin)  # what its results will say of it
+    keeps: bool = False  # its captures and logs
     undelivered: Undelivered = field(default_factory=Undelivered)  # by all its networks

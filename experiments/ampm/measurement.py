@@ -1,7 +1,6 @@
 """What AM-PM experiments share: watched flows over a path, block by block, and the truth."""
 
 import argparse
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -277,7 +276,7 @@ async def measure(run: Run, setting: Setting) -> Outcome:
         ),
         books=Books.of(net, sent),
     )
-    shutil.rmtree(net.folder)  # captures are large, and all that is wanted of them is known
+    net.discard()  # all that is wanted of it is known
     if setting.bounds is not None:
         _refuse_long_delays(setting, setting.bounds, outcome)
     return outcome

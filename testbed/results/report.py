@@ -26,7 +26,8 @@ FIGURE_KINDS: Mapping[str, Any] = {
     "svg": {"Date": None},
     "pdf": {"CreationDate": None},
 }
-COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "traceback")
+COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "keep",
+                  "traceback")  # fmt: skip
 
 
 @dataclass(frozen=True)

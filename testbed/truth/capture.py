@@ -1,6 +1,6 @@
 """Reads the switches' capture files into numpy arrays, a million frames in a moment."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,11 +70,7 @@ def read(path: Path, width: int = 128) -> Frames:
     data = np.fromfile(path, np.uint8)
     if len(data) < FILE_HEADER_BYTES or data[:4].view("<u4")[0] != MAGIC_NS:
         raise TestbedError(f"{path} is not a capture with nanosecond timestamps")
-    runs = []
-    at = FILE_HEADER_BYTES
-    while at < len(data):
-        run, at = _run_of_equal_size(path, data, at)
-        runs.append(run)
+    runs = [*_runs(path, data)]
     count = sum(len(run) for run in runs)
     records = np.zeros(count, RECORD)
     matrix = np.zeros((count, width), np.uint8)
@@ -86,6 +82,17 @@ def read(path: Path, width: int = 128) -> Frames:
         row += len(run)
     times = records["s"].astype(np.uint64) * 1_000_000_000 + records["ns"]
     return Frames(times, records["length"], matrix)
+
+
+def shift(path: Path, to: Path, offset_ns: int) -> None:
+    """Write a capture again, with times that are so much later. Raises TestbedError as read()."""
+    data = np.fromfile(path, np.uint8)
+    for run in _runs(path, data):
+        headers = _headers(run).copy()
+        times = headers["s"].astype(np.int64) * 1_000_000_000 + headers["ns"] + offset_ns
+        headers["s"], headers["ns"] = np.divmod(times, 1_000_000_000)
+        run[:, : RECORD.itemsize] = headers.view(np.uint8).reshape(-1, RECORD.itemsize)
+    data.tofile(to)
 
 
 def read_flow(path: Path, flow: Flow) -> FlowFrames:
@@ -117,6 +124,14 @@ def read_flows(path: Path, flows: Sequence[Flow]) -> dict[int, FlowFrames]:
             data[rows, IP + 1] >> 2,
         )
     return found
+
+
+def _runs(path: Path, data: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
+    """All records of a file, as matrices of those of one size."""
+    at = FILE_HEADER_BYTES
+    while at < len(data):
+        run, at = _run_of_equal_size(path, data, at)
+        yield run
 
 
 def _run_of_equal_size(

@@ -146,7 +146,11 @@ def test_setup_notices_what_went_missing(tmp_path: Path) -> None:
 
     assert made_anew()
     assert not made_anew()
-    for name in ("lib/python3/site-packages/finsy", "lib/python3/site-packages/mininet", "bin/tool"):
+    for name in (
+        "lib/python3/site-packages/finsy",
+        "lib/python3/site-packages/mininet",
+        "bin/tool",
+    ):
         path = tmp_path / ".venv" / name
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         assert made_anew(), name

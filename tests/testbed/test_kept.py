@@ -1,0 +1,109 @@
+"""--keep: captures and logs outlive the run, with the time of day."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scapy.utils import RawPcapReader
+
+from testbed import kept
+from testbed.errors import TestbedError
+from testbed.truth import capture
+
+StartExperiment = Callable[..., subprocess.Popen[str]]
+
+HEAD = f"""
+from testbed.network import Network
+from testbed.traffic import Flow, Traffic
+from topologies.line import Line
+WIRE = {str(Path(__file__).parent / "programs" / "wire.p4")!r}
+"""
+BODY = """
+with Network(Line(switches=1), run, program=WIRE) as net:
+    async with Traffic(net, [Flow(1, "h1", "h2", 1000, 20), Flow(2, "h1", "h2", 99, 2, 900)]) as t:
+        records = await t.finish()
+{}
+return Report([], [Check("received", len(records[1].received), 20)])
+"""
+
+
+def times_ns(path: Path) -> list[int]:
+    with RawPcapReader(str(path)) as reader:
+        return [meta.sec * 10**9 + meta.usec for _, meta in reader]
+
+
+@pytest.mark.parametrize("kind", ["real", "virtual"])
+def test_captures_have_the_time_of_day_and_stay_readable(
+    start_experiment: StartExperiment, tmp_path: Path, kind: str
+) -> None:
+    began_ns = time.time_ns()
+    for body in (BODY.format("1 / 0"), BODY.format("net.discard()")):  # the second takes its place
+        process = start_experiment(body, "--time", kind, "--keep", head=HEAD)
+        output, errors = process.communicate(timeout=60)
+        folder = tmp_path / "out" / "run"
+        assert f"Captures and logs in {folder}" in output.replace("\n", ""), output + errors
+    assert process.returncode == 0
+    came = times_ns(folder / "network" / "s1-eth1_in.pcap")
+    assert len(came) == 22
+    if kind == "real":
+        assert began_ns < came[0] <= came[-1] < time.time_ns()
+        assert (folder / "network" / "s1.log").exists()
+        assert (folder / "network" / "flow-1.received").stat().st_size
+    else:
+        assert 10**9 <= came[0] < 2 * 10**9
+    assert 15 * 10**6 < came[-1] - came[0] < 10**9
+
+
+def test_without_it_nothing_stays(start_experiment: StartExperiment, tmp_path: Path) -> None:
+    process = start_experiment(BODY.format("net.discard()"), "--time", "virtual", head=HEAD)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, output + errors
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "samples.csv", "summary.json",
+    ]  # fmt: skip
+
+
+def test_a_folder_of_the_users_is_left_alone(
+    start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    mine = tmp_path / "out" / "run" / "mine"
+    mine.parent.mkdir(parents=True)
+    mine.touch()
+    process = start_experiment(BODY, "--time", "virtual", "--keep", head=HEAD)
+    _output, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors.endswith("is not of an earlier run: move it away\n")
+    assert mine.exists()
+
+
+def pcap(*sizes: int) -> bytes:
+    header = np.array([capture.MAGIC_NS, 0, 0, 0, 0, 1], "<u4").tobytes()
+    records = [
+        np.array([7, 999_999_999, size, size], "<u4").tobytes() + bytes(size) for size in sizes
+    ]
+    return header + b"".join(records)
+
+
+def test_times_are_carried_over_and_frames_are_not_touched(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.pcap", tmp_path / "b.pcap"
+    source.write_bytes(pcap(60, 60, 900, 60))
+    capture.shift(source, target, 5 * 10**9 + 1)
+    assert times_ns(target) == [13 * 10**9] * 4
+    assert list(capture.read(target).length) == [60, 60, 900, 60]
+    assert target.read_bytes()[40:100] == bytes(60)
+
+
+def test_a_capture_of_a_switch_that_was_killed_is_kept_as_it_is(tmp_path: Path) -> None:
+    run, folder = tmp_path / "run", tmp_path / "kept"
+    (run / "network").mkdir(parents=True)
+    cut = run / "network" / "s1-eth1_in.pcap"
+    cut.write_bytes(pcap(60)[:-1])
+    (problem,) = kept.keep(run, folder, offset_ns=1)
+    assert problem == f"{cut} ends within a frame; its times are those since this machine started"
+    assert (folder / "network" / cut.name).read_bytes() == cut.read_bytes()
+    (folder / kept.ABOUT).unlink()
+    with pytest.raises(TestbedError, match="move it away"):
+        kept.keep(run, folder, offset_ns=1)
