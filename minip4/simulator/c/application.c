@@ -61,7 +61,8 @@ void inbox_add(struct virtual *v, uint32_t number, uint32_t address, uint16_t po
     }
     inbox->records[inbox->count++] = (struct arrival_record){
         .time_ns = v->now_ns, .length = length, .address = address, .port = port};
-    memcpy(inbox->bytes + inbox->size, bytes, length);
+    if (length) /* there may be no room yet, nor a need of any */
+        memcpy(inbox->bytes + inbox->size, bytes, length);
     inbox->size += length;
 }
 
