@@ -14,6 +14,7 @@ from testbed.traffic import AnyRecord, FlowRecord
 
 # Reasons of `minip4 switch` (docs/minip4.md), and what is told of each: {} is a port. `queue` and
 # `link` are not among them: queues fill up, and links lose, by a rate or a loss that was set.
+ALWAYS_EXPECTED = {"queue"}
 REASONS = {
     "ingress": "came in at port {} and were dropped by the program in ingress: no table had an "
     "entry for them, or one said so (--trace tells which: docs/minip4.md)",
@@ -55,10 +56,11 @@ class Undelivered:
         self, network: str, counters: Mapping[str, Mapping[str, Any]], expected: Collection[str]
     ) -> None:
         """What its switches counted until its end, by their names."""
+        meant = {*expected, *ALWAYS_EXPECTED}
         for switch, counted in counters.items():
             for port, of_port in {**counted["ports"], **counted["other_ports"]}.items():
                 self.drops += [
-                    Drop(network, switch, port, reason, packets, reason in expected)
+                    Drop(network, switch, port, reason, packets, reason in meant)
                     for reason, packets in of_port["drops"].items()
                     if packets and reason != "link"
                 ]
@@ -86,7 +88,7 @@ class Undelivered:
         """A line for each switch, port and reason, over all networks; the worst ones first."""
         packets: Counter[tuple[str, str, str]] = Counter()
         for drop in self.drops:
-            if drop.reason in REASONS and not drop.expected:
+            if not drop.expected:
                 packets[drop.switch, drop.port, drop.reason] += drop.packets
         lines = [f"warning: switch {switch}: {count:,} packets {REASONS[reason].format(port)}"
                  for (switch, port, reason), count in packets.most_common(SHOWN)]  # fmt: skip

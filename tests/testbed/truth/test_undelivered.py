@@ -132,6 +132,7 @@ def test_a_full_queue_comes_of_a_rate_and_needs_no_warning(
     assert "warning" not in told
     (drop,) = summary["drops"]
     assert (drop["switch"], drop["port"], drop["reason"]) == ("s1", "2", "queue")
+    assert drop["expected"]
     assert 75 < drop["packets"] < 90
 
 
