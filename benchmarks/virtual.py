@@ -153,7 +153,7 @@ class Line(Topo):
     def build(self) -> None:
         switch = self.addSwitch("s1")
         self.addLink(self.addHost("h1"), switch)
-        self.addLink(switch, self.addHost("h2"), rate_bps=LINE_BPS, queue=10**6)
+        self.addLink(switch, self.addHost("h2"), rate_bps=LINE_BPS, queue_packets=10**6)
 
 
 async def queueing(options: argparse.Namespace, run: Run) -> Check:

@@ -93,7 +93,7 @@ def main(folder: Path) -> None:
 
 async def transfer(run: Run, methods: Method) -> Wire:
     """Send the packets of three blocks, and half a block more before and after."""
-    topo = Line(switches=2, loss=LOSS, delay_us=DELAY_US)
+    topo = Line(switches=2, loss_probability=LOSS, delay_us=DELAY_US)
     with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(topo)) as net:
         hops = [Hop(connection(net, name), forwarding_entries(net, name)) for name in PATH]
         addresses = (net.host(name).IP() for name in ("h1", "h2"))

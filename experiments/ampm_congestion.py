@@ -159,7 +159,7 @@ def setting_of(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) 
     count = flow_count(options.rate, blocks, schedule)
     return Setting(
         name="congestion",
-        topo=Dumbbell(rate_bps=RATE_BPS, queue=QUEUE, delay_us=LINK_DELAY_US),
+        topo=Dumbbell(rate_bps=RATE_BPS, queue_packets=QUEUE, delay_us=LINK_DELAY_US),
         path=PATH,
         watched={Flow(1, "h1", "h2", options.rate, count, WATCHED_BYTES): METHODS[options.method]},
         schedule=schedule,

@@ -136,9 +136,9 @@ def cases_of(options: argparse.Namespace) -> list[Case]:
 
 def setting_of(case: Case, seed: int, options: argparse.Namespace) -> Setting:
     """A flow for each method over the link."""
-    link: dict[str, float] = {"delay_us": case.delay_us, "loss": case.loss}
+    link: dict[str, float] = {"delay_us": case.delay_us, "loss_probability": case.loss}
     if case.load:
-        link |= {"rate_bps": RATE_BPS, "queue": QUEUE}
+        link |= {"rate_bps": RATE_BPS, "queue_packets": QUEUE}
     count = flow_count(options.rate, options.blocks, case.schedule)
     spacing_s = 1 / options.rate / len(METHODS)
     return Setting(

@@ -163,7 +163,7 @@ def setting_of(
     count = flow_count(options.rate, options.blocks, schedule)
     return Setting(
         name=f"loss-{loss_percent:g}-seed-{seed}",
-        topo=Line(switches=len(PATH), loss=loss_percent / 100, delay_us=LINK_DELAY_US),
+        topo=Line(switches=len(PATH), loss_probability=loss_percent / 100, delay_us=LINK_DELAY_US),
         path=PATH,
         watched={
             Flow(number, "h1", "h2", rate_pps=options.rate, count=count): METHODS[method]

@@ -185,8 +185,8 @@ def network_of(setting: Setting, blocks: int, program: str) -> measurement.Setti
     return measurement.Setting(
         setting.name,
         Line(
-            switches=len(PATH), loss=LOSS, delay_us=LINK_DELAY_US,
-            reorder=setting.held if setting.packets else 0, reorder_us=setting.held_us,
+            switches=len(PATH), loss_probability=LOSS, delay_us=LINK_DELAY_US,
+            reorder_probability=setting.held if setting.packets else 0, reorder_us=setting.held_us,
         ),
         PATH,
         {Flow(FLOW, "h1", "h2", setting.rate, count): Method.DOUBLE},

@@ -51,7 +51,7 @@ DEFAULTS = {  # kind of time, quick -> switches, flows
     ("real", False): ([20], [100, 1000]),
     ("real", True): ([20], [30]),
 }
-LINK = {"delay_us": 1000, "loss": 0.01}
+LINK = {"delay_us": 1000, "loss_probability": 0.01}
 BOUNDS = Bounds(delay_us=2000)
 NOISE_US = 50_000  # what a busy machine may add to the delay in real time
 START_US = 40_000  # for a flow's processes to start, in real time

@@ -143,7 +143,7 @@ async def measure(
     setting: Setting, options: argparse.Namespace, run: Run
 ) -> tuple[list[BlockResult], Books]:
     """Send both flows over switches with such clocks, and see what each decoder makes of them."""
-    topo = Line(switches=len(PATH), loss=LOSS, delay_us=LINK_DELAY_US)
+    topo = Line(switches=len(PATH), loss_probability=LOSS, delay_us=LINK_DELAY_US)
     schedule = Schedule(setting.block_us)
     count = flow_count(options.rate, options.blocks + 2 * MARGIN, schedule)
     flows = [Flow(n, "h1", "h2", options.rate, count, pattern=Poisson()) for n in METHODS]

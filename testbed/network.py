@@ -37,11 +37,11 @@ class Network:
     that they are compiled with, `{"ROWS": 1024}`; a switch's own stand below its name,
     `{"ROWS": 1024, "s1": {"ROLE": 2}}`.
 
-    The properties of a topology's
-    links, `addLink(a, b, loss=0.01, delay_us=500, rate_bps=10**8, queue=1000)`, hold behind the
-    egress port of each end that is a switch: in both directions between two switches, and only
-    towards the host on a host's link. One direction alone: `params1={...}`, `params2={...}`.
-    `loss` is a probability; each end has dice of its own.
+    The properties of a topology's links, `addLink(a, b, delay_us=500, loss_probability=0.01)` or
+    in Mininet's words `addLink(a, b, delay="500us", loss=1)` (testbed.links has all of them), hold
+    behind the egress port of each end that is a switch: in both directions between two switches,
+    and only towards the host on a host's link. One direction alone: `params1={...}`,
+    `params2={...}`, which come before the link's own. Each end has dice of its own.
 
     After the `with` block, counters and captures are complete, and stay until the run ends.
     `control_delay_us` is what a message between a controller and a switch takes, each way; for

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
     from testbed.application import Application, Running
     from testbed.traffic import AnyFlow, Carrier, Schedule
 
-MININET_PARAMETERS = {"port1", "port2", "intfName1", "intfName2", "addr1", "addr2", "params1",
-                      "params2", "cls", "cls1", "cls2", "intf", "fast"}  # fmt: skip
 MAC = re.compile("[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
-LINK_PROPERTIES = ("rate_bps", "delay_us", "jitter_us", "loss", "reorder", "reorder_us", "queue")
 
 
 @dataclass(frozen=True)
@@ -122,27 +119,6 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def check_link(node1: object, node2: object, params: Mapping[str, Any]) -> None:
-    """Raise TestbedError for a link with a property that there is not."""
-    ends = [params.get("params1") or {}, params.get("params2") or {}]
-    given = {*params, *ends[0], *ends[1]} - MININET_PARAMETERS
-    if unknown := sorted(given - {*LINK_PROPERTIES}):
-        raise TestbedError(
-            f"link {node1}-{node2}: no property {', '.join(unknown)}: "
-            f"there are {', '.join(LINK_PROPERTIES)}"
-        )
-
-
-def link_option(interface: str, port: int, params: Mapping[str, Any], seed: int) -> list[str]:
-    """The option of `minip4 switch` for the link behind an egress port, as a topology has it.
-
-    One without properties has a seed too: it may be given some while the switch runs.
-    """
-    given = {key: params[key] for key in LINK_PROPERTIES if params.get(key)}
-    given["seed"] = derived_seed(seed, interface)
-    return ["--link", f"{port}:" + ",".join(f"{key}={value}" for key, value in given.items())]
 
 
 def derived_seed(seed: int, *names: str) -> int:

@@ -13,7 +13,7 @@ class Backhaul(Topo):
     for more access switches than addresses, or none.
     """
 
-    def build(self, access: int = 16, aggregation: int = 3, **link: float) -> None:
+    def build(self, access: int = 16, aggregation: int = 3, **link: float | str) -> None:
         if not 0 < aggregation <= access < 2**16:
             raise ValueError(
                 f"a backhaul has 1 to 65535 access switches, and no more of aggregation: got "

@@ -9,7 +9,7 @@ class Dumbbell(Topo):
     Properties of testbed.network's links hold for the one between the switches, in each direction.
     """
 
-    def build(self, pairs: int = 2, **link: float) -> None:
+    def build(self, pairs: int = 2, **link: float | str) -> None:
         left, right = self.addSwitch("s1"), self.addSwitch("s2")
         self.addLink(left, right, **link)
         for number in range(1, 2 * pairs, 2):

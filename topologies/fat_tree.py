@@ -10,7 +10,7 @@ class FatTree(LeafSpine):
     addresses, routes and links' properties are as there. Raises ValueError for an odd k.
     """
 
-    def __init__(self, k: int = 4, **link: float) -> None:
+    def __init__(self, k: int = 4, **link: float | str) -> None:
         half, rest = divmod(k, 2)
         if rest or k < 2:
             raise ValueError(f"a fat-tree's switches have an even number of ports: got {k}")

@@ -27,7 +27,7 @@ class LeafSpine(Topo):
 
     def build(
         self, leaves: int = 4, spines: int = 2, hosts: int = 1, pods: int = 1, cores: int = 0,
-        **link: float,
+        **link: float | str,
     ) -> None:  # fmt: skip
         if not (0 < leaves <= 255 and 0 < hosts < 255 and 0 < pods <= 255 and spines > 0):
             raise ValueError("a fabric has 1 to 255 pods of 1 to 255 leaves with 1 to 254 hosts")
@@ -45,7 +45,7 @@ class LeafSpine(Topo):
                     self.addLink(self.switch("spine", pod, spine), name, **link)
 
     def _build_pod(
-        self, pod: int, leaves: int, spines: int, hosts: int, link: dict[str, float]
+        self, pod: int, leaves: int, spines: int, hosts: int, link: dict[str, float | str]
     ) -> None:
         leaf_names = [self._add(Place("leaf", pod, number)) for number in range(leaves)]
         spine_names = [self._add(Place("spine", pod, number)) for number in range(spines)]

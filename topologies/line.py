@@ -9,12 +9,14 @@ class Line(Topo):
     """A host at each end of a row of switches.
 
     The properties of testbed.network's links hold for each link between two switches, in each
-    direction; the hosts' own links neither lose nor delay.
+    direction, where a millisecond is the delay else; the hosts' own links neither lose nor delay.
     """
 
-    def build(self, switches: int = 3, delay_us: float = 1000, **link: float) -> None:
+    def build(self, switches: int = 3, **link: float | str) -> None:
+        if "delay" not in link:  # Mininet's word
+            link.setdefault("delay_us", 1000)
         names = [self.addSwitch(f"s{number}") for number in range(1, switches + 1)]
         self.addLink(self.addHost("h1"), names[0])
         for left, right in pairwise(names):
-            self.addLink(left, right, delay_us=delay_us, **link)
+            self.addLink(left, right, **link)
         self.addLink(names[-1], self.addHost("h2"))

@@ -10,7 +10,7 @@ class Ring(Topo):
     direction. Raises ValueError for what is no ring, or has no addresses.
     """
 
-    def build(self, switches: int = 4, hosts: int = 1, **link: float) -> None:
+    def build(self, switches: int = 4, hosts: int = 1, **link: float | str) -> None:
         if not (3 <= switches <= 255 and 0 < hosts < 255):
             raise ValueError(
                 f"a ring has 3 to 255 switches with 1 to 254 hosts each: got {switches} and {hosts}"

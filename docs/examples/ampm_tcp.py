@@ -32,7 +32,7 @@ FLOW = TcpFlow(1, "h1", "h2", size_bytes=6_000_000, rate_bps=16e6)
 
 
 async def experiment(options, run):
-    schedule, topo = Schedule(2**20), Line(loss=0.02, delay_us=1000)
+    schedule, topo = Schedule(2**20), Line(loss_probability=0.02, delay_us=1000)
     with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(topo)) as net:
         hops = [Hop(connection(net, name), forwarding_entries(net, name)) for name in PATH]
         h1, h2 = net.host("h1"), net.host("h2")

@@ -65,7 +65,7 @@ class Collector(Application):
 
 
 async def experiment(options, run):
-    topo = Line(switches=2, loss=0.05)
+    topo = Line(switches=2, loss_probability=0.05)
     with Network(topo, run, program="p4src/routing/router.p4") as net:
         for name, far, near in (("s1", "h2", "s2"), ("s2", "h1", "s1")):
             route = Route(f"{net.host(far).IP()}/32", (near,))

@@ -46,10 +46,10 @@ async def experiment(options, run):
         async with Traffic(net, flows, start_ns) as traffic:
             await run.clock.sleep_until(start_ns + 1 * SECOND)
             before = s1.read_counters()["ports"][str(port)]["link"]
-            s1.set_link(port, loss=1.0)
+            s1.set_link(port, loss_probability=1.0)
             s1.set_queue(port, depth=1000)
             await run.clock.sleep_until(start_ns + 2 * SECOND)
-            s1.set_link(port, loss=0.0)
+            s1.set_link(port, loss_probability=0.0)
             records = await traffic.finish()
     lost = capture.read_flow(net.capture("s1", "h2", "lost"), flows[0])
     answers = capture.read(net.capture("s1", "h1", "out"))

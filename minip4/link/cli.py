@@ -25,14 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("interfaces", nargs=2, metavar="INTERFACE", help="the two ends of the link")
     add("--rate-bps", type=_natural, default=0, metavar="N",
         help="bits a second of the frames' bytes (default: 0, no limit)")  # fmt: skip
-    add("--queue", type=_natural, default=64, metavar="PACKETS",
+    add("--queue-packets", type=_natural, default=64, metavar="N",
         help="what waits for the transmitter; more is dropped (default: %(default)s)")  # fmt: skip
     add("--delay-us", type=_microseconds, default=0.0, metavar="US", help="propagation delay")
     add("--jitter-us", type=_microseconds, default=0.0, metavar="US",
         help="the delay is uniform in delay +- jitter; the order is kept")  # fmt: skip
-    add("--loss", type=_probability, default=0.0, metavar="P",
+    add("--loss-probability", type=_probability, default=0.0, metavar="P",
         help="probability (0..1) that a frame is lost")  # fmt: skip
-    add("--reorder", type=_probability, default=0.0, metavar="P",
+    add("--reorder-probability", type=_probability, default=0.0, metavar="P",
         help="probability (0..1) that a frame is held back")  # fmt: skip
     add("--reorder-us", type=_microseconds, default=0.0, metavar="US",
         help="for how long; later frames overtake it meanwhile")  # fmt: skip
@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> NoReturn:
     executable = program(SOURCES, include=INCLUDE)
     values = (
         *args.interfaces, args.rate_bps, round(args.delay_us * 1000),
-        round(args.jitter_us * 1000), repr(args.loss), repr(args.reorder),
-        round(args.reorder_us * 1000), args.seed, args.queue, args.drop_log or "",
+        round(args.jitter_us * 1000), repr(args.loss_probability), repr(args.reorder_probability),
+        round(args.reorder_us * 1000), args.seed, args.queue_packets, args.drop_log or "",
     )  # fmt: skip
     os.execv(executable, [str(executable), *map(str, values)])
 
@@ -67,10 +67,10 @@ def _check(args: argparse.Namespace) -> None:
             f"--jitter-us {args.jitter_us:g}: expected at most the delay, {args.delay_us:g} us "
             "(no frame comes out before it was sent)"
         )
-    if args.reorder and not args.reorder_us:
-        raise Minip4Error("--reorder: for how long? Give --reorder-us, too")
-    if not args.queue:
-        raise Minip4Error("--queue 0: expected room for one packet or more")
+    if args.reorder_probability and not args.reorder_us:
+        raise Minip4Error("--reorder-probability: for how long? Give --reorder-us, too")
+    if not args.queue_packets:
+        raise Minip4Error("--queue-packets 0: expected room for one packet or more")
     if os.geteuid() != 0:
         raise Minip4Error("root is needed for packet sockets: run it with sudo")
 

@@ -16,9 +16,10 @@ from mininet.net import Mininet
 from mininet.node import Node
 
 from minip4.engine.engine import Engine
+from testbed import links
 from testbed.application import Application, Running
 from testbed.errors import TestbedError
-from testbed.plant import LinkEnd, Outcome, Settings, check_link
+from testbed.plant import LinkEnd, Outcome, Settings
 from testbed.programs import Program, Source
 from testbed.real.applications import ApplicationProcess
 from testbed.real.command_line import converse
@@ -196,8 +197,9 @@ class ImpairedLink(Link):
     """A veth pair; its ends keep their link's properties for the switches to read."""
 
     def __init__(self, node1: Any, node2: Any, **params: Any) -> None:
-        check_link(node1, node2, params)
-        super().__init__(node1, node2, **params)
+        own = dict(zip(("params1", "params2"), links.of_ends(node1, node2, params), strict=True))
+        plain = {key: value for key, value in params.items() if key in links.MININET_PARAMETERS}
+        super().__init__(node1, node2, **{**plain, **own})
 
 
 def _end_of(interface: Any) -> LinkEnd:

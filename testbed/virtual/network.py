@@ -13,9 +13,10 @@ from minip4.runtime.virtual.channel import SCHEME, ControlPlane, local_channels
 from minip4.runtime.virtual.switch import SwitchProgram, VirtualSwitch
 from minip4.simulator.shared import CAPTURES, Stop
 from minip4.simulator.virtual import NEVER, Virtual
+from testbed import links
 from testbed.application import Application, Running
 from testbed.errors import TestbedError
-from testbed.plant import LinkEnd, Outcome, Settings, check_link, derived_seed, link_option
+from testbed.plant import LinkEnd, Outcome, Settings, derived_seed
 from testbed.traffic import AnyFlow, Schedule
 from testbed.virtual.applications import Applications
 from testbed.virtual.clock import VirtualClock
@@ -72,12 +73,13 @@ class Switch:
         """A target for grpc.aio channels made in this process."""
         return SCHEME + self.name
 
-    def set_link(self, port: int, **changes: float) -> None:
-        """Change the link behind a port from this instant on: rate_bps, loss, delay_us, ...
+    def set_link(self, port: int, **changes: Any) -> None:
+        """Change the link behind a port from this instant on, in the words of addLink().
 
-        What is not given stays, and so does what is on its way. Raises Minip4Error.
+        What is not given stays, and so does what is on its way. Raises Minip4Error, TestbedError.
         """
-        self._control("set_link", port=port, **changes)
+        own = links.properties(changes, f"switch {self.name}, port {port}")
+        self._control("set_link", port=port, **own)
 
     def set_queue(self, port: int, **changes: int) -> None:
         """Change depth (packets), bytes, rate_pps, rate_bps of a port's queues (or `priority`)."""
@@ -285,19 +287,18 @@ class VirtualPlant:
         params = dict(params)
         names = params.pop("node1"), params.pop("node2")
         ports = params.pop("port1"), params.pop("port2")
-        check_link(*names, params)
+        properties = links.of_ends(*names, params)
         for name, port in zip(names, ports, strict=True):
             if name not in self._link_options and port != 0:
                 raise TestbedError(f"host {name} has several links: virtual time takes one a host")
         ends = [LinkEnd(n, f"{n}-eth{p}", p) for n, p in zip(names, ports, strict=True)]
         self._virtual.connect(nodes[names[0]], ports[0], nodes[names[1]], ports[1])
         self.links.append((ends[0], ends[1]))
-        for end, key in zip(ends, ("params1", "params2"), strict=True):
+        for end, given in zip(ends, properties, strict=True):
             if end.node in self._link_options:
                 self._ports[end.node][end.port] = end.interface
-                both = {**params, **(params.get(key) or {})}
-                option = link_option(end.interface, end.port, both, self._settings.seed)
-                self._link_options[end.node] += option
+                seed = derived_seed(self._settings.seed, end.interface)
+                self._link_options[end.node] += links.link_option(end.port, given, seed)
 
     def _options(self, switch: Switch) -> SwitchOptions:
         settings = self._settings

@@ -82,7 +82,7 @@ class Setting:
 
 async def collect(run: Run, setting: Setting) -> Scene:
     """Reports of blocks that the flow fills."""
-    topo = Line(loss=0.05, delay_us=LINK_DELAY_US)
+    topo = Line(loss_probability=0.05, delay_us=LINK_DELAY_US)
     options = {name: cpu + setting.options.get(name, []) for name, cpu in cpu_ports(topo).items()}
     with Network(topo, run, program=PROGRAM, switch_options=options) as net:
         scene = Scene(net, run, setting.schedule.block_at(run.clock.now_ns() // 1000) + 3)
@@ -447,7 +447,7 @@ def test_flows_of_both_directions_are_collected_at_once(tmp_path: Path) -> None:
     """Many flows, each along its own path; counters alone."""
 
     async def main(run: Run) -> tuple[Network, list[BlockReport], list[Flow]]:
-        topo = Line(loss=0.05, delay_us=LINK_DELAY_US)
+        topo = Line(loss_probability=0.05, delay_us=LINK_DELAY_US)
         with Network(topo, run, program=PROGRAM, switch_options=cpu_ports(topo)) as net:
             path = hops(net)
             flows = [

@@ -97,7 +97,8 @@ def switch(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         interfaces = [word for port in PORTS for word in ("-i", f"{port}@s{port}")]
         process = subprocess.Popen(
             [*MINIP4, "switch", str(program), *interfaces, "--cpu-port", str(CPU_PORT),
-             "--sanitize", "--link", "2:loss=0.1,delay_us=500,rate_bps=100000000,queue=20",
+             "--sanitize",
+             "--link", "2:loss_probability=0.1,delay_us=500,rate_bps=1e8,queue_packets=20",
              "--pcap", str(tmp_path), "--drop-log", str(tmp_path),
              "--counters", str(tmp_path / "counters.json")],
             stdout=subprocess.PIPE, stderr=errors, text=True,

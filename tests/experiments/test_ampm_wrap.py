@@ -43,7 +43,7 @@ def measure_from(start_us: int, folder: Path) -> tuple[Outcome, dict[Flow, Metho
 
     async def main() -> Outcome:
         await clock.sleep_until(1000 * start_us)
-        topo = Line(loss=0.05, delay_us=DELAY_US)
+        topo = Line(loss_probability=0.05, delay_us=DELAY_US)
         bounds = Bounds(delay_us=2 * DELAY_US)
         setting = Setting("wrap", topo, PATH, flows, SCHEDULE, bounds, BLOCKS)
         return await measure(Run("test", folder, 1, clock=clock), setting)

@@ -66,7 +66,8 @@ def ended() -> Iterator[list[subprocess.Popen[str]]]:
 def test_both_directions_lose_what_the_log_says(
     tmp_path: Path, ended: list[subprocess.Popen[str]]
 ) -> None:
-    link = Link("--loss", "0.2", "--seed", "3", "--delay-us", "1000", "--drop-log", str(tmp_path))
+    options = ("--loss-probability", "0.2", "--seed", "3", "--delay-us", "1000")
+    link = Link(*options, "--drop-log", str(tmp_path))
     ended.append(link.process)
     frames = [wire.frame(60, number) for number in range(2000)]
     with wire.end("h1") as one, wire.end("h2") as two:
@@ -87,7 +88,7 @@ def test_both_directions_lose_what_the_log_says(
 
 
 def test_the_queue_before_a_slow_link_drops_its_tail(ended: list[subprocess.Popen[str]]) -> None:
-    link = Link("--rate-bps", "8000000", "--queue", "10")  # 1000 B take a millisecond
+    link = Link("--rate-bps", "8000000", "--queue-packets", "10")  # 1000 B take a millisecond
     ended.append(link.process)
     with wire.end("h1") as one, wire.end("h2") as two:
         start_ns = time.monotonic_ns()
@@ -102,7 +103,7 @@ def test_the_queue_before_a_slow_link_drops_its_tail(ended: list[subprocess.Pope
 
 
 def test_held_back_frames_are_overtaken(ended: list[subprocess.Popen[str]]) -> None:
-    link = Link("--reorder", "0.2", "--reorder-us", "20000", "--seed", "2")
+    link = Link("--reorder-probability", "0.2", "--reorder-us", "20000", "--seed", "2")
     ended.append(link.process)
     with wire.end("h1") as one, wire.end("h2") as two:
         for number in range(200):
@@ -143,11 +144,11 @@ def test_hostile_frames_under_address_sanitizer(
     [
         (["w1", "none"], "no interface none here: there are lo, "),
         (["w1", "w1"], "w1: expected two different interfaces"),
-        (["w1", "w2", "--loss", "1.5"], "'1.5' is not a probability from 0 to 1"),
+        (["w1", "w2", "--loss-probability", "1.5"], "'1.5' is not a probability from 0 to 1"),
         (["w1", "w2", "--delay-us", "-1"], "'-1' is not a number of microseconds from 0"),
         (["w1", "w2", "--jitter-us", "5"], "--jitter-us 5: expected at most the delay, 0 us"),
-        (["w1", "w2", "--reorder", "0.1"], "--reorder: for how long? Give --reorder-us, too"),
-        (["w1", "w2", "--queue", "0"], "--queue 0: expected room for one packet or more"),
+        (["w1", "w2", "--reorder-probability", "0.1"], "how long? Give --reorder-us, too"),
+        (["w1", "w2", "--queue-packets", "0"], "expected room for one packet or more"),
         (["w1", "w2", "--rate-bps", "1e6"], "'1e6' is not a whole number from 0"),
         (["w1", "w2", "--drop-log", "/nonexistent"], "/nonexistent: No such file or directory"),
     ],

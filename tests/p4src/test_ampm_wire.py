@@ -90,7 +90,7 @@ def by_block(net, near, far, what, reports):
             counts[flow, block] += 1
     return counts
 
-topo = Line(loss=0.1, delay_us=1000)
+topo = Line(loss_probability=0.1, delay_us=1000)
 with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(topo)) as net:
     sent = list(frames_to(net.host("h2").MAC()))
     async with collector_of(net, run, FLOWS.values()) as collector:

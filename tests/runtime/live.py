@@ -141,11 +141,11 @@ async def control(folder: Path) -> None:
         match = fy.Match(destination="02:00:00:00:00:02")
         forward = fy.Action("forward", port=2)
         await sw.write([+fy.P4TableEntry("switching", match=match, action=forward)])
-        minip4("set-link", "2:rate_bps=0,loss=1")
+        minip4("set-link", "2:rate_bps=0,loss_probability=1")
         left.send(FRAME)
         while not call(sock, "counters")["ports"]["2"]["drops"]["link"]:
             await asyncio.sleep(0.01)
-        minip4("set-link", "2:loss=0")
+        minip4("set-link", "2:loss_probability=0")
         minip4("set-queue", "2:rate_bps=8")  # a frame a minute
         for number in range(5):  # the first leaves, two wait
             left.send(FRAME[:-1] + bytes([number]))

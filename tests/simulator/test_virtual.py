@@ -57,8 +57,8 @@ class Line:
         options = LinkOptions(2, **link)  # type: ignore[arg-type]
         if link:
             set_link(engine, options)
-        if options.queue is not None:
-            engine.set_queue(2, 0, depth_packets=options.queue)
+        if options.queue_packets is not None:
+            engine.set_queue(2, 0, depth_packets=options.queue_packets)
         return engine
 
     def flow(self, count: int, rate_pps: float = 1e5, payload: int = 22, **more: object) -> int:
@@ -91,7 +91,7 @@ def test_queueing_delay_is_that_of_md1() -> None:
     count, service_ns = 1_000_000, 8000  # frames of 1000 bytes at 1 Gbit/s
     dice = np.random.default_rng(5)
     for load in (0.5, 0.8):
-        line = Line({"rate_bps": 10**9, "queue": 10**6})
+        line = Line({"rate_bps": 10**9, "queue_packets": 10**6})
         due_ns = np.cumsum(dice.exponential(service_ns / load, count)).astype(np.uint64)
         flow = line.flow(count, payload=1000 - 42, due_ns=due_ns)
         line.run()
@@ -104,7 +104,7 @@ def test_queueing_delay_is_that_of_md1() -> None:
 
 
 def test_a_burst_waits_in_the_queue_and_the_rest_is_dropped() -> None:
-    line = Line({"rate_bps": 10**9, "queue": 10})
+    line = Line({"rate_bps": 10**9, "queue_packets": 10})
     flow = line.flow(20, payload=1000 - 42, due_ns=np.zeros(20, np.uint64))
     line.run()
     result = line.virtual.flow_result(flow)
@@ -138,8 +138,8 @@ def digest_of(seed: int, *links: dict[str, float]) -> str:
 
 def test_ten_runs_are_the_same_to_the_last_bit() -> None:
     links: list[dict[str, float]] = [
-        {"loss": 0.1, "delay_us": 500, "jitter_us": 400},
-        {"rate_bps": 10**8, "delay_us": 50, "reorder": 0.1, "reorder_us": 300},
+        {"loss_probability": 0.1, "delay_us": 500, "jitter_us": 400},
+        {"rate_bps": 10**8, "delay_us": 50, "reorder_probability": 0.1, "reorder_us": 300},
     ]
     assert len({digest_of(1, *links) for _ in range(10)}) == 1
     assert digest_of(2, *links) != digest_of(1, *links)
@@ -147,7 +147,7 @@ def test_ten_runs_are_the_same_to_the_last_bit() -> None:
 
 def test_dice_of_one_link_do_not_move_those_of_another() -> None:
     def lost(second: dict[str, float]) -> set[int]:
-        line = Line({"loss": 0.05}, second)
+        line = Line({"loss_probability": 0.05}, second)
         flow = line.flow(2000)
         line.run()
         result = line.virtual.flow_result(flow)
@@ -157,7 +157,7 @@ def test_dice_of_one_link_do_not_move_those_of_another() -> None:
 
     first = lost({})
     assert 50 < len(first) < 150
-    assert first < lost({"loss": 0.2})
+    assert first < lost({"loss_probability": 0.2})
 
 
 def test_another_engine_may_take_over() -> None:

@@ -30,7 +30,7 @@ class Pair(Topo):
 """
 
 MEASURE = """
-with Network(Pair(loss=0.05, delay_us=2000), run, program=PROGRAM) as net:
+with Network(Pair(loss_probability=0.05, delay_us=2000), run, program=PROGRAM) as net:
     flows = [Flow(1, "h1", "h2", rate_pps=2000, count=1000, dscp=5),
              Flow(2, "h2", "h1", rate_pps=1000, count=500, size=1400)]
     async with Traffic(net, flows, run.clock.now_ns() + 100_000_000) as traffic:
@@ -88,8 +88,11 @@ def test_books_balance_and_losses_are_known_by_name(
     ("network", "words"),
     [
         ("Network(Pair(los=0.1), run, program=PROGRAM)", "link s1-s2: no property los"),
-        ("Network(Pair(bw=10), run, program=PROGRAM)", "link s1-s2: no property bw"),
-        ("Network(Pair(loss=2), run, program=PROGRAM)", "loss"),
+        ("Network(Pair(loss=101), run, program=PROGRAM)", "link s1-s2: loss 101: expected a perc"),
+        (
+            "Network(Pair(loss_probability=2), run, program=PROGRAM)",
+            "loss_probability: 2: expected",
+        ),
         ("Network(Pair(), run, program='no/such.p4')", "no P4 program"),
         ("Network(Pair(), run, program=__file__)", "example.py:1:1"),
         (

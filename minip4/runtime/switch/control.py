@@ -1,7 +1,7 @@
 """The control socket of a switch process: links, queues and counters, while it runs.
 
 A Unix socket that takes JSON objects, one a line, and answers each with one:
-{"call": "set_link", "port": 2, "loss": 0.1}, {"call": "set_queue", "port": 2, "depth": 10},
+{"call": "set_link", "port": 2, "delay_us": 500}, {"call": "set_queue", "port": 2, "depth": 10},
 {"call": "counters"} -> {"result": ...} or {"error": "what is wrong"}. P4Runtime has no words for
 these; simple_switch has them in Thrift.
 """

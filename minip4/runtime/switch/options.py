@@ -15,16 +15,16 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
-    """The link behind a port: rate in bit/s (0: none), probabilities 0..1, queue in packets."""
+    """The link behind a port: a rate of 0 is none, probabilities are 0..1."""
 
     port: int
     rate_bps: int = 0
     delay_us: float = 0.0
     jitter_us: float = 0.0
-    loss: float = 0.0
-    reorder: float = 0.0
+    loss_probability: float = 0.0
+    reorder_probability: float = 0.0
     reorder_us: float = 0.0
-    queue: int | None = None
+    queue_packets: int | None = None
     seed: int = 0
 
     @property

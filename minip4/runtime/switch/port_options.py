@@ -15,10 +15,10 @@ LINK_KEYS: Keys = {
     "rate_bps": (int, 0, 10**13),
     "delay_us": (float, 0, _HOUR_US),
     "jitter_us": (float, 0, _HOUR_US),
-    "loss": (float, 0, 1),
-    "reorder": (float, 0, 1),
+    "loss_probability": (float, 0, 1),
+    "reorder_probability": (float, 0, 1),
     "reorder_us": (float, 0, _HOUR_US),
-    "queue": (int, 1, 10**6),
+    "queue_packets": (int, 1, 10**6),
     "seed": (int, 0, 2**63 - 1),
 }
 QUEUE_KEYS: Keys = {

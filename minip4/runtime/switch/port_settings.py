@@ -23,12 +23,12 @@ class PortSettings:
             self._ports.add(options.cpu_port)
         self._seeds = {link.port: link.seed for link in options.links}
         # Depths are kept with the queues.
-        self._links = {link.port: replace(link, queue=None) for link in options.links
+        self._links = {link.port: replace(link, queue_packets=None) for link in options.links
                        if not link.is_seed_alone}  # fmt: skip
         self._queues: dict[tuple[int, int], QueueOptions] = {}
         for link in options.links:
-            if link.queue is not None:
-                self._change_queue(QueueOptions(link.port, depth=link.queue))
+            if link.queue_packets is not None:
+                self._change_queue(QueueOptions(link.port, depth=link.queue_packets))
         for queue in options.queues:
             self._change_queue(queue)
 
@@ -53,7 +53,7 @@ class PortSettings:
     def set_link(self, dataplane: Dataplane, port: int, changes: Mapping[str, Any]) -> None:
         """Change what is given of a port's link; a port without one gets it. Raises Minip4Error."""
         self._check_port(port)
-        properties = {key: value for key, value in changes.items() if key != "queue"}
+        properties = {key: value for key, value in changes.items() if key != "queue_packets"}
         none = LinkOptions(port, seed=self._seeds.get(port, 0))
         link = replace(self._links.get(port, none), **properties)
         fault = link_fault(link)
@@ -61,8 +61,8 @@ class PortSettings:
             raise Minip4Error(f"link of port {port}: {fault}")
         self._links[port] = link
         set_link(dataplane, link)
-        if "queue" in changes:
-            self.set_queue(dataplane, QueueOptions(port, depth=changes["queue"]))
+        if "queue_packets" in changes:
+            self.set_queue(dataplane, QueueOptions(port, depth=changes["queue_packets"]))
 
     def set_queue(self, dataplane: Dataplane, changes: QueueOptions) -> None:
         """Change what is given (not None) of one or of all queues of a port. Raises Minip4Error."""
@@ -98,14 +98,14 @@ def _next_seed(seed: int) -> int:
 
 
 def set_link(dataplane: Dataplane, link: LinkOptions) -> None:
-    """Put a link behind a port; its `queue` is not its own, but of the port's queues."""
+    """Put a link behind a port; its `queue_packets` is not its own, but of the port's queues."""
     dataplane.set_link(
         link.port,
         rate_bps=link.rate_bps,
         delay_ns=round(link.delay_us * 1000),
         jitter_ns=round(link.jitter_us * 1000),
-        loss=link.loss,
-        reorder=link.reorder,
+        loss=link.loss_probability,
+        reorder=link.reorder_probability,
         reorder_ns=round(link.reorder_us * 1000),
         seed=link.seed,
     )

@@ -12,8 +12,9 @@ from typing import Any
 from mininet.node import Switch
 
 from minip4.runtime.switch.control import call
+from testbed import links
 from testbed.errors import TestbedError
-from testbed.plant import derived_seed, link_option
+from testbed.plant import derived_seed
 from testbed.programs import Program
 from testbed.real.precedence import take_precedence
 
@@ -105,12 +106,13 @@ class Minip4Switch(Switch):
         if self._process is not None and (status := self._process.poll()) is not None:
             raise self._ended(status)
 
-    def set_link(self, port: int, **changes: float) -> None:
-        """Change the link behind a port while the switch runs: rate_bps, loss, delay_us, ...
+    def set_link(self, port: int, **changes: Any) -> None:
+        """Change the link behind a port while the switch runs, in the words of addLink().
 
-        What is not given stays. Raises Minip4Error, also for keys and values that cannot be.
+        What is not given stays. Raises Minip4Error and TestbedError for values that cannot be.
         """
-        call(self.control_path, "set_link", port=port, **changes)
+        own = links.properties(changes, f"switch {self.name}, port {port}")
+        call(self.control_path, "set_link", port=port, **own)
 
     def set_queue(self, port: int, **changes: int) -> None:
         """Change depth (packets), bytes, rate_pps, rate_bps of a port's queues (or `priority`)."""
@@ -156,7 +158,8 @@ class Minip4Switch(Switch):
         for interface, port in sorted(self.ports.items(), key=lambda item: item[1]):
             if interface.name != "lo":
                 command += ["-i", f"{port}@{interface.name}"]
-                command += link_option(interface.name, port, interface.params, settings.seed)
+                seed = derived_seed(settings.seed, interface.name)
+                command += links.link_option(port, interface.params, seed)
         return command
 
     def _program_options(self) -> list[str]:

@@ -56,7 +56,7 @@ class Target:
 
 @pytest.fixture
 def target() -> Iterator[Target]:
-    target = Target("--priority-queues", "2", "--link", "2:delay_us=10,queue=7",
+    target = Target("--priority-queues", "2", "--link", "2:delay_us=10,queue_packets=7",
                     "--queue", "2:priority=1,rate_pps=50")  # fmt: skip
     yield target
     target.dataplane.close()
@@ -93,14 +93,14 @@ REFUSED = {
     "no call": (b"{}", "one of set_link, set_queue, counters"),
     "another call": (b'{"call": "fly"}', "one of set_link, set_queue, counters"),
     "a call that is a list": (b'{"call": []}', "expected a JSON object"),
-    "no port": (b'{"call": "set_link", "loss": 1}', "port: is missing"),
+    "no port": (b'{"call": "set_link", "loss_probability": 1}', "port: is missing"),
     "no such port": (b'{"call": "set_link", "port": 3}', "has no port 3 (it has 1, 2)"),
     "a key": (b'{"call": "set_link", "port": 1, "lost": 1}', "lost: expected one of port"),
-    "a text": (b'{"call": "set_link", "port": 1, "loss": "1"}', "loss: expected a number"),
+    "a text": (b'{"call": "set_link", "port": 1, "delay_us": "1"}', "delay_us: expected a number"),
     "true": (b'{"call": "set_queue", "port": 1, "depth": true}', "depth: expected a whole"),
     "a fraction": (b'{"call": "set_queue", "port": 1, "depth": 1.5}', "depth: expected a whole"),
-    "too much": (b'{"call": "set_link", "port": 1, "loss": 2}', "expected 0 to 1"),
-    "NaN": (b'{"call": "set_link", "port": 1, "loss": NaN}', "nan: expected 0 to 1"),
+    "too much": (b'{"call": "set_link", "port": 1, "loss_probability": 2}', "expected 0 to 1"),
+    "NaN": (b'{"call": "set_link", "port": 1, "loss_probability": NaN}', "nan: expected 0 to 1"),
     "jitter": (b'{"call": "set_link", "port": 2, "jitter_us": 11}', "jitter_us 11 is above"),
     "priority": (b'{"call": "set_queue", "port": 2, "priority": 2}', "the switch has 2 priority"),
 }  # fmt: skip
@@ -169,7 +169,7 @@ def test_another_pipeline_has_other_dice_behind_the_links_by_the_seed(
     monkeypatch.setattr(Engine, "port_counters", lambda *_: sent)
     for _ in range(2):
         sent["link"]["sent_packets"] = 0
-        target = Target("--link", "2:loss=0.5,seed=7")
+        target = Target("--link", "2:loss_probability=0.5,seed=7")
         target.settings.apply_anew(target.dataplane, target.dataplane)
         sent["link"]["sent_packets"] = 1
         target.settings.apply_anew(target.dataplane, target.dataplane)
@@ -187,7 +187,7 @@ def test_another_pipeline_has_other_dice_behind_the_links_by_the_seed(
 def test_whole_numbers_may_be_floats(target: Target) -> None:
     assert target.ask(call="set_queue", port=1, depth=1e3, rate_bps=1e6) == {"result": None}
     assert target.queue(1, 0) == (1000, 0, 0, 10**6)
-    assert Target("--link", "2:rate_bps=1e6,queue=50.0").queue(2, 0)[0] == 50
+    assert Target("--link", "2:rate_bps=1e6,queue_packets=50.0").queue(2, 0)[0] == 50
     with pytest.raises(argparse.ArgumentTypeError, match=r"rate_bps: '1\.5': expected a whole"):
         link("2:rate_bps=1.5")
     for text in ("nan", "inf", "1e400", "x"):

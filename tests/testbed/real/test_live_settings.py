@@ -34,8 +34,8 @@ with Network(Pair(), run, program=PROGRAM) as net:
         lambda: (s1.set_queue(port, depth=2000),
                  s1.set_link(port, rate_bps=FRAME_BITS * 10**9 // FRAME_NS)),
         lambda: s1.set_link(port, rate_bps=0, delay_us=7000),
-        lambda: s1.set_link(port, delay_us=0, loss=1),
-        lambda: (s1.set_link(port, loss=0), s1.set_queue(port, depth=3, rate_pps=50)),
+        lambda: s1.set_link(port, delay_us=0, loss_probability=1),
+        lambda: (s1.set_link(port, loss_probability=0), s1.set_queue(port, depth=3, rate_pps=50)),
         lambda: s1.set_queue(port, depth=64, rate_pps=0),
     ]
     phases = []

@@ -33,7 +33,7 @@ TRANSFERS = """
 SIZE = 2_000_000
 bulk = TcpFlow(1, "h1", "h2", size_bytes=SIZE, dscp=10)
 paced = TcpFlow(2, "h2", "h1", duration_s=1, rate_bps=4e6, source_port=5007, port=80, after_s=0.1)
-with Network(Line(switches=2, rate_bps=40_000_000, loss=0.01), run, program=PROGRAM) as net:
+with Network(Line(switches=2, bw=40, loss=1), run, program=PROGRAM) as net:
     async with Traffic(net, [bulk, paced, Flow(3, "h1", "h2", 500, 200)]) as traffic:
         start_ns, records = traffic.start_ns, await traffic.finish()
     async with Traffic(net, [bulk]) as traffic:  # by the ports of the one before

@@ -127,7 +127,7 @@ def test_a_full_queue_comes_of_a_rate_and_needs_no_warning(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
     """8 ms a packet: of a hundred, one each ms, the wire takes 13, and 4 wait."""
-    status, told, summary = run(start_experiment, tmp_path, link="rate_bps=1_000_000, queue=4")
+    status, told, summary = run(start_experiment, tmp_path, link="bw=1, max_queue_size=4")
     assert status == 0
     assert "warning" not in told
     (drop,) = summary["drops"]

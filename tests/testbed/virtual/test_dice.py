@@ -13,7 +13,13 @@ from testbed.patterns import OnOff, Poisson, heavy_tailed
 from testbed.run import Run
 from testbed.traffic import Flow, FlowRecord, Traffic
 
-WILD = {"loss": 0.1, "delay_us": 800, "jitter_us": 500, "reorder": 0.05, "reorder_us": 900}
+WILD = {
+    "loss_probability": 0.1,
+    "delay_us": 800,
+    "jitter_us": 500,
+    "reorder_probability": 0.05,
+    "reorder_us": 900,
+}
 FLOWS = [
     Flow(1, "h1", "h2", rate_pps=2000, count=400),
     Flow(2, "h1", "h2", rate_pps=1000, count=200, size=700, pattern=Poisson()),
@@ -31,7 +37,7 @@ class Wider(Topo):
         self.addLink(self.addHost("h1"), s1)
         self.addLink(s1, s2, **link)
         self.addLink(s2, self.addHost("h2"))
-        self.addLink(s2, s3, loss=0.5)
+        self.addLink(s2, s3, loss_probability=0.5)
         self.addLink(s3, self.addHost("h3"), jitter_us=10, delay_us=20)
 
 
@@ -72,7 +78,7 @@ def test_another_flow_moves_nobody_elses_times(tmp_path: Path) -> None:
 def test_another_switch_and_other_links_move_nobody_elses_dice(tmp_path: Path) -> None:
     plain = records(tmp_path / "a", Pair(**WILD), FLOWS)
     assert digest(records(tmp_path / "b", Wider(**WILD), FLOWS)) == digest(plain)
-    other = records(tmp_path / "c", Pair(**WILD, params2={"loss": 0.3}), FLOWS)
+    other = records(tmp_path / "c", Pair(**WILD, params2={"loss_probability": 0.3}), FLOWS)
     for flow in (1, 2):  # which go the other way: nothing changes for them
         assert np.array_equal(plain[flow].received, other[flow].received)
     assert len(other[3].received) < len(plain[3].received)
@@ -83,10 +89,10 @@ def test_links_that_are_set_while_they_run_have_dice_of_their_own(tmp_path: Path
 
     def lost(folder: str, seed: int, *, is_set_live: bool) -> list[list[int]]:
         async def main(run: Run) -> list[list[int]]:
-            topo = Pair() if is_set_live else Pair(loss=0.2)
+            topo = Pair() if is_set_live else Pair(loss_probability=0.2)
             with Network(topo, run, program=WIRE) as net:
                 for switch, other in (("s1", "s2"), ("s2", "s1")) if is_set_live else ():
-                    net.switch(switch).set_link(net.port(switch, other), loss=0.2)
+                    net.switch(switch).set_link(net.port(switch, other), loss_probability=0.2)
                 flows = [Flow(1, "h1", "h2", 1000, 200), Flow(2, "h2", "h1", 1000, 200)]
                 async with Traffic(net, flows, run.clock.now_ns()) as traffic:
                     records = await traffic.finish()
@@ -103,7 +109,7 @@ def test_links_that_are_set_while_they_run_have_dice_of_their_own(tmp_path: Path
 
 def test_delay_and_jitter_do_not_change_which_frames_are_lost(tmp_path: Path) -> None:
     lost = [
-        records(tmp_path / name, Pair(loss=0.1, **link), FLOWS[:1])[1].lost_sequences
+        records(tmp_path / name, Pair(loss_probability=0.1, **link), FLOWS[:1])[1].lost_sequences
         for name, link in (("a", {}), ("b", {"delay_us": 500.0, "jitter_us": 400.0}))
     ]
     assert len(lost[0]) > 20

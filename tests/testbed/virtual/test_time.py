@@ -157,7 +157,7 @@ def test_what_cannot_be_virtual_is_refused(tmp_path: Path) -> None:
     ("link", "options", "words"),
     [
         ({"los": 0.1}, {}, "link s1-s2: no property los"),
-        ({"loss": 2}, {}, "loss"),
+        ({"loss_probability": 2}, {}, "loss_probability: 2: expected 0 to 1"),
         ({}, {"s2": ["--colour"]}, "switch s2: unrecognized arguments: --colour"),
         ({}, {"s1": ["--pcap", "/tmp"]}, "switch s1: --pcap has no meaning in virtual time"),
         ({}, {"s9": []}, "switches that are not there"),
@@ -179,7 +179,7 @@ def test_a_network_that_cannot_be_is_refused(
 
 def test_books_balance_and_captures_tell_what_was_lost(tmp_path: Path) -> None:
     async def main(run: Run) -> None:
-        topo = Pair(loss=0.05, delay_us=2000, rate_bps=10**8)
+        topo = Pair(loss_probability=0.05, delay_us=2000, rate_bps=10**8)
         with Network(topo, run, program=WIRE) as net:
             flows = [
                 Flow(1, "h1", "h2", rate_pps=2000, count=1000, dscp=5, pattern=Poisson()),
