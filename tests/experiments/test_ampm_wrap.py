@@ -60,6 +60,7 @@ def test_everything_is_exact_over_the_wrap(blocks_before: int, tmp_path: Path) -
     assert outcome.marked_outside == 0
     wrap = 1 << (CLOCK_BITS - SCHEDULE.block_shift)
     assert (wrap in outcome.blocks) == (blocks_before > 0)
+    sampled = 0  # packets, of all blocks: all those of one may have been lost
     for flow, methods in flows.items():
         truth = outcome.truths[flow.id]
         for near, far in pairwise(PATH):
@@ -83,7 +84,8 @@ def test_everything_is_exact_over_the_wrap(blocks_before: int, tmp_path: Path) -
                 assert delay.delay_us == (2 * DELAY_US if came else None), delay
             if methods & Method.HASHED:
                 delays, _ = sample_delays(first, last)
-                assert set(delays.values()) == {2 * DELAY_US}
+                assert set(delays.values()) <= {2 * DELAY_US}
+                sampled += len(delays)
             if methods == Method.STEP:
                 both = truth.passed(FIRST), truth.passed(LAST)
                 means = [
@@ -92,3 +94,4 @@ def test_everything_is_exact_over_the_wrap(blocks_before: int, tmp_path: Path) -
                 ]
                 found = mean_delay(first, last).delay_us
                 assert found == pytest.approx(means[1] - means[0], abs=1.1)
+    assert sampled >= len(outcome.blocks)

@@ -56,7 +56,7 @@ class Net:
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_much_longer_program_is_pushed_while_packets_are_on_their_way(which: int) -> None:
-    short, long = through(1), through(200)
+    short, long = through(1), through(30)
     net = Net(short)
     flow = net.virtual.add_flow(
         FlowSpec(*net.hosts, 7, 1000, 5007, 0, 1400, 3000, START_NS, 100_000)
@@ -73,7 +73,7 @@ def test_a_much_longer_program_is_pushed_while_packets_are_on_their_way(which: i
 
 
 def test_programs_are_pushed_again_and_again_each_longer_and_shorter() -> None:
-    engines = [through(stack) for stack in (1, 3, 40, 2, 110, 1, 220)]
+    engines = [through(stack) for stack in (1, 3, 12, 2, 20, 1, 30)]
     net = Net(engines[0])
     flow = net.virtual.add_flow(FlowSpec(*net.hosts, 7, 1000, 5007, 0, 60, 4000, START_NS, 100_000))
     for turn, engine in enumerate(engines):
