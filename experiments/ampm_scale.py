@@ -355,7 +355,10 @@ def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
             if most in costs:
                 share = 100 * np.mean(costs[most]) / lengths_s
                 right.plot(lengths_s, share, color=style["color"], linestyle=line, marker="")
-    low, high = left.get_ylim()
+    for axes in (left, right):
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+    low, high = left.get_ylim()  # which the scale has changed
     left.set_ylim(low / 2, 2 * high)  # also where sizes are few, a decade at least
     left.set_xlabel("Flows, over 3 switches each")
     left.set_ylabel("CPU time to read a block (s)")
@@ -364,8 +367,6 @@ def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
     right.set_xlabel("Length of a block (s)")
     right.set_ylabel(f"Share of a core, {most:,} flows (%)")
     for axes in (left, right):
-        axes.set_xscale("log")
-        axes.set_yscale("log")
         plots.legend(axes, 2)
     return figure
 

@@ -159,3 +159,10 @@ def of_scale() -> Figure:
 def test_figures_can_be_read(figure: object) -> None:
     assert callable(figure)
     assert_readable(figure())
+
+
+def test_costs_of_all_sizes_fill_their_panel() -> None:
+    """They are of 0.01 to 1 s: limits that suit a linear scale begin below 0."""
+    low, high = of_scale().axes[0].get_ylim()
+    assert 0.001 < low < 0.01
+    assert 1 < high < 10
