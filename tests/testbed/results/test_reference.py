@@ -13,9 +13,6 @@ from testbed.results.provenance import Origin
 from testbed.results.report import Check, Report
 
 COMMITTED = sorted(path.parent.name for path in reference.REFERENCE.glob("*/summary.json"))
-TO_BE_MADE_ANEW = pytest.mark.xfail(
-    strict=True, reason="made before results noted dates and programs: make them anew"
-)
 
 
 def leave(folder: Path, values: list[int], cpu_s: float = 0.5, **given: Any) -> dict[str, Any]:
@@ -77,16 +74,11 @@ def test_in_real_time_only_verdicts_are_compared(results: Path) -> None:
     assert found.agrees is None
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[] if name in reference.BENCHMARKS else [TO_BE_MADE_ANEW])
-     for name in COMMITTED],
-)  # fmt: skip
+@pytest.mark.parametrize("name", COMMITTED)
 def test_what_is_committed_says_where_it_comes_from(name: str) -> None:
     assert reference.flaws(reference.REFERENCE / name) == []
 
 
-@TO_BE_MADE_ANEW
 def test_there_is_a_reference_for_each_experiment() -> None:
     assert {*COMMITTED} == {*reference.commands()}
 
