@@ -2,6 +2,10 @@
 #include <core.p4>
 #include <v1model.p4>
 
+#ifndef TAG
+#define TAG 0
+#endif
+
 header ethernet_t {
     bit<48> dst_addr;
     bit<48> src_addr;
