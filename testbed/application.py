@@ -20,7 +20,7 @@ SMALLEST_FRAME, LARGEST_FRAME = 14, 9216  # bytes, without the frame check seque
 LARGEST_PAYLOAD = 1500 - 20 - 8  # bytes of a datagram that is not cut into fragments
 
 
-class Application:
+class Application(ABC):
     """What runs at a host of a network: subclass it, and see Network.run_application().
 
     In real time it is a process in the host's namespace, in virtual time an object of the event
@@ -29,9 +29,9 @@ class Application:
     none of them may wait.
     """
 
+    @abstractmethod
     def start(self, host: "Host") -> None:
         """Open ports and set timers."""
-        raise NotImplementedError
 
     def result(self) -> Any:
         """What the experiment gets once the network has ended and all that came was handed over."""

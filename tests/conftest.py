@@ -22,6 +22,21 @@ if "SANITIZE" in os.environ:
     build._mode = sanitized
 
 StartExperiment = Callable[..., subprocess.Popen[str]]
+REPOSITORY = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def scripts_of() -> Callable[[str], set[str]]:
+    """The names of a folder's Python files that git tracks: what users add is their own affair."""
+
+    def names(folder: str) -> set[str]:
+        git = ["git", "-c", f"safe.directory={REPOSITORY}", "-C", str(REPOSITORY), "ls-files"]
+        done = subprocess.run([*git, f"{folder}/[!_]*.py"], capture_output=True, text=True,
+                              check=True)  # fmt: skip
+        paths = map(Path, done.stdout.splitlines())
+        return {path.stem for path in paths if str(path.parent) == folder}
+
+    return names
 
 
 @pytest.fixture

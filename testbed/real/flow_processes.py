@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ class End:
         return output
 
 
-class FlowProcesses:
+class FlowProcesses(ABC):
     """Both ends of one flow; subclasses say what the programs are told, and read what they say."""
 
     def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: AnyFlow) -> None:
@@ -82,11 +83,11 @@ class FlowProcesses:
                 end.process.kill()
             await end.process.communicate()
 
-    def _receiver_command(self) -> list[Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _receiver_command(self) -> list[Any]: ...
 
-    def _sender_command(self) -> list[Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _sender_command(self) -> list[Any]: ...
 
     def _path(self, what: str) -> Path:
         return self._folder / f"flow-{self._flow.id}.{what}"

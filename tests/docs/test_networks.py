@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,6 @@ def test_the_example(time: str, tmp_path: Path) -> None:
         assert samples[1:] == ["s1,500", "s2,0", "s3,500"]
 
 
-def test_every_topology_is_told() -> None:
-    modules = {path.stem for path in (REPOSITORY / "topologies").glob("[!_]*.py")}
-    assert set(re.findall(r"^\| `(\w+)\.\w+`", PAGE, re.MULTILINE)) == modules
+def test_every_topology_is_told(scripts_of: Callable[[str], set[str]]) -> None:
+    told = set(re.findall(r"^\| `(\w+)\.\w+`", PAGE, re.MULTILINE))
+    assert told == scripts_of("topologies")

@@ -137,7 +137,7 @@ static const uint64_t *read_due(const char *path, uint64_t count)
     return due;
 }
 
-/* Positional, since only testbed/real/traffic.py calls this program; it has checked the values. */
+/* Positional, since only testbed/real/udp.py calls this program; it has checked the values. */
 static struct options parse(char **argv)
 {
     struct options options = {.source.sin_family = AF_INET, .destination.sin_family = AF_INET};

@@ -3,6 +3,7 @@
 import argparse
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,13 @@ def test_what_is_committed_says_where_it_comes_from(name: str) -> None:
     assert reference.flaws(reference.REFERENCE / name) == []
 
 
-def test_there_is_a_reference_for_each_experiment() -> None:
-    assert {*COMMITTED} == {*reference.commands()}
+def test_there_is_a_reference_for_each_experiment(
+    scripts_of: Callable[[str], set[str]],
+) -> None:
+    experiments = scripts_of("experiments")
+    assert len(experiments) > 6
+    both = {name + time for name in experiments for time in ("", reference.REAL)}
+    assert {*COMMITTED} == both | {*reference.BENCHMARKS} <= {*reference.commands()}
 
 
 @pytest.mark.parametrize(
