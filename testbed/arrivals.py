@@ -37,6 +37,11 @@ class Arrivals:
         return len(self._records)
 
     @property
+    def taken(self) -> Taken:
+        """What they are made of, for those who have C look at it."""
+        return self._records, self._data
+
+    @property
     def time_ns(self) -> NDArray[np.uint64]:
         """When each came at the host: ns of the common clock; shape (n,)."""
         return self._records["time_ns"].astype(np.uint64)

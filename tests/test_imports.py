@@ -52,8 +52,10 @@ MAY_IMPORT = {
     "testbed": ["minip4"],
     "topologies": ["testbed"],
     "controllers": ["testbed"],
-    "experiments": ["controllers", "topologies", "testbed"],
-    "benchmarks": ["controllers", "topologies", "testbed", "minip4"],
+    # Of minip4 what builds C, and what a datagram is: nothing of switches.
+    "collectors": ["testbed", "minip4.native", "minip4.simulator"],
+    "experiments": ["controllers", "collectors", "topologies", "testbed"],
+    "benchmarks": ["controllers", "collectors", "topologies", "testbed", "minip4"],
 }  # fmt: skip
 
 
@@ -95,6 +97,8 @@ def test_no_import_goes_against_the_order() -> None:
         ("minip4.stf.cli", "testbed.errors"),
         ("testbed.network", "controllers.connection"),
         ("controllers.routing", "topologies.line"),
+        ("collectors.int.decoder", "controllers.connection"),
+        ("collectors.int.decoder", "minip4.engine.engine"),
     ],
 )
 def test_what_goes_against_it_is_found(module: str, imported: str) -> None:

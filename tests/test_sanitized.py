@@ -1,4 +1,4 @@
-"""The tests of engine, driver and links once more, with AddressSanitizer and UBSan in all C."""
+"""Tests of what is written in C once more, with AddressSanitizer and UBSan in all of it."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ROOMS = ("engine", "link", "ports", "simulator", "stf", "wire")
+ROOMS = ("collectors", "engine", "link", "ports", "simulator", "stf", "wire")
 ELSEWHERE = {
     "test_hostile.py",  # has sanitizers by itself
     "test_limits.py",

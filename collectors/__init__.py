@@ -1,0 +1,1 @@
+"""Where telemetry lands: what receives, decodes and keeps the reports of switches."""

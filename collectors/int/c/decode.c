@@ -1,0 +1,294 @@
+/* Telemetry Reports, 2.0 and 1.0: from datagrams to records. */
+#include "decoder.h"
+
+enum {
+    GROUP_HEADER = 8, REPORT_HEADER = 4, HEADER_1_0 = 16,
+    FIXED = 8, /* bytes of the main contents before the metadata */
+    TO_THE_END = 0xff,
+    INNER_ONLY = 0, OF_INT = 1, /* RepType */
+    NOTHING = 0, TLVS = 1, DS_EXTENSION = 2 /* InType, with those of enum first_header */
+};
+
+static void note(const struct decoder *decoder, uint32_t datagram, uint32_t offset,
+                 enum trouble trouble)
+{
+    struct int_output *out = decoder->out;
+
+    if (trouble)
+        out->faults[out->faults_used++] = (struct int_fault){datagram, offset, (uint8_t)trouble, {0}};
+}
+
+/* The first packet among TLVs (TR, 3.3.2). */
+static enum trouble read_tlvs(const struct decoder *decoder, struct span span,
+                              struct int_report *report)
+{
+    struct span packet = {NULL, NULL};
+    unsigned type_of_packet = 0;
+
+    while (left(span)) {
+        unsigned type, bytes;
+
+        if (!has(span, REPORT_HEADER))
+            return TROUBLE_TLV_LENGTH;
+        type = *span.at >> 4;
+        bytes = span.at[1] * 4u;
+        span = rest(span, REPORT_HEADER);
+        if (!has(span, bytes))
+            return TROUBLE_TLV_LENGTH;
+        if (!packet.at && type >= 1 && type <= 3) {
+            packet = first(span, bytes);
+            type_of_packet = type + FIRST_ETHERNET - 1;
+        }
+        span = rest(span, bytes);
+    }
+    return packet.at ? read_packet(decoder, type_of_packet, packet, report) : TROUBLE_NONE;
+}
+
+static enum trouble read_inner(const struct decoder *decoder, struct span span,
+                               struct int_report *report)
+{
+    switch (report->inner_type) {
+    case NOTHING:
+    case DS_EXTENSION: return TROUBLE_NONE;
+    case TLVS: return read_tlvs(decoder, span, report);
+    case FIRST_ETHERNET:
+    case FIRST_IPV4:
+    case FIRST_IPV6: return read_packet(decoder, report->inner_type, span, report);
+    default: return TROUBLE_INNER_TYPE;
+    }
+}
+
+/* Adds what the reporting node says of itself, unless it said so in the packet's stack. */
+static void add_local(const struct decoder *decoder, struct layout layout, const uint8_t *at,
+                      struct int_report *report)
+{
+    struct int_hop *hop;
+
+    layout.bits &= (uint16_t)~BIT_LAST;
+    if (report->hops && !(layout.bits & ~BIT_NODE))
+        return;
+    hop = add_hop(decoder, report);
+    read_metadata(decoder, layout, at, hop);
+    hop->node = report->node;
+    hop->has |= BIT_NODE;
+    hop->ds_words = report->ds_words;
+    hop->ds_at = report->ds_at;
+    report->is_local = 1;
+}
+
+static void read_drop(const uint8_t *at, struct int_report *report)
+{
+    report->queue = at[0];
+    report->reason = at[1];
+}
+
+/* A report's main contents and what is within; `at` is where the fixed part begins. */
+static enum trouble read_main(const struct decoder *decoder, struct span span, unsigned words,
+                              struct int_report *report)
+{
+    struct layout layout = {0, false};
+    const uint8_t *metadata = span.at + FIXED;
+    unsigned baseline;
+
+    if (!has(span, FIXED + 4 * words))
+        return TROUBLE_METADATA_LENGTH;
+    layout.bits = report->bits = read16(span.at);
+    report->domain = read16(span.at + 2);
+    report->ds_bits = read16(span.at + 4);
+    report->ds_status = read16(span.at + 6);
+    baseline = metadata_words(layout);
+    if (words < baseline + (unsigned)__builtin_popcount(report->ds_bits) ||
+        (words > baseline && !report->ds_bits))
+        return TROUBLE_METADATA_LENGTH;
+    report->ds_words = (uint16_t)(words - baseline);
+    report->ds_at = place(decoder, metadata + 4 * baseline);
+    if (layout.bits & BIT_LAST)
+        read_drop(metadata + 4 * (baseline - 1), report);
+    report->trouble = (uint8_t)read_inner(decoder, rest(span, FIXED + 4 * words), report);
+    add_local(decoder, layout, metadata, report);
+    return TROUBLE_NONE;
+}
+
+static struct int_report *begin_report(const struct decoder *decoder, const struct int_group *group,
+                                       const uint8_t *at)
+{
+    struct int_output *out = decoder->out;
+    struct int_report *report = &out->reports[out->reports_used];
+
+    *report = (struct int_report){
+        .time_ns = group->time_ns, .group = out->groups_used, .node = group->node,
+        .first_hop = out->hops_used, .at = place(decoder, at)};
+    return report;
+}
+
+/* It is taken, whatever is wrong with its packet. */
+static void end_report(const struct decoder *decoder, struct int_group *group,
+                       const struct int_report *report, uint32_t offset)
+{
+    note(decoder, group->datagram, offset, report->trouble);
+    decoder->out->reports_used++;
+    group->reports++;
+}
+
+/* One report of a group, `offset` bytes from its beginning; `span` is behind it then. */
+static enum trouble read_report(const struct decoder *decoder, struct span *span, uint32_t offset,
+                                struct int_group *group)
+{
+    const uint8_t *at = span->at;
+    size_t bytes = at[1] * 4u;
+    struct int_report *report = begin_report(decoder, group, at);
+    struct span body = rest(*span, REPORT_HEADER);
+    enum trouble trouble = TROUBLE_NONE;
+
+    if (!has(body, bytes)) /* TR, 3.3: 0xff says 255 words or more, to the end */
+        return TROUBLE_REPORT_LENGTH;
+    body = at[1] == TO_THE_END ? body : first(body, bytes);
+    span->at = body.end;
+    report->report_type = at[0] >> 4;
+    report->inner_type = at[0] & 0xf;
+    report->flags = at[3] >> 4;
+    if (report->report_type == OF_INT)
+        trouble = read_main(decoder, body, at[2], report);
+    else if (report->report_type == INNER_ONLY)
+        report->trouble = (uint8_t)read_inner(decoder, body, report);
+    else
+        trouble = TROUBLE_REPORT_TYPE;
+    if (trouble) {
+        decoder->out->hops_used = report->first_hop;
+        return trouble;
+    }
+    end_report(decoder, group, report, offset);
+    return TROUBLE_NONE;
+}
+
+static void read_group(const struct decoder *decoder, struct span span, struct int_group *group)
+{
+    const uint8_t *begin = span.at;
+    uint32_t word = read32(begin);
+
+    group->hw_id = word >> 22 & 0x3f;
+    group->sequence = word & 0x3fffff;
+    group->node = read32(begin + 4);
+    span = rest(span, GROUP_HEADER);
+    if (!left(span))
+        note(decoder, group->datagram, GROUP_HEADER, TROUBLE_NO_REPORT);
+    while (left(span)) {
+        uint32_t offset = (uint32_t)(span.at - begin);
+        enum trouble trouble = has(span, REPORT_HEADER)
+                                   ? read_report(decoder, &span, offset, group)
+                                   : TROUBLE_TRAILING;
+
+        note(decoder, group->datagram, offset, trouble);
+        if (trouble == TROUBLE_REPORT_LENGTH || trouble == TROUBLE_TRAILING)
+            return;
+    }
+}
+
+/* RepMdBits of 1.0 are six, in an order of their own: what is there, as bits of 2.0. */
+static uint16_t bits_of_1_0(unsigned bits)
+{
+    static const uint16_t in_order[] = {BIT_INTERFACES, BIT_LATENCY, BIT_QUEUE,
+                                        BIT_EGRESS, BIT_LAST, BIT_UTILISATION};
+    unsigned found = 0;
+
+    for (unsigned i = 0; i < 6; i++)
+        found |= bits & 0x20 >> i ? in_order[i] : 0u;
+    return (uint16_t)found;
+}
+
+/* TR 1.0, "Telemetry Report Header": one report a datagram, and the packet follows to the end. */
+static enum trouble read_1_0(const struct decoder *decoder, struct span span,
+                             struct int_group *group)
+{
+    static const uint8_t first_headers[] = {FIRST_ETHERNET, FIRST_IPV4, FIRST_IPV6};
+    const uint8_t *at = span.at + HEADER_1_0;
+    unsigned header = (*span.at & 0xf) * 4u, next = span.at[1] >> 5;
+    struct int_report *report = begin_report(decoder, group, span.at);
+    struct layout before = {0, true}, after = {0, true};
+    struct int_hop *hop;
+
+    report->bits = bits_of_1_0(read32(span.at) >> 15 & 0x3f);
+    before.bits = report->bits & (uint16_t)~(BIT_LAST | BIT_UTILISATION);
+    after.bits = report->bits & BIT_UTILISATION;
+    if (!has(span, header))
+        return TROUBLE_REPORT_LENGTH;
+    if (header != HEADER_1_0 + 4u * (unsigned)__builtin_popcount(report->bits))
+        return TROUBLE_METADATA_LENGTH;
+    report->report_type = OF_INT;
+    report->flags = (uint8_t)((span.at[2] & 1 ? REPORT_DROPPED : 0) |
+                              (span.at[3] & 0x80 ? REPORT_CONGESTED : 0) |
+                              (span.at[3] & 0x40 ? REPORT_TRACKED : 0));
+    report->inner_type = next < sizeof first_headers ? first_headers[next] : 0xff;
+    report->trouble = (uint8_t)read_inner(decoder, rest(span, header), report);
+    hop = add_hop(decoder, report);
+    read_metadata(decoder, before, at, hop);
+    read_metadata(decoder, (struct layout){BIT_INGRESS, true}, span.at + 12, hop);
+    at += 4 * metadata_words(before);
+    if (report->bits & BIT_LAST) {
+        read_drop(at, report);
+        at += 4;
+    }
+    read_metadata(decoder, after, at, hop);
+    hop->node = report->node;
+    hop->has |= BIT_NODE;
+    report->is_local = 1;
+    end_report(decoder, group, report, 0);
+    return TROUBLE_NONE;
+}
+
+static enum trouble read_datagram(const struct decoder *decoder, struct span span,
+                                  struct int_group *group)
+{
+    enum trouble trouble = TROUBLE_NONE;
+
+    if (!has(span, GROUP_HEADER))
+        return TROUBLE_GROUP_HEADER;
+    group->version = *span.at >> 4;
+    if (group->version == 2) {
+        read_group(decoder, span, group);
+    } else if (group->version == 1 && has(span, HEADER_1_0)) {
+        group->hw_id = span.at[3] & 0x3f;
+        group->node = read32(span.at + 4);
+        group->sequence = read32(span.at + 8);
+        trouble = read_1_0(decoder, span, group);
+    } else {
+        return group->version == 1 ? TROUBLE_GROUP_HEADER : TROUBLE_VERSION;
+    }
+    decoder->out->groups_used++;
+    return trouble;
+}
+
+/* Whether there is room for all that a datagram might have in it: a report takes a word at least, a
+ * hop one, too, and each report may add one. */
+static bool fits(const struct int_output *out, uint32_t bytes)
+{
+    uint32_t words = bytes / 4 + 1;
+
+    return out->groups_room > out->groups_used && out->reports_room - out->reports_used >= words &&
+           out->hops_room - out->hops_used >= 2 * words &&
+           out->faults_room - out->faults_used >= words;
+}
+
+/* Decodes as many datagrams as there is room for; returns how many that were, and sets *bytes_read to
+ * their bytes. `out` must have room for one of 65,535 bytes, at least. */
+uint32_t int_decode(const struct int_settings *settings, const struct int_input *in,
+                    struct int_output *out, uint64_t *bytes_read)
+{
+    struct decoder decoder = {settings, out, in->bytes};
+    const uint8_t *next = in->bytes;
+    uint32_t done = 0;
+
+    for (; done < in->count && fits(out, in->arrivals[done].length); done++) {
+        const struct arrival_record *arrival = &in->arrivals[done];
+        struct int_group *group = &out->groups[out->groups_used];
+        enum trouble trouble;
+
+        *group = (struct int_group){.time_ns = arrival->time_ns, .datagram = done,
+                                    .reporter = __builtin_bswap32(arrival->address)};
+        trouble = read_datagram(&decoder, (struct span){next, next + arrival->length}, group);
+        note(&decoder, done, 0, trouble);
+        next += arrival->length;
+    }
+    *bytes_read = (uint64_t)(next - in->bytes);
+    return done;
+}

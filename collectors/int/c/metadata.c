@@ -1,0 +1,102 @@
+/* Metadata that a bitmap says are there: of a report itself, or of a hop in a stack. */
+#include "decoder.h"
+
+enum { ONES16 = 0xffff, ONES24 = 0xffffff, ONES8 = 0xff };
+static const uint32_t ones32 = 0xffffffff;
+
+/* Words of 4 bytes. Reserved bits stand for one, too (INT, 5.7). */
+unsigned metadata_words(struct layout layout)
+{
+    unsigned words = (unsigned)__builtin_popcount(layout.bits);
+    unsigned wide = layout.is_version1 ? BIT_INTERFACES2 : BITS_OF_8_BYTES;
+
+    return words + (unsigned)__builtin_popcount(layout.bits & wide);
+}
+
+/* A time of 64 or 32 bits in nanoseconds; all ones, or more than fit: none. */
+static bool read_time(struct layout layout, const uint8_t *at, uint64_t unit_ns, uint64_t *time_ns)
+{
+    uint64_t value = layout.is_version1 ? read32(at) : read64(at);
+
+    if (value == (layout.is_version1 ? ones32 : ~(uint64_t)0))
+        return false;
+    return !__builtin_mul_overflow(value, unit_ns, time_ns);
+}
+
+static bool read_latency(const uint8_t *at, uint64_t unit_ns, uint64_t *latency_ns)
+{
+    *latency_ns = read32(at) * unit_ns;
+    return read32(at) != ones32;
+}
+
+static bool read_two(const uint8_t *at, uint16_t *ingress, uint16_t *egress)
+{
+    *ingress = read16(at);
+    *egress = read16(at + 2);
+    return read32(at) != ones32;
+}
+
+static bool read_two_wide(const uint8_t *at, uint32_t *ingress, uint32_t *egress)
+{
+    *ingress = read32(at);
+    *egress = read32(at + 4);
+    return read64(at) != ~(uint64_t)0;
+}
+
+static bool read_word(const uint8_t *at, uint32_t *word)
+{
+    *word = read32(at);
+    return *word != ones32;
+}
+
+static bool read_occupancy(const uint8_t *at, uint8_t *which, uint32_t *occupancy)
+{
+    *which = *at;
+    *occupancy = read32(at) & ONES24;
+    return read32(at) != ones32;
+}
+
+static bool read_one(const struct decoder *decoder, struct layout layout, unsigned bit,
+                     const uint8_t *at, struct int_hop *hop)
+{
+    const struct int_settings *settings = decoder->settings;
+    uint64_t unit_ns = layout.is_version1 ? 1 : settings->timestamp_ns; /* TR 1.0: nanoseconds */
+
+    switch (bit) {
+    case BIT_NODE: return read_word(at, &hop->node);
+    case BIT_INTERFACES: return read_two(at, &hop->ingress, &hop->egress);
+    case BIT_LATENCY: return read_latency(at, settings->latency_ns, &hop->latency_ns);
+    case BIT_QUEUE: return read_occupancy(at, &hop->queue, &hop->occupancy);
+    case BIT_INGRESS: return read_time(layout, at, unit_ns, &hop->ingress_ns);
+    case BIT_EGRESS: return read_time(layout, at, unit_ns, &hop->egress_ns);
+    case BIT_INTERFACES2: return read_two_wide(at, &hop->ingress2, &hop->egress2);
+    case BIT_UTILISATION: return read_word(at, &hop->utilisation);
+    case BIT_BUFFER: return read_occupancy(at, &hop->buffer, &hop->buffer_occupancy);
+    default: return false; /* reserved: a later version's, or the caller's affair */
+    }
+}
+
+/* Reads metadata_words() of them. */
+void read_metadata(const struct decoder *decoder, struct layout layout, const uint8_t *at,
+                   struct int_hop *hop)
+{
+    for (unsigned left = layout.bits; left;) {
+        unsigned bit = 1u << (31 - __builtin_clz(left));
+
+        if (read_one(decoder, layout, bit, at, hop))
+            hop->has |= (uint16_t)bit;
+        at += 4 * metadata_words((struct layout){(uint16_t)bit, layout.is_version1});
+        left &= ~bit;
+    }
+}
+
+/* Room for one more hop of a report: the next towards the sink. */
+struct int_hop *add_hop(const struct decoder *decoder, struct int_report *report)
+{
+    struct int_output *out = decoder->out;
+    struct int_hop *hop = &out->hops[out->hops_used++];
+
+    *hop = (struct int_hop){.report = out->reports_used};
+    report->hops++;
+    return hop;
+}

@@ -1,0 +1,234 @@
+/* The packet in a report: down to its flow, and to INT where there is some. */
+#include "decoder.h"
+
+enum {
+    ETHERNET = 14, IPV4 = 20, IPV6 = 40, UDP = 8, TCP = 20, VLAN_TAG = 4,
+    MAX_TAGS = 2, MAX_EXTENSIONS = 8, /* of IPv6, in a row */
+    TYPE_VLAN = 0x8100, TYPE_SERVICE_VLAN = 0x88a8, TYPE_IPV4 = 0x0800, TYPE_IPV6 = 0x86dd,
+    PROTOCOL_TCP = 6, PROTOCOL_UDP = 17, PROTOCOL_SCTP = 132,
+    HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, OPTIONS = 60,
+    PROBE_MARKER = 8,
+    PAYLOAD_HASHED = 16 /* bytes that tell packets of a flow apart, where the rest does not */
+};
+
+/* What is above IP. */
+struct above_ip {
+    struct span span;
+    unsigned protocol;
+    uint32_t id;     /* Identification, where there is one */
+    bool has_ports;  /* it is no later fragment */
+};
+
+uint64_t hash_key(const struct int_key *key, uint64_t seed)
+{
+    uint64_t words[sizeof *key / 8], hash = seed;
+
+    _Static_assert(sizeof *key % 8 == 0, "the key is hashed in words");
+    memcpy(words, key, sizeof words);
+    for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
+        hash = mix(hash, words[i]);
+    return hash;
+}
+
+/* Notes what tells this packet from others of its flow, and is the same at all nodes: neither what
+ * routers change nor what INT does. */
+static void note_packet(const struct above_ip *above, struct span payload, bool is_tcp,
+                        const uint8_t *tcp_sequence, struct int_report *report)
+{
+    uint64_t hash = mix(report->flow, above->id);
+
+    if (is_tcp)
+        hash = mix(hash, read64(tcp_sequence)); /* with the acknowledgment number */
+    else if (!above->id && !has(payload, PAYLOAD_HASHED))
+        return;
+    if (has(payload, PAYLOAD_HASHED))
+        hash = mix(mix(hash, read64(payload.at)), read64(payload.at + 8));
+    report->packet = (uint32_t)hash ? (uint32_t)hash : 1;
+}
+
+/* Reads ports, and finds the payload: null where the packet is cut before it. */
+static enum trouble read_ports(struct above_ip *above, struct int_report *report,
+                               struct span *payload)
+{
+    struct int_key *key = &report->key;
+    struct span span = above->span;
+    unsigned header = UDP;
+
+    *payload = (struct span){NULL, NULL};
+    key->protocol = (uint8_t)above->protocol;
+    if (!above->has_ports || (key->protocol != PROTOCOL_TCP && key->protocol != PROTOCOL_UDP &&
+                              key->protocol != PROTOCOL_SCTP))
+        return TROUBLE_NONE;
+    if (!has(span, 4))
+        return TROUBLE_PACKET_CUT;
+    key->source_port = read16(span.at);
+    key->destination_port = read16(span.at + 2);
+    if (key->protocol == PROTOCOL_SCTP)
+        return TROUBLE_NONE;
+    if (key->protocol == PROTOCOL_TCP) {
+        header = has(span, TCP) ? (span.at[12] >> 4) * 4u : 0; /* Data Offset */
+        if (header < TCP)
+            return TROUBLE_NONE;
+    }
+    if (has(span, header))
+        *payload = rest(span, header);
+    return TROUBLE_NONE;
+}
+
+/* Whether INT follows TCP or UDP, and what said so (INT, 5.6.2). */
+static bool has_int(const struct decoder *decoder, const struct int_report *report,
+                    struct span *payload, bool *by_port)
+{
+    const struct int_settings *settings = decoder->settings;
+
+    *by_port = settings->port && report->key.protocol == PROTOCOL_UDP &&
+               report->key.destination_port == settings->port;
+    if (!(report->flags & REPORT_TRACKED) || !payload->at) /* TR, 3.4 */
+        return false;
+    if (*by_port)
+        return true;
+    if (settings->marker) {
+        if (!has(*payload, PROBE_MARKER) || read64(payload->at) != settings->marker)
+            return false;
+        *payload = rest(*payload, PROBE_MARKER);
+        return true;
+    }
+    return settings->dscp_mask && !((report->dscp ^ settings->dscp) & settings->dscp_mask);
+}
+
+static enum trouble read_above(const struct decoder *decoder, struct above_ip above,
+                               struct int_report *report)
+{
+    struct span payload;
+    const uint8_t *header = above.span.at;
+    enum trouble trouble = read_ports(&above, report, &payload), trouble_of_int;
+    struct after_int after;
+    bool by_port;
+
+    if (!trouble && has_int(decoder, report, &payload, &by_port)) {
+        trouble = read_int(decoder, payload, by_port, report, &after);
+        payload = after.span;
+        if (after.port)
+            report->key.destination_port = after.port;
+        if (after.protocol) { /* UDP was put in front of the original header */
+            trouble_of_int = trouble;
+            report->key.source_port = report->key.destination_port = 0;
+            above.span = after.span;
+            above.protocol = after.protocol;
+            header = above.span.at;
+            trouble = read_ports(&above, report, &payload);
+            trouble = trouble_of_int ? trouble_of_int : trouble;
+        }
+    }
+    report->flow = hash_key(&report->key, 0);
+    report->flow += !report->flow;
+    if (payload.at)
+        note_packet(&above, payload, report->key.protocol == PROTOCOL_TCP, header + 4, report);
+    return trouble;
+}
+
+static enum trouble read_ipv4(const struct decoder *decoder, struct span span,
+                              struct int_report *report)
+{
+    struct above_ip above = {.has_ports = true};
+    unsigned header;
+
+    if (!has(span, IPV4))
+        return TROUBLE_PACKET_CUT;
+    header = (*span.at & 0xf) * 4;
+    report->ip_length = read16(span.at + 2);
+    if (*span.at >> 4 != 4 || header < IPV4 || report->ip_length < header)
+        return TROUBLE_IP_HEADER;
+    report->key.ip_version = 4;
+    memcpy(report->key.source, span.at + 12, 4);
+    memcpy(report->key.destination, span.at + 16, 4);
+    report->dscp = span.at[1] >> 2;
+    report->ttl = span.at[8];
+    above.protocol = span.at[9];
+    above.id = read16(span.at + 4);
+    above.has_ports = !(read16(span.at + 6) & 0x1fff); /* Fragment Offset */
+    above.span = rest(first(span, report->ip_length), header);
+    return read_above(decoder, above, report);
+}
+
+/* Goes on to what is above the extension headers (RFC 8200, 4). */
+static bool skip_extensions(struct above_ip *above)
+{
+    for (int i = 0; i < MAX_EXTENSIONS; i++) {
+        size_t bytes = 8;
+
+        if (above->protocol != HOP_BY_HOP && above->protocol != ROUTING &&
+            above->protocol != FRAGMENT && above->protocol != OPTIONS)
+            return true;
+        if (!has(above->span, bytes))
+            return false;
+        if (above->protocol == FRAGMENT) {
+            above->id = read32(above->span.at + 4);
+            above->has_ports = !(read16(above->span.at + 2) & 0xfff8);
+        } else {
+            bytes += above->span.at[1] * 8u;
+        }
+        above->protocol = *above->span.at;
+        above->span = rest(above->span, bytes);
+        if (!above->has_ports) /* what follows belongs to a part of the packet only */
+            return true;
+    }
+    return false;
+}
+
+static enum trouble read_ipv6(const struct decoder *decoder, struct span span,
+                              struct int_report *report)
+{
+    struct above_ip above = {.has_ports = true};
+    bool is_whole;
+    enum trouble trouble;
+
+    if (!has(span, IPV6))
+        return TROUBLE_PACKET_CUT;
+    if (*span.at >> 4 != 6)
+        return TROUBLE_IP_HEADER;
+    report->ip_length = read16(span.at + 4);
+    report->key.ip_version = 6;
+    memcpy(report->key.source, span.at + 8, 16);
+    memcpy(report->key.destination, span.at + 24, 16);
+    report->dscp = (uint8_t)(read16(span.at) >> 6 & 0x3f);
+    report->ttl = span.at[7];
+    above.protocol = span.at[6];
+    above.span = first(rest(span, IPV6), report->ip_length);
+    is_whole = skip_extensions(&above);
+    if (!is_whole)
+        above.has_ports = false;
+    trouble = read_above(decoder, above, report);
+    return is_whole ? trouble : TROUBLE_PACKET_CUT;
+}
+
+static enum trouble read_ethernet(const struct decoder *decoder, struct span span,
+                                  struct int_report *report)
+{
+    unsigned type;
+
+    if (!has(span, ETHERNET))
+        return TROUBLE_PACKET_CUT;
+    type = read16(span.at + ETHERNET - 2);
+    span = rest(span, ETHERNET);
+    for (int i = 0; i < MAX_TAGS && (type == TYPE_VLAN || type == TYPE_SERVICE_VLAN); i++) {
+        if (!has(span, VLAN_TAG))
+            return TROUBLE_PACKET_CUT;
+        type = read16(span.at + 2);
+        span = rest(span, VLAN_TAG);
+    }
+    if (type == TYPE_IPV4)
+        return read_ipv4(decoder, span, report);
+    return type == TYPE_IPV6 ? read_ipv6(decoder, span, report) : TROUBLE_NONE;
+}
+
+/* Reads a packet, of which the span may lack the end. */
+enum trouble read_packet(const struct decoder *decoder, enum first_header first, struct span span,
+                         struct int_report *report)
+{
+    switch (first) {
+    case FIRST_IPV4: return read_ipv4(decoder, span, report);
+    case FIRST_IPV6: return read_ipv6(decoder, span, report);
+    default: return read_ethernet(decoder, span, report);
+    }
+}

@@ -1,0 +1,145 @@
+/* INT headers and their stacks in packets, after TCP or UDP (INT, 5.6.2, 5.7 and 5.8). */
+#include "decoder.h"
+
+enum { SHIM = 4, HEADER_WORDS = 3, HEADER_WORDS_1_0 = 2 };
+enum { NEXT_PORT = 1, NEXT_PROTOCOL = 2 }; /* NPT */
+
+/* A stack: its words, as the shim says, and what there is of it. */
+struct stack {
+    struct span span;
+    unsigned words;
+    struct layout layout;
+};
+
+/* A hop's metadata: baseline, domain specific, and the checksum complement last (INT, 5.7). */
+static void read_hop(const struct decoder *decoder, struct layout layout, const uint8_t *at,
+                     struct int_report *report)
+{
+    struct int_hop *hop = add_hop(decoder, report);
+    struct layout before = {(uint16_t)(layout.bits & ~BIT_LAST), layout.is_version1};
+
+    read_metadata(decoder, before, at, hop);
+    hop->ds_words = (uint16_t)(report->hop_words - metadata_words(layout));
+    hop->ds_at = place(decoder, at + 4 * metadata_words(before));
+    if (layout.bits & BIT_LAST) {
+        hop->complement = read32(at + 4 * (report->hop_words - 1));
+        hop->has |= hop->complement == 0xffffffff ? 0 : BIT_LAST;
+    }
+}
+
+/* Each node puts its own in front: the source's is the last. What the source alone inserts comes
+ * after that. Of a packet that was cut the oldest hops are missing. */
+static enum trouble read_stack(const struct decoder *decoder, struct stack stack,
+                               struct int_report *report)
+{
+    unsigned baseline = metadata_words(stack.layout), words = report->hop_words;
+    unsigned hops = words ? stack.words / words : 0, over = stack.words - hops * words;
+    unsigned whole = words ? (unsigned)left(stack.span) / 4 / words : 0;
+
+    if (words < baseline || (words > baseline && !report->int_ds_bits))
+        return TROUBLE_HOP_LENGTH;
+    if (over && !report->int_ds_bits)
+        return TROUBLE_STACK;
+    for (unsigned i = hops < whole ? hops : whole; i-- > 0;)
+        read_hop(decoder, stack.layout, stack.span.at + 4 * words * i, report);
+    if (!has(stack.span, 4 * stack.words))
+        return TROUBLE_INT_CUT;
+    report->int_ds_words = (uint16_t)over;
+    report->int_ds_at = place(decoder, stack.span.at + 4 * hops * words);
+    return TROUBLE_NONE;
+}
+
+/* What the header has beside its stack; `at` has room for it. */
+static void read_header(const uint8_t *at, struct int_report *report)
+{
+    report->int_version = *at >> 4;
+    report->int_bits = read16(at + 4);
+    if (report->int_version == 1) { /* Ver(4) Rep(2) C E M */
+        report->int_flags = (uint8_t)((*at & 1 ? INT_HOPS_EXCEEDED : 0) |
+                                      (at[1] & 0x80 ? INT_MTU_EXCEEDED : 0));
+    } else { /* Ver(4) D E M; of MX only D */
+        report->int_flags = *at >> 1 & (report->int_type == INT_MX ? INT_DISCARD : 7);
+        report->int_domain = read16(at + 6);
+        report->int_ds_bits = read16(at + 8);
+        report->int_ds_flags = read16(at + 10);
+    }
+    if (report->int_type == INT_MD) {
+        report->hop_words = at[2] & 0x1f;
+        report->remaining_hops = at[3];
+    }
+}
+
+/* The shim: 1.0 has a Type of 8 bits, and counts itself in Length. Returns the words after it. */
+static unsigned read_shim(const uint8_t *at, struct int_report *report)
+{
+    bool is_version1 = *at == INT_MD; /* of 2.0 on, the type lies in the upper half */
+
+    report->int_type = is_version1 ? INT_MD : *at >> 4;
+    report->int_version = is_version1 ? 1 : 2; /* the header must agree */
+    if (is_version1)
+        return at[2] ? at[2] - 1u : 0;
+    return at[1];
+}
+
+/* What the shim says of the packet before INT came in. NPT is 0 unless a port told of INT. */
+static bool read_next(const uint8_t *at, bool by_port, struct int_report *report,
+                      struct after_int *after)
+{
+    unsigned next = report->int_version == 1 ? 0 : *at >> 2 & 3;
+
+    if (by_port && next == NEXT_PORT)
+        after->port = read16(at + 2);
+    else if (by_port && next == NEXT_PROTOCOL)
+        after->protocol = at[3];
+    else if (!by_port && !next)
+        report->original_dscp = at[3] >> 2;
+    else
+        return false;
+    return true;
+}
+
+/* Reads a header and what belongs to it: `words` of them, of which the span may lack the end. */
+static enum trouble read_int_header(const struct decoder *decoder, struct span span, unsigned words,
+                                    struct int_report *report)
+{
+    unsigned header_words = report->int_version == 1 ? HEADER_WORDS_1_0 : HEADER_WORDS;
+    struct stack stack;
+
+    if (words < header_words)
+        return TROUBLE_INT_LENGTH;
+    if (!has(span, 4 * header_words))
+        return TROUBLE_INT_CUT;
+    if (*span.at >> 4 != report->int_version)
+        return TROUBLE_INT_VERSION;
+    read_header(span.at, report);
+    stack.span = rest(span, 4 * header_words);
+    stack.words = words - header_words;
+    stack.layout = (struct layout){report->int_bits, report->int_version == 1};
+    if (report->int_type == INT_MD)
+        return read_stack(decoder, stack, report);
+    if (stack.words && !report->int_ds_bits) /* only what the source inserts may follow (INT, 5.8) */
+        return TROUBLE_STACK;
+    if (!has(stack.span, 4 * stack.words))
+        return TROUBLE_INT_CUT;
+    report->int_ds_words = (uint16_t)stack.words;
+    report->int_ds_at = place(decoder, stack.span.at);
+    return TROUBLE_NONE;
+}
+
+/* Reads what begins with a shim. `by_port`: a UDP port said so, and NPT has a meaning. */
+enum trouble read_int(const struct decoder *decoder, struct span span, bool by_port,
+                      struct int_report *report, struct after_int *after)
+{
+    unsigned words;
+
+    *after = (struct after_int){.span = {span.end, span.end}};
+    if (!has(span, SHIM))
+        return TROUBLE_INT_CUT;
+    words = read_shim(span.at, report);
+    if (report->int_type != INT_MD && report->int_type != INT_MX)
+        return TROUBLE_SHIM;
+    if (!read_next(span.at, by_port, report, after))
+        return TROUBLE_SHIM;
+    after->span = rest(span, SHIM + 4 * words);
+    return read_int_header(decoder, first(rest(span, SHIM), 4 * words), words, report);
+}

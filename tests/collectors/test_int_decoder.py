@@ -1,0 +1,290 @@
+"""The decoder of Telemetry Reports: fields as the specifications have them, and hostile input."""
+
+import random
+from ipaddress import IPv4Address
+from typing import Any
+
+import made_reports
+import numpy as np
+import pytest
+from decoding import ENCODING, datagrams, decoded, report
+from scapy.layers.inet import IP, TCP, UDP
+
+from collectors.int.decoder import ASIDE, Decoder, Encoding
+from collectors.int.shared import Bit, Flag, IntFlag, Trouble
+
+UDP_PACKET = bytes(IP(src="10.0.0.1", dst="10.0.0.2", ttl=9) / UDP(sport=7, dport=8))
+STACK = "14071388 20000206 90000000 00000000 00000002 00000007 00000001 00000003"
+FLOW = bytes.fromhex("20400005 00000003 140e0220 50000000 00000000 00010002 00000009")
+DROP = bytes.fromhex("20000001 00000002 140a0180 00010000 00000000 00500000")
+
+
+def individual(body: bytes = UDP_PACKET, kind: str = "04", flags: str = "20") -> bytes:
+    """A group of one report with an inner packet only."""
+    return bytes.fromhex(f"20000000 00000001 {kind} {len(body) // 4:02x} 00 {flags}") + body
+
+
+def through_udp(words: str, port: int = made_reports.INT_PORT, dscp: int = 0) -> bytes:
+    return bytes(IP(src="10.0.0.1", dst="10.0.0.2", tos=dscp << 2) / UDP(sport=7, dport=port)
+                 / bytes.fromhex(words))  # fmt: skip
+
+
+def only(payload: bytes, encoding: Encoding = ENCODING) -> tuple[dict[str, Any], list[Any]]:
+    """What is in a datagram of one report."""
+    part = decoded([payload], encoding=encoding)
+    assert len(part.reports) == 1
+    return report(part, 0)
+
+
+def agrees(found: tuple[dict[str, Any], list[Any]], made: made_reports.Made) -> None:
+    said, hops = found
+    assert {name: said[name] for name in made.says} == made.says
+    assert hops == [{"ds": b"", **each} for each in made.hops]
+    assert said["trouble"] == Trouble.NONE
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_reports_say_what_they_were_made_to_say(seed: int) -> None:
+    rng = random.Random(seed)
+    made = [made_reports.datagram(rng, rng.getrandbits(32), number, rng.randrange(1, 12))
+            for number in range(40)]  # fmt: skip
+    part = decoded([payload for payload, _, _ in made])
+    assert len(part.faults) == 0
+    assert [{name: int(group[name]) for name in says} for group, (_, says, _) in
+            zip(part.groups, made, strict=True)] == [says for _, says, _ in made]  # fmt: skip
+    reports = [(number, each) for number, (*_, those) in enumerate(made) for each in those]
+    assert part.reports["group"].tolist() == [number for number, _ in reports]
+    for index, (_, each) in enumerate(reports):
+        agrees(report(part, index), each)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_reports_of_version_1(seed: int) -> None:
+    rng = random.Random(seed)
+    made = [made_reports.old_datagram(rng, rng.getrandbits(32), number) for number in range(40)]
+    part = decoded([payload for payload, _ in made])
+    assert part.groups["version"].tolist() == [1] * 40
+    assert part.groups["sequence"].tolist() == [*range(40)]
+    for index, (_, each) in enumerate(made):
+        agrees(report(part, index), each)
+
+
+def test_a_stack_after_udp_by_port() -> None:
+    said, hops = only(individual(through_udp(STACK)))
+    assert said["destination_port"] == 5000
+    assert (said["hop_words"], said["remaining_hops"], said["int_bits"]) == (2, 6, 0x9000)
+    assert [(each["node"], each["queue"], each["occupancy"]) for each in hops] == [
+        (1, 0, 3), (2, 0, 7),
+    ]  # fmt: skip
+
+
+def test_shims() -> None:
+    header = "20000000 00000000 00000000 00000000"
+    said, _ = only(individual(through_udp(f"100300b8 {header[9:]} {header[:8]}", 9, 0x20)))
+    assert said["trouble"] == Trouble.INT_VERSION
+    said, _ = only(individual(through_udp("100300b8 20000000 00000000 00000000", 9, 0x20)))
+    assert (said["original_dscp"], said["dscp"], said["int_type"]) == (0x2E, 0x20, 1)
+    said, _ = only(individual(through_udp("34031388 20000000 90000000 00000000")))
+    assert (said["destination_port"], said["int_type"]) == (5000, 3)
+    tcp = bytes(TCP(sport=1234, dport=80)).hex()
+    said, hops = only(individual(through_udp(f"18070006 {STACK[9:]} {tcp}")))
+    assert (said["protocol"], said["source_port"], said["destination_port"]) == (6, 1234, 80)
+    assert [each["node"] for each in hops] == [1, 2]
+
+
+def test_a_flow_report() -> None:
+    said, hops = only(FLOW + bytes(IP() / TCP()))
+    assert said["flags"] == Flag.TRACKED
+    assert hops == [{"node": 3, "ingress": 1, "egress": 2, "queue": 0, "occupancy": 9, "ds": b""}]
+    group = decoded([FLOW + bytes(IP() / TCP())]).groups[0]
+    assert (group["hw_id"], group["sequence"], group["node"]) == (1, 5, 3)
+    assert IPv4Address(int(group["reporter"])) == IPv4Address("10.0.0.9")
+
+
+def test_a_drop_report() -> None:
+    said, hops = only(DROP + UDP_PACKET)
+    assert said["flags"] == Flag.DROPPED
+    assert (said["queue"], said["reason"], said["node"]) == (0, 80, 2)
+    assert (said["source_port"], said["destination_port"], said["ttl"]) == (7, 8, 9)
+    assert hops == [{"node": 2, "ds": b""}]
+
+
+def test_reports_of_version_1() -> None:
+    flow = bytes.fromhex("14000041 00000007 ffffffff 00000064")
+    drop = bytes.fromhex("16110101 00000007 00000001 00000064 00010002 03500000")
+    frame = bytes(12) + b"\x08\x00" + UDP_PACKET
+    part = decoded([flow + frame, drop + frame])
+    assert part.groups["hw_id"].tolist() == [1, 1]
+    assert part.groups["sequence"].tolist() == [0xFFFFFFFF, 1]
+    said, hops = report(part, 0)
+    assert (said["flags"], said["destination_port"]) == (Flag.TRACKED, 8)
+    assert hops == [{"node": 7, "ingress_ns": 100, "ds": b""}]
+    said, hops = report(part, 1)
+    assert (said["flags"], said["queue"], said["reason"]) == (Flag.DROPPED, 3, 80)
+    assert hops == [{"node": 7, "ingress": 1, "egress": 2, "ingress_ns": 100, "ds": b""}]
+
+
+def test_a_stack_of_int_1_0_in_a_report_of_version_1() -> None:
+    """Its shim counts itself, its header has two words, its timestamps 32 bits."""
+    packet = through_udp("01000700 14800207 88000000 00000002 00000064 00000001 ffffffff", 9, 0x20)
+    flow = bytes.fromhex("14200041 00000007 00000001 00000064")
+    said, hops = only(flow + packet)
+    assert (said["int_version"], said["remaining_hops"]) == (1, 7)
+    assert said["int_flags"] == IntFlag.MTU_EXCEEDED
+    assert hops[:2] == [{"node": 1, "ds": b""}, {"node": 2, "ingress_ns": 100, "ds": b""}]
+    assert said["trouble"] == Trouble.NONE
+
+
+def test_units_are_parameters_and_all_ones_are_no_value() -> None:
+    encoding = Encoding(timestamp_unit_ns=1000, latency_unit_ns=10)
+    ones = "f" * 16
+    head = bytes.fromhex("20000000 00000001 10070520 2c000000 00000000")
+    for latency, ingress, egress, expected in (
+        ("00000005", f"{2**47:016x}", ones, {"latency_ns": 50, "ingress_ns": 1000 << 47}),
+        ("ffffffff", ones, f"{2**60:016x}", {}),  # more ns than 64 bits hold
+    ):
+        _, hops = only(head + bytes.fromhex(latency + ingress + egress), encoding)
+        assert hops == [{"node": 1, "ds": b"", **expected}]
+
+
+def test_a_length_of_255_runs_to_the_end() -> None:
+    long = UDP_PACKET + bytes(1400)
+    said, _ = only(individual()[:9] + b"\xff\0\x20" + long)
+    assert said["destination_port"] == 8
+    part = decoded([individual()[:9] + b"\xff\0\x20" + UDP_PACKET + bytes(900)])
+    assert part.faults["trouble"].tolist() == [Trouble.REPORT_LENGTH]
+
+
+def test_no_stack_is_looked_for_where_the_flow_is_not_tracked() -> None:
+    said, hops = only(individual(through_udp(STACK), flags="80"))
+    assert (said["destination_port"], said["int_type"], hops) == (made_reports.INT_PORT, 0, [])
+
+
+def test_probe_markers() -> None:
+    marker = 0x1122334455667788
+    packet = through_udp(f"{marker:016x} 100300b8 20000000 00000000 00000000", 9)
+    assert only(individual(packet), Encoding(marker=marker))[0]["int_type"] == 1
+    assert only(individual(packet), Encoding(marker=marker + 1))[0]["int_type"] == 0
+
+
+MALFORMED = {
+    "empty": (b"", Trouble.GROUP_HEADER),
+    "a cut group header": (FLOW[:7], Trouble.GROUP_HEADER),
+    "a cut header of 1.0": (bytes.fromhex("14000041") + bytes(11), Trouble.GROUP_HEADER),
+    "version 3": (b"\x30" + FLOW[1:], Trouble.VERSION),
+    "no report": (FLOW[:8], Trouble.NO_REPORT),
+    "a report too long": (FLOW + bytes(39), Trouble.REPORT_LENGTH),
+    "a length of 1.0 past the end": (bytes.fromhex("15200041") + bytes(12), Trouble.REPORT_LENGTH),
+    "a length of 1.0 that its bits contradict": (
+        bytes.fromhex("15000041") + bytes(16), Trouble.METADATA_LENGTH),
+    "type IOAM": (bytes.fromhex("20000000 00000001 24000000"), Trouble.REPORT_TYPE),
+    "no room for the fixed part": (
+        bytes.fromhex("20000000 00000001 10010000 00000000"), Trouble.METADATA_LENGTH),
+    "fewer metadata than bits": (
+        bytes.fromhex("20000000 00000001 10030100 60000000 00000000 00000000"),
+        Trouble.METADATA_LENGTH),
+    "more metadata than bits": (
+        bytes.fromhex("20000000 00000001 10030100 00000000 00000000 00000000"),
+        Trouble.METADATA_LENGTH),
+}  # fmt: skip
+WITHIN = {
+    "an inner type that is reserved": (individual(kind="06"), Trouble.INNER_TYPE),
+    "a TLV too long": (individual(bytes.fromhex("20020000 00000000"), "01"), Trouble.TLV_LENGTH),
+    "no room for Ethernet": (individual(bytes(12), "03"), Trouble.PACKET_CUT),
+    "no room for a VLAN tag": (
+        individual(bytes(12) + b"\x81\0\0\0", "03"), Trouble.PACKET_CUT),
+    "no room for IPv4": (individual(UDP_PACKET[:16]), Trouble.PACKET_CUT),
+    "no room for IPv6": (individual(b"\x60" + bytes(35), "05"), Trouble.PACKET_CUT),
+    "no room for ports": (individual(UDP_PACKET[:20]), Trouble.PACKET_CUT),
+    "IPv6 in IPv4's place": (individual(b"\x60" + UDP_PACKET[1:]), Trouble.IP_HEADER),
+    "a header length of 16": (individual(b"\x44" + UDP_PACKET[1:]), Trouble.IP_HEADER),
+    "IPv6 with more options than there are": (
+        individual(b"\x60" + bytes(5) + b"\x3c" + bytes(33), "05"), Trouble.PACKET_CUT),
+    "a shim of type 2": (individual(through_udp(f"24{STACK[2:]}")), Trouble.SHIM),
+    "a shim with NPT 3": (individual(through_udp(f"1c{STACK[2:]}")), Trouble.SHIM),
+    "a port without NPT": (individual(through_udp(f"10{STACK[2:]}")), Trouble.SHIM),
+    "an NPT without the port": (individual(through_udp(STACK, 9, 0x20)), Trouble.SHIM),
+    "a shim too short": (individual(through_udp(f"1402{STACK[4:]}")), Trouble.INT_LENGTH),
+    "an INT version 3": (individual(through_udp(STACK.replace(" 2", " 3", 1))),
+                         Trouble.INT_VERSION),
+    "a Hop ML of 3": (individual(through_udp(STACK.replace("0206", "0306"))), Trouble.HOP_LENGTH),
+    "a Hop ML of 1": (individual(through_udp(STACK.replace("0206", "0106"))), Trouble.HOP_LENGTH),
+    "half a hop": (individual(through_udp(f"1406{STACK[4:]}")), Trouble.STACK),
+    "metadata in INT-MX": (
+        individual(through_udp("34041388 20000000 90000000 00000000 00000001")), Trouble.STACK),
+    "no shim": (individual(through_udp("")), Trouble.INT_CUT),
+    "no INT header": (individual(through_udp(STACK)[:40]), Trouble.INT_CUT),
+    "half of a stack": (individual(through_udp(STACK)[:56]), Trouble.INT_CUT),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_what_is_malformed_is_counted_and_kept(what: str) -> None:
+    payload, trouble = MALFORMED[what]
+    decoder = Decoder(ENCODING)
+    part = decoded([FLOW + bytes(40), payload, DROP + UDP_PACKET], decoder)
+    assert part.reports["node"].tolist() == [3, 2]
+    assert part.faults[["datagram", "trouble"]].tolist()[-1] == (1, trouble)
+    assert decoder.troubles[trouble] == 1
+    assert decoder.aside[-1].payload == payload
+    assert decoder.aside[-1].time_ns == 1
+
+
+@pytest.mark.parametrize("what", WITHIN)
+def test_a_report_stands_whatever_is_wrong_with_its_packet(what: str) -> None:
+    payload, trouble = WITHIN[what]
+    decoder = Decoder(ENCODING)
+    part = decoded([payload], decoder)
+    assert part.reports["trouble"].tolist() == [trouble]
+    assert decoder.troubles == {trouble: 1}
+    assert decoder.aside[0][1:3] == (trouble, 8)
+
+
+def test_reports_before_and_after_a_malformed_one_are_taken() -> None:
+    good, ioam = individual()[8:], bytes.fromhex("20010000 00000000")
+    part = decoded([individual()[:8] + good + ioam + good + bytes(3)])
+    assert len(part.reports) == 2
+    offsets = part.faults[["offset", "trouble"]].tolist()
+    assert offsets == [(8 + len(good), Trouble.REPORT_TYPE),
+                       (16 + 2 * len(good), Trouble.TRAILING)]  # fmt: skip
+
+
+def test_a_cut_stack_keeps_its_newest_hops() -> None:
+    said, hops = only(individual(through_udp(STACK)[:52]))
+    assert [each["node"] for each in hops] == [2]
+    assert said["destination_port"] == 5000
+
+
+def test_what_is_kept_aside_is_bounded() -> None:
+    decoder = Decoder(ENCODING)
+    decoded([number.to_bytes(2, "big") for number in range(300)], decoder)
+    assert decoder.troubles == {Trouble.GROUP_HEADER: 300}
+    assert [fault.payload for fault in decoder.aside] == [
+        number.to_bytes(2, "big") for number in range(300 - ASIDE, 300)
+    ]
+
+
+def test_more_than_there_is_room_for_comes_in_parts() -> None:
+    payload = FLOW[:8] + 5000 * bytes.fromhex("10020000 00000000 00000000")
+    decoder = Decoder(ENCODING)
+    parts = list(decoder.decode(datagrams([payload] * 20, step_ns=7)))
+    assert len(parts) > 1
+    assert sum(len(part.reports) for part in parts) == 100_000
+    times = np.concatenate([part.groups["time_ns"] for part in parts])
+    assert times.tolist() == [7 * number for number in range(20)]
+    assert all((part.hops["has"] == Bit.NODE).all() for part in parts)
+
+
+def test_packets_of_a_flow_are_told_apart_alike_at_all_nodes() -> None:
+    """By what neither routers nor INT change: so reports of one packet can be put together."""
+
+    def seen(ttl: int, words: str, payload: bytes) -> tuple[int, int]:
+        packet = IP(src="10.0.0.1", dst="10.0.0.2", ttl=ttl, id=0)
+        udp = UDP(sport=7, dport=made_reports.INT_PORT if words else 5000)
+        said, _ = only(individual(bytes(packet / udp / (bytes.fromhex(words) + payload))))
+        return said["flow"], said["packet"]
+
+    one, other = bytes(range(16)), bytes(range(1, 17))
+    assert seen(9, "", one) == seen(8, STACK, one) != seen(8, STACK, other)
+    assert seen(9, "", one)[1] != 0
+    assert seen(9, "", one[:12])[1] == 0
