@@ -36,7 +36,6 @@ KEPT = "run"  # folder in that of the results
 PASSED, CHECK_FAILED, UNUSABLE, BROKEN = 0, 1, 2, 3  # exit status
 
 Experiment = Callable[[argparse.Namespace, Run], Report | Awaitable[Report]]
-Way = Callable[[str, argparse.Namespace, Experiment, Origin], int]
 
 
 def main(
@@ -60,14 +59,8 @@ def main(
         )
     options = _parse(name, description or "", add_options)
     origin = Origin((description or "").strip().partition("\n\n")[0])
-    sys.exit(_status(name, options, lambda: _way(options)(name, options, experiment, origin)))
-
-
-def _way(options: argparse.Namespace) -> Way:
-    """How this process is to do the work."""
-    if options.time == "virtual":
-        return _run_virtual
-    return _run if isolation.is_inside() else _supervise
+    run = _run_virtual if options.time == "virtual" else _run_real
+    sys.exit(_status(name, options, lambda: run(name, options, experiment, origin)))
 
 
 def _status(name: str, options: argparse.Namespace, work: Callable[[], int]) -> int:
@@ -89,17 +82,16 @@ def _status(name: str, options: argparse.Namespace, work: Callable[[], int]) -> 
         return BROKEN
 
 
-def _supervise(
-    name: str, options: argparse.Namespace, _experiment: Experiment, _origin: Origin
+def _run_real(
+    name: str, options: argparse.Namespace, experiment: Experiment, origin: Origin
 ) -> int:
+    """In namespaces of its own: the run is a child of this process, which looks after it."""
     _require_root()
-    return isolation.supervise(name, interactive=options.interactive)
-
-
-def _run(name: str, options: argparse.Namespace, experiment: Experiment, origin: Origin) -> int:
-    with isolation.inside() as folder:
-        if not options.interactive:  # which needs the terminal, and so the session it belongs to
-            os.setsid()
+    child, connection = isolation.fork()
+    if child:
+        return isolation.supervise(name, child, connection, interactive=options.interactive)
+    with isolation.inside(connection, interactive=options.interactive) as folder:
+        if not options.interactive:
             take_precedence(os.getpid())
         run = Run(
             name, folder, options.seed, options.interactive, options.target, origin=origin

@@ -1,39 +1,43 @@
 """A run of its own: namespaces that nothing else shares, and a folder that goes when it ends.
 
-The process that the user started stays outside as the supervisor. It starts the same script again
-as process 1 of a new PID, network and mount namespace, passes signals on to it, and removes the
-run's folder when it is gone. The kernel ends everything inside when process 1 ends, and process 1
-is killed when the supervisor dies: so not even SIGKILL leaves a process or an interface behind.
+The process that the user started stays outside as the supervisor. It forks: its child is process 1
+of a new PID namespace, makes a network and a mount namespace too, and does the run's work. The
+supervisor passes signals on to it, and removes the run's folder when it is gone. The kernel ends
+everything inside when process 1 ends, and process 1 is killed when the supervisor dies: so not even
+SIGKILL leaves a process or an interface behind.
 """
 
 import contextlib
+import ctypes
 import fcntl
-import json
 import os
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
 from testbed.errors import TestbedError
 
-MARK = "TELEMARK_RUN"  # environment variable of process 1: where its folder and supervisor are
 GRACE_S = 20.0  # for a clean end after the first signal
 AGAIN_S = 1.0  # a second signal after that long kills at once; sooner it is the same key press
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWNER = "owner"
-READY, GO, ENDED = b"ready", b"go", b"ended"  # what process 1 and the supervisor tell each other
+READY = b"ready"  # process 1 says so when its namespaces stand; the answer is the run's folder
 # A shell command: kernels must not say hello over IPv6 while we count frames.
 DISABLE_IPV6 = """for scope in all default; do
     [ ! -e /proc/sys/net/ipv6/conf/$scope ] || echo 1 > /proc/sys/net/ipv6/conf/$scope/disable_ipv6
 done"""
+
+# What Python has no names for before 3.12: of <sched.h>, <sys/mount.h> and <sys/prctl.h>.
+CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x20000000, 0x40000000
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
+PR_SET_PDEATHSIG = 1
 
 
 class Interrupted(KeyboardInterrupt):
@@ -44,32 +48,65 @@ class Interrupted(KeyboardInterrupt):
         self.exit_status = 128 + signal_number
 
 
-def is_inside() -> bool:
-    """Tell whether this process is process 1 of a run's namespaces."""
-    return MARK in os.environ and os.getpid() == 1
+def fork() -> tuple[int, socket.socket]:
+    """As os.fork(), into a new PID namespace: the child, and a connection to it.
+
+    In the child, which is process 1 there: 0, and a connection to the supervisor. Signals that ask
+    for an end wait in both, until inside() and supervise() see to them. Raises TestbedError where
+    the machine cannot make the namespace.
+    """
+    if shutil.which("ip") is None:
+        raise TestbedError("no ip found: run ./setup.sh (package iproute2)")
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*STOPPING, signal.SIGCHLD})
+    _system("unshare", CLONE_NEWPID)
+    sys.stdout.flush()  # or both would print it
+    sys.stderr.flush()
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    child = os.fork()
+    (theirs if child else ours).close()
+    return child, ours if child else theirs
 
 
 @contextlib.contextmanager
-def inside() -> Iterator[Path]:
-    """Do the work of a run in this process, which is_inside(); yields the run's folder.
+def inside(supervisor: socket.socket, *, interactive: bool) -> Iterator[Path]:
+    """Do the work of a run in this process, which is the child of fork(); yields the run's folder.
 
-    The supervisor is told at the end that it came: else the run was killed.
+    Raises TestbedError where the machine cannot make the namespaces.
     """
-    mark = json.loads(os.environ.pop(MARK))
+    _system("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
+    _system("unshare", CLONE_NEWNET | CLONE_NEWNS)
+    _system("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    _system("mount", b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
+    if not interactive:  # only Mininet's command line needs the terminal, and so its session
+        os.setsid()
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), 0)
     interruptible()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*STOPPING, signal.SIGCHLD})
     subprocess.run(["sh", "-ec", f"ip link set lo up\n{DISABLE_IPV6}"], check=True)
-    folder = Path(mark["folder"])
+    folder = b""
+    with supervisor, contextlib.suppress(BrokenPipeError):
+        supervisor.send(READY)
+        folder = supervisor.recv(4096)
+    if not folder:  # the supervisor is gone: it has said why, or was killed
+        os._exit(1)
     # For what users start in there: `minip4`, and `python` with the project's packages.
     os.environ["PATH"] = f"{Path(sys.prefix, 'bin')}{os.pathsep}{os.environ.get('PATH', '')}"
-    os.environ["TMPDIR"] = tempfile.tempdir = str(folder / "tmp")
-    os.set_inheritable(mark["socket"], False)
-    with socket.socket(fileno=mark["socket"]) as supervisor:
-        supervisor.send(READY)  # the kernel adds who sent it, in the supervisor's own PID numbers
-        supervisor.recv(16)
-        try:
-            yield folder
-        finally:
-            supervisor.send(ENDED)
+    os.environ["TMPDIR"] = tempfile.tempdir = os.fsdecode(folder + b"/tmp")
+    yield Path(os.fsdecode(folder))
+
+
+def _system(call: str, *arguments: object) -> None:
+    """Call a function of the C library that returns 0 where all went well."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), call)
+    function.argtypes = [
+        ctypes.c_ulong if isinstance(a, int) else ctypes.c_char_p for a in arguments
+    ]
+    if function(*arguments):
+        raise TestbedError(
+            f"no namespaces can be made ({call}: {os.strerror(ctypes.get_errno())}): "
+            "all rights of root are needed, in Docker --privileged"
+        )
 
 
 def interruptible() -> None:
@@ -84,54 +121,26 @@ def _interrupt(signal_number: int, _frame: object) -> NoReturn:
     raise Interrupted(signal_number)
 
 
-def supervise(name: str, *, interactive: bool) -> int:
-    """Run this very command again inside new namespaces, and return its exit status.
-
-    Raises TestbedError where the machine cannot make them.
-    """
-    for tool in ("setpriv", "unshare", "ip"):
-        if shutil.which(tool) is None:
-            raise TestbedError(f"no {tool} found: run ./setup.sh (packages util-linux, iproute2)")
+def supervise(name: str, child: int, connection: socket.socket, *, interactive: bool) -> int:
+    """See to the child of fork() until it ends; return its exit status."""
     # A run cannot be suspended, nor may taking the terminal back stop the supervisor.
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    if interactive:
+        os.setpgid(child, child)
+    with connection, run_folder(name) as folder, _foreground(child if interactive else None):
+        if connection.recv(len(READY)):
+            print(f"To enter this run: sudo nsenter -t {child} -n -p -m", flush=True)
+            connection.send(os.fsencode(folder))
+        return _wait(child)
+
+
+def _wait(child: int) -> int:
+    """Pass signals on until the child ends; return its exit status."""
     stopping = {*STOPPING}
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # nohup
         stopping.remove(signal.SIGHUP)
     awaited = {*stopping, signal.SIGCHLD}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
-    with run_folder(name) as folder:
-        ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
-        with ours:
-            with theirs:
-                child = _spawn(folder, theirs.fileno(), before, interactive=interactive)
-            with _foreground(child if interactive else None):
-                return _wait(child, ours, awaited)
-
-
-def _spawn(
-    folder: Path, socket_number: int, mask: Iterable[int | signal.Signals], *, interactive: bool
-) -> int:
-    """Start process 1, in a process group of its own: no signal but ours reaches it."""
-    os.set_inheritable(socket_number, True)
-    mark = json.dumps({"folder": str(folder), "socket": socket_number})
-    command = ["setpriv", "--pdeathsig", "KILL",
-               "unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child",
-               sys.executable, *sys.argv]  # fmt: skip
-    # Only Mininet's command line reads the terminal; others would be stopped by it.
-    nothing = [] if interactive else [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
-    return os.posix_spawnp(
-        command[0], command, {**os.environ, MARK: mark}, file_actions=nothing, setpgroup=0,
-        setsigmask=mask, setsigdef=[signal.SIGTSTP, signal.SIGTTOU],
-    )  # fmt: skip
-
-
-def _wait(child: int, connection: socket.socket, awaited: set[signal.Signals]) -> int:
-    """Pass signals on until the child ends; return its exit status."""
-    inner = _inner_pid(connection)
-    if inner is not None:
-        print(f"To enter this run: sudo nsenter -t {inner} -n -p -m", flush=True)
-        connection.send(GO)
     asked_at = None  # when the first signal came
     while True:
         event: signal.struct_siginfo | None
@@ -143,32 +152,18 @@ def _wait(child: int, connection: socket.socket, awaited: set[signal.Signals]) -
         if event is not None and event.si_signo == signal.SIGCHLD:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
-                return _exit_status(os.waitstatus_to_exitcode(status), inner, connection)
-        elif inner is None:  # ended before it was ready: only its SIGCHLD is yet to come
-            continue
+                return _exit_status(os.waitstatus_to_exitcode(status))
         elif event is not None and asked_at is None:
             asked_at = time.monotonic()
-            os.kill(inner, event.si_signo)
+            os.kill(child, event.si_signo)
         elif event is None or time.monotonic() - (asked_at or 0.0) > AGAIN_S:
-            os.kill(inner, signal.SIGKILL)
+            os.kill(child, signal.SIGKILL)
 
 
-def _inner_pid(connection: socket.socket) -> int | None:
-    """Wait until process 1 is ready; return its PID as seen from here, or None when it ended."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    size = struct.calcsize("3i")
-    message, control, _flags, _address = connection.recvmsg(16, socket.CMSG_SPACE(size))
-    if not message:
-        return None
-    pid, _uid, _gid = struct.unpack("3i", control[0][2][:size])
-    return int(pid)
-
-
-def _exit_status(code: int, inner: int | None, connection: socket.socket) -> int:
-    """The run's exit status. unshare cannot pass SIGKILL on: process 1 says whether it ended."""
-    if inner is not None and connection.recv(16) != ENDED:
+def _exit_status(code: int) -> int:
+    if code < 0:
         print("error: the run was killed", file=sys.stderr)
-        return 128 + signal.SIGKILL
+        return 128 - code
     return code
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -55,17 +56,34 @@ def test_a_run_has_a_network_of_its_own_and_leaves_results_only(
 import os, socket
 print("folder", run.folder)
 assert os.getpid() == 1
+assert os.readlink("/proc/self") == "1"
 assert [name for _, name in socket.if_nameindex()] == ["lo"]
 server = socket.create_server(("127.0.0.1", 50051))  # loopback is up, and no other run's
 assert open("/proc/sys/net/ipv6/conf/default/disable_ipv6").read() == "1\\n"
 """
-    process = start_experiment(body + PASS)
+    buffered = "import sys\nsys.stdout = open(1, 'w', closefd=False)\nprint('loaded')"
+    process = start_experiment(body + PASS, head=buffered)
     output, errors = process.communicate(timeout=30)
     assert process.returncode == 0, errors
+    assert output.count("loaded") == 1
     folder = next(line.split()[1] for line in output.splitlines() if line.startswith("folder "))
     assert not Path(folder).exists()
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["samples.csv", "summary.json"]
+
+
+def test_without_the_rights_to_make_namespaces_it_says_so(tmp_path: Path) -> None:
+    script = tmp_path / "example.py"
+    script.write_text("from testbed import cli\ncli.main(__file__, None, None)\n")
+    weak = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    done = subprocess.run(
+        [*weak, sys.executable, str(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "example: error: no namespaces can be made (unshare: Operation not permitted): "
+        "all rights of root are needed, in Docker --privileged\n"
+    )
 
 
 def test_runs_side_by_side_do_not_meet(start_experiment: StartExperiment) -> None:
@@ -128,8 +146,9 @@ def test_a_second_interrupt_kills_a_run_that_does_not_end(
     process.send_signal(signal.SIGINT)
     time.sleep(isolation.AGAIN_S + 0.1)  # sooner it would count as the same key press
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    _output, errors = process.communicate(timeout=10)
     assert process.returncode == 128 + signal.SIGKILL
+    assert errors == "error: the run was killed\n"
     await_gone(inner)
     assert not folder.exists()
 
