@@ -5,11 +5,11 @@ With SANITIZE in the environment all C that tests build has sanitizers: see test
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from loaded import Started
 
 from minip4.native import build
 
@@ -21,7 +21,7 @@ if "SANITIZE" in os.environ:
 
     build._mode = sanitized
 
-StartExperiment = Callable[..., subprocess.Popen[str]]
+StartExperiment = Callable[..., Started]
 REPOSITORY = Path(__file__).parents[1]
 
 
@@ -46,9 +46,9 @@ def start_experiment(tmp_path: Path) -> Iterator[StartExperiment]:
     The body sees `options` and `run`, may await, and returns a Report. Whatever still runs when
     the test ends is killed.
     """
-    started: list[subprocess.Popen[str]] = []
+    started: list[Started] = []
 
-    def start(body: str, *arguments: str, head: str = "") -> subprocess.Popen[str]:
+    def start(body: str, *arguments: str, head: str = "") -> Started:
         script = tmp_path / "example.py"
         lines = "\n".join("    " + line for line in body.splitlines())
         script.write_text(
@@ -58,11 +58,7 @@ def start_experiment(tmp_path: Path) -> Iterator[StartExperiment]:
             f"async def experiment(options, run):\n{lines}\n"
             "cli.main(__file__, __doc__, experiment)\n"
         )
-        command = ["env", "--default-signal=HUP", sys.executable, "-u", str(script)]
-        process = subprocess.Popen(
-            [*command, "--out", str(tmp_path / "out"), *arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        process = Started(script, "--out", str(tmp_path / "out"), *arguments)
         started.append(process)
         return process
 

@@ -6,16 +6,16 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
+
+import loaded
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
 def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(EXPERIMENTS / f"{name}.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return loaded.run(EXPERIMENTS / f"{name}.py", *arguments)
 
 
 def samples(folder: Path) -> list[dict[str, str]]:

@@ -1,0 +1,170 @@
+"""Starts scripts in processes that have loaded beforehand what experiments import.
+
+Python loads the same modules for each run, which would be a third of what all tests cost. So one
+process loads them (this file, run as a script), and forks for each script that a test starts: that
+has its own arguments, environment and outputs, and ends as it would.
+"""
+
+import contextlib
+import json
+import os
+import runpy
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+MODULES = ("ampm.measurement", "matplotlib.figure", "scapy.layers.inet", "testbed.cli",
+           "testbed.network", "testbed.results.plots", "testbed.tcp")  # fmt: skip
+LARGEST = 1 << 17  # bytes of a request, most of which is the environment
+MESSAGE = 64
+
+
+class Started:
+    """A script's process: what tests use of subprocess.Popen."""
+
+    def __init__(self, script: Path, *arguments: str) -> None:
+        """Start it with this process's environment and working directory."""
+        out, their_out = os.pipe()
+        err, their_err = os.pipe()
+        self._process, their_end = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        request = json.dumps([[str(script), *arguments], {**os.environ}, str(Path.cwd())])
+        descriptors = [their_out, their_err, their_end.detach()]
+        socket.send_fds(_loading()[0], [request.encode()], descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self.stdout: IO[str] = os.fdopen(out)
+        self.stderr: IO[str] = os.fdopen(err)
+        self.returncode: int | None = None
+        self.pid = int(self._process.recv(MESSAGE))
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            self._process.settimeout(timeout)
+            try:
+                self.returncode = int(self._process.recv(MESSAGE))
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired("a script", timeout or 0) from None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float = 60) -> tuple[str, str]:
+        """What it says until its end, to both outputs. Raises subprocess.TimeoutExpired."""
+        deadline = time.monotonic() + timeout
+        said = {self.stdout: b"", self.stderr: b""}
+        with selectors.DefaultSelector() as selector:
+            for pipe in said:
+                if not pipe.closed:
+                    selector.register(pipe, selectors.EVENT_READ)
+            while selector.get_map():
+                ready = selector.select(max(deadline - time.monotonic(), 0))
+                if not ready:
+                    raise subprocess.TimeoutExpired("a script", timeout, said[self.stdout])
+                for key, _ in ready:
+                    text = os.read(key.fd, 1 << 16)
+                    said[key.fileobj] += text
+                    if not text:
+                        selector.unregister(key.fileobj)
+                        key.fileobj.close()
+        self.wait(max(deadline - time.monotonic(), 0))
+        return said[self.stdout].decode(), said[self.stderr].decode()
+
+
+def run(script: Path, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    """Run a script to its end, as subprocess.run() does that captures its outputs."""
+    process = Started(script, *arguments)
+    try:
+        output, errors = process.communicate(timeout)
+    finally:
+        process.kill()
+    return subprocess.CompletedProcess([script, *arguments], process.wait(), output, errors)
+
+
+@cache
+def _loading() -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """The process that loads all, and a connection to it; it ends when this one does."""
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    with theirs:
+        return ours, subprocess.Popen([sys.executable, __file__], stdin=theirs)
+
+
+# --- in that process ----------------------------------------------------------------------------
+
+
+def serve(requests: socket.socket) -> tuple[list[Any], int, int]:
+    """Fork for each request, and tell how the child ends. Returns, in it, request and outputs."""
+    running: dict[int, tuple[int, socket.socket]] = {}  # by pidfd
+    while True:
+        for ready in select.select([requests.fileno(), *running], [], [])[0]:
+            if ready in running:
+                child, connection = running.pop(ready)
+                os.close(ready)
+                code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+                with connection, contextlib.suppress(BrokenPipeError):
+                    connection.send(str(code).encode())
+                continue
+            text, descriptors, _, _ = socket.recv_fds(requests, LARGEST, 3)
+            if not text:
+                os._exit(0)
+            out, err, end = descriptors
+            child = os.fork()
+            if not child:
+                for descriptor in (end, *running):
+                    os.close(descriptor)
+                return json.loads(text), out, err
+            os.close(out)
+            os.close(err)
+            connection = socket.socket(fileno=end)
+            connection.send(str(child).encode())
+            running[os.pidfd_open(child)] = child, connection
+
+
+def become(arguments: list[str], environment: dict[str, str], folder: str) -> None:
+    """Make this process what Python would have made for a script."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = arguments
+    sys.path[0] = str(Path(arguments[0]).parent)
+    sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.path[0] = str(EXPERIMENTS)
+    for module in MODULES:
+        import_module(module)
+    requests = socket.socket(fileno=0)
+    (arguments, environment, folder), *outputs = serve(requests)
+    requests.detach()
+    for number, output in enumerate(outputs, start=1):
+        os.dup2(output, number)
+        os.close(output)
+    become(arguments, environment, folder)
+    runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
