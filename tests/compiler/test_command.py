@@ -21,8 +21,9 @@ def program(tmp_path: Path) -> Path:
 
 
 def test_writes_json_and_p4info(program: Path, tmp_path: Path) -> None:
-    output, text, binary = (tmp_path / n for n in ("out.json", "info.txtpb", "info.bin"))
-    files = f"{text},{binary}"
+    names = ("out.json", "info.txtpb", "info.txt", "info.bin")
+    output, text, older, binary = (tmp_path / name for name in names)
+    files = f"{text},{older},{binary}"
     arguments = [
         "compile",
         str(program),
@@ -34,7 +35,7 @@ def test_writes_json_and_p4info(program: Path, tmp_path: Path) -> None:
     ]
     assert main(arguments) == 0
     assert json.loads(output.read_text())["program"] == str(program)
-    assert 'arch: "v1model"' in text.read_text()
+    assert 'arch: "v1model"' in text.read_text() == older.read_text()
     assert p4i.P4Info.FromString(binary.read_bytes()).pkg_info.arch == "v1model"
 
 

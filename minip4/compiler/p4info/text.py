@@ -9,6 +9,7 @@ from google.protobuf import json_format, text_format  # type: ignore[import-unty
 
 from minip4.errors import Minip4Error
 
+TEXTS = (".txtpb", ".txt")  # the second is p4c's older name of the same
 _HEADER = "# proto-file: p4/config/v1/p4info.proto\n# proto-message: p4.config.v1.P4Info\n\n"
 
 
@@ -18,13 +19,13 @@ def p4info_text(message: p4i.P4Info) -> str:
 
 def check_suffix(path: Path) -> None:
     """Raises Minip4Error for a suffix that `write_p4info` does not know."""
-    if path.suffix not in (".txtpb", ".json", ".bin"):
+    if path.suffix not in (*TEXTS, ".json", ".bin"):
         raise Minip4Error(f"{path}: unknown kind of P4Info file; .txtpb, .json or .bin is expected")
 
 
 def write_p4info(message: p4i.P4Info, path: Path) -> None:
     check_suffix(path)
-    if path.suffix == ".txtpb":
+    if path.suffix in TEXTS:
         path.write_text(p4info_text(message))
     elif path.suffix == ".json":
         path.write_text(json_format.MessageToJson(message))
