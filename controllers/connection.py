@@ -3,7 +3,7 @@
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import finsy as fy
@@ -12,6 +12,7 @@ from finsy.proto import p4i
 from google.protobuf import text_format  # type: ignore[import-untyped]
 from mininet.topo import Topo
 
+from controllers.bmv2 import Bmv2Connection
 from testbed.network import Network
 
 # finsy asks each switch for gNMI too, and warns that ours has none: nothing that a user could mend.
@@ -24,10 +25,11 @@ def connection(net: Network, name: str) -> fy.Switch:
     options = fy.SwitchOptions(
         p4info=_p4info(switch.p4info_path), p4blob=switch.blob_path, device_id=switch.device_id
     )
+    kind = fy.Switch if switch.thrift is None else partial(Bmv2Connection, thrift=switch.thrift)
     if P4SchemaCache.current() is not None:
-        return fy.Switch(name, switch.grpc_address, options)
+        return kind(name, switch.grpc_address, options)
     with _schemas:
-        return fy.Switch(name, switch.grpc_address, options)
+        return kind(name, switch.grpc_address, options)
 
 
 @asynccontextmanager

@@ -67,6 +67,7 @@ class Switch:
     running: VirtualSwitch | None = None  # once the network is whole
     clock_offset_us: int | None = 0  # as Minip4Switch's
     clock_error_us: float = 0
+    thrift: None = None
 
     @property
     def grpc_address(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from testbed.errors import TestbedError
 from testbed.programs import Program
+from testbed.real.p4utils.thrift import Thrift
 from testbed.real.precedence import take_precedence
 from testbed.real.targets.minip4 import Minip4Switch, SwitchSettings
 
@@ -27,11 +28,13 @@ class Bmv2Switch(Minip4Switch):
     """A simple_switch_grpc process, which compiles nothing: it gets the same JSON as minip4."""
 
     clock_offset_us = None  # its clock begins with the process
+    thrift: Thrift
     clock_error_us = 2000  # half of a readout's round trip, on a machine that has other work too
 
     def __init__(self, name: str, settings: SwitchSettings, panel: Program, **params: Any) -> None:
         super().__init__(name, settings, **params)
         self._panel = panel
+        self.thrift = Thrift(name, THRIFT_BASE_PORT + self.device_id)
         self._bmv2: subprocess.Popen[bytes] | None = None
         self._wires: dict[int, tuple[str, str]] = {}  # port -> ends: the panel's and bmv2's
         self._bmv2_log = settings.folder / f"{name}-bmv2.log"
@@ -59,7 +62,7 @@ class Bmv2Switch(Minip4Switch):
         with self._bmv2_log.open("w") as log:
             self._bmv2 = subprocess.Popen(
                 [PROGRAM, "--no-p4", "--device-id", str(self.device_id),
-                 "--thrift-port", str(THRIFT_BASE_PORT + self.device_id), *bound,
+                 "--thrift-port", str(self.thrift.port), *bound,
                  "--", "--grpc-server-addr", self.grpc_address,
                  *self._settings.options.get(self.name, ())],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
@@ -93,15 +96,15 @@ class Bmv2Switch(Minip4Switch):
         super().check_alive()
         self._check_bmv2()
 
-    def set_queue(self, port: int, **_changes: int) -> None:
-        """Not on bmv2."""
-        raise TestbedError(
-            f"switch {self.name}, port {port}: queues can be set on --target minip4 only: bmv2 "
-            "changes its own over Thrift alone, and knows no bit rate"
-        )
+    def set_queue(self, port: int, **changes: Any) -> None:
+        """Change depth (packets) and rate_pps of a port's queue: bmv2's own, not the panel's."""
+        if port not in self._wires:
+            raise TestbedError(f"switch {self.name} has no port {port}")
+        self.thrift.set_queue(port, **changes)
 
     def stop(self, deleteIntfs: bool = True) -> None:
         """End both processes whatever state they are in, and remove the interfaces."""
+        self.thrift.stop()
         self._end_bmv2()
         for panel_end, _ in self._wires.values():
             subprocess.run(["ip", "link", "del", "dev", panel_end], check=False,

@@ -16,6 +16,7 @@ from testbed import links
 from testbed.errors import TestbedError
 from testbed.plant import derived_seed
 from testbed.programs import Program
+from testbed.real.p4utils.thrift import Thrift
 from testbed.real.precedence import take_precedence
 
 GRPC_BASE_PORT = 9550  # each run has a loopback interface of its own
@@ -43,6 +44,7 @@ class Minip4Switch(Switch):
 
     clock_offset_us: int | None = 0  # to be added to get the common clock; None: to be found
     clock_error_us: float = 0  # by which that may be wrong
+    thrift: Thrift | None = None  # where P4Runtime does not give all
 
     def __init__(self, name: str, settings: SwitchSettings, **params: Any) -> None:
         super().__init__(name, **params)

@@ -1,0 +1,1 @@
+"""What p4-utils offers, as far as this project uses it: for tests where it is not installed."""
