@@ -226,11 +226,12 @@ class Network:
         names = sorted({source.path.name for source in sources.values()})
         self._tell(f"compiling {', '.join(names)}")
         self.folder.mkdir()
+        new = {*sources.values()} - self._run.programs.keys()
         settings = Settings(
             topo=self.topo,
             name=self.name,
             folder=self.folder,
-            programs=programs.build(sources, self.folder),
+            programs=programs.build(sources, self.folder, self._run.programs),
             seed=self.seed,
             capture=self._capture,
             target=self._run.target,
@@ -239,9 +240,7 @@ class Network:
             stamp_log=self._stamp_log,
             tell=self._tell,
         )
-        self._run.origin.programs |= {
-            P4Source.read(source.path, source.defines) for source in {*sources.values()}
-        }
+        self._run.origin.programs |= {P4Source.read(source.path, source.defines) for source in new}
         self._plant = _plant(settings, self._run)
         self._plant.start(leaving)
         self._switches = {switch.name: switch for switch in self._plant.switches}

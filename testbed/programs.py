@@ -39,10 +39,8 @@ class Program:
     p4info_path: Path  # text format
 
     @classmethod
-    def build(cls, source: Source, folder: Path, name: str) -> "Program":
-        """Compile `source`, and write both files, named `name`, into `folder`."""
-        compiled = compile_p4(source.path, defines=source.defines)
-        print_warnings(compiled.warnings)
+    def write(cls, compiled: CompiledProgram, folder: Path, name: str) -> "Program":
+        """Write both files, named `name`, into `folder`."""
         blob, p4info = folder / f"{name}.json", folder / f"{name}.p4info.txtpb"
         blob.write_text(json.dumps(compiled.bmv2_json))
         p4info.write_text(text_format.MessageToString(compiled.p4info))
@@ -69,8 +67,20 @@ def sources(switches: Iterable[str], programs: Programs, macros: Macros) -> dict
     }
 
 
-def build(of_switch: Mapping[str, Source], folder: Path) -> dict[str, Program]:
-    """Compile what the switches run, once each; the files' names are the programs'."""
+def compiled(source: Source) -> CompiledProgram:
+    """Compile a program, and show its warnings."""
+    program = compile_p4(source.path, defines=source.defines)
+    print_warnings(program.warnings)
+    return program
+
+
+def build(
+    of_switch: Mapping[str, Source], folder: Path, known: dict[Source, CompiledProgram]
+) -> dict[str, Program]:
+    """What the switches run, in files named after the programs, below `folder`.
+
+    A program that is not in `known` is compiled, and then is: a run has one for all its networks.
+    """
     built: dict[Source, Program] = {}
     names: set[str] = set()
     for source in of_switch.values():
@@ -81,7 +91,9 @@ def build(of_switch: Mapping[str, Source], folder: Path) -> dict[str, Program]:
                     break
                 name = f"{stem}-{number}"
             names.add(name)
-            built[source] = Program.build(source, folder, name)
+            if source not in known:
+                known[source] = compiled(source)
+            built[source] = Program.write(known[source], folder, name)
     return {switch: built[source] for switch, source in of_switch.items()}
 
 

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from minip4.compiler import CompiledProgram
 from testbed.clock import Clock, RealClock
+from testbed.programs import Source
 from testbed.progress import Progress
 from testbed.results.provenance import Origin
 from testbed.truth.undelivered import Undelivered
@@ -22,4 +24,5 @@ class Run:
     progress: Progress = field(default_factory=Progress)
     origin: Origin = field(default_factory=Origin)  # what its results will say of it
     keeps: bool = False  # its captures and logs
+    programs: dict[Source, CompiledProgram] = field(default_factory=dict)  # of all its networks
     undelivered: Undelivered = field(default_factory=Undelivered)  # by all its networks

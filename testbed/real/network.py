@@ -20,7 +20,7 @@ from testbed import links
 from testbed.application import Application, Running
 from testbed.errors import TestbedError
 from testbed.plant import LinkEnd, Outcome, Settings
-from testbed.programs import Program, Source
+from testbed.programs import Program, Source, compiled
 from testbed.real.applications import ApplicationProcess
 from testbed.real.command_line import converse
 from testbed.real.flow_processes import executable
@@ -151,7 +151,7 @@ class MininetPlant:
 
 def _switch_maker(settings: Settings, shared: SwitchSettings) -> Callable[..., Minip4Switch]:
     if settings.target == "bmv2":
-        panel = Program.build(Source(PANEL), settings.folder, "bmv2-panel")
+        panel = Program.write(compiled(Source(PANEL)), settings.folder, "bmv2-panel")
         return partial(Bmv2Switch, settings=shared, panel=panel)
     return partial(Minip4Switch, settings=shared)
 

@@ -5,12 +5,16 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from virtual_networks import WIRE
+from virtual_networks import WIRE, Pair, virtually
 
 from testbed.errors import TestbedError
+from testbed.network import Network
 from testbed.programs import build, sources
+from testbed.results.provenance import P4Source
+from testbed.run import Run
 
 StartExperiment = Callable[..., subprocess.Popen[str]]
 
@@ -76,7 +80,7 @@ def test_each_program_is_compiled_once(tmp_path: Path) -> None:
     of_switch = sources(SWITCHES, TAG, {"TAG": 7, "s2": {"TAG": "0x7 + 1"}})
     assert of_switch["s1"].defines == ("TAG=7",)
     assert of_switch["s2"].defines == ("TAG=0x7 + 1",)
-    built = build(of_switch, tmp_path)
+    built = build(of_switch, tmp_path, {})
     assert built["s1"] is built["s3"] is not built["s2"]
     assert [built[name].blob_path.name for name in SWITCHES] == [
         "tag.json", "tag-2.json", "tag.json",
@@ -84,6 +88,26 @@ def test_each_program_is_compiled_once(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "tag-2.json", "tag-2.p4info.txtpb", "tag.json", "tag.p4info.txtpb",
     ]  # fmt: skip
+
+
+def test_a_run_s_networks_share_what_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Compiled, told of and hashed once, however many networks run it; other macros are another."""
+    program = tmp_path / "wire.p4"
+    program.write_text(WIRE.read_text() + "const bit<8> wide = 8w256;\n")
+    read = Mock(wraps=P4Source.read)
+    monkeypatch.setattr(P4Source, "read", read)
+
+    async def main(run: Run) -> None:
+        for number, macros in enumerate(({}, {}, {"A": 1}, {})):
+            with Network(Pair(), run, program=program, name=str(number), defines=macros) as net:
+                assert (net.folder / "wire.json").is_file()
+        assert {source.defines for source in run.programs} == {(), ("A=1",)}
+        assert {source.defines for source in run.origin.programs} == {(), ("A=1",)}
+
+    virtually(tmp_path, main)
+    assert capsys.readouterr().err.count("warning: 8w256") == read.call_count == 2
 
 
 @pytest.mark.parametrize(
@@ -110,7 +134,7 @@ def test_warnings_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     program = tmp_path / "wire.p4"
     program.write_text(WIRE.read_text() + "const bit<8> wide = 8w256;\n")
     line = program.read_text().count("\n")
-    build(sources(SWITCHES, program, {}), tmp_path)
+    build(sources(SWITCHES, program, {}), tmp_path, {})
     shown = capsys.readouterr().err
     assert shown.startswith(f"{program}:{line}:21: warning: 8w256 does not fit")
     assert shown.count("8w256;") == 1
