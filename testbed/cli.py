@@ -1,6 +1,7 @@
 """The command line that all experiments share, and what their exit status means."""
 
 import argparse
+import contextlib
 import dataclasses
 import inspect
 import os
@@ -10,7 +11,7 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -36,6 +37,7 @@ KEPT = "run"  # folder in that of the results
 PASSED, CHECK_FAILED, UNUSABLE, BROKEN = 0, 1, 2, 3  # exit status
 
 Experiment = Callable[[argparse.Namespace, Run], Report | Awaitable[Report]]
+Conduct = Callable[[Run], int]  # does what a run is for, and returns the exit status
 
 
 def main(
@@ -59,14 +61,21 @@ def main(
         )
     options = _parse(name, description or "", add_options)
     origin = Origin((description or "").strip().partition("\n\n")[0])
-    run = _run_virtual if options.time == "virtual" else _run_real
-    sys.exit(_status(name, options, lambda: run(name, options, experiment, origin)))
+    sys.exit(start(name, options, lambda run: _conduct(run, options, experiment), origin))
 
 
-def _status(name: str, options: argparse.Namespace, work: Callable[[], int]) -> int:
-    """The exit status of `work`, after saying why where it fails."""
+def start(
+    name: str, options: argparse.Namespace, conduct: Conduct, origin: Origin | None = None
+) -> int:
+    """Have a run conducted, in the kind of time and the namespaces that it needs.
+
+    `options` has those of add_run_options(), and `interactive`. Returns the exit status, after
+    saying why where it is not conduct()'s.
+    """
     try:
-        return work()
+        options.target = _available_target(options.target, options.time)
+        run = _run_virtual if options.time == "virtual" else _run_real
+        return run(name, options, conduct, origin or Origin())
     except Interrupted as interrupted:
         print(f"\n{name}: interrupted", file=sys.stderr)
         return interrupted.exit_status
@@ -82,9 +91,7 @@ def _status(name: str, options: argparse.Namespace, work: Callable[[], int]) -> 
         return BROKEN
 
 
-def _run_real(
-    name: str, options: argparse.Namespace, experiment: Experiment, origin: Origin
-) -> int:
+def _run_real(name: str, options: argparse.Namespace, conduct: Conduct, origin: Origin) -> int:
     """In namespaces of its own: the run is a child of this process, which looks after it."""
     _require_root()
     child, connection = isolation.fork()
@@ -96,12 +103,10 @@ def _run_real(
         run = Run(
             name, folder, options.seed, options.interactive, options.target, origin=origin
         )  # fmt: skip
-        return _conduct(run, options, experiment)
+        return conduct(run)
 
 
-def _run_virtual(
-    name: str, options: argparse.Namespace, experiment: Experiment, origin: Origin
-) -> int:
+def _run_virtual(name: str, options: argparse.Namespace, conduct: Conduct, origin: Origin) -> int:
     """Virtual time needs no namespaces, and so no root: the run is this process."""
     isolation.interruptible()
     with isolation.run_folder(name) as folder:
@@ -110,27 +115,35 @@ def _run_virtual(
             name, folder, options.seed, clock=clock, progress=Progress(note=clock), origin=origin
         )
         clock.on_progress = run.progress.refresh
-        return _conduct(run, options, experiment)
+        return conduct(run)
 
 
 def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> int:
     make_folder(options.out)  # before the run: what would fail after it is refused
-    if options.keep:
-        kept.check_place(options.out / KEPT)
-        run.keeps = True
-    _allow_many_files()
-    try:
+    with aftermath(run, options):
         report = _report_of(run, options, experiment)
         report.write(run.name, options, run.origin)
         report.show(options.out)
         if options.out.parent == RESULTS:
             print(f"All results: {index.build(RESULTS)}")
+    return PASSED if report.passed else CHECK_FAILED
+
+
+@contextlib.contextmanager
+def aftermath(run: Run, options: argparse.Namespace) -> Iterator[None]:
+    """Around the work of a run: what was not delivered is told, and --keep keeps what it left."""
+    if options.keep:
+        make_folder(options.out)
+        kept.check_place(options.out / KEPT)
+        run.keeps = True
+    _allow_many_files()
+    try:
+        yield
     finally:
         for warning in run.undelivered.warnings():  # which may be why it failed
             run.progress.say(warning)
         if run.keeps:
             _keep(run, options)
-    return PASSED if report.passed else CHECK_FAILED
 
 
 def _keep(run: Run, options: argparse.Namespace) -> None:
@@ -170,7 +183,7 @@ def _allow_many_files() -> None:
 def _parse(
     name: str, description: str, add_options: Callable[[argparse.ArgumentParser], None] | None
 ) -> argparse.Namespace:
-    parser = _Parser(
+    parser = Parser(
         prog=name,
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -179,19 +192,8 @@ def _parse(
     if add_options is not None:
         add_options(parser)
     common = parser.add_argument_group("common options")
-    common.add_argument(
-        "--target", choices=("auto", "bmv2", "minip4"), default="auto",
-        help="what runs the P4 programs (default: %(default)s)",
-    )  # fmt: skip
-    common.add_argument(
-        "--time", choices=("real", "virtual"), default="real",
-        help="real: Mininet and this machine's clock (default); virtual: an event queue",
-    )  # fmt: skip
+    add_run_options(common)
     common.add_argument("--quick", action="store_true", help="a small version, in 30 seconds")
-    common.add_argument(
-        "--seed", type=natural, default=1, metavar="N",
-        help="of everything that is random (default: %(default)s)",
-    )  # fmt: skip
     common.add_argument(
         "--out", type=Path, default=RESULTS / name, metavar="DIR",
         help=f"where the results go (default: results/{name})",
@@ -200,25 +202,37 @@ def _parse(
         "--interactive", action="store_true",
         help="keep each network up with Mininet's command line",
     )  # fmt: skip
+    options = parser.parse_args()
+    options.out = options.out.absolute()
+    if options.time == "virtual" and options.interactive:
+        parser.exit(UNUSABLE, f"{name}: error: --interactive needs --time real\n")
+    return options
+
+
+def add_run_options(common: "argparse._ActionsContainer") -> None:
+    """The options of every run, whatever it is for; conduct()'s aftermath() needs `out`, too."""
+    common.add_argument(
+        "--target", choices=("auto", "bmv2", "minip4"), default="auto",
+        help="what runs the P4 programs (default: %(default)s)",
+    )  # fmt: skip
+    common.add_argument(
+        "--time", choices=("real", "virtual"), default="real",
+        help="real: Mininet and this machine's clock (default); virtual: an event queue",
+    )  # fmt: skip
+    common.add_argument(
+        "--seed", type=natural, default=1, metavar="N",
+        help="of everything that is random (default: %(default)s)",
+    )  # fmt: skip
     common.add_argument(
         "--keep", action="store_true",
-        help="keep captures and logs of the run, in run/ beside its results",
+        help="keep captures and logs of the run, in run/ below --out",
     )  # fmt: skip
     common.add_argument(
         "--traceback", action="store_true", help="where an error came from, call by call",
     )  # fmt: skip
-    options = parser.parse_args()
-    options.out = options.out.absolute()
-    try:
-        options.target = _available_target(options.target, options.time)
-        if options.time == "virtual" and options.interactive:
-            raise TestbedError("--interactive needs --time real")
-    except TestbedError as error:
-        parser.exit(UNUSABLE, f"{name}: error: {error}\n")
-    return options
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, without the usage before it."""
 
     def error(self, message: str) -> NoReturn:
