@@ -56,7 +56,7 @@ def _switch(at: tuple[FrameType, int]) -> str | None:
 
 def _cause(error: Exception, raised_at: tuple[FrameType, int]) -> str:
     if isinstance(error, fy.P4ClientError):
-        return _refusal(error)
+        return refusal(error)
     if isinstance(error, AssertionError):  # finsy's, which have no words
         line = linecache.getline(raised_at[0].f_code.co_filename, raised_at[1]).strip()
         return f"not connected: expected its calls inside `async with connection(...)` ({line})"
@@ -64,7 +64,7 @@ def _cause(error: Exception, raised_at: tuple[FrameType, int]) -> str:
     return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
 
 
-def _refusal(error: fy.P4ClientError) -> str:
+def refusal(error: fy.P4ClientError) -> str:
     """What the switch said: of a batch, of the first update that failed."""
     first = next(iter(error.details.values()), None)
     code, text = error.code, error.message

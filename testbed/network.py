@@ -183,6 +183,15 @@ class Network:
         end = ends[0] if ends else self._end(switch, neighbour)  # which raises
         return self.folder / f"{end.interface}_{what}.pcap"
 
+    async def obey(self, script: Path) -> None:
+        """Do the commands of a script, a line each as one types it into Mininet's command line.
+
+        In virtual time it knows pings alone: see testbed.virtual.command_line. Raises TestbedError
+        where there is something else, or no script.
+        """
+        self._run.progress.pause()
+        await self.plant.obey(script)
+
     def discard(self) -> None:
         """Remove captures, which are large, and logs before the run's end; not with --keep."""
         if not self._run.keeps:

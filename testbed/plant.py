@@ -87,6 +87,9 @@ class Plant(Protocol):
     def command_line(self) -> None:
         """Let the user type commands until `exit`."""
 
+    async def obey(self, script: Path) -> None:
+        """Do the commands of a script."""
+
     def check_alive(self) -> None:
         """Raise TestbedError for a switch or an application that ended by itself."""
 

@@ -1,13 +1,15 @@
 """Mininet's command line: what cannot work on our switches says why, and no error ends a run."""
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from mininet.cli import CLI
 from mininet.log import error, output
@@ -26,14 +28,21 @@ class _Ended(BaseException):
     """A signal that ends the run; Mininet keeps KeyboardInterrupt, and commands keep Exceptions."""
 
 
-def converse(mininet: Mininet) -> None:
-    """Let the user type commands until `exit`. Ctrl-C ends a command, other signals the run."""
+def converse(mininet: Mininet, script: Path | None = None) -> None:
+    """Let the user type commands until `exit`. Ctrl-C ends a command, other signals the run.
+
+    Or do the commands of a script; any of the signals ends the run then.
+    """
     before = {number: signal.getsignal(number) for number in STOPPING}
     for number in STOPPING:
         signal.signal(number, _end)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        CommandLine(mininet)
+        if script is None:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            CommandLine(mininet)
+        else:
+            with _silence() as nobody:
+                CommandLine(mininet, stdin=nobody, script=script)
         return
     except _Ended as ended:
         (number,) = ended.args
@@ -51,6 +60,14 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
     raise _Ended(number)
 
 
+@contextlib.contextmanager
+def _silence() -> Iterator[TextIO]:
+    """What nobody types: where input has an end, Mininet looks at it again and again."""
+    reading, writing = os.pipe()
+    with open(reading) as nobody, open(writing, "w"):
+        yield nobody
+
+
 class CommandLine(CLI):
     """See mininet.cli; docs/running.md has what differs."""
 
@@ -62,6 +79,15 @@ class CommandLine(CLI):
             kind = "" if isinstance(wrong, TestbedError) else f"{type(wrong).__name__}: "
             error(f"*** {line.strip()}: {kind}{' '.join(str(wrong).split())}\n")
             return None
+
+    def do_source(self, line: object) -> None:
+        """Do the commands of a file, a line each; those that begin with # are comments.
+        Usage: source FILE"""
+        for command in script_lines(Path(str(line))):
+            if not self.isatty():  # nobody typed, and so nobody sees what is done
+                output(f"{self.prompt}{command}\n")
+            if self.onecmd(command):
+                return
 
     def default(self, line: str) -> None:
         """A command at a node."""
@@ -161,6 +187,16 @@ class CommandLine(CLI):
         finally:
             listener.kill()
             listener.communicate()
+
+
+def script_lines(path: Path) -> list[str]:
+    """The commands of a script, without comments. Raises TestbedError."""
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise TestbedError(f"cannot read the commands in {path}: {why}") from None
+    return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
 def _await_listener(pid: int, protocol: str) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any
 
 import mininet.net
 from mininet.link import Link
-from mininet.log import setLogLevel
+from mininet.log import lg, setLogLevel
 from mininet.net import Mininet
 from mininet.node import Node
 
@@ -119,6 +120,12 @@ class MininetPlant:
         setLogLevel("output")
         converse(self._mininet)
 
+    async def obey(self, script: Path) -> None:
+        """The same, without anybody who types. Nothing else happens in this process meanwhile."""
+        setLogLevel("output")
+        lg.ch.setStream(sys.stdout)  # what is done is the run's output; Mininet's is stderr
+        converse(self._mininet, script)
+
     def check_alive(self) -> None:
         """See Plant."""
         for switch in self.switches:
@@ -141,10 +148,10 @@ class MininetPlant:
             outcome.counters[switch.name] = switch.counters
         for application in self._applications:
             application.finish()
-        outcome.interface_counters = _interface_counters(Path("/proc/self/net/dev"))
+        outcome.interface_counters = _interface_counters(Path("/proc/self/net/dev"), "")
         for host in self.hosts:
             proc = Path(f"/proc/{host.pid}/net")
-            outcome.interface_counters |= _interface_counters(proc / "dev")
+            outcome.interface_counters |= _interface_counters(proc / "dev", host.name)
             outcome.udp_losses[host.name] = _udp_losses(proc / "snmp")
         return outcome
 
@@ -171,7 +178,8 @@ class Host(Node):
     def settle(self, hosts: "Sequence[Host]") -> None:
         """Turn offloads off, and tell the host every other's MAC address.
 
-        Those outside of its own subnet get a route: what leads there, switches know.
+        Those outside of its own subnet get a route: what leads there, switches know. A host that a
+        topology gives `neighbours` of its own, IPv4 -> MAC address, knows those alone.
         """
         interface = self.defaultIntf()
         subnet = IPv4Interface(f"{self.IP()}/{interface.prefixLen}").network
@@ -179,12 +187,15 @@ class Host(Node):
             f"ethtool -K {name} tx off rx off sg off tso off gso off gro off >/dev/null"
             for name in self.intfNames()
         ]
-        for other in hosts:
-            if other is self:
-                continue
-            if IPv4Address(other.IP()) not in subnet:
-                commands.append(f"ip route replace {other.IP()} dev {interface} scope link")
-            commands.append(f"ip neigh replace {other.IP()} lladdr {other.MAC()} dev {interface}")
+        own = self.params.get("neighbours")
+        if own is None:
+            others = {other.IP(): other.MAC() for other in hosts if other is not self}
+            commands += [f"ip route replace {address} dev {interface} scope link"
+                         for address in others if IPv4Address(address) not in subnet]  # fmt: skip
+        if "defaultRoute" in self.params:  # Mininet's word for it, as in "via 10.0.0.1"
+            commands.append(f"ip route replace default {self.params['defaultRoute']}")
+        commands += [f"ip neigh replace {address} lladdr {mac} dev {interface}"
+                     for address, mac in (others if own is None else own).items()]  # fmt: skip
         done = subprocess.run(
             [*self.enter(), "sh", "-e"], input="\n".join(commands), text=True,
             capture_output=True, check=False,
@@ -206,14 +217,18 @@ def _end_of(interface: Any) -> LinkEnd:
     return LinkEnd(interface.node.name, interface.name, interface.node.ports[interface])
 
 
-def _interface_counters(path: Path) -> dict[str, dict[str, int]]:
-    """Packets and drops by interface, from /proc/net/dev (netdevice's columns, see proc(5))."""
+def _interface_counters(path: Path, node: str) -> dict[str, dict[str, int]]:
+    """Packets and drops by interface, from /proc/net/dev (netdevice's columns, see proc(5)).
+
+    Several hosts may have an eth0: such names are led by their node's.
+    """
     counters = {}
     for line in path.read_text().splitlines()[2:]:
         name, _, text = line.partition(":")
         values = [int(word) for word in text.split()]
-        if name.strip() != "lo":
-            counters[name.strip()] = {
+        name = name.strip()
+        if name != "lo":
+            counters[name if name.startswith(node) else f"{node}-{name}"] = {
                 "received": values[1],
                 "sent": values[9],
                 "dropped": values[2] + values[3] + values[10] + values[11],  # errors and drops

@@ -30,11 +30,15 @@ class Applications:
 
     def run(self, host: "Host", application: Application) -> Running:
         """Start a copy of an application at a host."""
+        name = str(Running(host.name, type(application).__name__))
+        return self.begin(host, pickle.loads(packed(application, name)))
+
+    def begin(self, host: "Host", application: Application) -> Running:
+        """Start an application itself."""
         running = Running(host.name, type(application).__name__)
-        copy: Application = pickle.loads(packed(application, str(running)))
         started = VirtualHost(self._virtual, host, self._neighbours, self._timers, running)
         self._hosts.append(started)
-        started.start(copy)
+        started.start(application)
         return running
 
     @property

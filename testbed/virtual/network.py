@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,8 +21,10 @@ from testbed.plant import LinkEnd, Outcome, Settings, derived_seed
 from testbed.traffic import AnyFlow, Schedule
 from testbed.virtual.applications import Applications
 from testbed.virtual.clock import VirtualClock
+from testbed.virtual.command_line import CommandLine
 from testbed.virtual.options import device_id, parse
 from testbed.virtual.polls import Polls
+from testbed.virtual.station import Station
 from testbed.virtual.traffic import VirtualCarrier
 
 NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, as Mininet's
@@ -36,9 +39,13 @@ class Host:
     """A host, as far as controllers and experiments ask; named as Mininet's."""
 
     name: str
-    address: str
+    interface: IPv4Interface
     mac: str
     node: int  # its number in the event queue
+
+    @property
+    def address(self) -> str:
+        return str(self.interface.ip)
 
     def IP(self) -> str:
         return self.address
@@ -225,6 +232,20 @@ class VirtualPlant:
     def command_line(self) -> None:
         raise TestbedError("--interactive needs --time real: virtual time stands still meanwhile")
 
+    async def obey(self, script: Path) -> None:
+        """See testbed.virtual.command_line."""
+        stations = {host.name: self._station(host) for host in self.hosts}
+        await CommandLine(stations, self._clock, print).obey(script)
+
+    def _station(self, host: Host) -> Station:
+        """A host that pings; it knows of the others what the topology says, or else all."""
+        info = self._settings.topo.nodeInfo(host.name)
+        everyone = {other.address: other.mac for other in self.hosts if other is not host}
+        gateway = info.get("defaultRoute", "").removeprefix("via ").partition(" ")[0]
+        station = Station(host.interface, gateway or None, info.get("neighbours", everyone))
+        self._applications.begin(host, station)
+        return station
+
     def check_alive(self) -> None:
         """Nothing: they live in this process."""
 
@@ -278,9 +299,11 @@ class VirtualPlant:
     def _add_host(self, name: str, number: int) -> int:
         """Addresses are given as Mininet gives them, with autoSetMacs."""
         info = self._settings.topo.nodeInfo(name)
-        address = info.get("ip", ipAdd(number, prefixLen=NETWORK_BITS, ipBaseNum=NETWORK))
-        address, mac = address.partition("/")[0], info.get("mac", macColonHex(number))
-        host = Host(name, address, mac, self._virtual.add_host(mac, address))
+        address = info.get("ip") or (
+            f"{ipAdd(number, prefixLen=NETWORK_BITS, ipBaseNum=NETWORK)}/{NETWORK_BITS}"
+        )
+        interface, mac = IPv4Interface(address), info.get("mac", macColonHex(number))
+        host = Host(name, interface, mac, self._virtual.add_host(mac, str(interface.ip)))
         self.hosts.append(host)
         return host.node
 

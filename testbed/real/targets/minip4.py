@@ -51,7 +51,8 @@ class Minip4Switch(Switch):
         self._settings = settings
         self._process: subprocess.Popen[str] | None = None
         self.device_id = int(self.dpid, 16)
-        self.grpc_address = f"127.0.0.1:{GRPC_BASE_PORT + self.device_id}"
+        port = params.get("grpc_port", GRPC_BASE_PORT + self.device_id)  # of the topology
+        self.grpc_address = f"127.0.0.1:{port}"
         self.p4info_path = settings.programs[name].p4info_path
         self.blob_path = settings.programs[name].blob_path
         self.log_path = settings.folder / f"{name}.log"

@@ -76,7 +76,7 @@ REFUSED = [
     ("switch s9 start", "*** switch s9 start: expected one of s1, s2, and start or stop"),
     ("switch s1 start", "*** switch s1 start: it is running already"),
     ("link h1 h2 down", "src and dst not connected: h1 h2"),
-    ("source no/such", "error reading file no/such"),
+    ("source no/such", "*** source no/such: cannot read the commands in no/such: No such file"),
     ("nonsense", "*** Unknown command: nonsense"),
     ("h1", "Please enter a command"),
     ("h1 exit", "*** h1 exit: h1 lives in its shell; `exit` alone ends all"),
