@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN = "<!-- The map: made by docs/rooms.py, from the code. -->"
 END = "<!-- The map ends. -->"
-OURS = ("minip4", "testbed", "topologies", "controllers", "collectors")
+OURS = ("minip4", "testbed", "topologies", "controllers", "collectors", "described", "telemark")
 SCRIPTS = ("experiments", "benchmarks")
 
 

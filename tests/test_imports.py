@@ -52,6 +52,8 @@ MAY_IMPORT = {
     "testbed": ["minip4"],
     "topologies": ["testbed"],
     "controllers": ["testbed"],
+    "described": ["controllers", "testbed"],
+    "telemark": ["described", "testbed"],
     # Of minip4 what builds C, and what a datagram is: nothing of switches.
     "collectors": ["testbed", "minip4.native", "minip4.simulator"],
     "experiments": ["controllers", "collectors", "topologies", "testbed"],

@@ -1,0 +1,1 @@
+"""Networks that others described: read, carried over into ours, run."""

@@ -1,0 +1,44 @@
+"""Run a network that somebody already described: its hosts, links, programs and table entries.
+
+FILE is a topology.json of p4lang/tutorials. The network is up until `exit` at Mininet's command
+line, or until the commands of a script are done.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from described.run import conduct
+from testbed import cli
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `telemark run`; those that experiments have too mean the same."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="the description")
+    parser.add_argument(
+        "--p4", type=Path, metavar="FILE",
+        help="a P4 program in place of the one of that name; if there is but one, in place of it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--commands", type=Path, metavar="SCRIPT",
+        help="do these commands, as typed into Mininet's command line, and end",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR",
+        help="where --keep keeps (default: results/described/<folder of FILE>)",
+    )  # fmt: skip
+    cli.add_run_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit status: as that of experiments; 0 when the commands were done, whatever they found."""
+    options.file = options.file.absolute()
+    folder = cli.RESULTS / "described" / options.file.parent.name
+    options.out = (options.out or folder).absolute()
+    options.commands = options.commands and options.commands.absolute()
+    options.interactive = options.time == "real" and options.commands is None
+    if options.commands is None and not (options.interactive and sys.stdin.isatty()):
+        why = "--time virtual" if options.time == "virtual" else "no terminal"
+        print(f"telemark: error: {why}: expected --commands SCRIPT", file=sys.stderr)
+        return cli.UNUSABLE
+    return cli.start("telemark", options, lambda run: conduct(options, run))

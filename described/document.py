@@ -1,0 +1,101 @@
+"""JSON that somebody else wrote, with the place of each value: for one line where it is wrong.
+
+`Document.load(path)["hosts"]["h1"]["ip"].text()` is a text, or raises TestbedError: file, place,
+what is there, and what was expected.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from testbed.errors import TestbedError
+
+_SHOWN = 60  # characters of a value in an error
+
+
+@dataclass(frozen=True)
+class Document:
+    """A value of a JSON file, and where it stands there, as in `hosts.h1.ip`."""
+
+    path: Path
+    where: str
+    value: Any
+
+    @classmethod
+    def load(cls, path: Path) -> "Document":
+        """A whole file. Raises TestbedError."""
+        try:
+            return cls(path, "", json.loads(path.read_text()))
+        except json.JSONDecodeError as error:
+            raise TestbedError(
+                f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}"
+            ) from None
+        except UnicodeDecodeError:
+            raise TestbedError(f"{path}: not JSON: it is no text") from None
+        except OSError as error:
+            raise TestbedError(f"cannot read {path}: {error.strerror}") from None
+
+    def wrong(self, expected: str) -> NoReturn:
+        """Say that this value is not what was expected."""
+        shown = json.dumps(self.value)
+        if len(shown) > _SHOWN:
+            shown = f"{shown[:_SHOWN]}..."
+        raise TestbedError(
+            f"{self.path}: {self.where or 'all of it'}: {shown}: expected {expected}"
+        )
+
+    def __getitem__(self, key: str) -> "Document":
+        """A value that has to be there."""
+        found = self.get(key)
+        if found is None:
+            self.wrong(f"{key!r} in it")
+        return found
+
+    def get(self, key: str) -> "Document | None":
+        """A value that may be there; null is nothing."""
+        value = self.mapping().get(key)
+        return None if value is None else self._part(f".{key}" if self.where else key, value)
+
+    def items(self) -> Iterator[tuple[str, "Document"]]:
+        """The keys and values of an object, in their order."""
+        for key, value in self.mapping().items():
+            yield key, self._part(f".{key}" if self.where else key, value)
+
+    def entries(self) -> "list[Document]":
+        """The values of a list."""
+        if not isinstance(self.value, list):
+            self.wrong("a list")
+        return [self._part(f"[{number}]", value) for number, value in enumerate(self.value)]
+
+    def mapping(self) -> dict[str, Any]:
+        """An object."""
+        if not isinstance(self.value, dict):
+            self.wrong("an object, {...}")
+        return self.value
+
+    def text(self) -> str:
+        """A text."""
+        if not isinstance(self.value, str):
+            self.wrong("a text")
+        return self.value
+
+    def natural(self, most: int, least: int = 0) -> int:
+        """A whole number from `least` to `most`; one in a text will do, as in "510"."""
+        value = self.value
+        if isinstance(value, str) and value.isdecimal():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            self.wrong(f"a whole number from {least} to {most}")
+        return value
+
+    def number(self) -> float:
+        """A number from 0."""
+        value = self.value
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+            self.wrong("a number from 0")
+        return value
+
+    def _part(self, step: str, value: Any) -> "Document":
+        return Document(self.path, self.where + step, value)

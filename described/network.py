@@ -1,0 +1,87 @@
+"""A network as somebody described it, in whatever format: what readers give, and runs take."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Interface
+from pathlib import Path
+from typing import Any, Protocol
+
+import finsy as fy
+
+GRPC_PORT = 50051  # of the first switch, as tutorials and p4-utils count; device ids begin at 0
+
+
+class Filling(Protocol):
+    """What is written into a switch before the network is used: a file of table entries, say."""
+
+    async def write(self, switch: fy.Switch) -> list[str]:
+        """Write it, over P4Runtime; return what there is to tell of it. Raises TestbedError."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A command that runs at a host from `at_s` seconds after the network's start on."""
+
+    at_s: float
+    command: str
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host with one link, whose interface is called eth0.
+
+    `neighbours` are IPv4 addresses with the MAC addresses that the host knows them to have; the
+    others it finds by ARP. `commands` run in its shell, one after the other, once it is up.
+    """
+
+    name: str
+    address: IPv4Interface
+    mac: str
+    gateway: str | None = None  # IPv4 address
+    neighbours: Mapping[str, str] = field(default_factory=dict)
+    commands: Sequence[str] = ()
+    tasks: Sequence[Task] = ()
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch, and what it is to hold at first; without fillings a controller is to come."""
+
+    name: str
+    device_id: int
+    grpc_port: int
+    program: Path  # P4 source
+    fillings: Sequence[Filling] = ()
+    options: Sequence[str] = ()  # of `minip4 switch`
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link, with the properties of its ends in the words of testbed.links; None: the next port.
+
+    `properties1` hold for what node1 sends into it.
+    """
+
+    node1: str
+    node2: str
+    port1: int | None = None
+    port2: int | None = None
+    properties1: Mapping[str, Any] = field(default_factory=dict)
+    properties2: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DescribedNetwork:
+    """All of it; `told` are lines for the user: units that were carried over, and what was not.
+
+    In `compiled`, a folder, controllers of theirs look for the program that a switch without
+    fillings runs: NAME.json and NAME.p4.p4info.txtpb. It is made if need be.
+    """
+
+    name: str
+    folder: Path  # where commands of hosts run, and what relative paths are relative to
+    hosts: Sequence[Host]
+    switches: Sequence[Switch]
+    links: Sequence[Link]
+    told: Sequence[str] = ()
+    compiled: Path | None = None

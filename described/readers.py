@@ -1,0 +1,18 @@
+"""Which reader reads a description: that of whoever wrote it."""
+
+from pathlib import Path
+
+from described import tutorials
+from described.document import Document
+from described.network import DescribedNetwork
+from testbed.errors import TestbedError
+
+
+def read(path: Path, program: Path | None) -> DescribedNetwork:
+    """The network that a file describes, with another P4 program where one is given.
+
+    Raises TestbedError, in one line.
+    """
+    if path.is_dir():
+        raise TestbedError(f"{path} is a folder: expected a description in it, as topology.json")
+    return tutorials.read(Document.load(path), program)

@@ -1,0 +1,98 @@
+"""One run of a described network: up, its switches filled, and then whatever the user commands."""
+
+import argparse
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import partial
+
+from controllers.connection import connection
+from described.network import DescribedNetwork, Host, Switch
+from described.readers import read
+from described.topology import DescribedTopo
+from testbed import cli
+from testbed.network import Network
+from testbed.real.command_line import script_lines
+from testbed.results.files import make_folder, replace
+from testbed.run import Run
+
+
+def conduct(options: argparse.Namespace, run: Run) -> int:
+    """Read the description, and run it. Returns the exit status; raises TestbedError."""
+    if options.commands is not None:
+        script_lines(options.commands)  # what cannot be read is told before the network is made
+    described = read(options.file, options.p4)
+    for line in described.told:
+        run.progress.say(line)
+    if options.time == "real":
+        os.chdir(described.folder)  # hosts' shells begin there
+    with cli.aftermath(run, options), run.progress:
+        run.clock.run(_run(described, options, run))
+    return cli.PASSED
+
+
+async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Run) -> None:
+    is_real = options.time == "real"
+    topo = DescribedTopo(described)
+    programs = {switch.name: switch.program for switch in described.switches}
+    switch_options = {switch.name: switch.options for switch in described.switches}
+    with Network(
+        topo, run, program=programs, switch_options=switch_options, capture=run.keeps,
+        name=described.name,
+    ) as net:  # fmt: skip
+        for switch in described.switches:
+            await _fill(net, switch, run)
+        for host in described.hosts:
+            _set_up(net, host, run, is_real=is_real)
+        if is_real:
+            run.progress.say(_where(described.switches))
+            _leave_compiled(net, described)
+        if options.commands is not None:
+            await net.obey(options.commands)
+
+
+async def _fill(net: Network, switch: Switch, run: Run) -> None:
+    if not switch.fillings:
+        run.progress.say(f"{switch.name}: nothing to fill it with: it waits for a controller")
+        return
+    async with connection(net, switch.name) as client:
+        for filling in switch.fillings:
+            for line in await filling.write(client):
+                run.progress.say(f"{switch.name}: {line}")
+
+
+def _set_up(net: Network, host: Host, run: Run, *, is_real: bool) -> None:
+    """Run a host's commands, and begin its tasks."""
+    if not is_real:
+        for command in [*host.commands, *(task.command for task in host.tasks)]:
+            run.progress.say(f"{host.name}: not in virtual time: {command}")
+        return
+    node = net.host(host.name)
+    for command in host.commands:
+        output = node.cmd(command).strip()
+        status = int(node.cmd("echo $?"))
+        if status:
+            run.progress.say(f"{host.name}: `{command}` ended with status {status}: {output}")
+    for task in host.tasks:
+        node.popen(["sh", "-c", f"sleep {task.at_s:g}; {task.command}"], stdin=subprocess.DEVNULL)
+
+
+def _leave_compiled(net: Network, described: DescribedNetwork) -> None:
+    """Put the programs of switches that wait for a controller where it looks for them."""
+    waiting = [switch for switch in described.switches if not switch.fillings]
+    if not waiting or described.compiled is None:
+        return
+    make_folder(described.compiled)
+    for switch in waiting:
+        node, name = net.switch(switch.name), switch.program.stem
+        for source, target in ((node.blob_path, f"{name}.json"),
+                               (node.p4info_path, f"{name}.p4.p4info.txtpb")):  # fmt: skip
+            replace(described.compiled / target, partial(shutil.copyfile, source))
+
+
+def _where(switches: Sequence[Switch]) -> str:
+    """How controllers of the user's reach the switches."""
+    places = ", ".join(f"{each.name} 127.0.0.1:{each.grpc_port} (device {each.device_id})"
+                       for each in switches)  # fmt: skip
+    return f"P4Runtime, for those who enter this run: {places}"

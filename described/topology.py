@@ -1,0 +1,28 @@
+"""A described network as a Mininet topology, as class Network takes it."""
+
+from mininet.topo import Topo
+
+from described.network import DescribedNetwork
+
+
+class DescribedTopo(Topo):
+    """Hosts whose interface is eth0, and who know of the others what the description says."""
+
+    def build(self, network: DescribedNetwork) -> None:
+        """Called by Topo with what the constructor got."""
+        for switch in network.switches:
+            self.addSwitch(switch.name, dpid=f"{switch.device_id:x}", grpc_port=switch.grpc_port)
+        for host in network.hosts:
+            route = {} if host.gateway is None else {"defaultRoute": f"via {host.gateway}"}
+            self.addHost(
+                host.name, ip=str(host.address), mac=host.mac, neighbours=dict(host.neighbours),
+                **route,
+            )  # fmt: skip
+        hosts = {host.name for host in network.hosts}
+        for link in network.links:
+            names = {"intfName1": link.node1, "intfName2": link.node2}
+            self.addLink(
+                link.node1, link.node2, port1=link.port1, port2=link.port2,
+                params1=dict(link.properties1), params2=dict(link.properties2),
+                **{key: "eth0" for key, node in names.items() if node in hosts},
+            )  # fmt: skip

@@ -1,0 +1,42 @@
+"""`telemark run` in real time: hosts, commands and controllers as their authors know them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import exercise
+import pytest
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
+def test_a_described_network_in_namespaces(tmp_path: Path) -> None:
+    described = exercise.topology()
+    described["hosts"]["h1"]["commands"] += ["echo $PWD > where", "no-such-program"]
+    described["switches"]["s2"] = {}
+    described["links"] = [["h1", "s1-p3"], ["h2", "s1-p7"], ["s1-p1", "s2-p1"]]
+    path = exercise.write(tmp_path / "x", described, exercise.runtime({"h1": 3, "h2": 7}))
+    script = tmp_path / "a script"
+    script.write_text(
+        "h1 ip route\nh1 ip neigh\nh1 cat where /sys/class/net/eth0/address\n"
+        "# not a command\nsh minip4 tables GateIngress.routes --grpc-server-addr 127.0.0.1:50051 "
+        "--device-id 0\nh1 ping -c 1 -W 5 h2\nexit\nh1 echo never\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "telemark.cli", "run", path, "--commands", script],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    output = done.stdout
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "default via 10.0.1.10 dev eth0" in output
+    assert "10.0.1.10 dev eth0 lladdr 08:00:00:00:01:00 PERMANENT" in output
+    assert "10.0.2.2" not in output.partition("mininet> h1 ip neigh")[2].partition("mininet>")[0]
+    assert f"{tmp_path}/x\n08:00:00:00:01:11\n" in output.replace("\r", "")
+    assert "h1: `no-such-program` ended with status 127" in output
+    assert "table GateIngress.routes: 2 of 1024 entries" in output
+    assert "icmp_seq=1 ttl=63" in output
+    assert "never" not in output
+    # s2 waits for a controller, which looks for its program there.
+    assert {each.name for each in (tmp_path / "x" / "build").iterdir()} == {
+        "gate.json", "gate.p4.p4info.txtpb",
+    }  # fmt: skip
