@@ -103,6 +103,10 @@ class SimpleSwitch:
         """See Engine.table_set_default()."""
         self.command(f"table_set_default {table} {action} {' '.join(map(str, params))}")
 
+    def mirror_set(self, session: int, port: int) -> None:
+        """Send clones of a session to this port."""
+        self.command(f"mirroring_add {session} {port}")
+
     def counter_read(self, name: str, index: int) -> tuple[int, int]:
         """Packets and bytes."""
         answer = self.command(f"counter_read {name} {index}")
@@ -194,6 +198,11 @@ class Twins:
     def table_set_default(self, table: str, action: str, params: Sequence[int]) -> None:
         self._engine.table_set_default(table, action, params)
         self._switch.table_set_default(table, action, params)
+
+    def mirror_set(self, session: int, replicas: Sequence[tuple[int, int]]) -> None:
+        self._engine.mirror_set(session, replicas)
+        ((port, _),) = replicas
+        self._switch.mirror_set(session, port)
 
     def counter_read(self, name: str, index: int) -> tuple[int, int]:
         ours = self._engine.counter_read(name, index)

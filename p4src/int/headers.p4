@@ -1,0 +1,134 @@
+/* What INT v2.1 and Telemetry Report v2.0 put on the wire: formats alone, section by section. */
+#ifndef TELEMARK_INT_HEADERS_P4
+#define TELEMARK_INT_HEADERS_P4
+
+#include "../include/headers.p4"
+
+// INT types, in the shim.
+const bit<4> INT_MD = 1;
+const bit<4> INT_MX = 3;
+const bit<4> INT_VERSION = 2;
+
+// What follows the INT headers, in the shim (INT over TCP/UDP): its last 16 bits depend on it.
+const bit<2> NPT_NONE = 0;  // the original DSCP, in six of them
+const bit<2> NPT_UDP = 1;   // the original UDP destination port
+const bit<2> NPT_L4 = 2;    // another header of layer 4, whose protocol they say
+
+const bit<64> PROBE_MARKER = 0x54454C454D41524B;  // "TELEMARK"
+
+// Bytes of INT's own headers, and 4-byte words that the shim's length counts of them.
+const bit<16> INT_BYTES = 16;
+const bit<8> INT_HEADER_WORDS = 3;
+
+header tcp_t {  // RFC 9293, behind the eight bytes of ports_t
+    bit<32> acknowledgement;
+    bit<4> data_offset;
+    bit<12> flags;
+    bit<16> window;
+    bit<16> checksum;
+    bit<16> urgent;
+}
+
+header tcp_options_t {
+    varbit<320> options;
+}
+
+header int_marker_t {
+    bit<64> marker;
+}
+
+header int_shim_t {
+    bit<4> type;
+    bit<2> npt;
+    bit<2> reserved;
+    bit<8> length;  // of INT header and stack, in words of 4 bytes
+    bit<16> original;
+}
+
+header int_header_t {  // INT-MD; INT-MX has reserved bits behind the first five
+    bit<4> version;
+    bit<1> discard;
+    bit<1> hops_exceeded;
+    bit<1> mtu_exceeded;
+    bit<12> reserved;
+    bit<5> hop_words;
+    bit<8> remaining_hops;
+    bit<16> instructions;
+    bit<16> domain_id;
+    bit<16> domain_instructions;
+    bit<16> domain_flags;
+}
+
+header int_stack_t {  // what earlier switches pushed
+    varbit<8064> words;  // 255 words, less those of the header
+}
+
+header int_word_t {
+    bit<32> value;
+}
+
+header int_long_t {
+    bit<64> value;
+}
+
+header int_four_words_t {
+    bit<128> value;
+}
+
+/* What one switch says of a packet; which of it is there, bits 0 (0x8000) to 7 of its instructions
+ * say. */
+struct int_metadata_t {
+    int_word_t node_id;
+    int_word_t level_1;
+    int_word_t latency;
+    int_word_t occupancy;
+    int_long_t ingress_time;
+    int_long_t egress_time;
+    int_long_t level_2;
+    int_word_t utilisation;
+}
+
+const bit<16> COMPLEMENT = 0x0001;   // of stacks
+const bit<16> UNKNOWN_TO_V1MODEL = 0x00FE;
+const bit<16> DROP_REASON = 0x0001;  // of reports
+const bit<16> KNOWN_TO_REPORTS = 0x7F00;  // the node id is in the group header, buffers nobody knows
+
+header report_group_t {
+    bit<4> version;
+    bit<6> hw_id;
+    bit<22> sequence;
+    bit<32> node_id;
+}
+
+header report_t {  // an individual report of RepType 1
+    bit<4> type;
+    bit<4> inner_type;
+    bit<8> length;  // in words, without the first one
+    bit<8> metadata_words;
+    bit<1> dropped;
+    bit<1> congested;
+    bit<1> flow;
+    bit<1> intermediate;
+    bit<4> reserved;
+    bit<16> metadata_bits;
+    bit<16> domain_id;
+    bit<16> domain_bits;
+    bit<16> domain_status;
+}
+
+const bit<4> REPORT_VERSION = 2;
+const bit<4> REPORT_OF_INT = 1;
+const bit<4> INNER_IPV4 = 4;
+const bit<4> INNER_IPV6 = 5;
+const bit<8> REPORT_FIXED_WORDS = 2;  // of an individual report, behind its first word
+
+/* How many words metadata with these instruction bits take: one each, two those of 8 bytes. */
+bit<8> metadata_words(in bit<16> instructions) {
+    bit<32> bits = instructions ++ (instructions & 0x0E00);
+    bits = bits - ((bits >> 1) & 0x55555555);
+    bits = (bits & 0x33333333) + ((bits >> 2) & 0x33333333);
+    bits = (bits + (bits >> 4)) & 0x0F0F0F0F;
+    return (bits * 0x01010101)[31:24];
+}
+
+#endif

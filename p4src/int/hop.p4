@@ -1,0 +1,135 @@
+/* What this switch knows of a packet, and how it becomes INT metadata. */
+#ifndef TELEMARK_INT_HOP_P4
+#define TELEMARK_INT_HOP_P4
+
+#include "headers.p4"
+
+const bit<8> REPORT_FIELDS = 1;  // metadata that a report's packet takes along from the one reported
+
+const bit<32> UNKNOWN = 0xFFFFFFFF;
+
+struct hop_t {
+    @field_list(REPORT_FIELDS)
+    bit<32> node_id;
+    @field_list(REPORT_FIELDS)
+    bit<9> ingress_port;
+    @field_list(REPORT_FIELDS)
+    bit<9> egress_port;
+    @field_list(REPORT_FIELDS)
+    bit<32> latency_us;
+    @field_list(REPORT_FIELDS)
+    bit<8> queue;
+    @field_list(REPORT_FIELDS)
+    bit<24> waiting_packets;  // in the queue, when this one came to it
+    @field_list(REPORT_FIELDS)
+    bit<48> ingress_us;  // of the common clock
+    @field_list(REPORT_FIELDS)
+    bit<48> egress_us;
+    @field_list(REPORT_FIELDS)
+    bit<32> utilisation;  // of the egress port, in millionths of its rate
+    bit<48> offset_us;    // common clock - clock of this switch
+}
+
+/* How busy a port is: the bytes of its last full window of time, of those that its rate allows. */
+control Utilisation(
+    in bit<64> parts_a_byte, inout hop_t hop, in standard_metadata_t standard_metadata) {
+    // Windows are of 2^16 us, numbered from 0 by the switch's clock.
+    register<bit<32>>(512) windows;
+    register<bit<32>>(512) bytes;
+    register<bit<32>>(512) bytes_before;
+    bit<32> last = 0;
+
+    action count_packet() {
+        bit<32> port = (bit<32>)standard_metadata.egress_port;
+        bit<32> now = standard_metadata.egress_global_timestamp[47:16];
+        bit<32> window;
+        bit<32> count;
+        windows.read(window, port);
+        bytes.read(count, port);
+        bytes_before.read(last, port);
+        if (window != now) {
+            last = window + 1 == now ? count : 0;
+            count = 0;
+        }
+        windows.write(port, now);
+        bytes.write(port, count + standard_metadata.packet_length);
+        bytes_before.write(port, last);
+    }
+
+    apply {
+        hop.utilisation = UNKNOWN;
+        if (parts_a_byte != 0) {
+            count_packet();
+            hop.utilisation = (((bit<64>)last * parts_a_byte) >> 32)[31:0];
+        }
+    }
+}
+
+/* At the beginning of egress. */
+control Hop(inout hop_t hop, in standard_metadata_t standard_metadata) {
+    apply {
+        hop.ingress_port = standard_metadata.ingress_port;
+        hop.egress_port = standard_metadata.egress_port;
+        hop.latency_us =
+            (standard_metadata.egress_global_timestamp
+             - standard_metadata.ingress_global_timestamp)[31:0];
+        hop.queue = (bit<8>)standard_metadata.priority;
+        hop.waiting_packets = (bit<24>)standard_metadata.enq_qdepth;
+        hop.ingress_us = standard_metadata.ingress_global_timestamp + hop.offset_us;
+        hop.egress_us = standard_metadata.egress_global_timestamp + hop.offset_us;
+    }
+}
+
+/* The sum of a word's 16-bit halves, as the Internet checksum adds them up. */
+bit<32> halves(in bit<32> word) {
+    return (word >> 16) + (word & 0xFFFF);
+}
+
+/* Sets the metadata of bits 0 to 7 that are wanted; what it adds to a checksum goes into `sum`. */
+control FillMetadata(
+    inout int_metadata_t metadata, in hop_t hop, in bit<16> wanted, inout bit<32> sum) {
+    apply {
+        if ((wanted & 0x8000) != 0) {
+            metadata.node_id.setValid();
+            metadata.node_id.value = hop.node_id;
+            sum = sum + halves(hop.node_id);
+        }
+        if ((wanted & 0x4000) != 0) {
+            metadata.level_1.setValid();
+            metadata.level_1.value = 7w0 ++ hop.ingress_port ++ 7w0 ++ hop.egress_port;
+            sum = sum + halves(metadata.level_1.value);
+        }
+        if ((wanted & 0x2000) != 0) {
+            metadata.latency.setValid();
+            metadata.latency.value = hop.latency_us;
+            sum = sum + halves(hop.latency_us);
+        }
+        if ((wanted & 0x1000) != 0) {
+            metadata.occupancy.setValid();
+            metadata.occupancy.value = hop.queue ++ hop.waiting_packets;
+            sum = sum + halves(metadata.occupancy.value);
+        }
+        if ((wanted & 0x0800) != 0) {
+            metadata.ingress_time.setValid();
+            metadata.ingress_time.value = (bit<64>)hop.ingress_us;
+            sum = sum + (bit<32>)hop.ingress_us[47:32] + halves(hop.ingress_us[31:0]);
+        }
+        if ((wanted & 0x0400) != 0) {
+            metadata.egress_time.setValid();
+            metadata.egress_time.value = (bit<64>)hop.egress_us;
+            sum = sum + (bit<32>)hop.egress_us[47:32] + halves(hop.egress_us[31:0]);
+        }
+        if ((wanted & 0x0200) != 0) {
+            metadata.level_2.setValid();
+            metadata.level_2.value = 23w0 ++ hop.ingress_port ++ 23w0 ++ hop.egress_port;
+            sum = sum + (bit<32>)hop.ingress_port + (bit<32>)hop.egress_port;
+        }
+        if ((wanted & 0x0100) != 0) {
+            metadata.utilisation.setValid();
+            metadata.utilisation.value = hop.utilisation;
+            sum = sum + halves(hop.utilisation);
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,54 @@
+/* A packet as INT switches see it: all that include/parser.p4 has, TCP whole, INT behind UDP and TCP, and
+ * the report around it. */
+#ifndef TELEMARK_INT_PACKET_P4
+#define TELEMARK_INT_PACKET_P4
+
+#include "../include/allocation.p4"
+#include "../include/readout.p4"
+#include "headers.p4"
+
+struct headers_t {
+    readout_request_t readout_request;
+    readout_t readout;
+    // Around a packet that is reported:
+    ethernet_t report_ethernet;
+    ipv4_t report_ipv4;
+    ports_t report_udp;
+    report_group_t report_group;
+    report_t report;
+    int_metadata_t report_metadata;
+    int_word_t report_drop;
+    // The packet:
+    ethernet_t ethernet;
+    ipv4_t ipv4;
+    ipv4_options_t ipv4_options;
+    ipv6_t ipv6;
+    ports_t ports;
+    tcp_t tcp;
+    tcp_options_t tcp_options;
+    int_marker_t marker;
+    int_shim_t shim;
+    int_header_t int_header;
+    int_metadata_t metadata;  // what this switch pushes
+    int_word_t unknown_1;  // of bits 8 to 14, all ones: up to seven words
+    int_long_t unknown_2;
+    int_four_words_t unknown_4;
+    int_word_t complement;
+    int_stack_t stack;
+    // With NPT 2 `ports` are of a UDP header of INT's own; of the original one these, and at the
+    // source the rest:
+    ports_t inner_ports;
+    tcp_t inner_tcp;
+    tcp_options_t inner_tcp_options;
+    // A sink's packet as it came, for its report; never sent from here:
+    ipv4_t kept_ipv4;
+    ipv6_t kept_ipv6;
+    ports_t kept_ports;
+    tcp_t kept_tcp;
+    int_marker_t kept_marker;
+    int_shim_t kept_shim;
+    int_header_t kept_header;
+    int_stack_t kept_stack;
+}
+
+#endif

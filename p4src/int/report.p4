@@ -1,0 +1,153 @@
+/* Telemetry reports: which packets are reported, and the packet that says so, a copy of the one that
+ * it is about. Section numbers are those of Telemetry Report v2.0. */
+#ifndef TELEMARK_INT_REPORT_P4
+#define TELEMARK_INT_REPORT_P4
+
+#include "hop.p4"
+#include "lengths.p4"
+#include "packet.p4"
+
+const bit<32> INGRESS_CLONE = 1;  // instance_type
+const bit<32> EGRESS_CLONE = 2;
+
+const bit<32> REPORT_SESSION = 500;  // the clone session whose port leads to the collector
+
+// Parts of a switch that count their reports by themselves.
+const bit<6> HW_EGRESS = 0;
+const bit<6> HW_INGRESS = 1;
+
+struct int_report_t {
+    @field_list(REPORT_FIELDS)
+    bit<1> dropped;
+    @field_list(REPORT_FIELDS)
+    bit<1> congested;
+    @field_list(REPORT_FIELDS)
+    bit<1> flow;
+    @field_list(REPORT_FIELDS)
+    bit<16> metadata_bits;
+    @field_list(REPORT_FIELDS)
+    bit<6> hw_id;
+    @field_list(REPORT_FIELDS)
+    bit<22> sequence;
+}
+
+/* Numbers reports before they wait in a queue: one that finds it full leaves a gap. */
+control Number(inout int_report_t report) {
+    register<bit<22>>(1) numbers;
+
+    action count() {
+        numbers.read(report.sequence, 0);
+        numbers.write(0, report.sequence + 1);
+    }
+
+    apply {
+        count();
+    }
+}
+
+/* Makes the report of a cloned packet: from the IP header on it is the report's inner contents, up to
+ * the end of INT, or of the header of layer 4. */
+control WriteReport(
+    inout headers_t hdr, in int_report_t report, in hop_t hop, in bit<8> drop_reason) {
+    FillMetadata() fill;
+    bit<32> unused = 0;
+
+    /* The switch's own addresses, and the collector's. */
+    action send(
+        bit<48> src_mac, bit<48> dst_mac, bit<32> src_addr, bit<32> dst_addr, bit<16> port) {
+        hdr.report_ethernet.setValid();
+        hdr.report_ethernet.dst_addr = dst_mac;
+        hdr.report_ethernet.src_addr = src_mac;
+        hdr.report_ethernet.ether_type = ETHERTYPE_IPV4;
+        hdr.report_ipv4.setValid();
+        hdr.report_ipv4.version = 4;
+        hdr.report_ipv4.ihl = 5;
+        hdr.report_ipv4.dscp = 0;
+        hdr.report_ipv4.ecn = 0;
+        hdr.report_ipv4.identification = 0;
+        hdr.report_ipv4.flags = 2;  // do not fragment
+        hdr.report_ipv4.fragment_offset = 0;
+        hdr.report_ipv4.ttl = 64;
+        hdr.report_ipv4.protocol = PROTOCOL_UDP;
+        hdr.report_ipv4.src_addr = src_addr;
+        hdr.report_ipv4.dst_addr = dst_addr;
+        hdr.report_udp.setValid();
+        hdr.report_udp.src_port = port;
+        hdr.report_udp.dst_port = port;
+    }
+
+    table collector {
+        actions = { send; }
+        default_action = send(0, 0, 0, 0, 32766);
+    }
+
+    action fill_report(bit<4> inner_type, bit<8> metadata, bit<8> length) {
+        hdr.report_group.setValid();
+        hdr.report_group.version = REPORT_VERSION;
+        hdr.report_group.hw_id = report.hw_id;
+        hdr.report_group.sequence = report.sequence;
+        hdr.report_group.node_id = hop.node_id;
+        hdr.report.setValid();
+        hdr.report.type = REPORT_OF_INT;
+        hdr.report.inner_type = inner_type;
+        hdr.report.length = length;
+        hdr.report.metadata_words = metadata;
+        hdr.report.dropped = report.dropped;
+        hdr.report.congested = report.congested;
+        hdr.report.flow = report.flow;
+        hdr.report.intermediate = 0;
+        hdr.report.reserved = 0;
+        hdr.report.metadata_bits = report.metadata_bits;
+        hdr.report.domain_id = 0;
+        hdr.report.domain_bits = 0;
+        hdr.report.domain_status = 0;
+    }
+
+    action set_lengths(bit<16> report_words) {
+        bit<16> bytes = ((report_words + 1) << 2) + 8;  // with its first word, and the group header
+        hdr.report_udp.word = (bytes + 8) ++ 16w0;  // no checksum
+        hdr.report_ipv4.total_length = bytes + 28;
+        bit<32> sum = 0x4500 + 0x4000 + 0x4011
+            + (bit<32>)hdr.report_ipv4.total_length
+            + halves(hdr.report_ipv4.src_addr) + halves(hdr.report_ipv4.dst_addr);
+        hdr.report_ipv4.checksum = ~folded(sum);
+        truncate((bit<32>)bytes + 42);
+    }
+
+    apply {
+        collector.apply();
+        bit<16> words = 10;  // of the fragment
+        bit<4> inner_type = INNER_IPV6;
+        if (hdr.ipv4.isValid()) {
+            words = (bit<16>)hdr.ipv4.ihl;
+            inner_type = INNER_IPV4;
+        }
+        if (hdr.tcp.isValid()) {
+            words = words + (bit<16>)hdr.tcp.data_offset;
+        } else if (hdr.ports.isValid()) {
+            words = words + 2;
+        }
+        if (hdr.stack.isValid()) {
+            words = words + (bit<16>)hdr.shim.length + 1;
+            if (hdr.marker.isValid()) {
+                words = words + 2;
+            }
+            if (hdr.inner_ports.isValid()) {
+                words = words + 2;
+            }
+        }
+        bit<8> metadata = metadata_words(report.metadata_bits);
+        words = words + (bit<16>)(metadata + REPORT_FIXED_WORDS);
+        fill_report(inner_type, metadata, words > 255 ? 8w255 : words[7:0]);
+        fill.apply(
+            hdr.report_metadata, hop, report.metadata_bits & KNOWN_TO_REPORTS, unused);
+        if ((report.metadata_bits & DROP_REASON) != 0) {
+            hdr.report_drop.setValid();
+            hdr.report_drop.value = hop.queue ++ drop_reason ++ 16w0;
+        }
+        set_lengths(words);
+        hdr.ethernet.setInvalid();
+    }
+}
+
+#endif

@@ -1,0 +1,194 @@
+/* What is the same in every INT switch around its ingress and egress: parser, checksums, deparser.
+ *
+ * A program declares its `struct metadata_t`, and then includes this. Checksums are neither verified
+ * nor computed: who changes a header changes its checksum by the difference. */
+#ifndef TELEMARK_INT_SWITCH_P4
+#define TELEMARK_INT_SWITCH_P4
+
+#include "packet.p4"
+
+/* INT is whole where `stack` is valid, if only with no bytes; where `shim` is and `stack` is not,
+ * something marks the packet as one with INT, and its lengths or its type are wrong. */
+parser IntParser(
+    packet_in packet, out headers_t hdr, inout metadata_t meta,
+    inout standard_metadata_t standard_metadata) {
+    bit<6> dscp;
+
+    state start {
+        dscp = 0;
+        transition select(standard_metadata.ingress_port) {
+            CPU_PORT: parse_readout_request;
+            default: parse_ethernet;
+        }
+    }
+
+    state parse_readout_request {
+        packet.extract(hdr.readout_request);
+        transition accept;
+    }
+
+    state parse_ethernet {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            ETHERTYPE_IPV4: parse_ipv4;
+            ETHERTYPE_IPV6: parse_ipv6;
+            default: accept;
+        }
+    }
+
+    state parse_ipv4 {
+        packet.extract(hdr.ipv4);
+        dscp = hdr.ipv4.dscp;
+        transition select(hdr.ipv4.ihl) {
+            5: parse_transport;
+            6 .. 15: parse_ipv4_options;
+            default: accept;
+        }
+    }
+
+    state parse_ipv4_options {
+        packet.extract(hdr.ipv4_options, ((bit<32>)hdr.ipv4.ihl - 5) << 5);
+        transition parse_transport;
+    }
+
+    state parse_transport {
+        transition select(hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
+            (0, PROTOCOL_UDP): parse_udp;
+            (0, PROTOCOL_TCP): parse_tcp;
+            default: accept;
+        }
+    }
+
+    state parse_ipv6 {
+        packet.extract(hdr.ipv6);
+        dscp = hdr.ipv6.traffic_class[7:2];
+        transition select(hdr.ipv6.next_header) {
+            PROTOCOL_UDP: parse_udp;
+            PROTOCOL_TCP: parse_tcp;
+            default: accept;
+        }
+    }
+
+    state parse_udp {
+        packet.extract(hdr.ports);
+        transition select(hdr.ports.dst_port) {
+            INT_UDP_PORT: parse_shim;
+            default: parse_mark;
+        }
+    }
+
+    state parse_tcp {
+        packet.extract(hdr.ports);
+        packet.extract(hdr.tcp);
+        transition select(hdr.tcp.data_offset) {
+            5: parse_mark;
+            6 .. 15: parse_tcp_options;
+            default: accept;
+        }
+    }
+
+    state parse_tcp_options {
+        packet.extract(hdr.tcp_options, ((bit<32>)hdr.tcp.data_offset - 5) << 5);
+        transition parse_mark;
+    }
+
+    state parse_mark {
+        transition select(dscp) {
+            INT_DSCP &&& INT_DSCP_MASK: parse_shim;
+            default: parse_marker;
+        }
+    }
+
+    state parse_marker {
+        transition select(packet.lookahead<bit<64>>()) {
+            PROBE_MARKER: extract_marker;
+            default: accept;
+        }
+    }
+
+    state extract_marker {
+        packet.extract(hdr.marker);
+        transition parse_shim;
+    }
+
+    state parse_shim {
+        packet.extract(hdr.shim);
+        transition select(hdr.shim.type, hdr.shim.length) {
+            (INT_MD, INT_HEADER_WORDS .. 255): parse_int;
+            (INT_MX, INT_HEADER_WORDS .. 255): parse_int;
+            default: accept;
+        }
+    }
+
+    state parse_int {
+        packet.extract(hdr.int_header);
+        packet.extract(hdr.stack, (bit<32>)(hdr.shim.length - INT_HEADER_WORDS) << 5);
+        transition select(hdr.shim.npt) {
+            NPT_L4: parse_inner_ports;
+            default: accept;
+        }
+    }
+
+    state parse_inner_ports {
+        packet.extract(hdr.inner_ports);
+        transition accept;
+    }
+}
+
+control IntVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
+
+control IntComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
+
+control EmitMetadata(packet_out packet, in int_metadata_t metadata) {
+    apply {
+        packet.emit(metadata.node_id);
+        packet.emit(metadata.level_1);
+        packet.emit(metadata.latency);
+        packet.emit(metadata.occupancy);
+        packet.emit(metadata.ingress_time);
+        packet.emit(metadata.egress_time);
+        packet.emit(metadata.level_2);
+        packet.emit(metadata.utilisation);
+    }
+}
+
+control IntDeparser(packet_out packet, in headers_t hdr) {
+    EmitMetadata() emit_report_metadata;
+    EmitMetadata() emit_metadata;
+
+    apply {
+        packet.emit(hdr.readout);
+        packet.emit(hdr.report_ethernet);
+        packet.emit(hdr.report_ipv4);
+        packet.emit(hdr.report_udp);
+        packet.emit(hdr.report_group);
+        packet.emit(hdr.report);
+        emit_report_metadata.apply(packet, hdr.report_metadata);
+        packet.emit(hdr.report_drop);
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.ipv4_options);
+        packet.emit(hdr.ipv6);
+        packet.emit(hdr.ports);
+        packet.emit(hdr.tcp);
+        packet.emit(hdr.tcp_options);
+        packet.emit(hdr.marker);
+        packet.emit(hdr.shim);
+        packet.emit(hdr.int_header);
+        emit_metadata.apply(packet, hdr.metadata);
+        packet.emit(hdr.unknown_1);
+        packet.emit(hdr.unknown_2);
+        packet.emit(hdr.unknown_4);
+        packet.emit(hdr.complement);
+        packet.emit(hdr.stack);
+        packet.emit(hdr.inner_ports);
+        packet.emit(hdr.inner_tcp);
+        packet.emit(hdr.inner_tcp_options);
+    }
+}
+
+#endif

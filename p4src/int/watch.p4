@@ -1,0 +1,192 @@
+/* Which packets INT is for: the border of the domain, the watch list, and samples of a flow. */
+#ifndef TELEMARK_INT_WATCH_P4
+#define TELEMARK_INT_WATCH_P4
+
+#include "hop.p4"
+#include "packet.p4"
+
+// What a watched flow's first switch does with a packet; `mode`.
+const bit<2> EMBED_DATA = 1;          // INT-MD
+const bit<2> EMBED_INSTRUCTIONS = 2;  // INT-MX
+const bit<2> EXPORT_DATA = 3;         // INT-XD: every switch does it
+
+// How the packet is marked as one with INT; `mark`.
+const bit<2> MARK_DSCP = 0;
+const bit<2> MARK_PORT = 1;     // UDP's own, with NPT 1
+const bit<2> MARK_NEW_UDP = 2;  // of a UDP header in front of the original one, with NPT 2
+@noWarn("unused") const bit<2> MARK_PROBE = 3;
+
+struct int_watch_t {
+    bit<1> is_int;      // the packet came with INT, and all is right with it
+    bit<1> is_watched;  // it is of a flow on the watch list
+    bit<1> is_chosen;   // and among the flow's samples
+    bit<1> is_report;   // it is a report itself, and there are none about reports
+    bit<2> mode;
+    bit<2> mark;
+    bit<16> instructions;
+    bit<8> hops;  // how many may push
+}
+
+// What switches count, by kind.
+const bit<32> MALFORMED = 0;       // marked as INT, but lengths, type or version are wrong
+const bit<32> FOREIGN_CLEARED = 1;  // came from outside with INT's DSCP, and lost it
+const bit<32> FOREIGN_DROPPED = 2;  // came from outside with INT's port or probe marker
+const bit<32> NO_ROOM = 3;         // INT's headers would not fit into the egress port's MTU
+const bit<32> NOT_POSSIBLE = 4;    // the source has no UDP or TCP header to put INT behind
+const bit<32> NOT_UNDERSTOOD = 5;  // instructions that do not come to the length of metadata
+const bit<32> HOPS_EXCEEDED = 6;
+const bit<32> MTU_EXCEEDED = 7;
+const bit<32> INT_EVENTS = 8;
+
+control IntWatch(
+    inout headers_t hdr, inout int_watch_t watch, inout hop_t hop,
+    inout standard_metadata_t standard_metadata) {
+    SetDscp() set_dscp;
+    counter(INT_EVENTS, CounterType.packets) arrivals;
+    bit<1> from_outside = 0;
+    bit<16> src_port = 0;
+    bit<16> dst_port = 0;
+    bit<32> share = 0;
+    bit<32> report_addr = 0;
+    bit<16> report_port = 0;
+
+    /* Who this switch is, what is to be added to its clock, and where its reports go. */
+    action set_node(bit<32> node_id, bit<48> offset_us, bit<32> collector, bit<16> port) {
+        hop.node_id = node_id;
+        hop.offset_us = offset_us;
+        report_addr = collector;
+        report_port = port;
+    }
+
+    table node {
+        actions = { set_node; }
+        default_action = set_node(0, 0, 0, 0);
+    }
+
+    action outside() {
+        from_outside = 1;
+    }
+
+    // Ports that lead out of the domain: no INT comes in by them.
+    table borders {
+        key = { standard_metadata.ingress_port: exact; }
+        actions = { outside; NoAction; }
+        default_action = NoAction();
+        size = 512;
+    }
+
+    /* One packet in 2^32 / (sampling + 1) is chosen. */
+    action choose(bit<2> mode, bit<16> instructions, bit<32> sampling) {
+        watch.is_watched = 1;
+        watch.mode = mode;
+        watch.instructions = instructions;
+        share = sampling;
+    }
+
+    action embed_data(bit<16> instructions, bit<8> hops, bit<2> mark, bit<32> sampling) {
+        choose(EMBED_DATA, instructions, sampling);
+        watch.hops = hops;
+        watch.mark = mark;
+    }
+
+    action embed_instructions(bit<16> instructions, bit<2> mark, bit<32> sampling) {
+        choose(EMBED_INSTRUCTIONS, instructions, sampling);
+        watch.mark = mark;
+    }
+
+    action export_data(bit<16> instructions, bit<32> sampling) {
+        choose(EXPORT_DATA, instructions, sampling);
+    }
+
+    // Reported if it is dropped, and nothing else.
+    action watch_drops() {
+        watch.is_watched = 1;
+    }
+
+    table watch_list {
+        key = {
+            hdr.ipv4.src_addr: ternary;
+            hdr.ipv4.dst_addr: ternary;
+            hdr.ipv4.protocol: ternary;
+            src_port: ternary @name("hdr.ports.src_port");
+            dst_port: ternary @name("hdr.ports.dst_port");
+        }
+        actions = { embed_data; embed_instructions; export_data; watch_drops; NoAction; }
+        default_action = NoAction();
+        size = 1024;
+    }
+
+    table watch_list_ipv6 {
+        key = {
+            hdr.ipv6.src_addr: ternary;
+            hdr.ipv6.dst_addr: ternary;
+            hdr.ipv6.next_header: ternary;
+            src_port: ternary @name("hdr.ports.src_port");
+            dst_port: ternary @name("hdr.ports.dst_port");
+        }
+        actions = { embed_data; embed_instructions; export_data; watch_drops; NoAction; }
+        default_action = NoAction();
+        size = 1024;
+    }
+
+    /* Every switch chooses the same packets of a flow: by a hash of what none of them changes. */
+    action sample() {
+        bit<32> number;
+        hash(
+            number, HashAlgorithm.crc32, 32w0,
+            {
+                hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.identification,
+                hdr.ipv6.src_addr, hdr.ipv6.dst_addr, hdr.ports.src_port, hdr.ports.dst_port,
+                hdr.ports.word
+            },
+            64w0x100000000);
+        watch.is_chosen = number <= share ? 1w1 : 0;
+    }
+
+    /* What is marked and comes from outside is not INT: it loses the mark, or goes no further. */
+    action stop_foreign() {
+        arrivals.count(FOREIGN_DROPPED);
+        mark_to_drop(standard_metadata);
+    }
+
+    apply {
+        node.apply();
+        if (hdr.ports.isValid()) {
+            src_port = hdr.ports.src_port;
+            dst_port = hdr.ports.dst_port;
+            if (hdr.ipv4.dst_addr == report_addr && dst_port == report_port) {
+                watch.is_report = 1;
+            }
+        }
+        if (hdr.shim.isValid()) {
+            borders.apply();
+            if (from_outside == 1) {
+                if (hdr.marker.isValid() || dst_port == INT_UDP_PORT) {
+                    stop_foreign();
+                } else {
+                    set_dscp.apply(hdr, 0);
+                    arrivals.count(FOREIGN_CLEARED);
+                }
+            } else if (hdr.stack.isValid() && hdr.int_header.version == INT_VERSION) {
+                watch.is_int = 1;
+            } else {
+                arrivals.count(MALFORMED);
+            }
+        } else if (watch.is_report == 0) {
+            if (hdr.ipv4.isValid()) {
+                watch_list.apply();
+            } else if (hdr.ipv6.isValid()) {
+                watch_list_ipv6.apply();
+            }
+            if (watch.mode != 0) {
+                if (share == 0xFFFFFFFF) {
+                    watch.is_chosen = 1;
+                } else {
+                    sample();
+                }
+            }
+        }
+    }
+}
+
+#endif

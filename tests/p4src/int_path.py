@@ -1,0 +1,176 @@
+"""INT switches in this process: frames at chosen times, one switch after the other."""
+
+import functools
+from collections.abc import Sequence
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import subject
+from int_layers import Int, Report, take_int, take_report
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, Raw
+from simple_switch import Twins
+
+from minip4.engine.engine import Engine
+from minip4.engine.keys import Exact, Ternary
+
+PROGRAM = Path(__file__).parents[2] / "p4src" / "int" / "int.p4"
+HOST_MAC, COLLECTOR_MAC = 0x020000000002, 0x020000000063
+COLLECTOR, SWITCH_ADDR = "10.0.9.9", "10.0.9.1"
+REPORT_PORT = 32766
+IN, OUT, TO_COLLECTOR, CPU_PORT = 1, 2, 3, 255
+SESSION = 500
+ALL = 0xFFFFFFFF  # of sampling
+DSCP, PORT, NEW_UDP, PROBE = range(4)  # how INT is marked
+INT_PORT, MARKER = 32767, b"TELEMARK"
+ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
+EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not understood",
+          "hops", "mtu")  # fmt: skip
+
+
+@functools.cache
+def _switch(program: Path) -> Engine | Twins:
+    return subject.switch(program, ports=(IN, OUT, TO_COLLECTOR, CPU_PORT))
+
+
+class Switch:
+    """One INT switch: frames come in by port 1 and leave by port 2, reports by port 3.
+
+    `outside`: which of the two lead out of the domain.
+    """
+
+    def __init__(
+        self, node: int, *, outside: Sequence[int] = (), mtu: int = 1500, offset_us: int = 0,
+        parts_a_byte: int = 0, program: Path = PROGRAM,
+    ) -> None:  # fmt: skip
+        self.node = node
+        self.engine = _switch(program).another()
+        add, set_default = self.engine.table_add, self.engine.table_set_default
+        for mac, port in ((HOST_MAC, OUT), (COLLECTOR_MAC, TO_COLLECTOR)):
+            add("IntIngress.forward.forwarding", [Exact(mac)], "IntIngress.forward.forward", [port])
+        collector = [int(IPv4Address(COLLECTOR)), REPORT_PORT]
+        set_default("IntIngress.watch.node", "IntIngress.watch.set_node",
+                    [node, offset_us % (1 << 48), *collector])  # fmt: skip
+        report = "IntEgress.write_report"
+        set_default(f"{report}.collector", f"{report}.send",
+                    [0x02000000FF00 + node, COLLECTOR_MAC, int(IPv4Address(SWITCH_ADDR)),
+                     *collector])  # fmt: skip
+        egress = "IntEgress.packet"
+        if OUT in outside:
+            add(f"{egress}.ports", [Exact(OUT)], f"{egress}.outside", [parts_a_byte])
+        else:
+            add(f"{egress}.ports", [Exact(OUT)], f"{egress}.inside", [mtu, parts_a_byte])
+        if IN in outside:
+            add("IntIngress.watch.borders", [Exact(IN)], "IntIngress.watch.outside", [])
+        self.engine.mirror_set(SESSION, [(TO_COLLECTOR, 0)])
+
+    def watch(
+        self, action: str, params: Sequence[int], *, version: int = 4, dst_port: int | None = None
+    ) -> None:
+        """Watch all packets of this version of IP, or those to a port."""
+        port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
+        table = "watch_list" if version == 4 else "watch_list_ipv6"
+        self.engine.table_add(
+            f"IntIngress.watch.{table}", [*[Ternary(0, 0)] * 4, port],
+            f"IntIngress.watch.{action}", params, 1,
+        )  # fmt: skip
+
+    def embed_data(
+        self, instructions: int, hops: int = 8, mark: int = DSCP, sampling: int = ALL, **key: int
+    ) -> None:
+        self.watch("embed_data", [instructions, hops, mark, sampling], **key)
+
+    def report_all(self) -> None:
+        reports = "IntEgress.packet.flow_reports"
+        self.engine.table_set_default(f"{reports}.flow_reports", f"{reports}.report_all", [])
+
+    def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
+        """All that leaves, in the order of ports."""
+        return sorted(self.engine.process(port, frame, 1000 * time_us))
+
+    def pass_on(self, frame: bytes, time_us: int = 0) -> bytes:
+        """The frame as it leaves, and nothing else does."""
+        ((port, out),) = self.send(frame, time_us)
+        assert port == OUT
+        return out
+
+    def report(self, frame: bytes, time_us: int = 0) -> tuple[bytes, Report]:
+        """The frame as it leaves, and the one report."""
+        (port, out), (to_collector, report) = self.send(frame, time_us)
+        assert (port, to_collector) == (OUT, TO_COLLECTOR)
+        return out, opened(report)
+
+    def events(self) -> dict[str, int]:
+        """What the switch counted, by kind, but zeros."""
+        counters = ("IntIngress.watch.arrivals", "IntEgress.packet.departures")
+        sums = [sum(self.engine.counter_read(name, i)[0] for name in counters)
+                for i in range(len(EVENTS))]  # fmt: skip
+        return {name: count for name, count in zip(EVENTS, sums, strict=True) if count}
+
+
+def opened(frame: bytes) -> Report:
+    """A report's frame, whose outer headers are right."""
+    packet = Ether(frame)
+    assert packet.dst == "02:00:00:00:00:63"
+    assert (packet[IP].src, packet[IP].dst, packet[IP].flags) == (SWITCH_ADDR, COLLECTOR, "DF")
+    assert (packet[UDP].dport, packet[UDP].chksum) == (REPORT_PORT, 0)
+    assert packet[IP].len == len(frame) - 14
+    assert packet[UDP].len == len(frame) - 34
+    again = packet[IP].copy()
+    del again.chksum
+    assert IP(bytes(again)).chksum == packet[IP].chksum
+    return take_report(frame[42:])
+
+
+def udp(payload: bytes = b"payload!", *, version: int = 4, **fields: object) -> bytes:
+    """A UDP frame of a host's, with its checksum unless `chksum` says otherwise."""
+    return bytes(ETHER / _ip(version, fields) / UDP(**{"sport": 4000, "dport": 5000, **fields})
+                 / Raw(payload))  # fmt: skip
+
+
+def tcp(payload: bytes = b"payload!", *, version: int = 4, **fields: object) -> bytes:
+    """A TCP frame of a host's, with options."""
+    options = [("Timestamp", (7, 8)), ("NOP", None), ("NOP", None)]
+    layer = TCP(**{"sport": 4000, "dport": 5000, "seq": 99, "options": options, **fields})
+    return bytes(ETHER / _ip(version, fields) / layer / Raw(payload))
+
+
+def _ip(version: int, fields: dict[str, object]) -> Packet:
+    """The IP layer, which takes its own of the fields."""
+    tos, ttl = fields.pop("tos", 0), fields.pop("ttl", 64)
+    if version == 6:
+        return IPv6(src="fd00::1", dst="fd00::2", tc=tos, hlim=ttl)
+    ip_options = fields.pop("ip_options", [])
+    return IP(src="10.0.0.1", dst="10.0.0.2", id=7, tos=tos, ttl=ttl, options=ip_options)
+
+
+def layer4(packet: Packet) -> UDP | TCP:
+    """The first header of layer 4."""
+    return packet[TCP] if TCP in packet else packet[UDP]
+
+
+def opened_int(frame: bytes) -> Int:
+    """INT of a frame whose lengths and checksums are right."""
+    packet = checked(frame)
+    payload = bytes(layer4(packet).payload)
+    return take_int(payload.removeprefix(MARKER))
+
+
+def checked(frame: bytes) -> Packet:
+    """The frame parsed; lengths and checksums are scapy's, but a UDP checksum of 0."""
+    packet = Ether(frame)
+    ip = packet[IP] if IP in packet else packet[IPv6]
+    again = ip.copy()
+    again.remove_payload()
+    again = again / layer4(ip).copy()
+    names = {"IP": ("len", "chksum"), "IPv6": ("plen",), "UDP": ("len",), "TCP": ()}
+    for name, fields in names.items():
+        if again.haslayer(name):
+            for field in fields:
+                again[name].delfieldval(field)
+    if layer4(packet).chksum != 0 or TCP in packet:
+        layer4(again).delfieldval("chksum")
+    assert bytes(again) == frame[14:], f"{again!r}\n{ip!r}"
+    return packet
