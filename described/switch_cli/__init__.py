@@ -1,0 +1,1 @@
+"""Scripts of simple_switch_CLI's commands, carried out over P4Runtime."""
