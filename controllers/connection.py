@@ -13,6 +13,7 @@ from google.protobuf import text_format  # type: ignore[import-untyped]
 from mininet.topo import Topo
 
 from controllers.bmv2 import Bmv2Connection
+from testbed.errors import TestbedError
 from testbed.network import Network
 
 # finsy asks each switch for gNMI too, and warns that ours has none: nothing that a user could mend.
@@ -48,7 +49,17 @@ _schemas = P4SchemaCache()
 @cache
 def _p4info(path: Path) -> p4i.P4Info:
     """Read once for all switches of a program: a network's files stay as they are."""
-    return text_format.Parse(path.read_text(), p4i.P4Info())
+    info = text_format.Parse(path.read_text(), p4i.P4Info())
+    for table in info.tables:
+        names: dict[str, str] = {}
+        for field in table.match_fields:
+            other = names.setdefault(field.name.rpartition(".")[2], field.name)
+            if other != field.name:
+                raise TestbedError(
+                    f"table {table.preamble.name}: keys {other} and {field.name} end in the same "
+                    'word, and finsy finds them by it: write one as `x: exact @name("other_word")`'
+                )
+    return info
 
 
 def cpu_ports(topo: Topo) -> dict[str, list[str]]:
