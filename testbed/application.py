@@ -13,11 +13,21 @@ from typing import Any, Protocol
 
 from testbed.arrivals import Arrivals, Datagrams, Frames, Taken
 from testbed.errors import TestbedError
+from testbed.mtu import ETHERNET_BYTES, UDP_BYTES
 from testbed.whose import of_user
 
 INSIDE = "TELEMARK_APPLICATION"  # environment variable of a process that runs one
-SMALLEST_FRAME, LARGEST_FRAME = 14, 9216  # bytes, without the frame check sequence
-LARGEST_PAYLOAD = 1500 - 20 - 8  # bytes of a datagram that is not cut into fragments
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which host it is, and whom it knows."""
+
+    name: str
+    address: str  # IPv4
+    mac: str
+    mtu_bytes: int  # of the longest IP packet that it sends and takes
+    neighbours: Mapping[str, str]  # IPv4 address -> MAC address, of all hosts of the network
 
 
 class Application(ABC):
@@ -57,8 +67,9 @@ class UdpPort:
 
     def send(self, payload: bytes, address: str, port: int) -> None:
         """Send a datagram to a host of the network, at once. Raises TestbedError."""
-        if len(payload) > LARGEST_PAYLOAD:
-            raise TestbedError(f"a payload of {len(payload)} bytes: at most {LARGEST_PAYLOAD}")
+        most = self._host.mtu_bytes - UDP_BYTES
+        if len(payload) > most:
+            raise TestbedError(f"a payload of {len(payload)} bytes: at most {most}")
         if address not in self._host.neighbours:
             raise TestbedError(f"no host of the network has the address {address}")
         _check_port(port)
@@ -75,9 +86,10 @@ class FramePort:
 
     def send(self, frame: bytes) -> None:
         """Send a frame at once, as `bytes(Ether() / ...)` of scapy. Raises TestbedError."""
-        if not SMALLEST_FRAME <= len(frame) <= LARGEST_FRAME:
+        most = self._host.mtu_bytes + ETHERNET_BYTES
+        if not ETHERNET_BYTES <= len(frame) <= most:
             raise TestbedError(
-                f"a frame of {len(frame)} bytes: expected {SMALLEST_FRAME} to {LARGEST_FRAME}"
+                f"a frame of {len(frame)} bytes: expected {ETHERNET_BYTES} to {most}"
             )
         self._socket.send(frame, "", 0)
         self._host.sent += 1
@@ -114,13 +126,10 @@ class Timers:
 class Host(ABC):
     """A host, as an application sees it."""
 
-    def __init__(
-        self, name: str, address: str, mac: str, neighbours: Mapping[str, str], timers: Timers
-    ) -> None:
-        self.name = name
-        self.address = address  # IPv4
-        self.mac = mac
-        self.neighbours = neighbours  # IPv4 address -> MAC address, of all hosts of the network
+    def __init__(self, place: Place, timers: Timers) -> None:
+        self.name, self.address, self.mac = place.name, place.address, place.mac
+        self.mtu_bytes = place.mtu_bytes
+        self.neighbours = place.neighbours
         self.sent = self.received = 0  # datagrams and frames
         self.inlets: list[Inlet] = []
         self._timers = timers

@@ -13,11 +13,11 @@ from mininet.topo import Topo
 from testbed import programs
 from testbed.application import Application, Running
 from testbed.errors import TestbedError
+from testbed.mtu import ETHERNET_BYTES, USUAL_MTU, check_mtu
 from testbed.plant import LinkEnd, Plant, Settings, check_topology, derived_seed
 from testbed.real.network import MininetPlant
 from testbed.results.provenance import P4Source
 from testbed.run import Run
-from testbed.traffic import LARGEST_FRAME
 from testbed.truth.undelivered import expected_reasons
 from testbed.virtual.clock import VirtualClock
 from testbed.virtual.network import VirtualPlant
@@ -26,7 +26,6 @@ __all__ = ["LinkEnd", "Network"]
 
 CAPTURES = ("in", "out", "lost", "taken", "sending", "sent")
 MAX_CONTROL_DELAY_US = 3_600_000_000  # an hour, as for links
-ETHERNET_BYTES = 14  # of its header: the shortest frame that can be sent
 
 
 class Network:
@@ -43,6 +42,8 @@ class Network:
     and only towards the host on a host's link. One direction alone: `params1={...}`,
     `params2={...}`, which come before the link's own. Each end has dice of its own.
 
+    `mtu_bytes` is the longest IP packet that hosts send and take. Switches pass on frames of up to
+    9,216 bytes, whatever their programs add to them.
     After the `with` block, counters and captures are complete, and stay until the run ends.
     `control_delay_us` is what a message between a controller and a switch takes, each way; for
     virtual time only, where it is 0 else. `stamp_log` has switches capture when they handled
@@ -60,6 +61,7 @@ class Network:
         program: programs.Programs,
         defines: programs.Macros | None = None,
         name: str = "network",
+        mtu_bytes: int = USUAL_MTU,
         capture: bool = True,
         switch_options: Mapping[str, Sequence[str]] | None = None,
         control_delay_us: float = 0.0,
@@ -70,6 +72,7 @@ class Network:
         self.name = name
         self.folder = run.folder / name
         self.seed = derived_seed(run.seed, name)
+        self.mtu_bytes = check_mtu(mtu_bytes)
         self.links: list[tuple[LinkEnd, LinkEnd]] = []
         self.counters: dict[str, dict[str, Any]] = {}  # switch -> what `minip4 switch` counted
         self.interface_counters: dict[str, dict[str, int]] = {}  # interface -> kernel's counters
@@ -127,11 +130,12 @@ class Network:
         self.host(host)  # which raises where there is none
         if len(times_ns) != len(frames) or any(a > b for a, b in pairwise(times_ns)):
             raise TestbedError("send_frames: expected an ascending time for each frame")
+        most = self.mtu_bytes + ETHERNET_BYTES
         for number, frame in enumerate(frames, start=1):
-            if not ETHERNET_BYTES <= len(frame) <= LARGEST_FRAME:
+            if not ETHERNET_BYTES <= len(frame) <= most:
                 raise TestbedError(
                     f"send_frames: frame {number} has {len(frame)} bytes: "
-                    f"expected {ETHERNET_BYTES} to {LARGEST_FRAME}"
+                    f"expected {ETHERNET_BYTES} to {most}, as Network(mtu_bytes={self.mtu_bytes})"
                 )
         self.plant.send_frames(host, times_ns, frames)
 
@@ -242,6 +246,7 @@ class Network:
             folder=self.folder,
             programs=programs.build(sources, self.folder, self._run.programs),
             seed=self.seed,
+            mtu_bytes=self.mtu_bytes,
             capture=self._capture,
             target=self._run.target,
             switch_options=self._switch_options,

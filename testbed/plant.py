@@ -39,6 +39,7 @@ class Settings:
     folder: Path  # logs, counters, captures
     programs: Mapping[str, Program]  # of each switch
     seed: int
+    mtu_bytes: int  # of hosts
     capture: bool
     target: str  # what runs it: minip4 or bmv2
     switch_options: Mapping[str, Sequence[str]]  # switch -> further options of `minip4 switch`

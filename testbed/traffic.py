@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from minip4.wire.shared import MAX_FRAME
 from testbed.errors import TestbedError
+from testbed.mtu import ETHERNET_BYTES, UDP_BYTES
 
 if TYPE_CHECKING:
     from testbed.network import Network
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 AnyFlow: TypeAlias = "Flow | TcpFlow"
 AnyRecord: TypeAlias = "FlowRecord | TcpRecord"
 
-HEADERS_BYTES = 14 + 20 + 8  # Ethernet, IPv4, UDP
+HEADERS_BYTES = ETHERNET_BYTES + UDP_BYTES
 # handed_ns: when the call that sent it had returned. In between its frame was at the other end.
 SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("handed_ns", "<u8")])
 RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
@@ -29,7 +31,7 @@ LIMITS: Mapping[str, tuple[float, float]] = {  # of what all flows have
     "dscp": (0, 63),
     "after_s": (0, 1e6),
 }
-SMALLEST_FRAME, LARGEST_FRAME = 60, 9216  # bytes, without the frame check sequence
+SMALLEST_FRAME = 60  # bytes, without the frame check sequence
 
 
 class Pattern(Protocol):
@@ -63,7 +65,7 @@ class Flow:
 
     def __post_init__(self) -> None:
         limits = {
-            "rate_pps": (1e-3, 1e8), "count": (1, 2**48), "size": (SMALLEST_FRAME, LARGEST_FRAME)
+            "rate_pps": (1e-3, 1e8), "count": (1, 2**48), "size": (SMALLEST_FRAME, MAX_FRAME)
         }  # fmt: skip
         complete(self, limits)
 
@@ -158,6 +160,7 @@ class Traffic:
         _check_ports(flows)
         for name in sorted({name for flow in flows for name in (flow.source, flow.destination)}):
             net.host(name)  # which raises where there is none
+        _check_sizes(flows, net.mtu_bytes)
         self._net = net
         self._flows = flows
         schedules = {f.id: Schedule.of(f, net.seed) for f in flows if isinstance(f, Flow)}
@@ -200,6 +203,17 @@ class Traffic:
                     f"everything was ready ({len(self._flows)} flows): leave out Traffic's "
                     "start_ns, or make it so much later"
                 )
+
+
+def _check_sizes(flows: Sequence[AnyFlow], mtu_bytes: int) -> None:
+    """Raise TestbedError for a flow whose datagrams a host would have to cut."""
+    for flow in flows:
+        if isinstance(flow, Flow) and flow.size > ETHERNET_BYTES + mtu_bytes:
+            raise TestbedError(
+                f"flow {flow.id}: size {flow.size} is more than {ETHERNET_BYTES + mtu_bytes}, the "
+                f"longest frame of hosts with an MTU of {mtu_bytes}: make it smaller, or the MTU "
+                f"larger, Network(mtu_bytes={flow.size - ETHERNET_BYTES})"
+            )
 
 
 def _check_ports(flows: Sequence[AnyFlow]) -> None:

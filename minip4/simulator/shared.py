@@ -51,6 +51,7 @@ class HostCounters(ctypes.Structure):
             "sent",
             "received",
             "other_addresses",
+            "too_long",
             "header_errors",
             "checksum_errors",
             "unclaimed",

@@ -134,10 +134,13 @@ class Virtual:
         port = NO_CPU_PORT if cpu_port is None else cpu_port
         return self._number(self._library.virtual_add_switch(self._handle, port))
 
-    def add_host(self, mac: str, address: str) -> int:
+    def add_host(self, mac: str, address: str, mtu_bytes: int = MAX_FRAME) -> int:
+        """One that takes IP packets of up to `mtu_bytes`."""
         mac_bytes = bytes.fromhex(mac.replace(":", ""))
         packed = int.from_bytes(IPv4Address(address).packed, "little")  # as it lies in memory
-        return self._number(self._library.virtual_add_host(self._handle, mac_bytes, packed))
+        return self._number(
+            self._library.virtual_add_host(self._handle, mac_bytes, packed, mtu_bytes)
+        )
 
     def connect(self, node: int, port: int, other: int, other_port: int) -> None:
         """Plug a wire in; before the switches get their engines."""
@@ -188,6 +191,10 @@ class Virtual:
         packets, size = u64(), u64()
         self._library.virtual_flying(self._handle, switch, port, byref(packets), byref(size))
         return packets.value, size.value
+
+    def too_long(self, switch: int, port: int) -> int:
+        """Frames that came to a port, and are not its engine's: longer than MAX_FRAME."""
+        return int(self._library.virtual_too_long(self._handle, switch, port))
 
     # --- the control plane -----------------------------------------------------------------
 
@@ -299,12 +306,13 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "next": (u64, handle),
     "run": (c_int, handle, u64, u64),
     "add_switch": (c_uint32, handle, c_uint16),
-    "add_host": (c_uint32, handle, text, c_uint32),
+    "add_host": (c_uint32, handle, text, c_uint32, c_uint32),
     "connect": (c_bool, handle, c_uint32, c_uint16, c_uint32, c_uint16),
     "set_engine": (c_bool, handle, c_uint32, handle, POINTER(Calls)),
     "capture": (c_int, handle, c_uint32, c_uint16, c_int, text),
     "refresh": (None, handle, c_uint32),
     "flying": (None, handle, c_uint32, c_uint16, POINTER(u64), POINTER(u64)),
+    "too_long": (u64, handle, c_uint32, c_uint16),
     "control_next": (c_uint32, handle),
     "cpu_read": (c_uint32, handle, c_uint32, text),
     "cpu_write": (c_int, handle, c_uint32, text, c_uint32),

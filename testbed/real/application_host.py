@@ -29,7 +29,7 @@ from minip4.simulator.shared import ARRIVAL
 from testbed.application import Application, Host, Socket, Timers, packed, what_went_wrong
 from testbed.arrivals import Taken
 from testbed.errors import TestbedError
-from testbed.real.applications import CLOSE, CLOSED, FAILED, READY, SCRIPT, Account, Place
+from testbed.real.applications import CLOSE, CLOSED, FAILED, READY, SCRIPT, Account, Task
 
 RECEIVE_BYTES = 64 << 20  # what a socket holds while the process does other things
 # Of linux/socket.h, if_packet.h, if_ether.h, in.h, sock_diag.h, and asm-generic/socket.h.
@@ -87,9 +87,9 @@ class ProcessFrameSocket(ProcessSocket):
 class ProcessHost(Host):
     """See testbed.application.Host."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place.name, place.address, place.mac, place.neighbours, Timers())
-        self._interface = place.interface
+    def __init__(self, task: Task) -> None:
+        super().__init__(task.place, Timers())
+        self._interface = task.interface
 
     def now_ns(self) -> int:
         """CLOCK_MONOTONIC."""
@@ -176,12 +176,12 @@ def _load_script(path: str | None) -> None:
 
 
 def _run(commands: BinaryIO, answers: BinaryIO) -> None:
-    place: Place = pickle.load(commands)
-    sys.path[:] = place.paths
+    task: Task = pickle.load(commands)
+    sys.path[:] = task.paths
     unpickler = _Unpickler(commands)
-    unpickler.script = place.script
+    unpickler.script = task.script
     application: Application = unpickler.load()
-    host = ProcessHost(place)
+    host = ProcessHost(task)
     application.start(host)
     answers.write(READY)
     answers.flush()

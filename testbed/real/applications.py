@@ -1,6 +1,6 @@
 """Applications in real time, as the network sees them: a process for each, at its host.
 
-The process runs testbed.real.application_host. Its standard input brings a Place and the
+The process runs testbed.real.application_host. Its standard input brings a Task and the
 application, pickled, later the line CLOSE, and ends when the result is wanted. Its standard output
 has the lines READY and CLOSED, then an Account, pickled. What it prints goes to a log.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from testbed.application import INSIDE, Application, Running, packed
+from testbed.application import INSIDE, Application, Place, Running, packed
 from testbed.errors import TestbedError
 
 READY, CLOSE, CLOSED = b"ready\n", b"close\n", b"closed\n"
@@ -26,14 +26,11 @@ STOP_S = 10.0  # for what is left to be handed over, and its result
 
 
 @dataclass(frozen=True)
-class Place:
+class Task:
     """Where an application runs, and what Python needs to find its class."""
 
-    name: str
-    address: str
-    mac: str
+    place: Place
     interface: str
-    neighbours: dict[str, str]
     paths: list[str]  # sys.path
     script: str | None  # of the experiment
 
@@ -51,18 +48,17 @@ class Account:
 class ApplicationProcess:
     """An application at a host; it runs when this returns."""
 
-    def __init__(
-        self, host: Any, neighbours: dict[str, str], application: Application, log: Path
-    ) -> None:
+    def __init__(self, host: Any, place: Place, application: Application, log: Path) -> None:
         self.running = Running(host.name, type(application).__name__)
         self._log = log
         script = getattr(sys.modules["__main__"], "__file__", None)
-        place = Place(
-            host.name, host.IP(), host.MAC(), str(host.defaultIntf()), neighbours,
+        task = Task(
+            place,
+            interface=str(host.defaultIntf()),
             paths=[str(Path(path).absolute()) for path in sys.path],
             script=None if script is None else str(Path(script).absolute()),
-        )  # fmt: skip
-        told = pickle.dumps(place) + packed(application, str(self.running))
+        )
+        told = pickle.dumps(task) + packed(application, str(self.running))
         with log.open("wb") as file:
             self._process = subprocess.Popen(
                 [*host.enter(), sys.executable, "-m", "testbed.real.application_host"],

@@ -18,8 +18,9 @@ from mininet.node import Node
 
 from minip4.engine.engine import Engine
 from testbed import links
-from testbed.application import Application, Running
+from testbed.application import Application, Place, Running
 from testbed.errors import TestbedError
+from testbed.mtu import SWITCH_MTU
 from testbed.plant import LinkEnd, Outcome, Settings
 from testbed.programs import Program, Source, compiled
 from testbed.real.applications import ApplicationProcess
@@ -71,7 +72,8 @@ class MininetPlant:
         setLogLevel("error")
         mininet.net.fixLimits = lambda: None  # it writes settings of the whole machine
         self._mininet = Mininet(
-            switch=_switch_maker(settings, switch_settings), host=Host, link=ImpairedLink,
+            switch=_switch_maker(settings, switch_settings),
+            host=partial(Host, mtu_bytes=settings.mtu_bytes), link=ImpairedLink,
             controller=None, autoSetMacs=True, build=False,
         )  # fmt: skip
         leaving.callback(self._mininet.stop)
@@ -80,6 +82,8 @@ class MininetPlant:
         self._mininet.build()
         self.switches, self.hosts = self._mininet.switches, self._mininet.hosts
         self.links = [(_end_of(link.intf1), _end_of(link.intf2)) for link in self._mininet.links]
+        is_switch = settings.topo.isSwitch
+        _widen([end.interface for link in self.links for end in link if is_switch(end.node)])
         self._mininet.start()
         for host in self.hosts:
             host.settle(self.hosts)
@@ -105,7 +109,8 @@ class MininetPlant:
         node = next(node for node in self.hosts if node.name == host)
         log = self._settings.folder / f"{host}-application-{len(self._applications)}.log"
         neighbours = {other.IP(): other.MAC() for other in self.hosts}
-        process = ApplicationProcess(node, neighbours, application, log)
+        place = Place(host, node.IP(), node.MAC(), self._settings.mtu_bytes, neighbours)
+        process = ApplicationProcess(node, place, application, log)
         self._applications.append(process)
         return process.running
 
@@ -166,6 +171,10 @@ def _switch_maker(settings: Settings, shared: SwitchSettings) -> Callable[..., M
 class Host(Node):
     """A host that sends only what it is told to, in frames as they will be on the wire."""
 
+    def __init__(self, name: str, mtu_bytes: int, **params: Any) -> None:
+        self._mtu_bytes = mtu_bytes
+        super().__init__(name, **params)
+
     def startShell(self, mnopts: str | None = None) -> None:
         """Start the host's shell; IPv6 goes before an interface comes up and says hello."""
         super().startShell(mnopts)
@@ -176,7 +185,7 @@ class Host(Node):
         return ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
 
     def settle(self, hosts: "Sequence[Host]") -> None:
-        """Turn offloads off, and tell the host every other's MAC address.
+        """Turn offloads off, set the MTU, and tell the host every other's MAC address.
 
         Those outside of its own subnet get a route: what leads there, switches know. A host that a
         topology gives `neighbours` of its own, IPv4 -> MAC address, knows those alone.
@@ -184,7 +193,8 @@ class Host(Node):
         interface = self.defaultIntf()
         subnet = IPv4Interface(f"{self.IP()}/{interface.prefixLen}").network
         commands = [
-            f"ethtool -K {name} tx off rx off sg off tso off gso off gro off >/dev/null"
+            f"ethtool -K {name} tx off rx off sg off tso off gso off gro off >/dev/null\n"
+            f"ip link set dev {name} mtu {self._mtu_bytes}"
             for name in self.intfNames()
         ]
         own = self.params.get("neighbours")
@@ -211,6 +221,16 @@ class ImpairedLink(Link):
         own = dict(zip(("params1", "params2"), links.of_ends(node1, node2, params), strict=True))
         plain = {key: value for key, value in params.items() if key in links.MININET_PARAMETERS}
         super().__init__(node1, node2, **{**plain, **own})
+
+
+def _widen(interfaces: Sequence[str]) -> None:
+    """Let interfaces of switches pass frames on that are longer than hosts': see testbed.mtu."""
+    commands = "".join(f"link set dev {name} mtu {SWITCH_MTU}\n" for name in interfaces)
+    done = subprocess.run(
+        ["ip", "-batch", "-"], input=commands, text=True, capture_output=True, check=False
+    )
+    if done.returncode:
+        raise TestbedError(f"switches' interfaces cannot be set up: {done.stderr.strip()}")
 
 
 def _end_of(interface: Any) -> LinkEnd:

@@ -103,7 +103,8 @@ def _refuse_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
     if found:
         raise TestbedError(
             f"run invalid: the kernel dropped packets ({', '.join(found)}): "
-            "lower the rate, or leave the machine more idle"
+            "lower the rate, or leave the machine more idle; frames longer than a host's mtu_bytes "
+            "are dropped there, too"
         )
 
 

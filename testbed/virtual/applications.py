@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from minip4.engine.errors import InvalidArgument
 from minip4.simulator.virtual import Virtual
-from testbed.application import Application, Inlet, Running, Timers, packed, what_went_wrong
+from testbed.application import Application, Inlet, Place, Running, Timers, packed, what_went_wrong
 from testbed.application import Host as HostOfApplication
 from testbed.arrivals import Taken
 from testbed.errors import TestbedError
@@ -20,9 +20,10 @@ CALLS_AT_ONCE = 1_000_000  # of timers, at one instant: more than any that end
 class Applications:
     """Those of one network, whose hosts' addresses are `neighbours`: IPv4 -> MAC."""
 
-    def __init__(self, virtual: Virtual, neighbours: Mapping[str, str]) -> None:
+    def __init__(self, virtual: Virtual, neighbours: Mapping[str, str], mtu_bytes: int) -> None:
         self._virtual = virtual
         self._neighbours = neighbours
+        self._mtu_bytes = mtu_bytes
         self._timers = Timers()
         self._hosts: list[VirtualHost] = []
         self._inlets: dict[int, tuple[VirtualHost, Inlet]] = {}  # by inbox
@@ -36,7 +37,8 @@ class Applications:
     def begin(self, host: "Host", application: Application) -> Running:
         """Start an application itself."""
         running = Running(host.name, type(application).__name__)
-        started = VirtualHost(self._virtual, host, self._neighbours, self._timers, running)
+        place = Place(host.name, host.address, host.mac, self._mtu_bytes, self._neighbours)
+        started = VirtualHost(self._virtual, host.node, place, self._timers, running)
         self._hosts.append(started)
         started.start(application)
         return running
@@ -85,13 +87,12 @@ class VirtualHost(HostOfApplication):
     """See testbed.application.Host."""
 
     def __init__(
-        self, virtual: Virtual, host: "Host", neighbours: Mapping[str, str], timers: Timers,
-        running: Running,
-    ) -> None:  # fmt: skip
-        super().__init__(host.name, host.address, host.mac, neighbours, timers)
+        self, virtual: Virtual, node: int, place: Place, timers: Timers, running: Running
+    ) -> None:
+        super().__init__(place, timers)
         self.running = running
         self._virtual = virtual
-        self._node = host.node
+        self._node = node
         self._application: Application
 
     def start(self, application: Application) -> None:

@@ -132,7 +132,8 @@ class VirtualPlant:
         nodes = {name: self._add_switch(name) for name in topo.switches()}
         nodes |= {name: self._add_host(name, number) for number, name in
                   enumerate(topo.hosts(), start=1)}  # fmt: skip
-        self._applications = Applications(self._virtual, {h.address: h.mac for h in self.hosts})
+        neighbours = {host.address: host.mac for host in self.hosts}
+        self._applications = Applications(self._virtual, neighbours, settings.mtu_bytes)
         for _, _, params in topo.links(sort=True, withInfo=True):
             self._add_link(nodes, params)
         if settings.capture:
@@ -266,7 +267,8 @@ class VirtualPlant:
             counted = self._virtual.host_counters(host.node)
             outcome.udp_losses[host.name] = counted["checksum_errors"]
             outcome.interface_counters[f"{host.name}-eth0"] = {
-                "received": counted["received"], "sent": counted["sent"], "dropped": 0,
+                "received": counted["received"], "sent": counted["sent"],
+                "dropped": counted["too_long"],
             }  # fmt: skip
         self._clock.detach()
         self._virtual.close()  # so that captures are complete
@@ -303,7 +305,8 @@ class VirtualPlant:
             f"{ipAdd(number, prefixLen=NETWORK_BITS, ipBaseNum=NETWORK)}/{NETWORK_BITS}"
         )
         interface, mac = IPv4Interface(address), info.get("mac", macColonHex(number))
-        host = Host(name, interface, mac, self._virtual.add_host(mac, str(interface.ip)))
+        node = self._virtual.add_host(mac, str(interface.ip), self._settings.mtu_bytes)
+        host = Host(name, interface, mac, node)
         self.hosts.append(host)
         return host.node
 

@@ -1,16 +1,14 @@
-"""Raw frames over real interfaces: IPv6 with and without the option, and fragments; and the MTU."""
+"""Raw frames over real interfaces: IPv6 with and without the option, fragments, and long ones."""
 
 import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 StartExperiment = Callable[..., subprocess.Popen[str]]
 
 HEAD = """
-import asyncio, subprocess, sys
+import asyncio, sys
 import numpy as np
 from scapy.layers.inet import IP, UDP, fragment
 from scapy.layers.inet6 import IPv6
@@ -141,33 +139,19 @@ def test_real_frames_are_marked_counted_and_restored(
 LONG = """
 topo = Line()
 with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(topo)) as net:
-    for link in net.links[1:3]:
-        for end in link:
-            command = ["ip", "link", "set", end.interface, "mtu", "{mtu}"]
-            subprocess.run(command, check=True)
     async with collector_of(net, run, [FLOWS["in a tunnel"]]) as collector:
         await collector.watch()
         packet = IPv6(src="fd00::3", dst="fd00::2", nh=17) / Raw(bytes(1460))
         await send(net, [bytes(Ether(dst=net.host("h2").MAC()) / packet)] * 20, run)
         await asyncio.sleep(0.3)
-Books.of(net, {{}})
+Books.of(net, {})
 frames = [capture.read(net.capture(*ends, "out")).length for ends in (PATH[:2], ("s3", "h2"))]
-return Report([], [Check(f"{{size}} bytes", sum(length == size), 20)
+return Report([], [Check(f"{size} bytes", sum(length == size), 20)
                    for length, size in zip(frames, (1562, 1514))])
 """
 
 
-@pytest.mark.parametrize(
-    ("mtu", "status", "words"),
-    [
-        (1548, 0, ""),
-        (1547, 2, "the kernel dropped packets (20 at s1's packet socket on s1-eth2)"),
-    ],
-)
-def test_a_tunnel_needs_48_bytes_more(
-    mtu: int, status: int, words: str, start_experiment: StartExperiment
-) -> None:
-    process = start_experiment(LONG.format(mtu=mtu), head=HEAD)
+def test_a_tunnel_takes_packets_as_long_as_hosts_send(start_experiment: StartExperiment) -> None:
+    process = start_experiment(LONG, head=HEAD)
     output, errors = process.communicate(timeout=60)
-    assert process.returncode == status, output + errors
-    assert words in errors
+    assert process.returncode == 0, output + errors

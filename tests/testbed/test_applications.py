@@ -136,7 +136,7 @@ WRONG = [
     (Broken("no host"), "no host of the network has the address 10.9.9.9 (applications.py:"),
     (Broken("no port to send to"), "UDP port 0: expected 1 to 65535 (applications.py:"),
     (Broken("long payload"), "a payload of 1473 bytes: at most 1472 (applications.py:"),
-    (Broken("short frame"), "a frame of 13 bytes: expected 14 to 9216 (applications.py:"),
+    (Broken("short frame"), "a frame of 13 bytes: expected 14 to 1514 (applications.py:"),
     (Broken("not to be copied"), "its result cannot be copied to another process: cannot pickle"),
     (Broken("not to be copied", "before"), "cannot be copied to another process: cannot pickle"),
 ]

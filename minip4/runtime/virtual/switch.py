@@ -122,6 +122,7 @@ class VirtualSwitch:
             counted["link"]["delivered_packets"] -= packets
             counted["link"]["delivered_bytes"] -= size
             counted["drops"]["link"] = counted["link"]["lost_packets"]
+            counted["drops"]["too_long"] = self._virtual.too_long(self._node, int(port))
         ports = {
             str(port): {
                 "interface": name,

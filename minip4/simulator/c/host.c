@@ -216,6 +216,11 @@ void host_receive(struct node *node, struct packet *packet)
 {
     static const uint8_t broadcast[6] = {255, 255, 255, 255, 255, 255};
     struct host *host = &node->host;
+    if (packet->length > host->longest_frame) { /* as its interface would drop it */
+        host->counters.too_long++;
+        packet_give(node->v->pool, packet);
+        return;
+    }
     bool is_answer = false;
     host->counters.received++;
     if (host->frames)

@@ -130,7 +130,7 @@ static void tap(void *user, enum engine_tap where, uint16_t port, const struct p
                 uint64_t now_ns)
 {
     struct node *node = user;
-    struct capture *capture = port < node->ports ? node->captures[port].what[where] : NULL;
+    struct capture *capture = port < node->ports ? node->port[port].captured[where] : NULL;
     if (capture)
         capture_frame(capture, now_ns, packet->data, packet->length);
 }
@@ -139,7 +139,7 @@ static void link_drop(void *user, uint16_t port, uint64_t now_ns, const uint8_t 
                       uint32_t length)
 {
     struct node *node = user;
-    struct capture *capture = port < node->ports ? node->captures[port].what[2] : NULL;
+    struct capture *capture = port < node->ports ? node->port[port].captured[2] : NULL;
     if (capture)
         capture_frame(capture, now_ns, frame, length);
 }
@@ -225,6 +225,12 @@ void virtual_arrive(struct virtual *v, const struct arrival *arrival)
         want_control(node);
         return;
     }
+    if (arrival->packet->length > PACKET_MAX_FRAME) {
+        node->port[arrival->port].too_long++;
+        packet_give(v->pool, arrival->packet);
+        return;
+    }
+    packet_make_room(arrival->packet);
     s->calls->receive(s->engine, arrival->port, arrival->packet, v->now_ns, v->now_ns);
     wake_at(node, s->calls->advance(s->engine, v->now_ns));
 }

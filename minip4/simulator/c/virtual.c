@@ -50,7 +50,7 @@ static void node_free(struct node *node)
         host_free(&node->host);
     else
         memory_give(node->wire, node->ports * sizeof *node->wire);
-    memory_give(node->captures, node->ports * sizeof *node->captures);
+    memory_give(node->port, node->ports * sizeof *node->port);
     memory_give(node, sizeof *node);
 }
 
@@ -125,13 +125,14 @@ uint32_t virtual_add_switch(struct virtual *v, uint16_t cpu_port)
     return node->number;
 }
 
-uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t address)
+uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t address, uint32_t mtu)
 {
     struct node *node = add_node(v, true);
     if (!node)
         return VIRTUAL_NONE;
     memcpy(node->host.mac, mac, sizeof node->host.mac);
     node->host.address = address;
+    node->host.longest_frame = mtu + ETHERNET_AND_TAG;
     node->wire = &node->host.wire;
     node->ports = 1;
     return node->number;
@@ -143,11 +144,10 @@ static bool make_ports(struct node *node, uint16_t ports)
     if (!wire)
         return false;
     node->wire = wire;
-    struct captures *captures =
-        memory_resize(node->captures, node->ports * sizeof *captures, ports * sizeof *captures);
-    node->captures = captures ? captures : node->captures;
-    node->ports = captures ? ports : node->ports;
-    return captures != NULL;
+    struct port *port = memory_resize(node->port, node->ports * sizeof *port, ports * sizeof *port);
+    node->port = port ? port : node->port;
+    node->ports = port ? ports : node->ports;
+    return port != NULL;
 }
 
 static struct wire *wire_at(struct node *node, uint16_t port)
@@ -179,9 +179,14 @@ int virtual_capture(struct virtual *v, uint32_t node, uint16_t port, int what, c
     struct capture *capture = capture_open(v->captures, path);
     if (!capture)
         return -1;
-    v->node[node]->captures[port].what[what] = capture;
+    v->node[node]->port[port].captured[what] = capture;
     v->node[node]->is_captured = true;
     return 0;
+}
+
+uint64_t virtual_too_long(const struct virtual *v, uint32_t node, uint16_t port)
+{
+    return v->node[node]->port[port].too_long;
 }
 
 /* --- the control plane ------------------------------------------------------------------------ */

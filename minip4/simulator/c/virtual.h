@@ -36,7 +36,8 @@ uint64_t virtual_now(const struct virtual *v);
 
 /* Nodes are numbered in the order in which they are added; VIRTUAL_NONE: memory is short. */
 uint32_t virtual_add_switch(struct virtual *v, uint16_t cpu_port);
-uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t address);
+/* `mtu`: bytes of the longest IP packet that it takes; the simulator's user sees to what it sends. */
+uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t address, uint32_t mtu);
 /* A wire without delay between ports of two nodes. False: no memory, or a host's port is not 0. */
 bool virtual_connect(struct virtual *v, uint32_t node, uint16_t port, uint32_t other,
                      uint16_t other_port);
@@ -53,6 +54,8 @@ void virtual_refresh(struct virtual *v, uint32_t node);
  * delivered. */
 void virtual_flying(const struct virtual *v, uint32_t node, uint16_t port, uint64_t *packets,
                     uint64_t *bytes);
+/* Frames that came to a switch's port and were longer than PACKET_MAX_FRAME: its engine never sees them. */
+uint64_t virtual_too_long(const struct virtual *v, uint32_t node, uint16_t port);
 
 enum virtual_stop {
     VIRTUAL_REACHED, /* all events up to until_ns are done; now is until_ns, or (UINT64_MAX) the last */
@@ -81,6 +84,7 @@ int virtual_cpu_write(struct virtual *v, uint32_t node, const uint8_t *frame, ui
 
 struct virtual_host_counters {
     uint64_t sent, received;   /* frames */
+    uint64_t too_long;         /* frames that it did not take */
     uint64_t other_addresses;  /* not for this host's MAC or IP address */
     uint64_t header_errors;    /* IPv4 headers that are malformed or fail their checksum */
     uint64_t checksum_errors;  /* UDP or ICMP */

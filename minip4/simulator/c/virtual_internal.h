@@ -16,9 +16,10 @@ struct wire {
     uint16_t to_port;
 };
 
-/* Captures of a port: in, out, lost; each or NULL. */
-struct captures {
-    struct capture *what[3];
+/* What few frames need of a switch's port. */
+struct port {
+    struct capture *captured[3]; /* in, out, lost; each or NULL */
+    uint64_t too_long;           /* frames that came and were longer than PACKET_MAX_FRAME */
 };
 
 struct fifo {
@@ -34,6 +35,9 @@ struct listener {
     bool is_application;
 };
 
+/* Bytes of a frame's header, and of a VLAN tag, for which interfaces leave room beyond their MTU. */
+enum { ETHERNET_AND_TAG = 14 + 4 };
+
 struct host {
     struct listener *listeners; /* a hash table by UDP port, at most half full */
     uint32_t address; /* network byte order */
@@ -42,6 +46,7 @@ struct host {
     uint8_t mac[6];
     uint32_t listener_count;
     uint32_t frames; /* the inbox, + 1, that gets all frames; 0: none */
+    uint32_t longest_frame; /* bytes, that it takes */
     struct virtual_host_counters counters;
 };
 
@@ -59,14 +64,14 @@ struct switching {
 struct node {
     struct virtual *v;
     struct wire *wire; /* of each port */
-    uint16_t ports; /* room of `wire` and `captures` */
+    uint16_t ports; /* room of `wire` and `port` */
     bool is_host, is_captured;
     uint32_t number;
     union {
         struct host host;
         struct switching switching;
     };
-    struct captures *captures; /* of each port */
+    struct port *port; /* of each */
 };
 
 /* A frame that arrives at a node; of a controller's own switch at port TO_CONTROLLER. */

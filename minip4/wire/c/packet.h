@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 enum {
     PACKET_ROOM = 1024,     /* bytes kept free before the frame, for headers that grow */
@@ -42,5 +43,13 @@ void packet_give(struct packet_pool *pool, struct packet *packet);
 /* Gives a packet back and returns another with the same frame, and with the phv that packets have now.
  * NULL: memory is short, and the packet is still its owner's. */
 struct packet *packet_exchange(struct packet_pool *pool, struct packet *packet);
+/* Moves a frame, of at most PACKET_MAX_FRAME bytes, so that there is PACKET_ROOM again for headers that
+ * grow. */
+static inline void packet_make_room(struct packet *packet)
+{
+    uint8_t *start = packet->buffer + PACKET_ROOM;
+    if (packet->data < start)
+        packet->data = memmove(start, packet->data, packet->length);
+}
 
 #endif

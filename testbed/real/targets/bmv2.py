@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import TestbedError
+from testbed.mtu import SWITCH_MTU
 from testbed.programs import Program
 from testbed.real.p4utils.thrift import Thrift
 from testbed.real.precedence import take_precedence
@@ -52,7 +53,8 @@ class Bmv2Switch(Minip4Switch):
             panel_end, bmv2_end = self._wires[port] = (
                 f"{self.name}-panel{port}", f"{self.name}-bmv2p{port}",
             )  # fmt: skip
-            _run(f"ip link add name {panel_end} type veth peer name {bmv2_end}")
+            _run(f"ip link add name {panel_end} mtu {SWITCH_MTU} type veth "
+                 f"peer name {bmv2_end} mtu {SWITCH_MTU}")  # fmt: skip
             for end in (panel_end, bmv2_end):
                 # With offloads, bmv2's libpcap has room for 64 KB a frame, and so for 32 frames.
                 _run(f"ethtool -K {end} tx off rx off sg off tso off gso off gro off")

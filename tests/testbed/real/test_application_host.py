@@ -5,15 +5,17 @@ import time
 from functools import partial
 from typing import Any
 
+from testbed.application import Place
 from testbed.real.application_host import ProcessHost
-from testbed.real.applications import CLOSE, CLOSED, Place
+from testbed.real.applications import CLOSE, CLOSED, Task
 
 MS = 1_000_000
 
 
 def test_no_timer_comes_once_the_network_is_about_to_end() -> None:
     """It is told by a timer; its answer waits until one more would be due, and ends all."""
-    host = ProcessHost(Place("h1", "127.0.0.1", "", "lo", {}, [], None))
+    place = Place("h1", "127.0.0.1", "", 1500, {})
+    host = ProcessHost(Task(place, "lo", [], None))
     called: list[str] = []
     reading, writing = os.pipe()
 

@@ -1,0 +1,71 @@
+/* A piece of wire (wire.p4) that makes frames longer and shorter, as INT does: behind the Ethernet header
+ * it takes TAKES bytes off, and puts PUTS bytes there. */
+#include <core.p4>
+#include <v1model.p4>
+
+#ifndef TAKES
+#define TAKES 0
+#endif
+#ifndef PUTS
+#define PUTS 0
+#endif
+
+header ethernet_t {
+    bit<112> all;
+}
+
+header taken_t {
+    bit<(8 * TAKES + 8)> bits; // and of the frame itself a byte, since no header is empty
+}
+
+header put_t {
+    bit<(8 * PUTS + 8)> bits;
+}
+
+struct headers_t {
+    ethernet_t ethernet;
+    taken_t taken;
+    put_t put;
+}
+
+struct metadata_t { }
+
+parser GrowParser(
+    packet_in packet, out headers_t hdr, inout metadata_t meta,
+    inout standard_metadata_t standard_metadata) {
+    state start {
+        packet.extract(hdr.ethernet);
+        packet.extract(hdr.taken);
+        transition accept;
+    }
+}
+
+control GrowVerify(inout headers_t hdr, inout metadata_t meta) { apply { } }
+
+control GrowIngress(
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    apply {
+        hdr.put.setValid();
+        hdr.put.bits = 0;
+        hdr.put.bits[7:0] = hdr.taken.bits[7:0];
+        hdr.taken.setInvalid();
+        standard_metadata.egress_spec = standard_metadata.ingress_port ^ 3;
+    }
+}
+
+control GrowEgress(
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    apply { }
+}
+
+control GrowCompute(inout headers_t hdr, inout metadata_t meta) { apply { } }
+
+control GrowDeparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.put);
+    }
+}
+
+V1Switch(
+    GrowParser(), GrowVerify(), GrowIngress(), GrowEgress(), GrowCompute(), GrowDeparser()) main;
