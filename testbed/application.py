@@ -54,33 +54,49 @@ class Socket(Protocol):
     def take(self) -> Taken:
         """What came and was not taken yet, or the first part of it; see Arrivals."""
 
-    def send(self, data: bytes, address: str, port: int) -> None:
-        """A datagram's payload and where it goes; of a frame there is only `data`."""
+
+class DatagramSocket(Socket, Protocol):
+    """That of a UDP port."""
+
+    def send(self, payload: bytes, address: str, port: int, tos: int) -> None:
+        """`tos` is DSCP << 2 | ECN (RFC 3168)."""
+
+
+class FrameSocket(Socket, Protocol):
+    """That of a host's interface."""
+
+    def send(self, frame: bytes) -> None:
+        """By the interface."""
 
 
 class UdpPort:
     """A UDP port of a host, open until the network ends."""
 
-    def __init__(self, host: "Host", socket: Socket) -> None:
+    def __init__(self, host: "Host", socket: DatagramSocket) -> None:
         self._host = host
         self._socket = socket
 
-    def send(self, payload: bytes, address: str, port: int) -> None:
-        """Send a datagram to a host of the network, at once. Raises TestbedError."""
+    def send(self, payload: bytes, address: str, port: int, *, dscp: int = 0, ecn: int = 0) -> None:
+        """Send a datagram to a host of the network, at once. Raises TestbedError.
+
+        `ecn`: 0 not ECN-capable, 1 ECT(1), 2 ECT(0), 3 congestion experienced (RFC 3168).
+        """
         most = self._host.mtu_bytes - UDP_BYTES
         if len(payload) > most:
             raise TestbedError(f"a payload of {len(payload)} bytes: at most {most}")
         if address not in self._host.neighbours:
             raise TestbedError(f"no host of the network has the address {address}")
-        _check_port(port)
-        self._socket.send(payload, address, port)
+        _check("UDP port", port, 1, 0xFFFF)
+        _check("dscp", dscp, 0, 63)
+        _check("ecn", ecn, 0, 3)
+        self._socket.send(payload, address, port, dscp << 2 | ecn)
         self._host.sent += 1
 
 
 class FramePort:
     """A host's interface, for Ethernet frames as they are."""
 
-    def __init__(self, host: "Host", socket: Socket) -> None:
+    def __init__(self, host: "Host", socket: FrameSocket) -> None:
         self._host = host
         self._socket = socket
 
@@ -91,7 +107,7 @@ class FramePort:
             raise TestbedError(
                 f"a frame of {len(frame)} bytes: expected {ETHERNET_BYTES} to {most}"
             )
-        self._socket.send(frame, "", 0)
+        self._socket.send(frame)
         self._host.sent += 1
 
 
@@ -155,7 +171,7 @@ class Host(ABC):
         come: in virtual time one call instead of one for each, in real time fewer wake-ups.
         Raises TestbedError when the port is taken.
         """
-        _check_port(port)
+        _check("UDP port", port, 1, 0xFFFF)
         socket = self._open_udp(port)
         self.inlets.append(Inlet(self, socket, Datagrams, on_datagrams, hold_us))
         return UdpPort(self, socket)
@@ -174,10 +190,10 @@ class Host(ABC):
         return FramePort(self, socket)
 
     @abstractmethod
-    def _open_udp(self, port: int) -> Socket: ...
+    def _open_udp(self, port: int) -> DatagramSocket: ...
 
     @abstractmethod
-    def _open_frames(self, *, takes: bool) -> Socket: ...
+    def _open_frames(self, *, takes: bool) -> FrameSocket: ...
 
     def close(self) -> None:
         """The network is about to end: from now on nothing is held back."""
@@ -259,6 +275,6 @@ def packed(what: object, name: str) -> bytes:
         raise TestbedError(f"{name} cannot be copied to another process: {error}") from None
 
 
-def _check_port(port: int) -> None:
-    if not 1 <= port <= 0xFFFF:
-        raise TestbedError(f"UDP port {port}: expected 1 to 65535")
+def _check(what: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise TestbedError(f"{what} {value}: expected {low} to {high}")

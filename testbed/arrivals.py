@@ -12,12 +12,14 @@ Taken = tuple[NDArray[np.void], bytes]
 
 
 class Datagram(NamedTuple):
-    """A UDP datagram that came: when (ns of the common clock), from where, and what."""
+    """A UDP datagram that came: when (ns of the common clock), from where, what, and how marked."""
 
     time_ns: int
     address: str
     port: int
     payload: bytes
+    dscp: int
+    ecn: int  # 3: it met congestion (RFC 3168)
 
 
 class Frame(NamedTuple):
@@ -82,11 +84,28 @@ class Datagrams(Arrivals):
         """The UDP port that each came from; shape (n,)."""
         return self._records["port"].astype(np.uint16)
 
+    @property
+    def _tos(self) -> NDArray[np.uint8]:
+        return self._records["tos"].astype(np.uint8)
+
+    @property
+    def dscp(self) -> NDArray[np.uint8]:
+        """The DSCP that each came with; shape (n,)."""
+        return self._tos >> np.uint8(2)
+
+    @property
+    def ecn(self) -> NDArray[np.uint8]:
+        """The ECN field that each came with, 3: it met congestion (RFC 3168); shape (n,)."""
+        return self._tos & np.uint8(3)
+
     def __iter__(self) -> Iterator[Datagram]:
         for record, (start, end) in zip(self._records, self._places(), strict=True):
             address = socket.inet_ntoa(int(record["address"]).to_bytes(4, "big"))
             payload = self._data[start:end]
-            yield Datagram(int(record["time_ns"]), address, int(record["port"]), payload)
+            tos = int(record["tos"])
+            yield Datagram(
+                int(record["time_ns"]), address, int(record["port"]), payload, tos >> 2, tos & 3
+            )
 
 
 class Frames(Arrivals):

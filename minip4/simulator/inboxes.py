@@ -47,13 +47,18 @@ class Inboxes:
         if not self._library.virtual_send_frame(self._handle, host, frame, len(frame)):
             raise EngineError("a frame is too long, or memory is short")
 
-    def send_datagram(self, host: int, port: int, to: tuple[str, str, int], payload: bytes) -> None:
-        """Send a UDP datagram from a port of a host, now: to a MAC address, an IPv4 one, a port."""
+    def send_datagram(
+        self, host: int, port: int, to: tuple[str, str, int], payload: bytes, tos: int = 0
+    ) -> None:
+        """Send a UDP datagram from a port of a host, now: to a MAC address, an IPv4 one, a port.
+
+        `tos` is DSCP << 2 | ECN.
+        """
         mac, address, to_port = to
         to_mac = bytes.fromhex(mac.replace(":", ""))
         to_address = int.from_bytes(IPv4Address(address).packed, "little")  # as it lies in memory
         if not self._library.virtual_send_datagram(
-            self._handle, host, to_mac, to_address, port, to_port, payload, len(payload)
+            self._handle, host, to_mac, to_address, port, to_port, tos, payload, len(payload)
         ):
             raise EngineError("a datagram is too long, or memory is short")
 

@@ -18,8 +18,9 @@ PAYLOAD = np.dtype([("flow", ">u2"), ("sequence", ">u8"), ("sent_ns", ">u8")])
 SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8")])
 RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
 ARRIVAL = np.dtype(
-    [("time_ns", "<u8"), ("length", "<u4"), ("address", ">u4"), ("port", ">u2"), ("none", "V6")]
-)
+    [("time_ns", "<u8"), ("length", "<u4"), ("address", ">u4"), ("port", ">u2"), ("tos", "u1"),
+     ("none", "V5")]
+)  # fmt: skip
 """Of a datagram or frame that came for an application, beside its bytes."""
 
 CALLS = ("prefetch", "prefetch_more", "receive", "advance", "set_driver", "set_port")
@@ -50,8 +51,8 @@ class HostCounters(ctypes.Structure):
         for name in (
             "sent",
             "received",
-            "other_addresses",
             "too_long",
+            "other_addresses",
             "header_errors",
             "checksum_errors",
             "unclaimed",

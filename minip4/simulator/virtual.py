@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterator, Sequence
-from ctypes import POINTER, byref, c_bool, c_int, c_size_t, c_uint16, c_uint32
+from ctypes import POINTER, byref, c_bool, c_int, c_size_t, c_uint8, c_uint16, c_uint32
 from ctypes import c_char_p as text
 from ctypes import c_uint64 as u64
 from ctypes import c_void_p as handle
@@ -326,5 +326,6 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "inbox_next": (c_uint32, handle),
     "inbox_take": (c_uint32, handle, c_uint32, POINTER(handle), POINTER(handle)),
     "send_frame": (c_bool, handle, c_uint32, text, c_uint32),
-    "send_datagram": (c_bool, handle, c_uint32, text, c_uint32, c_uint16, c_uint16, text, c_uint32),
-}
+    "send_datagram": (c_bool, handle, c_uint32, text, c_uint32, c_uint16, c_uint16, c_uint8, text,
+                      c_uint32),
+}  # fmt: skip

@@ -26,7 +26,7 @@ import numpy as np
 from minip4 import simulator
 from minip4.native import build
 from minip4.simulator.shared import ARRIVAL
-from testbed.application import Application, Host, Socket, Timers, packed, what_went_wrong
+from testbed.application import Application, Host, Timers, packed, what_went_wrong
 from testbed.arrivals import Taken
 from testbed.errors import TestbedError
 from testbed.real.applications import CLOSE, CLOSED, FAILED, READY, SCRIPT, Account, Task
@@ -65,10 +65,6 @@ class ProcessSocket:
         records = self._records[:count].copy()
         return records, self._bytes[: int(records["length"].sum())].tobytes()
 
-    def send(self, data: bytes, address: str, port: int) -> None:
-        """The kernel adds the headers."""
-        self._kernel.sendto(data, (address, port))
-
     def kernel_drops(self) -> int:
         """How many found the buffer full, since the socket was opened."""
         size = SK_MEMINFO_VARS * 4
@@ -76,12 +72,21 @@ class ProcessSocket:
         return int(struct.unpack(f"{SK_MEMINFO_VARS}I", memory)[SK_MEMINFO_DROPS])
 
 
-class ProcessFrameSocket(ProcessSocket):
-    """The same for Ethernet frames: a packet socket, see packet(7)."""
+class ProcessDatagramSocket(ProcessSocket):
+    """See testbed.application.DatagramSocket."""
 
-    def send(self, data: bytes, address: str, port: int) -> None:
+    def send(self, payload: bytes, address: str, port: int, tos: int) -> None:
+        """The kernel adds the headers."""
+        marked = [(socket.IPPROTO_IP, socket.IP_TOS, struct.pack("i", tos))]
+        self._kernel.sendmsg([payload], marked, 0, (address, port))
+
+
+class ProcessFrameSocket(ProcessSocket):
+    """See testbed.application.FrameSocket: a packet socket, packet(7)."""
+
+    def send(self, frame: bytes) -> None:
         """By the interface that it is bound to."""
-        self._kernel.send(data)
+        self._kernel.send(frame)
 
 
 class ProcessHost(Host):
@@ -95,10 +100,11 @@ class ProcessHost(Host):
         """CLOCK_MONOTONIC."""
         return time.monotonic_ns()
 
-    def _open_udp(self, port: int) -> Socket:
+    def _open_udp(self, port: int) -> ProcessDatagramSocket:
         kernel = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         kernel.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)  # no fragments
-        opened = ProcessSocket(kernel)
+        kernel.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        opened = ProcessDatagramSocket(kernel)
         try:
             kernel.bind((self.address, port))
         except OSError as error:
@@ -107,7 +113,7 @@ class ProcessHost(Host):
             raise TestbedError(f"UDP port {port} is taken") from None
         return opened
 
-    def _open_frames(self, *, takes: bool) -> Socket:
+    def _open_frames(self, *, takes: bool) -> ProcessFrameSocket:
         kernel = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         kernel.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         kernel.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)

@@ -121,22 +121,22 @@ class VirtualHost(HostOfApplication):
         """See testbed.application.Host."""
         super().call_at(time_ns, lambda: self.call(callback))
 
-    def _open_udp(self, port: int) -> "DatagramSocket":
+    def _open_udp(self, port: int) -> "VirtualDatagramSocket":
         try:
             inbox = self._virtual.inboxes.open_udp(self._node, port)
         except InvalidArgument:
             raise TestbedError(f"UDP port {port} is taken") from None
-        return DatagramSocket(self._virtual, self._node, inbox, port, self.neighbours)
+        return VirtualDatagramSocket(self._virtual, self._node, inbox, port, self.neighbours)
 
-    def _open_frames(self, *, takes: bool) -> "FrameSocket":
+    def _open_frames(self, *, takes: bool) -> "VirtualFrameSocket":
         try:
             inbox = self._virtual.inboxes.open_frames(self._node) if takes else None
         except InvalidArgument:
             raise TestbedError("its frames are taken") from None
-        return FrameSocket(self._virtual, self._node, inbox)
+        return VirtualFrameSocket(self._virtual, self._node, inbox)
 
 
-class FrameSocket:
+class VirtualSocket:
     """See testbed.application.Socket; `inbox` is None where it only sends."""
 
     def __init__(self, virtual: Virtual, node: int, inbox: int | None) -> None:
@@ -149,13 +149,17 @@ class FrameSocket:
         assert self.inbox is not None
         return self._inboxes.take(self.inbox)
 
-    def send(self, data: bytes, _address: str, _port: int) -> None:
+
+class VirtualFrameSocket(VirtualSocket):
+    """See testbed.application.FrameSocket."""
+
+    def send(self, frame: bytes) -> None:
         """It leaves now."""
-        self._inboxes.send_frame(self._node, data)
+        self._inboxes.send_frame(self._node, frame)
 
 
-class DatagramSocket(FrameSocket):
-    """The same for a UDP port."""
+class VirtualDatagramSocket(VirtualSocket):
+    """See testbed.application.DatagramSocket."""
 
     def __init__(
         self, virtual: Virtual, node: int, inbox: int, port: int, neighbours: Mapping[str, str]
@@ -164,7 +168,7 @@ class DatagramSocket(FrameSocket):
         self._port = port
         self._neighbours = neighbours
 
-    def send(self, data: bytes, address: str, port: int) -> None:
+    def send(self, payload: bytes, address: str, port: int, tos: int) -> None:
         """It leaves now."""
         to = (self._neighbours[address], address, port)
-        self._inboxes.send_datagram(self._node, self._port, to, data)
+        self._inboxes.send_datagram(self._node, self._port, to, payload, tos)

@@ -34,16 +34,17 @@ class Counter(Application):
 
 
 class Echo(Counter):
-    """Sends back what comes, reversed."""
+    """Sends back what comes, reversed, and marked as it was."""
 
     def on_datagrams(self, datagrams: Datagrams) -> None:
         super().on_datagrams(datagrams)
         for datagram in datagrams:
-            self.udp.send(datagram.payload[::-1], datagram.address, datagram.port)
+            sender = datagram.address, datagram.port
+            self.udp.send(datagram.payload[::-1], *sender, dscp=datagram.dscp, ecn=datagram.ecn)
 
 
 class Sender(Application):
-    """Sends numbered datagrams, each so long after its start, and keeps what is answered."""
+    """Sends datagrams that are numbered, each so long after its start, and keeps the answers."""
 
     def __init__(self, after_ns: list[int], address: str, *ports: int) -> None:
         self.after_ns = after_ns
@@ -61,10 +62,11 @@ class Sender(Application):
             host.call_at(due_ns, self.send)
 
     def send(self) -> None:
-        payload = len(self.called_ns).to_bytes(2, "big") + bytes(len(self.called_ns))
+        number = len(self.called_ns)
+        payload = number.to_bytes(2, "big") + bytes(number)
         self.called_ns.append(self.host.now_ns())
         for port in self.ports:
-            self.udp.send(payload, self.address, port)
+            self.udp.send(payload, self.address, port, dscp=number % 64, ecn=number % 4)
 
     def on_datagrams(self, datagrams: Datagrams) -> None:
         self.answers += datagrams
@@ -168,6 +170,8 @@ class Broken(Application):
             "no port": lambda: self.host.udp(70000),
             "no host": lambda: self.udp.send(b"x", "10.9.9.9", 5000),
             "no port to send to": lambda: self.udp.send(b"x", self.host.address, 0),
+            "no dscp": lambda: self.udp.send(b"x", self.host.address, 5000, dscp=64),
+            "no ecn": lambda: self.udp.send(b"x", self.host.address, 5000, ecn=-1),
             "long payload": lambda: self.udp.send(bytes(1473), self.host.address, 5000),
             "short frame": lambda: self.host.frames().send(bytes(13)),
             "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),

@@ -49,7 +49,8 @@ metrics = {"due_ns": due_ns, "called_ns": called_ns, "h1": h1, "h2": h2,
            "received": [a.received for a in net.applications]}
 for name, (calls, came) in zip(("counter", "holding", "echo", "sender"),
                                (counter.result, holding.result, echo.result, ([], answers))):
-    metrics[name] = {"calls": calls, "came": [(*d[:3], d.payload.hex()) for d in came]}
+    came = [(*d[:3], d.payload.hex(), d.dscp, d.ecn) for d in came]
+    metrics[name] = {"calls": calls, "came": came}
 books = Books.of(net, {})
 metrics["books"] = [books.sent, books.received, books.hosts_sent]
 return Report(samples=[], checks=books.checks(), metrics=metrics)
@@ -78,8 +79,10 @@ def test_a_collector_is_the_same_code_in_both_kinds_of_time(
         ("sender", answers, ("h2", 5002), 2),
     ):
         came = found[name]["came"]
-        assert [bytes.fromhex(payload) for *_, payload in came] == payloads
-        assert {(address, port) for _, address, port, _ in came} == {(found[source[0]], source[1])}
+        assert [bytes.fromhex(payload) for _, _, _, payload, *_ in came] == payloads
+        marks = [(number % 64, number % 4) for number in range(100)]
+        assert [(dscp, ecn) for *_, dscp, ecn in came] == marks
+        assert {(address, port) for _, address, port, *_ in came} == {(found[source[0]], source[1])}
         for called_ns, (came_ns, *_) in zip(found["called_ns"], came, strict=True):
             assert came_ns >= called_ns + links * MS // 2
     assert all(
@@ -135,6 +138,8 @@ WRONG = [
     (Broken("no port"), "UDP port 70000: expected 1 to 65535 (applications.py:"),
     (Broken("no host"), "no host of the network has the address 10.9.9.9 (applications.py:"),
     (Broken("no port to send to"), "UDP port 0: expected 1 to 65535 (applications.py:"),
+    (Broken("no dscp"), "dscp 64: expected 0 to 63 (applications.py:"),
+    (Broken("no ecn"), "ecn -1: expected 0 to 3 (applications.py:"),
     (Broken("long payload"), "a payload of 1473 bytes: at most 1472 (applications.py:"),
     (Broken("short frame"), "a frame of 13 bytes: expected 14 to 1514 (applications.py:"),
     (Broken("not to be copied"), "its result cannot be copied to another process: cannot pickle"),

@@ -46,11 +46,11 @@ static bool make_room(struct inbox *inbox, uint32_t length)
     return true;
 }
 
-void inbox_add(struct virtual *v, uint32_t number, uint32_t address, uint16_t port,
-               const uint8_t *bytes, uint32_t length)
+void inbox_add(struct virtual *v, uint32_t number, struct arrival_record record,
+               const uint8_t *bytes)
 {
     struct inbox *inbox = v->inbox[number];
-    if (!make_room(inbox, length)) {
+    if (!make_room(inbox, record.length)) {
         v->is_short = true;
         return;
     }
@@ -59,11 +59,11 @@ void inbox_add(struct virtual *v, uint32_t number, uint32_t address, uint16_t po
         *v->end_inbox = inbox;
         v->end_inbox = &inbox->next;
     }
-    inbox->records[inbox->count++] = (struct arrival_record){
-        .time_ns = v->now_ns, .length = length, .address = address, .port = port};
-    if (length) /* there may be no room yet, nor a need of any */
-        memcpy(inbox->bytes + inbox->size, bytes, length);
-    inbox->size += length;
+    record.time_ns = v->now_ns;
+    inbox->records[inbox->count++] = record;
+    if (record.length) /* there may be no room yet, nor a need of any */
+        memcpy(inbox->bytes + inbox->size, bytes, record.length);
+    inbox->size += record.length;
 }
 
 void inboxes_free(struct virtual *v)
@@ -148,13 +148,14 @@ bool virtual_send_frame(struct virtual *v, uint32_t node, const uint8_t *frame, 
 }
 
 bool virtual_send_datagram(struct virtual *v, uint32_t node, const uint8_t mac[6], uint32_t address,
-                           uint16_t source_port, uint16_t port, const uint8_t *payload,
-                           uint32_t length)
+                           uint16_t source_port, uint16_t port, uint8_t tos,
+                           const uint8_t *payload, uint32_t length)
 {
     uint8_t frame[PACKET_MAX_FRAME];
     if (length > sizeof frame - HEADERS)
         return false;
-    const struct datagram datagram = {&v->node[node]->host, mac, address, source_port, port, 0, length};
+    const struct datagram datagram = {&v->node[node]->host, mac, address, source_port, port, tos,
+                                      length};
     uint64_t sum = datagram_head(frame, &datagram);
     memcpy(frame + HEADERS, payload, length);
     uint16_t folded = checksum_fold(checksum_add(sum, payload, length));

@@ -9,7 +9,8 @@ struct arrival_record {
     uint32_t length;  /* bytes */
     uint32_t address; /* of who sent the datagram, in network byte order; of a frame 0 */
     uint16_t port;    /* the same */
-    uint8_t none[6];
+    uint8_t tos;      /* of the datagram: DSCP << 2 | ECN; of a frame 0 */
+    uint8_t none[5];
 };
 
 #endif

@@ -171,11 +171,10 @@ static void receive_udp(struct node *node, const uint8_t *ip, const uint8_t *udp
         return;
     }
     if (slot->is_application) {
-        uint32_t from;
-        uint16_t port;
-        memcpy(&from, ip + 12, 4);
-        memcpy(&port, udp, 2);
-        inbox_add(node->v, slot->flow - 1, from, port, udp + UDP, length - UDP);
+        struct arrival_record record = {.length = length - UDP, .tos = ip[1]};
+        memcpy(&record.address, ip + 12, 4);
+        memcpy(&record.port, udp, 2);
+        inbox_add(node->v, slot->flow - 1, record, udp + UDP);
     } else {
         flow_receive(node->v, slot, ip[1], udp + UDP, length - UDP);
     }
@@ -216,15 +215,16 @@ void host_receive(struct node *node, struct packet *packet)
 {
     static const uint8_t broadcast[6] = {255, 255, 255, 255, 255, 255};
     struct host *host = &node->host;
+    bool is_answer = false;
     if (packet->length > host->longest_frame) { /* as its interface would drop it */
         host->counters.too_long++;
         packet_give(node->v->pool, packet);
         return;
     }
-    bool is_answer = false;
     host->counters.received++;
     if (host->frames)
-        inbox_add(node->v, host->frames - 1, 0, 0, packet->data, packet->length);
+        inbox_add(node->v, host->frames - 1, (struct arrival_record){.length = packet->length},
+                  packet->data);
     else if (packet->length < ETHERNET)
         host->counters.header_errors++;
     else if (memcmp(packet->data, host->mac, 6) && memcmp(packet->data, broadcast, 6))

@@ -140,9 +140,9 @@ uint32_t virtual_inbox_take(struct virtual *v, uint32_t inbox,
                             const struct arrival_record **records, const uint8_t **bytes);
 /* Sends a frame from a host, now. False: no memory, or it is longer than PACKET_MAX_FRAME. */
 bool virtual_send_frame(struct virtual *v, uint32_t node, const uint8_t *frame, uint32_t length);
-/* The same with a UDP datagram; addresses in network byte order. */
+/* The same with a UDP datagram; addresses in network byte order. `tos`: DSCP << 2 | ECN (RFC 3168). */
 bool virtual_send_datagram(struct virtual *v, uint32_t node, const uint8_t mac[6], uint32_t address,
-                           uint16_t source_port, uint16_t port, const uint8_t *payload,
-                           uint32_t length);
+                           uint16_t source_port, uint16_t port, uint8_t tos,
+                           const uint8_t *payload, uint32_t length);
 
 #endif

@@ -211,9 +211,9 @@ uint64_t datagram_head(uint8_t *head, const struct datagram *datagram);
 
 /* application.c */
 enum { MAX_INBOX = 1 << 30 /* bytes */ };
-/* Something came for an application, from a UDP port of an address (0 for a frame). */
-void inbox_add(struct virtual *v, uint32_t number, uint32_t address, uint16_t port,
-               const uint8_t *bytes, uint32_t length);
+/* Something comes for an application now: `bytes`, and all else that the record says. */
+void inbox_add(struct virtual *v, uint32_t number, struct arrival_record record,
+               const uint8_t *bytes);
 void inboxes_free(struct virtual *v);
 
 /* host.c */

@@ -18,6 +18,7 @@ enum {
 /* What the kernel says beside a datagram or a frame. */
 struct beside {
     uint64_t realtime_ns; /* when it came */
+    uint8_t tos;
     uint8_t tag[VLAN_TAG];
     bool is_tagged; /* the kernel took an outer VLAN tag out of the frame */
 };
@@ -57,6 +58,8 @@ static struct beside read_control(struct msghdr *message)
 
             memcpy(&auxiliary, CMSG_DATA(at), sizeof auxiliary);
             read_tag(&auxiliary, &beside);
+        } else if (at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_TOS) {
+            beside.tos = *CMSG_DATA(at);
         }
     }
     return beside;
@@ -110,6 +113,7 @@ int arrivals_take(int fd, struct arrival_record *records, uint8_t *bytes)
         records[i] = (struct arrival_record){.time_ns = beside.realtime_ns - offset_ns};
         records[i].address = is_datagram ? names[i].in.sin_addr.s_addr : 0;
         records[i].port = is_datagram ? names[i].in.sin_port : 0;
+        records[i].tos = beside.tos;
         records[i].length = keep(next, &messages[i], &beside);
         next += records[i].length;
     }
