@@ -146,12 +146,17 @@ class Collector:
         Marks come last: nothing is marked before all who must count and clear it are ready.
         """
         sessions = self._sessions.values()
+        await _together(s.set_clock(self._clock, self._bounds) for s in sessions)
         if self._bounds is not None:
-            await _together(s.set_clock(self._clock, self._bounds) for s in sessions)
             for problem in apart(sessions, self._bounds).values():
                 raise ClockError(problem)
         for marking in (False, True):
             await _together(session.fill(marking=marking) for session in sessions)
+
+    @property
+    def clock_errors_us(self) -> dict[str, float]:
+        """By which each switch's clock may be wrong that had to be found; 0: it was given."""
+        return {name: session.clock_error_us for name, session in self._sessions.items()}
 
     async def blocks(
         self, first: int, last: int, *, switches: Collection[str] | None = None,
@@ -269,8 +274,7 @@ class Collector:
             return reading
         totals = self._totals[session.name]
         totals[:] = [_Totals(problem="it had restarted"), _Totals(problem="it had restarted")]
-        if self._bounds is not None:
-            await session.set_clock(self._clock, self._bounds)
+        await session.set_clock(self._clock, self._bounds)
         await session.fill(marking=True)
         reading = await session.read(colour_of(block))
         if reading is not None:  # nothing of the next block of this colour has come yet

@@ -222,11 +222,14 @@ class Hop:
 
     `entries`: what its tables need beside the watch, such as forwarding. `clock_offset_us` is what
     must be added to the switch's clock to get the common clock; None: to be found by readouts.
+    `clock_ahead_us` is added on top: so far the switch is to be ahead of the common clock, to see
+    what that does.
     """
 
     switch: fy.Switch
     entries: Sequence[fy.P4TableEntry] = ()
     clock_offset_us: int | None = 0
+    clock_ahead_us: int = 0
 
     @property
     def name(self) -> str:

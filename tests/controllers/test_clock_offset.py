@@ -10,7 +10,7 @@ import pytest
 from ampm_path import PROGRAM
 
 from controllers.connection import connection
-from controllers.readout import CLOCK, Readout, Readouts
+from controllers.readout import CLOCK, MOST_ROUNDS, Readout, Readouts
 from testbed.network import Network
 from testbed.run import Run
 from testbed.virtual.clock import VirtualClock
@@ -66,6 +66,29 @@ def test_however_long_each_way_takes(rounds: int) -> None:
         bounds_us.append(bound_us)
     assert min(bounds_us) == 0.5
     assert max(bounds_us) > (1500 if rounds == 1 else 500)
+
+
+def test_on_a_busy_machine_there_are_more_round_trips_until_one_is_quick() -> None:
+    class Busy(Trips):
+        trips = 0
+
+        async def read(self, record: int, index: int = 0) -> Readout:
+            self.trips += 1
+            self._now_ns += 9_000_000 if self.trips != self.quick else 300_000
+            return Readout(self._now_ns // 1000, (0, 0, 0, 0), (0, 0, 0, 0))
+
+        def __init__(self, quick: int) -> None:
+            super().__init__(random.Random(1), 0)
+            self.quick = quick
+
+    for quick, good_us, trips, bound_us in (
+        (50, 500, 50, 150.5),
+        (50, 10_000, 20, 4500.5),  # good enough at once
+        (0, 500, MOST_ROUNDS, 4500.5),  # none is quick: it is told how wrong it may be
+    ):
+        busy = Busy(quick)
+        found = VirtualClock().run(busy.clock_offset(busy, 20, good_us))
+        assert (busy.trips, found[1]) == (trips, bound_us)
 
 
 @pytest.mark.parametrize("control_delay_us", [0.0, 250.5])

@@ -13,7 +13,7 @@ import pytest
 from ampm.truth import read_truths
 
 from controllers.ampm.collector import BlockReport, Collector
-from controllers.ampm.records import Point
+from controllers.ampm.records import Point, difference_us
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.session import AwayError, ClockError
 from controllers.ampm.watch import Bounds, Hop, LimitError, Method, WatchedFlow
@@ -374,6 +374,45 @@ def test_a_clock_that_drifts_away_makes_blocks_unknown(tmp_path: Path) -> None:
     assert 0 < len(late) < 6
     assert unknown(scene, "s3") == late
     assert "switch s3: its clock is off by " in scene.reports[late[0]].problems[0]
+
+
+UNKNOWN_CLOCKS = {"s1": 5_038_784_323, "s2": -123_456_789}  # us
+
+
+@pytest.mark.parametrize("bounds", [None, Bounds(2, 2 * LINK_DELAY_US)])
+def test_clocks_that_nobody_knows_are_found(bounds: Bounds | None, tmp_path: Path) -> None:
+    """Also where nobody promises anything; and one that is to be ahead is so by just that."""
+
+    async def main(run: Run) -> dict[str, int]:
+        topo = Line(switches=2)
+        options = {name: [*cpu, "--clock-offset-us", str(UNKNOWN_CLOCKS[name])]
+                   for name, cpu in cpu_ports(topo).items()}  # fmt: skip
+        with Network(topo, run, program=PROGRAM, switch_options=options) as net:
+            path = [
+                Hop(connection(net, name), forwarding_entries(net, name), None, ahead_us)
+                for name, ahead_us in (("s1", 0), ("s2", 0 if bounds else 777))
+            ]
+            collector = Collector(
+                {watched(net, Method.STEP): path}, SCHEDULE, run.clock, bounds=bounds
+            )
+            async with collector:
+                await collector.watch()
+                assert set(collector.clock_errors_us.values()) == {0.5}
+                return {hop.name: await clock_entry(hop.switch) for hop in path}
+
+    found = virtually(tmp_path, main)
+    wanted = {name: -offset_us for name, offset_us in UNKNOWN_CLOCKS.items()}
+    wanted["s2"] += 0 if bounds else 777
+    assert {name: abs(difference_us(found[name], us)) <= 1 for name, us in wanted.items()} == {
+        "s1": True, "s2": True
+    }  # fmt: skip
+
+
+async def clock_entry(switch: fy.Switch) -> int:
+    """What a switch was told to add to its clock."""
+    entity = fy.P4TableEntry("clock", is_default_action=True)
+    (entry,) = [entry async for entry in switch.read(entity)]
+    return int(entry.action.args["offset_us"])
 
 
 def no_registers(monkeypatch: pytest.MonkeyPatch) -> None:
