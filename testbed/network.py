@@ -16,6 +16,7 @@ from testbed.errors import TestbedError
 from testbed.mtu import ETHERNET_BYTES, USUAL_MTU, check_mtu
 from testbed.plant import LinkEnd, Plant, Settings, check_topology, derived_seed
 from testbed.real.network import MininetPlant
+from testbed.real.targets.bmv2 import panel_interface
 from testbed.results.provenance import P4Source
 from testbed.run import Run
 from testbed.truth.undelivered import expected_reasons
@@ -86,7 +87,7 @@ class Network:
         self._switch_options = dict(switch_options or {})
         self._control_delay_us = control_delay_us
         self._stamp_log = stamp_log
-        self._expected_drops = expected_reasons(expected_drops)
+        self.expected_drops = expected_reasons(expected_drops)
         self._switches: dict[str, Any] = {}
         self._hosts: dict[str, Any] = {}
         self._ends: dict[str, dict[str, LinkEnd]] = {}  # node -> neighbour -> the node's end
@@ -115,6 +116,11 @@ class Network:
     def host(self, name: str) -> Any:
         """A host: .name .IP() .MAC(), and in real time all that Mininet's have."""
         return self._node(name, self._hosts)
+
+    @property
+    def has_panels(self) -> bool:
+        """Whether its switches are bmv2s, each behind a panel."""
+        return self._run.target == "bmv2"
 
     def neighbours(self, node: str) -> list[str]:
         """What a node is linked to, in the order of its links."""
@@ -166,13 +172,15 @@ class Network:
         """The number of a switch's port towards a neighbour."""
         return self._end(switch, neighbour).port
 
-    def capture(self, switch: str, neighbour: str, what: str) -> Path:
+    def capture(self, switch: str, neighbour: str, what: str, *, inner: bool = False) -> Path:
         """The capture of a switch's port towards a neighbour.
 
         Where several links go there, give the interface's name (`s1-eth3`) in its place. `what`:
         frames that came "in", went "out" (before the link), or were "lost" by the link; with
         `stamp_log` also as they were "taken" from the port's ring, and stamped with when the call
-        that handed them to the kernel began ("sending") and ended ("sent").
+        that handed them to the kernel began ("sending") and ended ("sent"). `inner`: on bmv2, of
+        its panel's port behind that one: what goes "out" there goes into bmv2, what comes "in" has
+        left it.
         """
         if what not in CAPTURES:
             raise ValueError(f"{what!r} is none of {CAPTURES}")
@@ -185,7 +193,8 @@ class Network:
                 f"by its interface in place of {neighbour}: {names}"
             )
         end = ends[0] if ends else self._end(switch, neighbour)  # which raises
-        return self.folder / f"{end.interface}_{what}.pcap"
+        interface = panel_interface(switch, end.port) if inner else end.interface
+        return self.folder / f"{interface}_{what}.pcap"
 
     async def obey(self, script: Path) -> None:
         """Do the commands of a script, a line each as one types it into Mininet's command line.
@@ -275,7 +284,7 @@ class Network:
         self.interface_counters = outcome.interface_counters
         self.udp_losses = outcome.udp_losses
         self.applications = outcome.applications
-        self.undelivered.add_network(self.name, self.counters, self._expected_drops)
+        self.undelivered.add_network(self.name, self.counters, self.expected_drops)
 
     def _command_line(self) -> None:
         self._run.progress.pause()

@@ -1,7 +1,8 @@
 """The books of a network: whatever was sent was received, or it is known where it went.
 
 Two independent sources: the switches' and links' own counters, and the kernel's. A run in which
-the kernel dropped anything is no measurement at all.
+the kernel dropped anything is no measurement at all, nor is one in which bmv2 did: it does not say
+why, and a frame that it dropped behind its counters is no packet that a link lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from testbed.errors import TestbedError
 from testbed.network import LinkEnd, Network
 from testbed.results.report import Check
 from testbed.traffic import AnyRecord, FlowRecord
+from testbed.truth.undelivered import programs_drop
 
 SWITCH_DROPS = ("ingress_drops", "egress_drops", "queue_drops", "no_port_drops", "memory_drops")
 
@@ -32,9 +34,16 @@ class Books:
 
     @classmethod
     def of(cls, net: Network, records: Mapping[int, AnyRecord]) -> "Books":
-        """Close the books of a network that has ended. Raises TestbedError on a kernel drop."""
+        """Close the books of a network that has ended.
+
+        Raises TestbedError on a drop by the kernel, or by bmv2 (unless the network expects its
+        programs to drop: of bmv2 nobody can tell the two apart, nor copies from drops).
+        """
         datagrams = [record for record in records.values() if isinstance(record, FlowRecord)]
         _refuse_kernel_drops(net, datagrams)
+        lacking = _lacking_of_bmv2(net.counters)
+        if not programs_drop(net.expected_drops):
+            _refuse_bmv2_drops(lacking)
         host_interfaces = [
             net.interface_counters[end.interface]
             for link in net.links
@@ -56,10 +65,14 @@ class Books:
                 for port in counters["ports"].values()
             },
             dropped_by_switches={
-                name: {reason: engine[reason] for reason in SWITCH_DROPS}
+                name: {
+                    **{reason: engine[reason] for reason in SWITCH_DROPS},
+                    **({"bmv2_drops": max(lacking[name], 0)} if name in lacking else {}),
+                }
                 for name, engine in engines.items()
             },
             added_by_switches=sum(engine["replicas"] for engine in engines.values())
+            + sum(max(-count, 0) for count in lacking.values())
             + sum(cpu["packet_out"] for cpu in cpus),
             taken_by_controllers=sum(cpu["packet_in"] + cpu["packet_in_dropped"] for cpu in cpus),
             left_in_queues=sum(engine["in_queues"] for engine in engines.values()),
@@ -105,6 +118,24 @@ def _refuse_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
             f"run invalid: the kernel dropped packets ({', '.join(found)}): "
             "lower the rate, or leave the machine more idle; frames longer than a host's mtu_bytes "
             "are dropped there, too"
+        )
+
+
+def _lacking_of_bmv2(counters: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[str, int]:
+    """Of each switch that is a bmv2, how many more frames went in than came out."""
+    return {
+        name: counted["inner"]["into"] - counted["inner"]["out"]
+        for name, counted in counters.items()
+        if "inner" in counted
+    }
+
+
+def _refuse_bmv2_drops(lacking: Mapping[str, int]) -> None:
+    found = [f"{count} in {name}" for name, count in lacking.items() if count > 0]
+    if found:
+        raise TestbedError(
+            f"run invalid: bmv2 dropped frames ({', '.join(found)}): they went in and never came "
+            "out; lower the rate, or leave the machine more idle"
         )
 
 

@@ -28,6 +28,7 @@ REASONS = {
     "too_long": "came in at port {}, longer than 9,216 bytes",
     "receive_memory": "came in at port {}: there was no buffer for them",
     "kernel_receive": "came in at port {}: the kernel had no room for them",
+    "bmv2": "went into bmv2 by all ports together, and did not come out",
     "kernel_send": "were to leave by port {}: the kernel refused them",
 }
 SHOWN = 8  # lines
@@ -57,6 +58,8 @@ class Undelivered:
     ) -> None:
         """What its switches counted until its end, by their names."""
         meant = {*expected, *ALWAYS_EXPECTED}
+        if programs_drop(expected):
+            meant.add("bmv2")  # which does not say who dropped them
         for switch, counted in counters.items():
             for port, of_port in {**counted["ports"], **counted["other_ports"]}.items():
                 self.drops += [
@@ -95,6 +98,11 @@ class Undelivered:
         if len(packets) > SHOWN:
             lines.append(f"warning: and {len(packets) - SHOWN} more such: see summary.json")
         return lines
+
+
+def programs_drop(expected: Collection[str]) -> bool:
+    """Whether a network's programs are expected to drop packets."""
+    return not {"ingress", "egress"}.isdisjoint(expected)
 
 
 def expected_reasons(names: Collection[str]) -> Collection[str]:

@@ -1,7 +1,8 @@
 """The bmv2 target: simple_switch_grpc as a Mininet switch, behind a panel that is a minip4 switch.
 
 The panel (panel.p4) passes every frame on, between the switch's interfaces and bmv2's: so links,
-captures and counters are the same as on minip4, and whatever bmv2 drops is missing in the books.
+captures and counters are the same as on minip4. bmv2 counts nothing that it drops, but the panel
+counts what goes into it and what comes out.
 """
 
 import socket
@@ -16,12 +17,16 @@ from testbed.programs import Program
 from testbed.real.p4utils.thrift import Thrift
 from testbed.real.precedence import take_precedence
 from testbed.real.targets.minip4 import Minip4Switch, SwitchSettings
+from testbed.real.targets.thrift import call_i32
 
 PANEL = Path(__file__).with_name("panel.p4")
 PROGRAM = "simple_switch_grpc"
 PANEL_PORTS = 256  # the panel's ports towards bmv2 begin there
 THRIFT_BASE_PORT = 9090  # as GRPC_BASE_PORT
 START_S = 20.0
+# Packets in each queue until it is given a rate. Links' rates and queues are the panel's, so what
+# waits here is what came while others had the core: 5 ms are enough for the usual 64.
+QUEUE_DEPTH, USUAL_DEPTH = 4096, 64
 KNOWN_OPTIONS = {"--cpu-port"}
 
 
@@ -38,6 +43,7 @@ class Bmv2Switch(Minip4Switch):
         self.thrift = Thrift(name, THRIFT_BASE_PORT + self.device_id)
         self._bmv2: subprocess.Popen[bytes] | None = None
         self._wires: dict[int, tuple[str, str]] = {}  # port -> ends: the panel's and bmv2's
+        self._sized_queues: set[int] = set()  # ports whose queues were given a depth
         self._bmv2_log = settings.folder / f"{name}-bmv2.log"
         options = settings.options.get(name, ())
         if unknown := {*options[::2]} - KNOWN_OPTIONS:
@@ -51,7 +57,7 @@ class Bmv2Switch(Minip4Switch):
         ports = [port for interface, port in self.ports.items() if interface.name != "lo"]
         for port in ports:
             panel_end, bmv2_end = self._wires[port] = (
-                f"{self.name}-panel{port}", f"{self.name}-bmv2p{port}",
+                panel_interface(self.name, port), f"{self.name}-bmv2p{port}",
             )  # fmt: skip
             _run(f"ip link add name {panel_end} mtu {SWITCH_MTU} type veth "
                  f"peer name {bmv2_end} mtu {SWITCH_MTU}")  # fmt: skip
@@ -72,7 +78,7 @@ class Bmv2Switch(Minip4Switch):
         take_precedence(self._bmv2.pid)
 
     def wait_ready(self) -> None:
-        """Return when the panel forwards and bmv2 answers."""
+        """Return when the panel forwards and bmv2 answers, and has its queues' depth."""
         super().wait_ready()
         host, _, port = self.grpc_address.rpartition(":")
         deadline = time.monotonic() + START_S
@@ -80,15 +86,26 @@ class Bmv2Switch(Minip4Switch):
             self._check_bmv2()
             try:
                 socket.create_connection((host, int(port)), timeout=1).close()
+                call_i32(self.thrift.port, "simple_switch", "set_all_egress_queue_depths",
+                         QUEUE_DEPTH)  # fmt: skip
             except OSError:
                 time.sleep(0.01)
             else:
                 return
-        raise TestbedError(f"switch {self.name}: bmv2 did not answer within {START_S:g} s")
+        raise TestbedError(
+            f"switch {self.name}: bmv2 did not answer within {START_S:g} s, by gRPC and by Thrift"
+        )
+
+    def read_counters(self) -> dict[str, Any]:
+        """The panel's, with what bmv2 took and gave."""
+        return with_inner_counts(super().read_counters())
 
     def finish(self) -> None:
         """Take the panel's counters in, and end bmv2. Raises TestbedError when it had died."""
+        is_up = self._process is not None
         super().finish()
+        if is_up:
+            self.counters = with_inner_counts(self.counters)
         if self._bmv2 is not None:
             self._check_bmv2()
             self._end_bmv2()
@@ -102,6 +119,10 @@ class Bmv2Switch(Minip4Switch):
         """Change depth (packets) and rate_pps of a port's queue: bmv2's own, not the panel's."""
         if port not in self._wires:
             raise TestbedError(f"switch {self.name} has no port {port}")
+        if "depth" in changes:
+            self._sized_queues.add(port)
+        elif port not in self._sized_queues:  # with a rate, it is the network's queue
+            changes = {"depth": USUAL_DEPTH, **changes}
         self.thrift.set_queue(port, **changes)
 
     def stop(self, deleteIntfs: bool = True) -> None:
@@ -132,6 +153,27 @@ class Bmv2Switch(Minip4Switch):
             self._bmv2.kill()
             self._bmv2.wait()
             self._bmv2 = None
+
+
+def panel_interface(switch: str, port: int) -> str:
+    """The panel's interface towards bmv2's port."""
+    return f"{switch}-panel{port}"
+
+
+def with_inner_counts(counters: dict[str, Any]) -> dict[str, Any]:
+    """The panel's counters, with `inner`: how many frames went into bmv2, and came out.
+
+    What did not come out is among the drops, at a port called bmv2.
+    """
+    inner = [port for number, port in counters["ports"].items() if int(number) >= PANEL_PORTS]
+    into, out = (sum(port[what] for port in inner)
+                 for what in ("transmitted_packets", "received_packets"))  # fmt: skip
+    swallowed = {"bmv2": {"drops": {"bmv2": max(into - out, 0)}}}
+    return {
+        **counters,
+        "inner": {"into": into, "out": out},
+        "other_ports": {**counters["other_ports"], **swallowed},
+    }
 
 
 def _run(command: str) -> None:

@@ -54,6 +54,7 @@ def network() -> Any:
         },
         udp_losses={"h1": 0, "h2": 0},
         applications=[],
+        expected_drops=(),
     )
 
 
@@ -150,6 +151,40 @@ def test_a_kernel_drop_makes_the_run_invalid(path: tuple[str, ...], place: str) 
 def test_a_full_socket_makes_the_run_invalid() -> None:
     with pytest.raises(TestbedError, match="1 at receiving socket of flow 1"):
         Books.of(network(), record(kernel_drops=1))
+
+
+def bmv2_network(lacking: int) -> Any:
+    """The same with a bmv2, from which so many frames more did not come out; h2 lacks them."""
+    net = network()
+    net.counters["s1"]["inner"] = {"into": 100, "out": 100 - lacking}
+    port_2 = net.counters["s1"]["ports"]["2"]
+    for counts, key in (
+        (net.counters["s1"]["engine"], "received"), (net.counters["s1"]["engine"], "transmitted"),
+        (port_2, "transmitted_packets"), (port_2["link"], "sent_packets"),
+        (port_2["link"], "delivered_packets"), (net.interface_counters["h2-eth0"], "received"),
+    ):  # fmt: skip
+        counts[key] -= lacking
+    return net
+
+
+def test_what_bmv2_drops_makes_the_run_invalid() -> None:
+    assert all(check.passed for check in Books.of(bmv2_network(0), record()).checks())
+    with pytest.raises(TestbedError, match=r"run invalid: bmv2 dropped frames \(3 in s1\)"):
+        Books.of(bmv2_network(3), record())
+
+
+@pytest.mark.parametrize("reason", ["ingress", "egress"])
+def test_what_a_program_on_bmv2_is_to_drop_is_accounted_for(reason: str) -> None:
+    net = bmv2_network(3)
+    net.expected_drops = (reason,)
+    books = Books.of(net, record())
+    assert books.dropped_by_switches["s1"]["bmv2_drops"] == 3
+    assert (books.unaccounted, books.unbalanced) == (0, [])
+
+
+def test_copies_that_a_program_on_bmv2_makes_are_accounted_for() -> None:
+    books = Books.of(bmv2_network(-4), record())
+    assert (books.added_by_switches, books.unaccounted) == (4, 0)
 
 
 def test_applications_are_in_the_books() -> None:

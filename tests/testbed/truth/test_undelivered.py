@@ -168,6 +168,22 @@ def test_networks_are_told_together_and_the_worst_first() -> None:
     assert found.warnings()[-1] == "warning: and 14 more such: see summary.json"
 
 
+@pytest.mark.parametrize(
+    ("expected", "warns"),
+    [([], True), (["queue"], True), (["ingress"], False), (["bmv2"], False)],
+)
+def test_what_bmv2_swallowed_is_told_unless_its_program_may_have_dropped_it(
+    expected: list[str], warns: bool
+) -> None:
+    found = Undelivered()
+    found.add_network("a", {"s1": counted({}, bmv2={"bmv2": 3})}, expected)
+    assert [drop.packets for drop in found.drops] == [3]
+    told = (
+        "warning: switch s1: 3 packets went into bmv2 by all ports together, and did not come out"
+    )
+    assert found.warnings() == ([told] if warns else [])
+
+
 def test_a_reason_that_there_is_not_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         TestbedError, match=r"expected_drops: no reason 'ingres': there are ingress"
