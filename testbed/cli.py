@@ -73,7 +73,7 @@ def start(
     saying why where it is not conduct()'s.
     """
     try:
-        options.target = _available_target(options.target, options.time)
+        options.target = available_target(options.target, options.time)
         run = _run_virtual if options.time == "virtual" else _run_real
         return run(name, options, conduct, origin or Origin())
     except Interrupted as interrupted:
@@ -170,6 +170,7 @@ def _report_of(run: Run, options: argparse.Namespace, experiment: Experiment) ->
         outcome,
         checks=[*outcome.checks, *run.undelivered.checks()],
         drops=[dataclasses.asdict(drop) for drop in run.undelivered.drops],
+        bearings=[dataclasses.asdict(bearing) for bearing in run.bearings],
     )
 
 
@@ -213,7 +214,8 @@ def add_run_options(common: "argparse._ActionsContainer") -> None:
     """The options of every run, whatever it is for; conduct()'s aftermath() needs `out`, too."""
     common.add_argument(
         "--target", choices=("auto", "bmv2", "minip4"), default="auto",
-        help="what runs the P4 programs (default: %(default)s)",
+        help="what runs the P4 programs (default: auto, which is minip4 also where bmv2 is "
+        "installed, so that a command means the same on each machine)",
     )  # fmt: skip
     common.add_argument(
         "--time", choices=("real", "virtual"), default="real",
@@ -239,7 +241,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(UNUSABLE, f"{self.prog}: error: {message} (see --help)\n")
 
 
-def _available_target(wanted: str, time: str) -> str:
+def available_target(wanted: str, time: str) -> str:
+    """What `--target` means here. Raises TestbedError where that is not to be had."""
     if wanted != "bmv2":
         return "minip4"
     if time == "virtual":

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from minip4.compiler import CompiledProgram
+from testbed.bearing import Bearing
 from testbed.clock import Clock, RealClock
 from testbed.programs import Source
 from testbed.progress import Progress
@@ -26,3 +27,4 @@ class Run:
     keeps: bool = False  # its captures and logs
     programs: dict[Source, CompiledProgram] = field(default_factory=dict)  # of all its networks
     undelivered: Undelivered = field(default_factory=Undelivered)  # by all its networks
+    bearings: list[Bearing] = field(default_factory=list)  # what its networks bear

@@ -34,6 +34,10 @@ LIMITS: Mapping[str, tuple[float, float]] = {  # of what all flows have
 SMALLEST_FRAME = 60  # bytes, without the frame check sequence
 
 
+class RateError(TestbedError):
+    """A sender did not keep its rate."""
+
+
 class Pattern(Protocol):
     """When the datagrams of a flow are sent: see testbed.patterns."""
 
@@ -187,7 +191,7 @@ class Traffic:
 
         Returns the records by the flows' ids: FlowRecord for UDP, TcpRecord for TCP.
         The books tell whether that was long enough. Raises TestbedError when a sender did not
-        keep its rate, or when a program failed.
+        keep its rate (RateError), or when a program failed.
         """
         records = await self._carrier.finish(drain_s)
         self._net.undelivered.add_flows(self._net.name, records.values())

@@ -8,9 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from testbed.errors import TestbedError
 from testbed.real.flow_processes import FlowProcesses
-from testbed.traffic import HEADERS_BYTES, RECEIVED, SENT, Flow, FlowRecord, Schedule
+from testbed.traffic import (
+    HEADERS_BYTES,
+    RECEIVED,
+    SENT,
+    Flow,
+    FlowRecord,
+    RateError,
+    Schedule,
+)
 
 BURST = 32  # datagrams that a sender which fell behind sends at once, at most
 MAX_LAG_NS = 500_000_000  # a sender further behind its schedule gives up
@@ -36,14 +43,14 @@ class UdpProcesses(FlowProcesses):
         super().begin(start_ns)
 
     async def finish_sending(self) -> None:
-        """Wait for the sender's end. Raises TestbedError when it did not keep its rate."""
+        """Wait for the sender's end. Raises RateError when it did not keep its rate."""
         output = await self._sender.output(RATE_NOT_KEPT)
         self._totals = json.loads(output)
         allowed_ns = END_LAG_NS + self._schedule.lasts_ns / 100
         is_late = self._totals["last_lag_ns"] > allowed_ns
         if is_late or self._sender.process.returncode == RATE_NOT_KEPT:
             lasted_ns = max(self._totals["last_ns"] - self._start_ns, 1)
-            raise TestbedError(
+            raise RateError(
                 f"flow {self._flow.id} of {self._flow.source}: rate too high for this machine: "
                 f"asked {self._udp_flow.rate_pps:.0f} packets/s, "
                 f"kept {1e9 * self._totals['sent'] / lasted_ns:.0f}: lower the rate, "

@@ -57,6 +57,7 @@ class Report:
     tables: Sequence[Table] = ()
     machine_columns: Sequence[str] = ()  # of the samples: what the machine took, in either time
     drops: Sequence[Mapping[str, Any]] = ()  # by switches: the run adds them
+    bearings: Sequence[Mapping[str, Any]] = ()  # what probes found (testbed.bearing): as these
 
     @property
     def passed(self) -> bool:
@@ -101,6 +102,7 @@ class Report:
             "machine_columns": [*self.machine_columns],
             "metrics": dict(self.metrics),
             "drops": list(self.drops),
+            "bearings": list(self.bearings),
         }
 
     def show(self, folder: Path) -> None:
