@@ -18,9 +18,19 @@ for argument in "$@"; do
     esac
 done
 
+# What holds minip4 against bmv2 is for machines that have both, and for real time.
+is_unfit() {
+    [[ $1 == experiments/targets.py ]] &&
+        { ! command -v simple_switch_grpc >/dev/null || [[ ${*:2} == *virtual* ]]; }
+}
+
 ./setup.sh
 worst=0
 for script in experiments/[!_]*.py; do
+    if is_unfit "$script" "$@"; then
+        echo "== $script left out: it needs bmv2 (simple_switch_grpc on PATH) and real time"
+        continue
+    fi
     echo "== $script $*"
     status=0
     .venv/bin/python "$script" "$@" || status=$?

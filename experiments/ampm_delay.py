@@ -27,6 +27,7 @@ from ampm.delays import (
     samples_are_fair,
     true_delays_us,
 )
+from ampm.machine import Machine, Workload, machine_for
 from ampm.measurement import (
     Outcome,
     Setting,
@@ -43,7 +44,6 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from controllers.ampm.records import Point
-from controllers.ampm.watch import Bounds
 from testbed import cli
 from testbed.patterns import Poisson
 from testbed.results import plots, statistics
@@ -91,8 +91,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.blocks = options.blocks or (4 if options.quick else 6)
     check_options(options)
     options.seeds = options.seeds or (10 if virtual and not options.quick else 1)
+    heaviest = max(cases_of(options, Machine()), key=lambda case: case.load)
+    load = Workload.of(setting_of(heaviest, options.seed, options))
+    machine = await machine_for(load, MACHINE_US, options, run)
     found = []
-    for case in cases_of(options):
+    for case in cases_of(options, machine):
         results = Results(case, [], [], np.zeros(0))
         for seed in range(options.seed, options.seed + options.seeds):
             setting = setting_of(case, seed, options)
@@ -117,19 +120,17 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     )
 
 
-def cases_of(options: argparse.Namespace) -> list[Case]:
+def cases_of(options: argparse.Namespace, machine: Machine) -> list[Case]:
     """The delays, then the load step, then the losses."""
-    slack_us = 0 if options.time == "virtual" else MACHINE_US
     queue_us = QUEUE * BACKGROUND_BYTES * 8e6 / RATE_BPS
     cases = [
-        Case(f"delay {ms:g} ms", 1000 * ms, Bounds(delay_us=1000 * ms + slack_us))
-        for ms in options.delay_ms
+        Case(f"delay {ms:g} ms", 1000 * ms, machine.bounds(1000 * ms)) for ms in options.delay_ms
     ]
     if options.load:
-        bounds = Bounds(delay_us=1000 + queue_us + slack_us)
+        bounds = machine.bounds(1000 + queue_us)
         cases.append(Case(f"load {options.load:g}", 1000, bounds, load=options.load))
     return cases + [
-        Case(f"loss {percent:g} %", 1000, Bounds(delay_us=1000 + slack_us), loss=percent / 100)
+        Case(f"loss {percent:g} %", 1000, machine.bounds(1000), loss=percent / 100)
         for percent in options.loss
     ]
 

@@ -15,10 +15,13 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
+from ampm.machine import Workload, machine_for
 from ampm.measurement import (
+    LEAST_BLOCK_US,
     Outcome,
     Setting,
     add_common_options,
+    fitting,
     flow_count,
     hosts_agree,
     judged,
@@ -44,6 +47,7 @@ from topologies.line import Line
 
 PATH = ("s1", "s2", "s3")
 LINK_DELAY_US = 1000
+MACHINE_US = 20_000  # what a busy machine may add in real time
 SURE_TO_ARRIVE = 20  # packets that should: then that none does has a chance of e^-20
 METHODS = {
     "step": Method.STEP,
@@ -85,7 +89,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--block-us", type=cli.power_of_two, metavar="US",
-        help="length of a block, a power of two of microseconds (default: 1048576)",
+        help="length of a block, a power of two of microseconds (default: 1048576, or more)",
     )  # fmt: skip
     add_common_options(parser)
 
@@ -117,11 +121,11 @@ class BlockLoss:
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     virtual = options.time == "virtual"
     options.loss = options.loss or ([0, 5] if options.quick else [0, 0.1, 1, 5, 10])
-    options.block_us = options.block_us or (2**19 if options.quick else 2**20)
     options.blocks = options.blocks or (5 if options.quick else 8)
     options.seeds = options.seeds or (10 if virtual and not options.quick else 1)
-    # One clock for all; two links, and in real time 20 ms for what a busy machine may add.
-    bounds = Bounds(delay_us=2 * LINK_DELAY_US + (0 if virtual else 20_000))
+    first = setting_of(options.loss[0], options.seed, options, Bounds(), Schedule(LEAST_BLOCK_US))
+    machine = await machine_for(Workload.of(first), MACHINE_US, options, run)
+    bounds = machine.bounds(2 * LINK_DELAY_US)
     schedule = schedule_of(options, bounds)
     losses: list[BlockLoss] = []
     checks: list[Check] = []
@@ -148,10 +152,13 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 def schedule_of(options: argparse.Namespace, bounds: Bounds) -> Schedule:
     """The blocks; raises TestbedError when they are too short for a method."""
+    methods = [METHODS[name] for name in options.method]
+    least_us = 2**19 if options.quick else 2**20
+    options.block_us = options.block_us or max(least_us, fitting(methods, bounds).block_us)
     try:
         schedule = Schedule(options.block_us)
-        for method in options.method:
-            check_limits(METHODS[method], schedule, bounds)
+        for method in methods:
+            check_limits(method, schedule, bounds)
     except (ValueError, LimitError) as error:
         raise TestbedError(f"--block-us {options.block_us}: {error}") from None
     return schedule

@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from ampm import measurement
+from ampm.machine import Machine, Workload, machine_for
+from ampm.measurement import LEAST_BLOCK_US
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -60,8 +62,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="complete blocks to measure in each run (default: 40)",
     )  # fmt: skip
     parser.add_argument(
-        "--block-us", type=cli.power_of_two, default=2**18, metavar="US",
-        help="length L of a block, a power of two of microseconds (default: %(default)s)",
+        "--block-us", type=cli.power_of_two, metavar="US",
+        help="length L of a block, a power of two of microseconds (default: 262144, or more)",
     )  # fmt: skip
     measurement.add_common_options(parser)
 
@@ -89,7 +91,7 @@ class Setting:
         """The greatest delay, in lengths of a block."""
         return (LINK_DELAY_US + self.held_us) / self.block_us
 
-    def is_exact(self, noise_us: int) -> bool:
+    def is_exact(self, noise_us: float) -> bool:
         """Step marking must be exact, also where a machine adds that to the delay."""
         return self.lateness + noise_us / self.block_us < 1 / 2
 
@@ -138,21 +140,24 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_virtual = options.time == "virtual"
     options.blocks = options.blocks or (12 if options.quick else 40)
     options.seeds = options.seeds or ((2 if options.quick else 10) if is_virtual else 1)
-    settings = [Setting(*pair, options.rate, options.block_us) for pair in pairs_of(options)]
-    longest = max(setting.packets for setting in settings)
+    in_order = network_of(Setting(0, 0, options.rate, LEAST_BLOCK_US), options)
+    machine = await machine_for(Workload.of(in_order), NOISE_US, options, run)
+    longest = max(packets for _, packets in pairs_of(options))
     if longest * 1e6 / options.rate > LONGEST_HELD_US:
         raise TestbedError(
             f"--rate {options.rate}: {longest} packets, while which others are held back, must "
             f"be sent in {LONGEST_HELD_US / 1e6} s; take {longest * 1e6 / LONGEST_HELD_US:.0f}"
         )
-    noise_us = 0 if is_virtual else NOISE_US
+    options.block_us = options.block_us or block_us_of(options, machine)
+    settings = [Setting(*pair, options.rate, options.block_us) for pair in pairs_of(options)]
+    noise_us = machine.delay_us
     results: dict[Setting, list[BlockResult]] = {}
     checks: list[Check] = []
     books: list[Check] = []
     for setting in settings:
         results[setting] = []
         for seed in range(options.seed, options.seed + options.seeds):
-            network = network_of(setting, options.blocks, options.program)
+            network = network_of(setting, options)
             outcome = await measurement.measure(replace(run, seed=seed), network)
             refuse_late_packets(setting, outcome, noise_us)
             results[setting] += results_of(setting, seed, outcome)
@@ -177,10 +182,17 @@ def pairs_of(options: argparse.Namespace) -> list[tuple[float, int]]:
     return [*((HELD, m) for m in SWEPT_PACKETS), *((q, PACKETS) for q in SWEPT_HELD)]
 
 
-def network_of(setting: Setting, blocks: int, program: str) -> measurement.Setting:
+def block_us_of(options: argparse.Namespace, machine: Machine) -> int:
+    """Blocks in which step marking is exact on this machine where it is so in virtual time."""
+    settings = (Setting(*pair, options.rate, LEAST_BLOCK_US) for pair in pairs_of(options))
+    held_us = max((s.held_us for s in settings if s.is_exact(0)), default=0.0)
+    return measurement.fitting([Method.DOUBLE], machine.bounds(LINK_DELAY_US + held_us)).block_us
+
+
+def network_of(setting: Setting, options: argparse.Namespace) -> measurement.Setting:
     """The flow, and a link that holds packets back."""
     schedule = Schedule(setting.block_us)
-    blocks += 2 * MARGIN
+    blocks = options.blocks + 2 * MARGIN
     count = measurement.flow_count(setting.rate, blocks, schedule)
     return measurement.Setting(
         setting.name,
@@ -193,11 +205,11 @@ def network_of(setting: Setting, blocks: int, program: str) -> measurement.Setti
         schedule,
         None,
         blocks,
-        program=program,
+        program=options.program,
     )  # fmt: skip
 
 
-def refuse_late_packets(setting: Setting, outcome: measurement.Outcome, noise_us: int) -> None:
+def refuse_late_packets(setting: Setting, outcome: measurement.Outcome, noise_us: float) -> None:
     """Raise TestbedError where a machine's stall, and not the link, made packets too late."""
     if setting.is_exact(noise_us):
         longest = (-float("inf"), setting.block_us / 2)
@@ -216,7 +228,8 @@ def results_of(setting: Setting, seed: int, outcome: measurement.Outcome) -> lis
         report = outcome.reports[block]
         first, second = report.records[FLOW][SENT], report.records[FLOW][CAME]
         if first is None or second is None:
-            raise TestbedError(f"{setting.name}: {'; '.join(report.problems)}")
+            why = measurement.noise_of([outcome])
+            raise TestbedError(f"run invalid: {setting.name}, block {block} was not read: {why}")
         overtaken = float("nan")
         pulse = np.flatnonzero(truth.pulse & (truth.block == block))
         if len(pulse) == 1 and second.pulses == 1:
@@ -246,7 +259,7 @@ def row(r: BlockResult) -> dict[str, object]:
     }
 
 
-def checks_of(setting: Setting, results: Sequence[BlockResult], noise_us: int) -> list[Check]:
+def checks_of(setting: Setting, results: Sequence[BlockResult], noise_us: float) -> list[Check]:
     """Step exact within its bound and wrong beyond; pulses exact in order, and else (without a
     machine's noise, which makes other times of packets than theory supposes) wrong by their law."""
     at = f"{100 * setting.held:g} % held back for {setting.packets} packets"

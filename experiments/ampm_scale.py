@@ -12,19 +12,31 @@ import argparse
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import product
 
 import finsy as fy
 import numpy as np
+from ampm.machine import Workload, machine_for
 from ampm.measurement import (
+    LEAST_BLOCK_US,
     UDP,
     add_common_options,
+    fitting,
     flow_count,
     judged,
     noise,
     worst,
 )
-from ampm.scale import UNKNOWN, measured_losses, refuse_noise, true_losses, truths_of
+from ampm.scale import (
+    BACKHAULS,
+    UNKNOWN,
+    measured_losses,
+    refuse_noise,
+    topo_of,
+    true_losses,
+    truths_of,
+)
 from matplotlib.figure import Figure
 
 from controllers.ampm.collector import BlockReport, Collector
@@ -43,15 +55,14 @@ from testbed.traffic import Flow, FlowRecord, Traffic
 from testbed.truth.books import Books
 from topologies.backhaul import Backhaul
 
-# Switches -> (access, aggregation); one more is the core.
-BACKHAULS = {5: (3, 1), 20: (16, 3), 100: (90, 9), 300: (280, 19), 1000: (966, 33)}
 DEFAULTS = {  # kind of time, quick -> switches, flows
     ("virtual", False): ([20, 100, 1000], [10, 100, 1000]),
     ("virtual", True): ([20, 100], [10, 100]),
     ("real", False): ([20], [100, 1000]),
     ("real", True): ([20], [30]),
+    ("bmv2", False): ([5, 20], [30, 100]),
+    ("bmv2", True): ([5], [30]),
 }
-LINK = {"delay_us": 1000, "loss_probability": 0.01}
 BOUNDS = Bounds(delay_us=2000)
 NOISE_US = 50_000  # what a busy machine may add to the delay in real time
 START_US = 40_000  # for a flow's processes to start, in real time
@@ -84,7 +95,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--block-us", type=cli.power_of_two, metavar="US",
-        help="length of a block, a power of two of microseconds (default: 2097152)",
+        help="length of a block, a power of two of microseconds (default: 2097152, or more)",
     )  # fmt: skip
     add_common_options(parser)
 
@@ -122,10 +133,18 @@ class Measurement:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_virtual = options.time == "virtual"
-    switches, flows = DEFAULTS[options.time, options.quick]
+    kind = options.time if options.target != "bmv2" else "bmv2"
+    switches, flows = DEFAULTS[kind, options.quick]
     options.switches = sorted(options.switches or switches)
     options.flows = sorted(options.flows or flows)
-    options.block_us = options.block_us or (2**19 if options.quick else 2**21)
+    topo = topo_of(max(options.switches))
+    sent = flows_of(topo, max(options.flows), options, Schedule(LEAST_BLOCK_US))
+    load = Workload(topo, partial(watch_list, topo=topo, flows=sent), sent)
+    machine = await machine_for(load, NOISE_US, options, run)
+    bounds = machine.bounds(BOUNDS.delay_us)
+    options.block_us = options.block_us or max(
+        2**19 if options.quick else 2**21, fitting([Method.DOUBLE], bounds).block_us
+    )
     options.seeds = options.seeds or ((1 if options.quick else 10) if is_virtual else 1)
     found: list[Measurement] = []
     for switches, flows in product(options.switches, options.flows):
@@ -133,7 +152,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         for seed in range(options.seed, options.seed + seeds):
             run.progress.update(f"{switches} switches, {flows} flows, seed {seed}")
             try:
-                found.append(await measure(switches, flows, options, replace(run, seed=seed)))
+                seeded = replace(run, seed=seed)
+                found.append(await measure((switches, flows), bounds, options, seeded))
             except TestbedError as error:
                 if is_virtual or not found:
                     raise
@@ -154,11 +174,16 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     )
 
 
-async def measure(switches: int, count: int, options: argparse.Namespace, run: Run) -> Measurement:
-    """Measure all flows of one network, and then what readings cost when nothing else happens."""
+async def measure(
+    size: tuple[int, int], bounds: Bounds, options: argparse.Namespace, run: Run
+) -> Measurement:
+    """Measure all flows of one network, and then what readings cost when nothing else happens.
+
+    `size`: switches and flows.
+    """
     began_s = time.process_time()
-    access, aggregation = BACKHAULS[switches]
-    topo = Backhaul(access=access, aggregation=aggregation, **LINK)
+    switches, count = size
+    topo = topo_of(switches)
     schedule = Schedule(options.block_us)
     with Network(
         topo, run, program=options.program, name=f"{switches}-{count}-{run.seed}",
@@ -166,8 +191,6 @@ async def measure(switches: int, count: int, options: argparse.Namespace, run: R
     ) as net:  # fmt: skip
         flows = flows_of(topo, count, options, schedule)
         watched = watch_list(net, topo, flows)
-        noise_us = NOISE_US if options.time == "real" else 0
-        bounds = replace(BOUNDS, delay_us=BOUNDS.delay_us + noise_us)
         loads = {}
         for what, registers in READINGS.items():
             async with Collector(
@@ -246,7 +269,7 @@ def watch_list(net: Network, topo: Backhaul, flows: Sequence[Flow]) -> dict[Watc
             match=fy.Match({"hdr.ethernet.dst_addr": server.MAC()}),
             action=fy.Action("forward", port=net.port(name, above)),
         )
-        hops[name] = Hop(connection(net, name), entries=[up])
+        hops[name] = Hop(connection(net, name), [up], net.switch(name).clock_offset_us)
     return {
         WatchedFlow(
             flow.id, net.host(flow.source).IP(), server.IP(), UDP, dst_port=flow.port,

@@ -14,10 +14,21 @@ import argparse
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import finsy as fy
 import numpy as np
-from ampm.measurement import UDP, add_common_options, flow_count, noise, worst
+from ampm.machine import Machine, Workload, machine_for
+from ampm.measurement import (
+    LEAST_BLOCK_US,
+    UDP,
+    add_common_options,
+    fitting,
+    flow_count,
+    noise,
+    worst,
+)
+from ampm.stamps import passages, read_inside
 from ampm.sync import (
     DECODERS,
     DOUBLE,
@@ -38,15 +49,15 @@ from ampm.sync import (
     law_packets,
     of_error,
     refuse_noise,
+    result,
     rms_by_run,
     those_read,
 )
-from ampm.truth import Truth, read_truths
+from ampm.truth import read_truths
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from controllers.ampm.collector import BlockReport, Collector
-from controllers.ampm.records import pulse_delay
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Hop, WatchedFlow
 from controllers.connection import connection, cpu_ports
@@ -63,8 +74,8 @@ from testbed.traffic import Flow, Traffic
 from testbed.truth.books import Books
 from topologies.line import Line
 
+TOPO = Line(switches=len(PATH), loss_probability=LOSS, delay_us=LINK_DELAY_US)
 MARGIN = 3  # blocks before and after those that are measured: errors reach so far
-NEIGHBOURS = (-2, 0, 2)  # blocks of the same colour
 
 CLAIMED_ERROR_US = 1_000_000  # of the AM-PM talk: synchronisation to about a second is enough
 CLAIMED_BLOCKS_US = {DOUBLE: 2**21, MULTIPLEXED: 2**23}  # the shortest that it fits
@@ -88,14 +99,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--block-us", type=cli.power_of_two, metavar="US",
-        help="length L of a block, a power of two of microseconds (default: 1048576)",
+        help="length L of a block, a power of two of microseconds (default: 1048576, or more)",
     )  # fmt: skip
     add_common_options(parser)
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.target == "bmv2":
-        raise TestbedError("here clocks are made to differ, which is for --target minip4 alone")
     is_virtual = options.time == "virtual"
     options.errors = options.errors or errors_of(options)
     if max(options.errors) > max(ERRORS):
@@ -104,7 +113,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             f"{max(ERRORS)} lengths of a block"
         )
     options.seeds = options.seeds or ((2 if options.quick else 10) if is_virtual else 1)
-    options.block_us = options.block_us or (2**18 if options.quick else 2**20)
+    flows = flows_of(options, Schedule(LEAST_BLOCK_US))
+    load = Workload(TOPO, partial(watch_list, flows=flows), flows)
+    machine = await machine_for(load, NOISE_US, options, run)
+    schedule = fitting([*METHODS.values()], machine.bounds(2 * LINK_DELAY_US))
+    options.block_us = options.block_us or max(2**18 if options.quick else 2**20, schedule.block_us)
     settings = [
         Setting(-error if number % 2 else error, options.block_us, options.seed + number)
         for error in options.errors
@@ -120,7 +133,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     books: list[Check] = []
     for setting in settings + claims:
         run.progress.update(f"clock error {setting.error:g} L, seed {setting.seed}")
-        found, balance = await measure(setting, options, replace(run, seed=setting.seed))
+        found, balance = await measure(setting, machine, options, replace(run, seed=setting.seed))
         results += found
         books += balance.checks("all runs")
     swept = [r for r in results if r.setting in settings]
@@ -128,7 +141,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     return Report(
         samples=[r.row() for r in results],
         checks=[
-            *checks_of(swept, 0 if is_virtual else NOISE_US),
+            *checks_of(swept, machine.delay_us),
             *checks_of_claim(claimed),
             *worst(books),
         ],
@@ -140,19 +153,18 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 async def measure(
-    setting: Setting, options: argparse.Namespace, run: Run
+    setting: Setting, machine: Machine, options: argparse.Namespace, run: Run
 ) -> tuple[list[BlockResult], Books]:
     """Send both flows over switches with such clocks, and see what each decoder makes of them."""
-    topo = Line(switches=len(PATH), loss_probability=LOSS, delay_us=LINK_DELAY_US)
     schedule = Schedule(setting.block_us)
-    count = flow_count(options.rate, options.blocks + 2 * MARGIN, schedule)
-    flows = [Flow(n, "h1", "h2", options.rate, count, pattern=Poisson()) for n in METHODS]
+    flows = flows_of(options, schedule)
     with Network(
-        topo, run, program=options.program, name=setting.name, switch_options=cpu_ports(topo)
+        TOPO, run, program=options.program, name=setting.name, switch_options=cpu_ports(TOPO)
     ) as net:
-        paths = dict.fromkeys(watch_list(net, flows), hops_of(net, setting))
-        async with Collector(paths, schedule, run.clock, bounds=None) as collector:
+        watched = watch_list(net, flows, setting.ahead_us)
+        async with Collector(watched, schedule, run.clock, bounds=None) as collector:
             await collector.watch()
+            errors_us = collector.clock_errors_us
             first = schedule.block_at(run.clock.now_ns() // 1000 + 500_000) + MARGIN + 2
             start_us = schedule.start_us(first - MARGIN) - schedule.block_us // 2
             async with Traffic(net, flows, start_ns=1000 * start_us) as traffic:
@@ -162,30 +174,42 @@ async def measure(
     for problem in problems:
         run.progress.say(f"{setting.name}: {problem}")
     methods = {flow: METHODS[flow.id] for flow in flows}
+    books = Books.of(net, records)
     truths = read_truths(net, dict.fromkeys(flows, PATH), schedule, methods, records)
     if options.time == "real":
-        refuse_noise(setting, truths, noise(truths.values(), records.values(), problems))
-    results = [result(setting, d, *both, truths[d.flow]) for both in reports for d in DECODERS]
-    return results, Books.of(net, records)
+        why = noise(truths.values(), records.values(), problems)
+        refuse_noise(setting, truths, machine.delay_us, why)
+    inside = read_inside(net, flows, PATH, errors_us) if net.has_panels else {}
+    passed = {number: passages(truth, {}, inside.get(number, {}))
+              for number, truth in truths.items()}  # fmt: skip
+    results = [
+        result(setting, d, both, truths[d.flow], passed[d.flow])
+        for both in reports for d in DECODERS
+    ]  # fmt: skip
+    return results, books
 
 
-def watch_list(net: Network, flows: Sequence[Flow]) -> list[WatchedFlow]:
-    addresses = net.host("h1").IP(), net.host("h2").IP()
-    return [
-        WatchedFlow(f.id, *addresses, UDP, dst_port=f.port, methods=METHODS[f.id]) for f in flows
-    ]
+def flows_of(options: argparse.Namespace, schedule: Schedule) -> list[Flow]:
+    count = flow_count(options.rate, options.blocks + 2 * MARGIN, schedule)
+    return [Flow(n, "h1", "h2", options.rate, count, pattern=Poisson()) for n in METHODS]
 
 
-def hops_of(net: Network, setting: Setting) -> list[Hop]:
-    """The path: s1's clock is right, s2 and s3 were told wrongly how far theirs is off."""
-    hops = []
+def watch_list(
+    net: Network, flows: Sequence[Flow], ahead_us: int = 0
+) -> dict[WatchedFlow, list[Hop]]:
+    """The flows over the path. s1's clock is right, those of s2 and s3 are ahead."""
+    path = []
     for name in PATH:
         entries = forwarding_entries(net, name)
         if name == NAIVE.point.switch:
             entries.append(ALWAYS_PULSE_SLOT)
-        ahead_us = 0 if name == SENT.switch else setting.ahead_us
-        hops.append(Hop(connection(net, name), entries, clock_offset_us=ahead_us))
-    return hops
+        wrong_us = 0 if name == SENT.switch else ahead_us
+        path.append(Hop(connection(net, name), entries, net.switch(name).clock_offset_us, wrong_us))
+    addresses = net.host("h1").IP(), net.host("h2").IP()
+    return {
+        WatchedFlow(f.id, *addresses, UDP, dst_port=f.port, methods=METHODS[f.id]): path
+        for f in flows
+    }
 
 
 async def read(
@@ -205,35 +229,7 @@ async def listed(reports: AsyncIterator[BlockReport]) -> list[BlockReport]:
     return [report async for report in reports]
 
 
-def result(
-    setting: Setting, decoder: Decoder, sent: BlockReport, come: BlockReport, truth: Truth
-) -> BlockResult:
-    """One decoder's account of a block, beside the truth."""
-    block = sent.block
-    first, second = sent.records[decoder.flow][SENT], come.records[decoder.flow][decoder.point]
-    has_come = truth.passed(decoder.point)
-    pulse = np.flatnonzero(truth.pulse & has_come & (truth.block == block))
-    delay_us = pulse_delay(first, second).delay_us if first and second else None
-    delay_error_us = float("nan")
-    if delay_us is not None and len(pulse) == 1:
-        times_ns = (truth.time_ns[point][pulse[0]] for point in (SENT, decoder.point))
-        sent_ns, came_ns = map(int, times_ns)
-        delay_error_us = delay_us - (came_ns - sent_ns) / 1000 - setting.ahead_us
-    return BlockResult(
-        setting, decoder, block,
-        sent=first.packets if first else float("nan"),
-        true_sent=int(np.count_nonzero(truth.block == block)),
-        counted=second.packets if second else float("nan"),
-        arrived={
-            k: int(np.count_nonzero(has_come & (truth.block == block + k))) for k in NEIGHBOURS
-        },
-        pulses=second.pulses if second else 0,
-        true_pulses=len(pulse),
-        delay_error_us=delay_error_us,
-    )  # fmt: skip
-
-
-def checks_of(results: Sequence[BlockResult], noise_us: int) -> list[Check]:
+def checks_of(results: Sequence[BlockResult], noise_us: float) -> list[Check]:
     """Exact as far as theory says, wrong beyond; by how much only where no machine adds delays."""
     checks = []
     results = those_read(results) if noise_us else results

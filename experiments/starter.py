@@ -10,6 +10,7 @@ estimate is below the truth, and each is above it by more than eps N with a prob
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
 import math
+from contextlib import asynccontextmanager
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from controllers.connection import connections, cpu_ports
 from controllers.count_min import ROWS, CountMin
 from controllers.routing import routing_entries
 from testbed import cli
+from testbed.bearing import probe
 from testbed.network import Network
 from testbed.results import plots
 from testbed.results.report import Check, Report
@@ -37,6 +39,10 @@ def add_options(parser):
 
 
 async def experiment(options, run):
+    if run.target == "bmv2":  # which forwards no more than it can
+        async with network(0.1, "probe", run) as (net, _, _):
+            bearing = await probe(net, flows_of(net.topo, options, run.seed), run)
+        options.rate = bearing.rate(options.rate)
     samples, checks = [], []
     for eps in (0.1, 0.05) if options.quick else (0.5, 0.2, 0.1, 0.05, 0.02):
         found, books = await measure(eps, options, run)
@@ -54,24 +60,31 @@ async def experiment(options, run):
     return Report(samples, checks, figure=draw(samples), caption=caption)
 
 
-async def measure(eps, options, run):
-    """A sample for each flow, and the books of the network."""
+@asynccontextmanager
+async def network(eps, name, run):
+    """A network, connections to its switches, and the sketch that these count in."""
     topo = LeafSpine(leaves=4, spines=2)
     sketch = CountMin(math.ceil(math.e / eps), run.seed)
-    spines = [name for name, place in topo.places.items() if place.tier == "spine"]
-    flows = flows_of(topo, options, run.seed)
     with Network(
         topo, run, program="p4src/count_min/count_min.p4", defines={"WIDTH": sketch.width},
-        name=f"eps-{eps:g}", switch_options=cpu_ports(topo), capture=False,
+        name=name, switch_options=cpu_ports(topo), capture=False,
     ) as net:  # fmt: skip
         async with connections(net) as switches:
-            for name, switch in switches.items():
-                entries = routing_entries(net, name, topo.routes(name))
+            for switch in switches.values():
+                entries = routing_entries(net, switch.name, topo.routes(switch.name))
                 await switch.write([+entry for entry in entries])
                 await switch.write([~entry for entry in sketch.entries()])
-            async with Traffic(net, flows) as traffic:
-                records = await traffic.finish()
-            counters = sum([await sketch.read(switches[name]) for name in spines])
+            yield net, switches, sketch
+
+
+async def measure(eps, options, run):
+    """A sample for each flow, and the books of the network."""
+    async with network(eps, f"eps-{eps:g}", run) as (net, switches, sketch):
+        spines = [name for name, place in net.topo.places.items() if place.tier == "spine"]
+        flows = flows_of(net.topo, options, run.seed)
+        async with Traffic(net, flows) as traffic:
+            records = await traffic.finish()
+        counters = sum([await sketch.read(switches[name]) for name in spines])
         samples = []
         for flow in flows:
             src_addr, dst_addr = net.host(flow.source).IP(), net.host(flow.destination).IP()
@@ -85,11 +98,12 @@ async def measure(eps, options, run):
 
 
 def flows_of(topo, options, seed):
-    """Between random hosts; by Zipf's law the n-th has 1 / n of the first one's packets."""
+    """Between random hosts; by Zipf's law the n-th has 1 / n of the first one's packets, which
+    are sent for two seconds."""
     dice = np.random.default_rng(seed)
     return [
         Flow(n, *dice.choice(topo.hosts(), 2, replace=False), rate_pps=options.rate,
-             count=math.ceil(2000 / n), after_s=dice.random())
+             count=math.ceil(2 * options.rate / n), after_s=dice.random())
         for n in range(1, options.flows + 1)
     ]  # fmt: skip
 

@@ -91,7 +91,9 @@ def true_delays_us(
 ) -> tuple[NDArray[np.float64], ...]:
     """The least and the most that each packet took, by its sequence number; NaN where it was not at
     both points."""
-    found = passages(outcome.truths[flow.id], outcome.handling.get(flow.id, {}))
+    found = passages(
+        outcome.truths[flow.id], outcome.handling.get(flow.id, {}), outcome.inside.get(flow.id, {})
+    )
     return between_us(found[first], found[second])
 
 
@@ -101,7 +103,8 @@ def delays_of(
     """All delays of a flow between two points, in all complete blocks."""
     bounds_us = true_delays_us(outcome, flow, *segment)
     truth = outcome.truths[flow.id]
-    came_us = truth.time_ns[segment[0]] // 1000
+    inside = outcome.inside.get(flow.id, {}).get(segment[0].switch)
+    came_ns = inside or (truth.time_ns[segment[0]],) * 2  # captures have minip4's own stamps
     samples = []
     for block in outcome.blocks:
         first, second = (outcome.record(flow, point, block) for point in segment)
@@ -114,7 +117,7 @@ def delays_of(
             elif came is None:
                 chosen = here & truth.pulse
             else:
-                chosen = here & (came_us == came)
+                chosen = here & (came_ns[0] // 1000 <= came) & (came <= came_ns[1] // 1000)
             least_us, most_us = _together(estimator, *(bound[chosen] for bound in bounds_us))
             samples.append(
                 DelaySample(

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -10,8 +10,8 @@ from mininet.topo import Topo
 from numpy.typing import NDArray
 
 from ampm.pulses import blocks_without_one
-from ampm.stamps import Handling, read_handling
-from ampm.truth import Truth, read_truths
+from ampm.stamps import Handling, read_handling, read_inside
+from ampm.truth import Interval, Truth, read_truths
 from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.records import Point, PointRecord
 from controllers.ampm.schedule import Schedule
@@ -64,6 +64,7 @@ class Outcome:
     truths: dict[int, Truth]  # of the background too, whose blocks mean nothing
     dropped: dict[tuple[int, str, str], NDArray[np.int64]]  # flow, ends of a link -> sequences
     handling: dict[int, dict[str, Handling]]  # flow -> switch; nothing in virtual time
+    inside: dict[int, dict[str, Interval]]  # flow -> switch; nothing but on bmv2
     marked_outside: int  # packets of watched flows that left the path with a mark
     pulses_wrong: int  # complete blocks in which the first switch did not choose the one pulse
     books: Books
@@ -236,9 +237,10 @@ async def measure(run: Run, setting: Setting) -> Outcome:
         switch_options=cpu_ports(setting.topo), stamp_log=stamped,
     ) as net:  # fmt: skip
         async with Collector(
-            _watched(net, setting), schedule, run.clock, bounds=_bounds(net, setting)
+            watched_paths(net, setting), schedule, run.clock, bounds=setting.bounds
         ) as collector:
             await collector.watch()
+            clock_errors_us = collector.clock_errors_us
             first = schedule.block_at(run.clock.now_ns() // 1000 + AHEAD_US) + 1
             blocks = range(first + 1, first + 1 + setting.blocks)
             start_us = schedule.start_us(first) + schedule.block_us // 2
@@ -269,6 +271,7 @@ async def measure(run: Run, setting: Setting) -> Outcome:
         truths=truths,
         dropped=_dropped(net, setting),
         handling=read_handling(net, flows, setting.path) if stamped else {},
+        inside=read_inside(net, flows, setting.path, clock_errors_us) if net.has_panels else {},
         marked_outside=_marked_outside(net, setting),
         pulses_wrong=sum(
             blocks_without_one(net, truths[flow.id], method, schedule, blocks)
@@ -294,7 +297,8 @@ def _refuse_long_delays(setting: Setting, promised: Bounds, outcome: Outcome) ->
             raise TestbedError(f"run invalid: this machine stood still: {error}") from None
 
 
-def _watched(net: Network, setting: Setting) -> dict[WatchedFlow, list[Hop]]:
+def watched_paths(net: Network, setting: Setting) -> dict[WatchedFlow, list[Hop]]:
+    """What the switches of a setting are to watch, and where."""
     path = [
         Hop(connection(net, name), forwarding_entries(net, name), net.switch(name).clock_offset_us)
         for name in setting.path
@@ -306,15 +310,6 @@ def _watched(net: Network, setting: Setting) -> dict[WatchedFlow, list[Hop]]:
         ): path
         for flow, methods in setting.watched.items()
     }  # fmt: skip
-
-
-def _bounds(net: Network, setting: Setting) -> Bounds | None:
-    """What is promised, with what finding the clocks of the target's switches may be wrong by."""
-    if setting.bounds is None:
-        return None
-    # Two of them, one each way.
-    error_us = 2 * max(net.switch(name).clock_error_us for name in setting.path)
-    return replace(setting.bounds, clock_error_us=setting.bounds.clock_error_us + error_us)
 
 
 def _dropped(net: Network, setting: Setting) -> dict[tuple[int, str, str], NDArray[np.int64]]:

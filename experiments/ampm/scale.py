@@ -16,6 +16,15 @@ from testbed.traffic import Flow, FlowRecord
 from topologies.backhaul import Backhaul
 
 UNKNOWN = np.iinfo(np.int64).min
+# Switches -> (access, aggregation); one more is the core.
+BACKHAULS = {5: (3, 1), 20: (16, 3), 100: (90, 9), 300: (280, 19), 1000: (966, 33)}
+LINK = {"delay_us": 1000, "loss_probability": 0.01}
+
+
+def topo_of(switches: int) -> Backhaul:
+    """The backhaul of so many switches."""
+    access, aggregation = BACKHAULS[switches]
+    return Backhaul(access=access, aggregation=aggregation, **LINK)
 
 
 def segments_of(path: Sequence[str]) -> list[tuple[Point, Point]]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ampm.truth import NEVER, Interval, Truth
 from controllers.ampm.records import Point
+from controllers.readout import RESOLUTION_US
 from testbed.network import Network
 from testbed.results import statistics
 from testbed.results.report import Check
@@ -28,7 +29,7 @@ Times = NDArray[np.int64]  # ns by sequence number; NEVER: it did not happen
 class Handling:
     """When one switch handled the packets of a flow: by its thread, not by its stamps."""
 
-    taken_ns: Times  # from the ring in which they had arrived
+    taken_ns: Times  # from the ring in which they had arrived; on bmv2, arrived from it
     sending_ns: Times  # the call that hands them over, behind the link, began ...
     sent_ns: Times  # ... and ended
 
@@ -41,15 +42,42 @@ def read_handling(
     for (source, destination), some in _by_hosts(flows).items():
         nodes = [source, *path, destination]
         for before, switch, after in zip(nodes, nodes[1:], nodes[2:], strict=False):
-            times = [
-                capture.read_flows(net.capture(switch, neighbour, what), some)
-                for neighbour, what in ((before, "taken"), (after, "sending"), (after, "sent"))
-            ]
+            taken = (
+                net.capture(switch, after, "taken", inner=True) if net.has_panels
+                else net.capture(switch, before, "taken")
+            )  # fmt: skip
+            calls = (net.capture(switch, after, what) for what in ("sending", "sent"))
+            times = [capture.read_flows(file, some) for file in (taken, *calls)]
             for flow in some:
                 arrays = [np.full(flow.count, NEVER, np.int64) for _ in times]
                 for array, seen in zip(arrays, times, strict=True):
                     array[seen[flow.id].sequence] = seen[flow.id].time_ns
                 found[flow.id][switch] = Handling(*arrays)
+    return found
+
+
+def read_inside(
+    net: Network, flows: Sequence[Flow], path: Sequence[str], clock_errors_us: Mapping[str, float]
+) -> dict[int, dict[str, Interval]]:
+    """Between which times a bmv2 can have stamped each packet: while it was inside, behind the
+    panel, and as far as its clock is known. Of each flow, by its id, and each switch of its path.
+
+    A frame goes in after its panel has stamped it, and is out when it is at the panel's end.
+    """
+    found: dict[int, dict[str, Interval]] = {flow.id: {} for flow in flows}
+    for (source, destination), some in _by_hosts(flows).items():
+        nodes = [source, *path, destination]
+        for before, switch, after in zip(nodes, nodes[1:], nodes[2:], strict=False):
+            went, came = (
+                capture.read_flows(net.capture(switch, neighbour, what, inner=True), some)
+                for neighbour, what in ((before, "out"), (after, "in"))
+            )
+            error_ns = round(1000 * (clock_errors_us[switch] + RESOLUTION_US))
+            for flow in some:
+                into, out = (np.full(flow.count, NEVER, np.int64) for _ in range(2))
+                into[went[flow.id].sequence] = went[flow.id].time_ns - error_ns
+                out[came[flow.id].sequence] = came[flow.id].time_ns + error_ns
+                found[flow.id][switch] = into, out
     return found
 
 
@@ -60,11 +88,16 @@ def _by_hosts(flows: Sequence[Flow]) -> dict[tuple[str, str], list[Flow]]:
     return groups
 
 
-def passages(truth: Truth, handling: Mapping[str, Handling]) -> dict[Point, Interval]:
+def passages(
+    truth: Truth, handling: Mapping[str, Handling], inside: Mapping[str, Interval]
+) -> dict[Point, Interval]:
     """Between which times each packet was at the points of its path, by all but their own stamps.
 
     Without `handling`, in virtual time, sending takes none, and so does all but links and queues.
+    `inside`: of bmv2s, both of whose stamps lie there.
     """
+    if inside:
+        return {point: inside[point.switch] for point in truth.time_ns}
     first, last = truth.path[0], truth.path[-1]
     found = {point: (times_ns, times_ns) for point, times_ns in truth.time_ns.items()}
     found[Point(first, "arrivals")] = truth.sent_ns, truth.handed_ns

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ampm.measurement import refuse_late_packets
-from ampm.truth import Truth
-from controllers.ampm.records import Point
+from ampm.stamps import between_us
+from ampm.truth import Interval, Truth
+from controllers.ampm.collector import BlockReport
+from controllers.ampm.records import Point, pulse_delay
 from controllers.ampm.watch import Method
 from testbed.errors import TestbedError
 
@@ -24,6 +26,7 @@ ERRORS = (0, 0.05, 0.1, 0.15, 0.2, 0.21, 0.24, 0.3, 0.4, 0.45, 0.49, 0.55, 0.65,
           1.75, 2, 2.25, 2.5)  # fmt: skip
 FEW_ERRORS = (0, 0.17, 0.3, 0.4, 0.6, 1, 2)
 FEWEST_ERRORS = (0.1, 0.4, 0.6, 2)
+FEWEST_ERRORS_ON_BMV2 = (0.05, 0.6)  # blocks are longer there
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Decoder:
         """The probability that a packet is lost before the point."""
         return 1 - (1 - LOSS) ** self.links
 
+
+NEIGHBOURS = (-2, 0, 2)  # blocks of the same colour
 
 METHODS = {1: Method.MULTIPLEXED, 2: Method.DOUBLE}  # by flow
 NAIVE = Decoder("multiplexed, bit alone", 1, Point("s2", "arrivals"), 1, 0, 0)
@@ -75,7 +80,7 @@ class Setting:
         """How late packets seem to be at a decoder, A + D in lengths of a block."""
         return self.error + decoder.links * LINK_DELAY_US / self.block_us
 
-    def is_inside(self, decoder: Decoder, noise_us: int) -> bool:
+    def is_inside(self, decoder: Decoder, noise_us: float) -> bool:
         """The decoder must be exact."""
         return abs(self.lateness(decoder)) + noise_us / self.block_us < decoder.bound
 
@@ -137,6 +142,41 @@ class BlockResult:
         }
 
 
+def result(
+    setting: Setting, decoder: Decoder, reports: tuple[BlockReport, BlockReport], truth: Truth,
+    passed: Mapping[Point, Interval],
+) -> BlockResult:  # fmt: skip
+    """One decoder's account of a block, beside the truth; `reports` of s1, and of s2 and s3.
+
+    `passed`: between which times packets were at each point.
+    """
+    sent, come = reports
+    block = sent.block
+    first, second = sent.records[decoder.flow][SENT], come.records[decoder.flow][decoder.point]
+    has_come = truth.passed(decoder.point)
+    pulse = np.flatnonzero(truth.pulse & has_come & (truth.block == block))
+    delay_us = pulse_delay(first, second).delay_us if first and second else None
+    delay_error_us = float("nan")
+    if delay_us is not None and len(pulse) == 1:
+        least_us, most_us = (
+            float(bound[pulse[0]]) for bound in between_us(passed[SENT], passed[decoder.point])
+        )
+        nearest_us = min(max(float(delay_us - setting.ahead_us), least_us), most_us)
+        delay_error_us = delay_us - nearest_us - setting.ahead_us
+    return BlockResult(
+        setting, decoder, block,
+        sent=first.packets if first else float("nan"),
+        true_sent=int(np.count_nonzero(truth.block == block)),
+        counted=second.packets if second else float("nan"),
+        arrived={
+            k: int(np.count_nonzero(has_come & (truth.block == block + k))) for k in NEIGHBOURS
+        },
+        pulses=second.pulses if second else 0,
+        true_pulses=len(pulse),
+        delay_error_us=delay_error_us,
+    )  # fmt: skip
+
+
 def law_packets(setting: Setting, decoder: Decoder, packets: float) -> float:
     """Standard deviation of a block's loss, for random times of `packets` a block.
 
@@ -155,11 +195,11 @@ def rms_by_run(results: Sequence[BlockResult]) -> NDArray[np.float64]:
     return np.sqrt([mean for mean in means if not np.isnan(mean)] or [float("nan")])
 
 
-def refuse_noise(setting: Setting, truths: Mapping[int, Truth], why: str) -> None:
+def refuse_noise(setting: Setting, truths: Mapping[int, Truth], noise_us: float, why: str) -> None:
     """Raise TestbedError where packets took so long that a decoder need not be exact any more."""
     for decoder in DECODERS:
         off = 0.0 if setting.is_two_off and decoder is not NAIVE else setting.error
-        if off != setting.error or setting.is_inside(decoder, NOISE_US):
+        if off != setting.error or setting.is_inside(decoder, noise_us):
             supposed_us = tuple((sign * decoder.bound - off) * setting.block_us for sign in (-1, 1))
             name = f"{setting.name}, {decoder.name}"
             refuse_late_packets(name, truths[decoder.flow], decoder.point, supposed_us, why)
@@ -185,6 +225,8 @@ def errors_of(options: argparse.Namespace) -> tuple[float, ...]:
     """Clock errors to try, in lengths of a block."""
     if options.time == "virtual":
         return FEW_ERRORS if options.quick else ERRORS
+    if options.target == "bmv2" and options.quick:
+        return FEWEST_ERRORS_ON_BMV2
     return FEWEST_ERRORS if options.quick else FEW_ERRORS
 
 

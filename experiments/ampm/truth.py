@@ -78,6 +78,9 @@ def read_truths(
         frames = {point: found[file][flow.id] for point, file in _captures(net, flow, path).items()}
         times = {p: _by_sequence(flow, seen, seen.time_ns) for p, seen in frames.items()}
         marked = frames[Point(path[0], "departures")]
+        if net.has_panels:  # behind which queues are: what they drop has its mark already
+            _, after = [*path, flow.destination][:2]
+            marked = capture.read_flow(net.capture(path[0], after, "in", inner=True), flow)
         dscp = _by_sequence(flow, marked, marked.dscp)
         of_flow = methods if isinstance(methods, Method) else methods[flow]
         record = records[flow.id]

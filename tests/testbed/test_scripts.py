@@ -1,5 +1,6 @@
 """The shell scripts and the experiments' first import: clear about what is missing."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from testbed.real.targets.bmv2 import PROGRAM as BMV2
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,6 +64,28 @@ def test_run_all_runs_everything_and_ends_with_the_worst_status(
     for number in range(len(statuses)):
         assert f"ran {number} ['--quick']" in done.stdout
     assert done.stdout.endswith("index built\n")
+
+
+@pytest.mark.parametrize(
+    ("has_bmv2", "options", "runs"),
+    [(True, [], True), (True, ["--time", "real"], True), (False, [], False),
+     (True, ["--time", "virtual"], False), (True, ["--time=virtual"], False)],
+)  # fmt: skip
+def test_run_all_leaves_out_what_needs_bmv2_where_there_is_none(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, has_bmv2: bool, options: list[str], runs: bool
+) -> None:
+    (checkout / "experiments" / "targets.py").write_text("raise SystemExit(3)\n")
+    (checkout / "experiments" / "other.py").write_text("print('other ran')\n")
+    folders = [f for f in os.environ["PATH"].split(":") if not Path(f, BMV2).exists()]
+    if has_bmv2:
+        (checkout / BMV2).write_text("#!/bin/sh\n")
+        (checkout / BMV2).chmod(0o755)
+        folders.append(str(checkout))
+    monkeypatch.setenv("PATH", ":".join(folders))
+    done = run(checkout / "run_all.sh", *options)
+    assert done.returncode == (3 if runs else 0), done.stderr
+    assert "other ran" in done.stdout
+    assert ("targets.py left out: it needs bmv2" in done.stdout) == (not runs)
 
 
 def test_run_all_ends_when_it_is_interrupted(checkout: Path) -> None:

@@ -85,7 +85,7 @@ def test_what_a_packet_took_is_bounded_by_others_than_the_switch_that_is_judged(
     """Its own stamps may say what they like."""
     first, last = Point("s1", "arrivals"), Point("s2", "departures")
     for wrong in ("", "s1 arrivals", "s1 departures", "s2 arrivals", "s2 departures"):
-        found = stamps.passages(*packets(wrong, 10_000))
+        found = stamps.passages(*packets(wrong, 10_000), {})
         least_us, most_us = stamps.between_us(found[first], found[last])
         assert list(least_us[:3]) == [1040 - 20] * 3
         assert list(most_us[:3]) == [1090 - 0] * 3
@@ -94,6 +94,21 @@ def test_what_a_packet_took_is_bounded_by_others_than_the_switch_that_is_judged(
 
 def test_in_virtual_time_hosts_know_it_exactly() -> None:
     truth, _ = packets("s2 departures", 10_000)
-    found = stamps.passages(replace(truth, handed_ns=truth.sent_ns), {})
+    found = stamps.passages(replace(truth, handed_ns=truth.sent_ns), {}, {})
     spans = stamps.between_us(found[Point("s1", "arrivals")], found[Point("s2", "departures")])
     assert [list(span[:3]) for span in spans] == [[1090] * 3] * 2
+
+
+def test_on_bmv2_a_packet_is_stamped_while_it_is_inside() -> None:
+    """Both of its stamps, whatever the panel around it captured."""
+    truth, handling = packets("s1 arrivals", 10_000)
+    inside = {s: (truth.time_ns[Point(s, "arrivals")] - 3000,
+                  truth.time_ns[Point(s, "departures")] + 3000) for s in PATH}  # fmt: skip
+    found = stamps.passages(truth, handling, inside)
+    for switch in PATH:
+        for name in ("arrivals", "departures"):
+            assert found[Point(switch, name)] is inside[switch]
+    least_us, most_us = stamps.between_us(
+        found[Point("s1", "departures")], found[Point("s2", "arrivals")]
+    )
+    assert (least_us[1], most_us[1]) == (1050 - 30 - 6, 1080 - 10 + 6)
