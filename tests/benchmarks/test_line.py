@@ -2,17 +2,15 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
+
+import loaded
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "line.py"
 
 
 def run(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, SCRIPT, "--quick", "--out", str(out), *options],
-        capture_output=True, text=True, check=False, timeout=100,
-    )  # fmt: skip
+    return loaded.run(SCRIPT, "--quick", "--out", str(out), *options)
 
 
 def test_a_slow_line_loses_nothing_and_tells_its_cost(tmp_path: Path) -> None:

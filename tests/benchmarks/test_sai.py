@@ -3,10 +3,10 @@
 import csv
 import json
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
+import loaded
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
@@ -22,10 +22,7 @@ def sai(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def run(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, FOLDER / "sai.py", "--quick", "--out", str(out), *options],
-        capture_output=True, text=True, check=False, timeout=100,
-    )  # fmt: skip
+    return loaded.run(FOLDER / "sai.py", "--quick", "--out", str(out), *options)
 
 
 def test_a_short_run_measures_everything(tmp_path: Path) -> None:

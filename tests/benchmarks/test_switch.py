@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import loaded
 import pytest
 
 from minip4.compiler import compile_p4
@@ -50,10 +51,8 @@ def test_a_short_run_measures_everything(tmp_path: Path) -> None:
 
 
 def test_a_switch_that_is_no_file_is_told(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, FOLDER / "switch.py", "--out", str(tmp_path), "--simple-switch", "/none"],
-        capture_output=True, text=True, check=False, timeout=100,
-    )  # fmt: skip
+    arguments = ("--out", str(tmp_path), "--simple-switch", "/none")
+    done = loaded.run(FOLDER / "switch.py", *arguments)
     assert done.returncode == 2
     assert "--simple-switch /none: expected an executable file" in done.stderr
 

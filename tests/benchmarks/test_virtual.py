@@ -2,20 +2,17 @@
 
 import csv
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
+import loaded
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "virtual.py"
 
 
 def run(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, SCRIPT, "--out", str(out), *options],
-        capture_output=True, text=True, check=False, timeout=100,
-    )  # fmt: skip
+    return loaded.run(SCRIPT, "--out", str(out), *options)
 
 
 def test_fabrics_deliver_every_packet(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.traffic import Flow, Traffic
 from topologies.line import Line
-PATH, SCHEDULE, BLOCKS = ("s1", "s2", "s3"), Schedule(2**20), 9
+PATH, SCHEDULE, BLOCKS = ("s1", "s2", "s3"), Schedule(2**19), 12
 
 def start_again(switch):
     switch.stop(deleteIntfs=False)

@@ -21,8 +21,8 @@ PORTS = (1, 2, 3)
 CPU_PORT = 400
 MTU = 20_000
 VLAN_TAGS = (b"\x81\x00", b"\x88\xa8")
-FLOOD_S = float(os.environ.get("TELEMARK_FLOOD_S", "60"))
-BATCH, PAUSE_S = 40, 0.01  # gentle: other tests run beside this one
+FLOOD_S = float(os.environ.get("TELEMARK_FLOOD_S", "15"))
+BATCH, PAUSE_S = 40, 0.004  # gentle: other tests run beside this one
 DROPS = ("ingress_drops", "egress_drops", "queue_drops", "no_port_drops", "memory_drops")
 
 

@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import IO, Any
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-MODULES = ("ampm.measurement", "matplotlib.figure", "scapy.layers.inet", "testbed.cli",
-           "testbed.network", "testbed.results.plots", "testbed.tcp")  # fmt: skip
+MODULES = ("ampm.measurement", "fontTools.subset", "matplotlib.backends.backend_agg",
+           "matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg",
+           "scapy.layers.inet", "testbed.cli", "testbed.network", "testbed.results.plots",
+           "testbed.tcp")  # fmt: skip
 LARGEST = 1 << 17  # bytes of a request, most of which is the environment
 MESSAGE = 64
 

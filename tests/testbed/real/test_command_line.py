@@ -1,5 +1,6 @@
 """Mininet's command line, typed into through a terminal: every command works, or says why not."""
 
+import contextlib
 import os
 import pty
 import re
@@ -100,7 +101,7 @@ OUTAGES = [
     ("switch s2 stop", "*** switch s2 stop: it is stopped already"),
     ("switch s2 start", "s2 runs again, with empty tables"),
     PING,
-    ("switch s1 stop", ""),
+    ("switch s1 stop", ""),  # and so it is when the run ends
 ]
 
 
@@ -145,6 +146,11 @@ class Terminal:
         self.until(b"Results in")
         return self.status()
 
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self.pid, signal.SIGKILL)
+            self.status()
+
     def status(self) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
@@ -159,29 +165,31 @@ def open_terminal(tmp_path: Path) -> Iterator[Callable[[], Terminal]]:
 
     yield open_it
     for terminal in opened:
-        try:
-            os.kill(terminal.pid, signal.SIGKILL)
-            terminal.status()
-        except (ProcessLookupError, ChildProcessError):
-            pass
+        terminal.kill()
+
+
+@pytest.fixture(scope="module")
+def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    """One for all tests that bring it back to its prompt; it ends well after all that."""
+    terminal = Terminal(tmp_path_factory.mktemp("terminal"))
+    try:
+        yield terminal
+        assert terminal.leave() == 0
+    finally:
+        terminal.kill()
 
 
 @pytest.mark.parametrize("commands", [WORKING, REFUSED, OUTAGES], ids=["work", "refuse", "outage"])
 def test_each_command_works_or_says_why_not(
-    open_terminal: Callable[[], Terminal], commands: list[tuple[str, str]]
+    terminal: Terminal, commands: list[tuple[str, str]]
 ) -> None:
-    terminal = open_terminal()
     for command, words in commands:
         said = terminal.do(command)
         assert words in said, f"{command}: {said}"
         assert "Traceback" not in said
-    assert terminal.leave() == 0
 
 
-def test_ctrl_c_ends_a_command_each_time_and_never_the_run(
-    open_terminal: Callable[[], Terminal],
-) -> None:
-    terminal = open_terminal()
+def test_ctrl_c_ends_a_command_each_time_and_never_the_run(terminal: Terminal) -> None:
     for _ in range(2):
         terminal.type("h1 sleep 60\n")
         time.sleep(0.5)
@@ -189,7 +197,6 @@ def test_ctrl_c_ends_a_command_each_time_and_never_the_run(
         terminal.until(PROMPT, timeout_s=10)
         terminal.type("\x03")
         terminal.until(PROMPT, timeout_s=10)
-    assert terminal.leave() == 0
 
 
 @pytest.mark.parametrize("busy", [False, True])
