@@ -13,6 +13,7 @@ from typing import NamedTuple
 import finsy as fy
 
 from controllers.ampm.schedule import ClockRange, Schedule
+from controllers.flow_keys import known_bits, match, networks
 from controllers.readout import CLOCK_BITS
 from testbed.errors import TestbedError
 
@@ -116,7 +117,7 @@ class WatchedFlow:
     @property
     def networks(self) -> tuple[IPv4Network | IPv6Network, IPv4Network | IPv6Network]:
         """Where its packets come from, and where they go."""
-        return ip_network(self.src_addr), ip_network(self.dst_addr)
+        return networks(self)
 
     @property
     def key(self) -> Hashable:
@@ -128,13 +129,7 @@ class WatchedFlow:
     @property
     def priority(self) -> int:
         """Of its entry, where others may match too: by the bits of the key that are not open."""
-        ports = (self.src_port, self.dst_port)
-        known_bits = (
-            sum(network.prefixlen for network in self.networks)
-            + 8 * (self.protocol is not None)
-            + 16 * sum(port is not None for port in ports)
-        )
-        return (known_bits + 1 << NUMBER_BITS) - self.number
+        return (known_bits(self) + 1 << NUMBER_BITS) - self.number
 
     def _address_problem(self) -> str:
         versions = {network.version for network in self.networks}
@@ -317,14 +312,4 @@ def _entry(
     table: str, flow: WatchedFlow, names: tuple[str, str], action: fy.P4TableAction
 ) -> fy.P4TableEntry:
     """An entry by addresses, protocol and ports; `names` are those of header and protocol."""
-    header, protocol = names
-    src, dst = flow.networks
-    match = {
-        f"hdr.{header}.src_addr": src,
-        f"hdr.{header}.dst_addr": dst,
-        f"hdr.{header}.{protocol}": flow.protocol,
-        "hdr.ports.src_port": flow.src_port,
-        "hdr.ports.dst_port": flow.dst_port,
-    }
-    given = fy.Match({k: v for k, v in match.items() if v is not None})
-    return fy.P4TableEntry(table, match=given, priority=flow.priority, action=action)
+    return fy.P4TableEntry(table, match=match(flow, *names), priority=flow.priority, action=action)

@@ -65,21 +65,21 @@ control IntEgressPacket(
     bit<32> event = INT_EVENTS;
 
     // A millionth of the port's rate is so many 2^-32 of a window's bytes; 0: nobody knows.
-    action inside(bit<16> port_mtu, bit<64> millionths_a_byte) {
+    action stay_inside(bit<16> port_mtu, bit<64> millionths_a_byte) {
         mtu = port_mtu;
         parts_a_byte = millionths_a_byte;
     }
 
     // The packet leaves the domain, and INT stays in.
-    action outside(bit<64> millionths_a_byte) {
+    action leave_domain(bit<64> millionths_a_byte) {
         is_outside = 1;
         parts_a_byte = millionths_a_byte;
     }
 
     table ports {
         key = { standard_metadata.egress_port: exact; }
-        actions = { inside; outside; }
-        default_action = inside(1500, 0);
+        actions = { stay_inside; leave_domain; }
+        default_action = stay_inside(1500, 0);
         size = 512;
     }
 

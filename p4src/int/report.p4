@@ -53,7 +53,7 @@ control WriteReport(
     bit<32> unused = 0;
 
     /* The switch's own addresses, and the collector's. */
-    action send(
+    action send_report(
         bit<48> src_mac, bit<48> dst_mac, bit<32> src_addr, bit<32> dst_addr, bit<16> port) {
         hdr.report_ethernet.setValid();
         hdr.report_ethernet.dst_addr = dst_mac;
@@ -77,8 +77,8 @@ control WriteReport(
     }
 
     table collector {
-        actions = { send; }
-        default_action = send(0, 0, 0, 0, 32766);
+        actions = { send_report; }
+        default_action = send_report(0, 0, 0, 0, 32766);
     }
 
     action fill_report(bit<4> inner_type, bit<8> metadata, bit<8> length) {

@@ -54,14 +54,14 @@ class Switch:
         set_default("IntIngress.watch.node", "IntIngress.watch.set_node",
                     [node, offset_us % (1 << 48), *collector])  # fmt: skip
         report = "IntEgress.write_report"
-        set_default(f"{report}.collector", f"{report}.send",
+        set_default(f"{report}.collector", f"{report}.send_report",
                     [0x02000000FF00 + node, COLLECTOR_MAC, int(IPv4Address(SWITCH_ADDR)),
                      *collector])  # fmt: skip
         egress = "IntEgress.packet"
         if OUT in outside:
-            add(f"{egress}.ports", [Exact(OUT)], f"{egress}.outside", [parts_a_byte])
+            add(f"{egress}.ports", [Exact(OUT)], f"{egress}.leave_domain", [parts_a_byte])
         else:
-            add(f"{egress}.ports", [Exact(OUT)], f"{egress}.inside", [mtu, parts_a_byte])
+            add(f"{egress}.ports", [Exact(OUT)], f"{egress}.stay_inside", [mtu, parts_a_byte])
         if IN in outside:
             add("IntIngress.watch.borders", [Exact(IN)], "IntIngress.watch.outside", [])
         self.engine.mirror_set(SESSION, [(TO_COLLECTOR, 0)])

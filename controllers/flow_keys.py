@@ -1,0 +1,55 @@
+"""What a flow's packets look like, as keys of the switches' watch lists.
+
+A flow is two prefixes, a protocol and two ports; None leaves a part open.
+"""
+
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Protocol
+
+import finsy as fy
+
+
+class FlowKey(Protocol):
+    """Prefixes as in `10.1.0.0/16`, or addresses."""
+
+    @property
+    def src_addr(self) -> str: ...
+    @property
+    def dst_addr(self) -> str: ...
+    @property
+    def protocol(self) -> int | None: ...
+    @property
+    def src_port(self) -> int | None: ...
+    @property
+    def dst_port(self) -> int | None: ...
+
+
+def networks(flow: FlowKey) -> tuple[IPv4Network | IPv6Network, IPv4Network | IPv6Network]:
+    """Where its packets come from, and where they go. Raises ValueError."""
+    return ip_network(flow.src_addr), ip_network(flow.dst_addr)
+
+
+def known_bits(flow: FlowKey) -> int:
+    """How many bits of the key are not open: of several flows the one with most of them counts."""
+    return (
+        sum(network.prefixlen for network in networks(flow))
+        + 8 * (flow.protocol is not None)
+        + 16 * sum(port is not None for port in (flow.src_port, flow.dst_port))
+    )
+
+
+def match(flow: FlowKey, header: str, protocol: str) -> fy.Match:
+    """The ternary key of a watch list; `header` and `protocol` are the program's names of both."""
+    src, dst = networks(flow)
+    values = {
+        f"hdr.{header}.src_addr": src,
+        f"hdr.{header}.dst_addr": dst,
+        f"hdr.{header}.{protocol}": flow.protocol,
+        "hdr.ports.src_port": flow.src_port,
+        "hdr.ports.dst_port": flow.dst_port,
+    }
+    # P4Runtime: a key field that leaves everything open is left out.
+    return fy.Match({k: v for k, v in values.items() if v not in OPEN})
+
+
+OPEN = (None, ip_network("0.0.0.0/0"), ip_network("::/0"))

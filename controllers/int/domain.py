@@ -1,0 +1,149 @@
+"""An INT domain: every switch of a network, with its role, and where their reports go.
+
+    domain = Domain("h3", [WatchedFlow("10.0.0.1", "10.0.0.2")])
+    async with connections(net) as switches:
+        await configure(net, switches, domain)
+
+Ports to hosts lead out of the domain: there INT begins and ends.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import finsy as fy
+from mininet.topo import Topo
+
+from controllers.forwarding import forwarding_entries
+from controllers.int.watch import WatchedFlow
+from controllers.readout import CLOCK_BITS
+from controllers.tables import reconcile
+from testbed.links import of_ends
+from testbed.network import Network
+from testbed.routes import next_hops
+
+REPORT_PORT = 32766
+SESSION = 500  # REPORT_SESSION in p4src/int/report.p4
+WINDOW_US = 1 << 16  # of the ports' utilisation, in p4src/int/hop.p4
+EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not understood",
+          "hops exceeded", "MTU exceeded")  # fmt: skip
+"""What switches count, in the order of p4src/int/watch.p4."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What is measured, and where it is told.
+
+    `collector` is a host, whose UDP port `port` the reports go to. `mtu_bytes` is that of the links
+    between switches, whose packets INT makes longer.
+    """
+
+    collector: str
+    flows: Sequence[WatchedFlow]
+    port: int = REPORT_PORT
+    mtu_bytes: int = 1500
+
+
+async def configure(
+    net: Network, switches: Mapping[str, fy.Switch], domain: Domain,
+    clock_offsets_us: Mapping[str, int] | None = None,
+) -> None:  # fmt: skip
+    """Fill the tables of all switches, and make their clone sessions.
+
+    `clock_offsets_us`: what is to be added to a switch's clock (Readouts.clock_offset); none: 0.
+    Raises TestbedError and finsy's P4ClientError.
+    """
+    offsets_us = clock_offsets_us or {}
+    await asyncio.gather(
+        *(_configure(net, switch, domain, offsets_us.get(name, 0))
+          for name, switch in switches.items())
+    )  # fmt: skip
+
+
+def node_id(net: Network, switch: str) -> int:
+    """The number of a switch in INT: 1 for the first one of the topology."""
+    return net.topo.switches().index(switch) + 1
+
+
+async def events(switch: fy.Switch) -> dict[str, int]:
+    """How often a switch met what is not as it should be, by EVENTS."""
+    counts = dict.fromkeys(EVENTS, 0)
+    for name in ("arrivals", "departures"):
+        # finsy's overloads of read() name a coroutine; it is an async generator.
+        async for entry in switch.read(fy.P4CounterEntry(name)):  # type: ignore[attr-defined]
+            counts[EVENTS[entry.index]] += entry.packet_count
+    return counts
+
+
+def entries(
+    net: Network, switch: str, domain: Domain, clock_offset_us: int = 0
+) -> list[fy.P4TableEntry]:
+    """What a switch's tables need."""
+    node, collector = node_id(net, switch), net.host(domain.collector)
+    offset_us = clock_offset_us % (1 << CLOCK_BITS)
+    to = {"port": domain.port}
+    addresses = {
+        "src_mac": 0x020000FF0000 + node, "dst_mac": collector.MAC(),
+        "src_addr": f"10.255.{node >> 8}.{node & 255}", "dst_addr": collector.IP(),
+    }  # fmt: skip
+    defaults = {
+        "node": fy.Action(
+            "set_node", node_id=node, offset_us=offset_us, collector=collector.IP(), **to
+        ),
+        "collector": fy.Action("send_report", **addresses, **to),
+        "flow_reports": fy.Action("report_all"),
+    }
+    return [
+        *(fy.P4TableEntry(t, action=a, is_default_action=True) for t, a in defaults.items()),
+        *_port_entries(net, switch, domain),
+        *forwarding_entries(net, switch),
+        *(flow.entry() for flow in domain.flows if flow.is_at(net, switch)),
+    ]
+
+
+async def _configure(net: Network, switch: fy.Switch, domain: Domain, clock_offset_us: int) -> None:
+    ways = next_hops(net.topo.links(), net.topo.hosts(), switch.name)
+    port = net.port(switch.name, ways[domain.collector][0])
+    session = fy.P4CloneSessionEntry(SESSION, replicas=[port])
+    async for old in switch.read([fy.P4CloneSessionEntry(SESSION)]):  # type: ignore[attr-defined]
+        await switch.delete([old])
+    await switch.insert([session])
+    await reconcile(switch, entries(net, switch.name, domain, clock_offset_us))
+
+
+def _port_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
+    """Which ports lead out of the domain, what fits through them, and how fast they are."""
+    found, rates_bps = [], _rates_bps(net.topo, switch)
+    for name in net.neighbours(switch):
+        port = net.port(switch, name)
+        outside = name not in net.topo.switches()
+        known = {"millionths_a_byte": _millionths_a_byte(rates_bps.get(name))}
+        inside = {} if outside else {"port_mtu": domain.mtu_bytes}
+        action = fy.Action("leave_domain" if outside else "stay_inside", **inside, **known)
+        match = fy.Match({"standard_metadata.egress_port": port})
+        found.append(fy.P4TableEntry("ports", match=match, action=action))
+        if outside:
+            match = fy.Match({"standard_metadata.ingress_port": port})
+            border = fy.Action("outside")
+            found.append(fy.P4TableEntry("borders", match=match, action=border))
+    return found
+
+
+def _millionths_a_byte(rate_bps: float | None) -> int:
+    """How many millionths of what a window holds a byte is, times 2^32; 0: nobody knows."""
+    if not rate_bps:
+        return 0
+    window_bytes = rate_bps * WINDOW_US / 8e6
+    return round(1e6 / window_bytes * 2**32)
+
+
+def _rates_bps(topo: Topo, switch: str) -> dict[str, float]:
+    """The rates of a switch's ports that have one, by neighbour."""
+    rates = {}
+    for _, _, given in topo.links(withInfo=True):
+        one, two = given["node1"], given["node2"]
+        ends = of_ends(one, two, {k: v for k, v in given.items() if k not in ("node1", "node2")})
+        for near, far, properties in ((one, two, ends[0]), (two, one, ends[1])):
+            if near == switch and properties.get("rate_bps"):
+                rates[far] = properties["rate_bps"]
+    return rates

@@ -1,0 +1,129 @@
+"""Puts flows on the watch lists of INT switches; the P4 side is p4src/int/watch.p4."""
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum, IntFlag
+from ipaddress import ip_address, ip_network
+
+import finsy as fy
+
+from controllers.flow_keys import known_bits, match, networks
+from testbed.errors import TestbedError
+from testbed.network import Network
+
+UDP = 17
+ALL = (1 << 32) - 1  # of sampling
+
+
+class Instruction(IntFlag):
+    """What each switch is to say of a packet; docs/int.md has the units."""
+
+    NODE_ID = 0x8000
+    LEVEL_1 = 0x4000
+    LATENCY = 0x2000
+    QUEUE = 0x1000
+    INGRESS_TIME = 0x0800
+    EGRESS_TIME = 0x0400
+    LEVEL_2 = 0x0200
+    UTILISATION = 0x0100
+    BUFFER = 0x0080
+    COMPLEMENT = 0x0001
+
+
+class Mode(Enum):
+    """What is done with a flow's packets; the values are the watch list's actions."""
+
+    DATA = "embed_data"  # INT-MD
+    INSTRUCTIONS = "embed_instructions"  # INT-MX
+    EXPORT = "export_data"  # INT-XD
+    DROPS = "watch_drops"  # nothing but reports of those that switches drop
+
+
+class Mark(IntEnum):
+    """What tells switches that a packet has INT (docs/int.md); a domain takes one of them."""
+
+    DSCP = 0
+    PORT = 1
+    NEW_UDP = 2
+    PROBE = 3
+
+
+@dataclass(frozen=True)
+class WatchedFlow:
+    """A flow on the watch list: what its packets look like, and what is done with them.
+
+    Addresses may be prefixes, and what is None is left open; of several flows that a packet
+    matches, the one that leaves least open has it. `max_hops`: how many switches may push, the
+    source included. `share` of the packets are chosen, by a hash that is the same everywhere.
+    `sources` are the switches that embed; None: those that have a host of `src_addr`.
+
+    Raises ValueError for what cannot be.
+    """
+
+    src_addr: str
+    dst_addr: str
+    protocol: int | None = None
+    src_port: int | None = None
+    dst_port: int | None = None
+    mode: Mode = Mode.DATA
+    instructions: Instruction = Instruction.NODE_ID | Instruction.LATENCY | Instruction.QUEUE
+    mark: Mark = Mark.DSCP
+    max_hops: int = 255
+    share: float = 1.0
+    sources: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        problem = self._problem()
+        if problem:
+            raise ValueError(f"watched flow {self.src_addr} -> {self.dst_addr}: {problem}")
+
+    def _problem(self) -> str:
+        src, dst = networks(self)
+        if src.version != dst.version:
+            return "the addresses are of different versions of IP"
+        if not 1 <= self.max_hops <= 255:
+            return f"max_hops {self.max_hops}: expected 1 to 255"
+        if not 0 < self.share <= 1:
+            return f"share {self.share}: expected more than 0, and 1 at most"
+        if not 0 <= self.instructions <= 0xFFFF:
+            return f"instructions {self.instructions:#x}: expected 16 bits"
+        if self.mark is Mark.PORT and self.protocol != UDP:
+            return "Mark.PORT rewrites UDP's port: give protocol=17, or take Mark.NEW_UDP"
+        return ""
+
+    def is_at(self, net: Network, switch: str) -> bool:
+        """Whether a switch has the flow on its watch list. Raises TestbedError."""
+        if self.mode in (Mode.EXPORT, Mode.DROPS):
+            return True
+        if self.sources is not None:
+            return switch in self.sources
+        hosts = [h for h in net.topo.hosts() if _is_in(net.host(h).IP(), self.src_addr)]
+        if not hosts:
+            raise TestbedError(
+                f"no host has an address of {self.src_addr}: say in `sources` which switches "
+                "the flow comes in by"
+            )
+        return any(host in net.neighbours(switch) for host in hosts)
+
+    def entry(self) -> fy.P4TableEntry:
+        """Its entry in a switch's watch list."""
+        action = fy.Action(self.mode.value, **self._parameters())
+        table, *names = ("watch_list", "ipv4", "protocol")
+        if networks(self)[0].version == 6:
+            table, *names = ("watch_list_ipv6", "ipv6", "next_header")
+        return fy.P4TableEntry(
+            table, match=match(self, *names), priority=known_bits(self) + 1, action=action
+        )
+
+    def _parameters(self) -> dict[str, int]:
+        if self.mode is Mode.DROPS:
+            return {}
+        parameters = {"instructions": int(self.instructions), "sampling": round(self.share * ALL)}
+        if self.mode in (Mode.DATA, Mode.INSTRUCTIONS):
+            parameters["mark"] = int(self.mark)
+        if self.mode is Mode.DATA:
+            parameters["hops"] = self.max_hops
+        return parameters
+
+
+def _is_in(address: str, prefix: str) -> bool:
+    return ip_address(address) in ip_network(prefix)

@@ -1,0 +1,166 @@
+"""A domain of five INT switches in virtual time: reports against what captures say is true."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from int_layers import EGRESS, INGRESS, LATENCY, NODE, QUEUE, UTILISATION, take_int, take_report
+from mininet.topo import Topo
+from numpy.typing import NDArray
+from virtual_networks import virtually
+
+from controllers.connection import connections
+from controllers.int.domain import Domain, configure, events
+from controllers.int.watch import Instruction, Mark, Mode, WatchedFlow
+from testbed.application import Application, Host
+from testbed.arrivals import Datagrams
+from testbed.errors import TestbedError
+from testbed.network import Network
+from testbed.run import Run
+from testbed.traffic import Flow, Traffic
+from testbed.truth import capture
+from testbed.truth.books import Books
+
+PROGRAM = "p4src/int/int.p4"
+PATH = ("h1", "s1", "s2", "s3", "s4", "s5", "h2")
+RATES_BPS = (5e6, 4.5e6, 4e6, 3.5e6, 2.4e6)  # of what is behind each switch: all have a queue
+COUNT = 200
+WANTED = Instruction(NODE | LATENCY | QUEUE | INGRESS | EGRESS | UTILISATION)
+
+
+class FiveHops(Topo):
+    """h1 - s1 - s2 - s3 - s4 - s5 - h2, each hop slower than the one before; h3 at s5."""
+
+    def build(self) -> None:
+        for name in PATH:
+            (self.addHost if name[0] == "h" else self.addSwitch)(name)
+        for number, rate_bps in enumerate((1e9, *RATES_BPS)):
+            self.addLink(*PATH[number : number + 2], rate_bps=rate_bps, queue_packets=1000)
+        self.addLink("s5", self.addHost("h3"))
+
+
+def utilisation(
+    lengths: NDArray[np.uint32], left_us: NDArray[np.int64], rate_bps: float
+) -> NDArray[np.float64]:
+    """Bytes in the window of 2^16 us before each packet's own, in millionths of its room."""
+    windows = left_us >> 16
+    by_window = np.bincount(windows, weights=lengths)
+    return by_window[windows - 1] * 8 / (rate_bps * 0.065536) * 1e6
+
+
+class Reports(Application):
+    """Keeps the payloads of all reports."""
+
+    def __init__(self) -> None:
+        self.payloads: list[bytes] = []
+
+    def start(self, host: Host) -> None:
+        host.udp(32766, self.on_reports, hold_us=1000)
+
+    def on_reports(self, datagrams: Datagrams) -> None:
+        self.payloads += [each.payload for each in datagrams]
+
+    def result(self) -> list[bytes]:
+        return self.payloads
+
+
+def measured(folder: Path, flow: WatchedFlow) -> tuple[Network, list[bytes]]:
+    """The network after a flow that is watched as `flow`, and the reports' payloads."""
+
+    async def main(run: Run) -> tuple[Network, list[bytes]]:
+        with Network(FiveHops(), run, program=PROGRAM) as net:
+            reports = net.run_application("h3", Reports())
+            async with connections(net) as switches:
+                await configure(net, switches, Domain("h3", [flow]))
+                flows = [Flow(1, "h1", "h2", rate_pps=2000, count=COUNT, size=400)]
+                async with Traffic(net, flows) as traffic:
+                    records = await traffic.finish(1.0)
+                assert [sum((await events(s)).values()) for s in switches.values()] == [0] * 5
+        assert len(records[1].received) == COUNT
+        books = Books.of(net, records)
+        assert all(check.passed for check in books.checks()), books
+        return net, reports.result
+
+    network, payloads = virtually(folder, main)
+    return network, payloads
+
+
+def times_ns(net: Network, switch: str, neighbour: str, what: str) -> NDArray[np.int64]:
+    """When the flow's packets passed a switch's port, in order: nothing overtakes here."""
+    time_ns = capture.read(net.capture(switch, neighbour, what)).time_ns
+    assert len(time_ns) == COUNT
+    return time_ns.astype(np.int64)
+
+
+def waiting(came_ns: NDArray[np.int64], left_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many of the packets before each waited in the queue when it came."""
+    left_before = np.searchsorted(left_ns, came_ns, side="right")
+    return np.arange(COUNT) - np.minimum(left_before, np.arange(COUNT))
+
+
+def test_latency_and_queues_of_five_hops_are_what_captures_say(tmp_path: Path) -> None:
+    flow = WatchedFlow("10.0.0.1", "10.0.0.2", instructions=WANTED)
+    net, payloads = measured(tmp_path, flow)
+    found = [take_report(payload) for payload in payloads]
+    assert [report.group.sequence for report in found] == list(range(COUNT))
+    assert {report.group.node for report in found} == {5}
+    inside = [take_int(report.fragment[28:]) for report in found]
+    # The source's hop first; the sink's own is in the report's metadata.
+    hops = [[*reversed(i.hops), r.metadata] for i, r in zip(inside, found, strict=True)]
+    longest = []
+    for number, switch in enumerate(PATH[1:-1]):
+        came_ns = times_ns(net, switch, PATH[number], "in")
+        left_ns = times_ns(net, switch, PATH[number + 2], "out")
+        came_us, left_us = came_ns // 1000, left_ns // 1000
+        values = [packet[number] for packet in hops]
+        if number < 4:
+            assert {value[NODE] for value in values} == {number + 1}
+        assert [value[INGRESS] for value in values] == [*came_us]
+        assert [value[EGRESS] for value in values] == [*left_us]
+        assert [value[LATENCY] for value in values] == [*(left_us - came_us)]
+        assert [value[QUEUE] for value in values] == [*waiting(came_ns, left_ns)]
+        lengths = capture.read(net.capture(switch, PATH[number], "in")).length
+        assert [value[UTILISATION] for value in values] == pytest.approx(
+            utilisation(lengths, left_us, RATES_BPS[number]), abs=1
+        )
+        longest.append(max(value[QUEUE] for value in values))
+    assert min(longest) > 5, longest
+
+
+@pytest.mark.parametrize(
+    ("mode", "mark", "share", "reports"),
+    [
+        (Mode.EXPORT, Mark.DSCP, 1.0, 5 * COUNT),
+        (Mode.INSTRUCTIONS, Mark.PORT, 1.0, 5 * COUNT),
+        (Mode.DATA, Mark.NEW_UDP, 0.25, 50),
+        (Mode.DROPS, Mark.DSCP, 1.0, 0),
+    ],
+)
+def test_each_mode_reports_what_it_should(
+    mode: Mode, mark: Mark, share: float, reports: int, tmp_path: Path
+) -> None:
+    flow = WatchedFlow(
+        "10.0.0.0/30", "10.0.0.2", protocol=17, mode=mode, mark=mark, instructions=WANTED,
+        share=share,
+    )  # fmt: skip
+    _, payloads = measured(tmp_path, flow)
+    assert len(payloads) == pytest.approx(reports, abs=0 if share == 1 else 20)
+    found = [take_report(payload) for payload in payloads]
+    for node in {report.group.node for report in found}:
+        sequences = [r.group.sequence for r in found if r.group.node == node]
+        assert sequences == list(range(len(sequences)))
+
+
+def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="max_hops 0: expected 1 to 255"):
+        WatchedFlow("10.0.0.1", "10.0.0.2", max_hops=0)
+    with pytest.raises(ValueError, match="different versions of IP"):
+        WatchedFlow("10.0.0.1", "fd00::2")
+    with pytest.raises(ValueError, match="share 0: expected more than 0"):
+        WatchedFlow("10.0.0.1", "10.0.0.2", share=0)
+    with pytest.raises(ValueError, match=r"instructions 0x10000: expected 16 bits"):
+        WatchedFlow("10.0.0.1", "10.0.0.2", instructions=Instruction(0x10000))
+    with pytest.raises(ValueError, match="give protocol=17"):
+        WatchedFlow("10.0.0.1", "10.0.0.2", mark=Mark.PORT)
+    with pytest.raises(TestbedError, match=r"no host has an address of 192.0.2.1: say in `sour"):
+        measured(tmp_path, WatchedFlow("192.0.2.1", "10.0.0.2"))
