@@ -68,7 +68,7 @@ def node_id(net: Network, switch: str) -> int:
 async def events(switch: fy.Switch) -> dict[str, int]:
     """How often a switch met what is not as it should be, by EVENTS."""
     counts = dict.fromkeys(EVENTS, 0)
-    for name in ("arrivals", "departures"):
+    for name in ("arriving_events", "departing_events"):
         # finsy's overloads of read() name a coroutine; it is an async generator.
         async for entry in switch.read(fy.P4CounterEntry(name)):  # type: ignore[attr-defined]
             counts[EVENTS[entry.index]] += entry.packet_count

@@ -107,9 +107,9 @@ class WatchedFlow:
     def entry(self) -> fy.P4TableEntry:
         """Its entry in a switch's watch list."""
         action = fy.Action(self.mode.value, **self._parameters())
-        table, *names = ("watch_list", "ipv4", "protocol")
+        table, *names = ("int_list", "ipv4", "protocol")
         if networks(self)[0].version == 6:
-            table, *names = ("watch_list_ipv6", "ipv6", "next_header")
+            table, *names = ("int_list_ipv6", "ipv6", "next_header")
         return fy.P4TableEntry(
             table, match=match(self, *names), priority=known_bits(self) + 1, action=action
         )

@@ -58,7 +58,7 @@ control IntEgressPacket(
     FlowReports() flow_reports;
     QueueReports() queue_reports;
     Number() number;
-    counter(INT_EVENTS, CounterType.packets) departures;
+    counter(INT_EVENTS, CounterType.packets) departing_events;
     bit<1> is_outside = 0;
     bit<16> mtu = 0;
     bit<64> parts_a_byte = 0;
@@ -104,9 +104,9 @@ control IntEgressPacket(
             flow_reports.apply(hdr, meta.watch, meta.hop, meta.report);
         }
         if (event != INT_EVENTS) {
-            departures.count(event);
+            departing_events.count(event);
         }
-        if (meta.watch.is_report == 0) {
+        if (meta.watch.is_whole == 1 && meta.watch.is_report == 0) {
             queue_reports.apply(meta.report, meta.hop);
         }
         if ((meta.report.flow | meta.report.congested) == 1) {

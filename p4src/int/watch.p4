@@ -17,7 +17,8 @@ const bit<2> MARK_NEW_UDP = 2;  // of a UDP header in front of the original one,
 @noWarn("unused") const bit<2> MARK_PROBE = 3;
 
 struct int_watch_t {
-    bit<1> is_int;      // the packet came with INT, and all is right with it
+    bit<1> is_whole;    // the packet is IP, and has all of the headers that it says it has
+    bit<1> is_int;      // it came with INT, and all is right with it
     bit<1> is_watched;  // it is of a flow on the watch list
     bit<1> is_chosen;   // and among the flow's samples
     bit<1> is_report;   // it is a report itself, and there are none about reports
@@ -42,7 +43,7 @@ control IntWatch(
     inout headers_t hdr, inout int_watch_t watch, inout hop_t hop,
     inout standard_metadata_t standard_metadata) {
     SetDscp() set_dscp;
-    counter(INT_EVENTS, CounterType.packets) arrivals;
+    counter(INT_EVENTS, CounterType.packets) arriving_events;
     bit<1> from_outside = 0;
     bit<16> src_port = 0;
     bit<16> dst_port = 0;
@@ -103,7 +104,7 @@ control IntWatch(
         watch.is_watched = 1;
     }
 
-    table watch_list {
+    table int_list {
         key = {
             hdr.ipv4.src_addr: ternary;
             hdr.ipv4.dst_addr: ternary;
@@ -116,7 +117,7 @@ control IntWatch(
         size = 1024;
     }
 
-    table watch_list_ipv6 {
+    table int_list_ipv6 {
         key = {
             hdr.ipv6.src_addr: ternary;
             hdr.ipv6.dst_addr: ternary;
@@ -145,12 +146,17 @@ control IntWatch(
 
     /* What is marked and comes from outside is not INT: it loses the mark, or goes no further. */
     action stop_foreign() {
-        arrivals.count(FOREIGN_DROPPED);
+        arriving_events.count(FOREIGN_DROPPED);
         mark_to_drop(standard_metadata);
     }
 
     apply {
         node.apply();
+        if ((hdr.ipv6.isValid() || (hdr.ipv4.isValid() && hdr.ipv4.ihl == 5)
+                || hdr.ipv4_options.isValid())
+            && (!hdr.tcp.isValid() || hdr.tcp.data_offset == 5 || hdr.tcp_options.isValid())) {
+            watch.is_whole = 1;
+        }
         if (hdr.ports.isValid()) {
             src_port = hdr.ports.src_port;
             dst_port = hdr.ports.dst_port;
@@ -165,18 +171,18 @@ control IntWatch(
                     stop_foreign();
                 } else {
                     set_dscp.apply(hdr, 0);
-                    arrivals.count(FOREIGN_CLEARED);
+                    arriving_events.count(FOREIGN_CLEARED);
                 }
             } else if (hdr.stack.isValid() && hdr.int_header.version == INT_VERSION) {
                 watch.is_int = 1;
             } else {
-                arrivals.count(MALFORMED);
+                arriving_events.count(MALFORMED);
             }
-        } else if (watch.is_report == 0) {
+        } else if (watch.is_whole == 1 && watch.is_report == 0) {
             if (hdr.ipv4.isValid()) {
-                watch_list.apply();
+                int_list.apply();
             } else if (hdr.ipv6.isValid()) {
-                watch_list_ipv6.apply();
+                int_list_ipv6.apply();
             }
             if (watch.mode != 0) {
                 if (share == 0xFFFFFFFF) {

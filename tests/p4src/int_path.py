@@ -71,7 +71,7 @@ class Switch:
     ) -> None:
         """Watch all packets of this version of IP, or those to a port."""
         port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
-        table = "watch_list" if version == 4 else "watch_list_ipv6"
+        table = "int_list" if version == 4 else "int_list_ipv6"
         self.engine.table_add(
             f"IntIngress.watch.{table}", [*[Ternary(0, 0)] * 4, port],
             f"IntIngress.watch.{action}", params, 1,
@@ -104,7 +104,7 @@ class Switch:
 
     def events(self) -> dict[str, int]:
         """What the switch counted, by kind, but zeros."""
-        counters = ("IntIngress.watch.arrivals", "IntEgress.packet.departures")
+        counters = ("IntIngress.watch.arriving_events", "IntEgress.packet.departing_events")
         sums = [sum(self.engine.counter_read(name, i)[0] for name in counters)
                 for i in range(len(EVENTS))]  # fmt: skip
         return {name: count for name, count in zip(EVENTS, sums, strict=True) if count}

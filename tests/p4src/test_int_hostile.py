@@ -1,0 +1,90 @@
+"""Frames damaged or made to do harm: they pass or are dropped, and reports stay well formed."""
+
+import random
+
+import pytest
+from int_layers import LEVEL_1, NODE, QUEUE
+from int_path import (
+    ALL,
+    DSCP,
+    IN,
+    NEW_UDP,
+    OUT,
+    PORT,
+    PROBE,
+    TO_COLLECTOR,
+    Switch,
+    opened,
+    tcp,
+    udp,
+)
+
+from minip4.engine.keys import Exact
+
+ROUNDS = 60
+
+
+def insides() -> list[bytes]:
+    """Frames with INT as they are between switches, of all kinds."""
+    frames = []
+    for version in (4, 6):
+        for mark in (DSCP, PORT, NEW_UDP, PROBE):
+            source = Switch(1, outside=[IN])
+            source.embed_data(NODE | QUEUE, mark=mark, version=version)
+            for make in (udp, tcp):
+                frames.append(Switch(2).pass_on(source.pass_on(make(version=version))))
+    source = Switch(1, outside=[IN])
+    source.embed_data(0xFF81)
+    frames.append(source.pass_on(udp(ip_options=[b"\x07\x0b\x08" + bytes(8)])))
+    return frames
+
+
+def damaged(frame: bytes, dice: random.Random) -> bytes:
+    """Some bytes behind the Ethernet header changed, and now and then the end cut off."""
+    data = bytearray(frame)
+    for _ in range(dice.randrange(1, 6)):
+        data[dice.randrange(14, len(data))] = dice.choice((0, 1, 0x7F, 0xFF, dice.randrange(256)))
+    return bytes(data[: dice.choice((len(data), len(data), dice.randrange(14, len(data))))])
+
+
+def everything(outside: list[int]) -> Switch:
+    """A switch that watches and reports all that it can."""
+    switch = Switch(3, outside=outside)
+    switch.report_all()
+    for version in (4, 6):
+        switch.watch("export_data", [NODE | LEVEL_1, ALL], version=version)
+    drops, queues = "IntIngress.drop_reports", "IntEgress.packet.queue_reports"
+    switch.engine.table_set_default(f"{drops}.drop_reports", f"{drops}.report_drops", [LEVEL_1])
+    switch.engine.table_add(f"{queues}.queue_reports", [Exact(OUT)], f"{queues}.report_queue",
+                            [0, 0, 1 << 31, QUEUE])  # fmt: skip
+    return switch
+
+
+@pytest.mark.parametrize("outside", [[], [OUT], [IN, OUT]], ids=["transit", "sink", "both"])
+def test_damaged_frames_do_no_harm(outside: list[int]) -> None:
+    switch, dice, reports = everything(outside), random.Random(1), 0
+    for frame in insides():
+        for _ in range(ROUNDS):
+            for port, out in switch.send(damaged(frame, dice)):
+                if port == TO_COLLECTOR:
+                    opened(out)
+                    reports += 1
+                else:
+                    assert port == OUT
+                    assert len(out) >= 14
+    assert reports > 300
+
+
+@pytest.mark.parametrize(
+    "came",
+    [
+        udp(ip_options=[b"\x07\x0b\x08" + bytes(8)])[: 14 + 24],
+        tcp()[: 14 + 20 + 24],
+        udp()[: 14 + 10],
+        udp()[:14],
+        b"\x02\0\0\0\0\x02\x02\0\0\0\0\x01\x08\x06" + bytes(28),
+    ],
+    ids=["IP options cut", "TCP options cut", "IP header cut", "no IP header", "ARP"],
+)
+def test_what_has_not_all_of_its_headers_is_not_reported(came: bytes) -> None:
+    assert everything([]).pass_on(came) == came

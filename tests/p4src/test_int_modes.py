@@ -1,0 +1,98 @@
+"""INT-MX and INT-XD: every switch reports; and what is in the packet meanwhile."""
+
+from collections.abc import Callable
+
+import pytest
+from int_layers import EGRESS, INGRESS, LATENCY, LEVEL_1, MX, NODE, QUEUE
+from int_path import ALL, DSCP, IN, NEW_UDP, OUT, PORT, PROBE, Switch, opened_int, tcp, udp
+
+WANTED = NODE | LEVEL_1 | LATENCY | QUEUE | INGRESS | EGRESS
+FLOW = (0, 0, 1, 0)  # flags D, Q, F, I
+
+
+def switches(action: str, *params: int) -> list[Switch]:
+    """Three in a row, the first of which has the entry; for exports all have it."""
+    path = [Switch(1, outside=[IN]), Switch(2), Switch(3, outside=[OUT])]
+    for switch in path:
+        switch.report_all()
+        if switch is path[0] or action == "export_data":
+            for version in (4, 6):
+                switch.watch(action, params, version=version)
+    return path
+
+
+@pytest.mark.parametrize(
+    "data", [udp(), tcp(), udp(version=6), tcp(version=6)], ids=["UDP", "TCP", "UDP/6", "TCP/6"]
+)
+def test_exports_change_no_packet(data: bytes) -> None:
+    for number, switch in enumerate(switches("export_data", WANTED, ALL), 1):
+        out, report = switch.report(data, 1000 * number)
+        assert out == data
+        assert (report.group.node, report.group.sequence) == (number, 0)
+        head = report.head
+        assert (head.dropped, head.congested, head.flow, head.intermediate) == FLOW
+        assert report.metadata == {
+            LEVEL_1: IN << 16 | OUT, LATENCY: 0, QUEUE: 0, INGRESS: 1000 * number,
+            EGRESS: 1000 * number,
+        }  # fmt: skip
+        assert data[14:].startswith(report.fragment)
+        assert len(data) - 14 - len(report.fragment) == len(b"payload!")
+
+
+@pytest.mark.parametrize("mark", [DSCP, PORT, NEW_UDP, PROBE])
+def test_instructions_travel_and_every_switch_obeys(mark: int) -> None:
+    """The vector of INT-MX at port 5000: 34031388."""
+    frame = udp()
+    for number, switch in enumerate(switches("embed_instructions", WANTED, mark, ALL), 1):
+        out, report = switch.report(frame, 1000 * number)
+        assert report.group.node == number
+        assert report.metadata == {
+            LEVEL_1: IN << 16 | OUT, LATENCY: 0, QUEUE: 0, INGRESS: 1000 * number,
+            EGRESS: 1000 * number,
+        }  # fmt: skip
+        if number < 3:
+            inside = opened_int(out)
+            assert (inside.shim.type, inside.shim.length, inside.stack) == (MX, 3, ())
+            assert bytes(inside.header) == bytes.fromhex("20000000 fc000000 00000000")
+            if mark == PORT:
+                assert bytes(inside.shim) == bytes.fromhex("34031388")
+        frame = out
+    assert frame == udp()
+
+
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("mark", [DSCP, PORT, NEW_UDP, PROBE])
+@pytest.mark.parametrize("make", [udp, tcp])
+def test_all_marks_with_both_versions_of_ip(
+    make: Callable[..., bytes], mark: int, version: int
+) -> None:
+    """TCP has no port to rewrite: such a packet stays as it is, and that is counted."""
+    data = make(version=version)
+    source, transit, sink = Switch(1, outside=[IN]), Switch(2), Switch(3, outside=[OUT])
+    source.embed_data(NODE | QUEUE, mark=mark, version=version)
+    sink.report_all()
+    inside = source.pass_on(data)
+    if mark == PORT and make is tcp:
+        assert inside == data
+        assert source.events() == {"not possible": 1}
+        return
+    inside = transit.pass_on(inside)
+    found = opened_int(inside)
+    assert found.stack == (2, 0, 1, 0)
+    if mark == NEW_UDP:
+        assert bytes(found.shim) == bytes.fromhex("180700" + ("11" if make is udp else "06"))
+        assert found.behind == data[(34 if version == 4 else 54) :]
+    out, report = sink.report(inside)
+    assert out == data
+    assert report.head.inner_type == {4: 4, 6: 5}[version]
+    assert inside[14:].startswith(report.fragment)
+    behind = len(inside) - 14 - len(report.fragment)
+    assert behind == len(found.behind) - (8 if mark == NEW_UDP else 0)
+
+
+def test_a_share_of_the_packets_is_chosen_alike_everywhere() -> None:
+    path = switches("export_data", WANTED, ALL // 4)
+    frames = [udp(bytes([n]), chksum=n) for n in range(200)]
+    chosen = [[len(s.send(frame)) == 2 for frame in frames] for s in path]
+    assert chosen[0] == chosen[1] == chosen[2]
+    assert 30 < sum(chosen[0]) < 70  # 50, and six standard deviations of 6.1 would be 37
