@@ -11,6 +11,7 @@ HERE = Path(__file__).parent
 ROOMS = ("collectors", "engine", "link", "ports", "simulator", "stf", "wire")
 ELSEWHERE = {
     "test_hostile.py",  # has sanitizers by itself
+    "test_int_collector.py",  # its C runs in processes of its own
     "test_limits.py",
     "test_reader.py",
     "test_widths.py",  # run no C, or hardly any

@@ -1,4 +1,4 @@
-"""What C and Python share of the collector of INT: records, settings, numbers (c/records.h)."""
+"""What C and Python share of the collector of INT: records, numbers (c/records.h, c/index.h)."""
 
 import ctypes
 import enum
@@ -9,7 +9,8 @@ import numpy as np
 
 from minip4.native.layouts import Shared
 
-u1, u2, u4, u8 = "u1", "<u2", "<u4", "<u8"
+u1, u2, u4, u8, i8 = "u1", "<u2", "<u4", "<u8", "<i8"
+PATH_HOPS, SEQUENCE_WINDOW = 16, 1024
 
 
 class Trouble(enum.IntEnum):
@@ -125,6 +126,51 @@ HOP = np.dtype([
 ])  # fmt: skip
 FAULT = np.dtype([("datagram", u4), ("offset", u4), ("trouble", u1), ("none", "V3")])
 
+STATISTICS = np.dtype([("count", u8), ("sum", i8), ("least", i8), ("most", i8), ("last", i8)])
+PATH_HOP = np.dtype([
+    ("latency_ns", STATISTICS), ("occupancy", STATISTICS), ("link_ns", STATISTICS), ("node", u4),
+    ("ingress", u2), ("egress", u2),
+])  # fmt: skip
+FLOW = np.dtype([
+    ("key", KEY), ("flow", u8), ("first_ns", u8), ("last_ns", u8), ("reports", u8),
+    ("congested", u8), ("dropped", u8), ("paths", u8), ("partial", u8), ("unmatched", u8),
+    ("changes", u8), ("changed_ns", u8), ("drop_node", u4), ("drop_reason", u1),
+    ("drop_queue", u1), ("hops", u2), ("path", PATH_HOP, (PATH_HOPS,)),
+])  # fmt: skip
+SOURCE = np.dtype([
+    ("datagrams", u8), ("lost", u8), ("missing", u8), ("reordered", u8), ("duplicates", u8),
+    ("restarts", u8), ("node", u4), ("highest", u4), ("hw_id", u1), ("version", u1),
+    ("none", "V6"), ("received", u8, (SEQUENCE_WINDOW // 64,)),
+])  # fmt: skip
+GAP = np.dtype([
+    ("time_ns", u8), ("node", u4), ("first", u4), ("count", u4), ("hw_id", u1), ("version", u1),
+    ("none", "V2"),
+])  # fmt: skip
+CHANGE = np.dtype([
+    ("time_ns", u8), ("flow", u8), ("before_hops", u2), ("after_hops", u2),
+    ("before", u4, (PATH_HOPS,)), ("after", u4, (PATH_HOPS,)), ("none", "V4"),
+])  # fmt: skip
+
+
+class IndexConfig(ctypes.Structure):
+    """struct int_index_config."""
+
+    _fields_ = [
+        ("settle_ns", c_uint64), ("seed", c_uint64), ("flows", c_uint32), ("packets", c_uint32),
+        ("sources", c_uint32), ("events", c_uint32),
+    ]  # fmt: skip
+
+
+class IndexCounters(ctypes.Structure):
+    """struct int_index_counters."""
+
+    _fields_ = [
+        (name, c_uint64)
+        for name in ("flows_evicted", "reports_evicted", "packets_hurried", "sources_refused",
+                     "gaps_dropped", "changes_dropped", "long_paths")
+    ]  # fmt: skip
+
+
 SHARED = (
     Shared("records.h", "struct int_settings", Settings),
     Shared("records.h", "struct int_input", Input),
@@ -134,6 +180,14 @@ SHARED = (
     Shared("records.h", "struct int_report", REPORT),
     Shared("records.h", "struct int_hop", HOP),
     Shared("records.h", "struct int_fault", FAULT),
+    Shared("index.h", "struct int_statistics", STATISTICS),
+    Shared("index.h", "struct int_path_hop", PATH_HOP),
+    Shared("index.h", "struct int_flow", FLOW),
+    Shared("index.h", "struct int_source", SOURCE),
+    Shared("index.h", "struct int_gap", GAP),
+    Shared("index.h", "struct int_change", CHANGE),
+    Shared("index.h", "struct int_index_config", IndexConfig),
+    Shared("index.h", "struct int_index_counters", IndexCounters),
 )
 NUMBERS = {
     **{f"TROUBLE_{trouble.name}": trouble.value for trouble in Trouble},
@@ -143,4 +197,6 @@ NUMBERS = {
     **{f"BIT_{bit.name}": bit.value for bit in Bit},
     "INT_MD": MD,
     "INT_MX": MX,
+    "PATH_HOPS": PATH_HOPS,
+    "SEQUENCE_WINDOW": SEQUENCE_WINDOW,
 }

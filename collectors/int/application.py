@@ -1,0 +1,89 @@
+"""The collector at a host: one class for real and for virtual time."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.int.decoder import Decoder, Encoding, Fault
+from collectors.int.index import Index, Limits
+from collectors.int.shared import CHANGE, GAP, Flag, Trouble
+from testbed.application import Application, Host
+from testbed.arrivals import Datagrams
+
+PORT = 32766  # UDP
+OTHERS = (-1, -1)  # node and reason of drops beyond Limits.sources kinds of them
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that a collector knows, at a time."""
+
+    time_ns: int
+    datagrams: int
+    reports: int
+    hops: int
+    flows: NDArray[np.void]  # FLOW, the flow seen last first
+    sources: NDArray[np.void]  # SOURCE
+    gaps: NDArray[np.void]  # GAP: reports that were lost on the way to the collector
+    changes: NDArray[np.void]  # CHANGE: paths that became others
+    drops: Counter[tuple[int, int]]  # packets of which drop reports told, by node and reason
+    troubles: Counter[Trouble]  # what was malformed
+    aside: list[Fault]  # the last of it
+    overflow: dict[str, int]  # what did not fit: struct int_index_counters
+
+
+class Collector(Application):
+    """Takes Telemetry Reports at a UDP port; its result are the Findings."""
+
+    def __init__(
+        self, encoding: Encoding, *, port: int = PORT, limits: Limits | None = None,
+        hold_us: float = 1000,
+    ) -> None:  # fmt: skip
+        self._encoding = encoding
+        self._port = port
+        self._limits = limits or Limits()
+        self._hold_us = hold_us
+        self._datagrams = self._reports = self._hops = 0
+        self._drops: Counter[tuple[int, int]] = Counter()
+
+    def start(self, host: Host) -> None:
+        """Listen."""
+        self._host = host
+        self._decoder = Decoder(self._encoding)
+        self._index = Index(self._limits)
+        host.udp(self._port, self.on_datagrams, hold_us=self._hold_us)
+
+    def on_datagrams(self, datagrams: Datagrams) -> None:
+        """Decode what came, and take it in."""
+        self._datagrams += len(datagrams)
+        for part in self._decoder.decode(datagrams):
+            self._reports += len(part.reports)
+            self._hops += len(part.hops)
+            self._index.add(part)
+            self._count_drops(part.reports)
+
+    def findings(self) -> Findings:
+        """What is known now; reports of one packet that came lately are still waited for."""
+        now_ns = self._host.now_ns()
+        self._index.settle(now_ns)
+        return Findings(
+            now_ns, self._datagrams, self._reports, self._hops, self._index.flows(),
+            self._index.sources(), np.array(self._index.gaps, GAP),
+            np.array(self._index.changes, CHANGE), self._drops.copy(),
+            self._decoder.troubles.copy(), list(self._decoder.aside), self._index.counters(),
+        )  # fmt: skip
+
+    def result(self) -> Any:
+        """Findings, when nothing comes any more."""
+        self._index.end(self._host.now_ns())
+        return self.findings()
+
+    def _count_drops(self, reports: NDArray[np.void]) -> None:
+        dropped = reports[(reports["flags"] & Flag.DROPPED) != 0]
+        kinds, counts = np.unique(dropped[["node", "reason"]], return_counts=True)
+        for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True):
+            is_kept = kind in self._drops or len(self._drops) < self._limits.sources
+            self._drops[kind if is_kept else OTHERS] += count

@@ -1,0 +1,137 @@
+/* Packets of which each node tells by itself (INT-XD, INT-MX): their reports put together. */
+#include "index_internal.h"
+
+static uint32_t *chain_of(const struct int_index *index, uint32_t entry, uint32_t packet)
+{
+    uint64_t hash = mix(mix(index->config.seed, index->flows[entry].number), packet);
+
+    return &index->pending_chains[hash & index->pending_mask];
+}
+
+static struct pending *find(const struct int_index *index, uint32_t entry, uint32_t packet)
+{
+    uint64_t number = index->flows[entry].number;
+    uint32_t at = *chain_of(index, entry, packet);
+
+    while (at != nowhere && (index->pending[at].flow_number != number ||
+                             index->pending[at].packet != packet))
+        at = index->pending[at].next_in_chain;
+    return at == nowhere ? NULL : &index->pending[at];
+}
+
+bool is_pending(const struct int_index *index, uint32_t entry, uint32_t packet)
+{
+    return packet && index->pending_used && find(index, entry, packet);
+}
+
+/* Whether a hop comes before another: routers lower the TTL; where it says nothing, time does. */
+static bool is_before(const struct pending *pending, unsigned one, unsigned other)
+{
+    const struct int_hop *a = &pending->hop[one], *b = &pending->hop[other];
+
+    if (pending->ttl[one] != pending->ttl[other])
+        return pending->ttl[one] > pending->ttl[other];
+    return a->has & b->has & BIT_INGRESS && a->ingress_ns < b->ingress_ns;
+}
+
+/* By insertion: hops that nothing puts in order stay in that of arrival. */
+static void sort_hops(struct pending *pending)
+{
+    for (unsigned i = 1; i < pending->hops; i++) {
+        for (unsigned j = i; j && is_before(pending, j, j - 1); j--) {
+            struct int_hop hop = pending->hop[j];
+            uint8_t ttl = pending->ttl[j];
+
+            pending->hop[j] = pending->hop[j - 1];
+            pending->ttl[j] = pending->ttl[j - 1];
+            pending->hop[j - 1] = hop;
+            pending->ttl[j - 1] = ttl;
+        }
+    }
+}
+
+/* Takes the oldest one out, and tells its flow. */
+static void close_oldest(struct int_index *index)
+{
+    struct pending *oldest = &index->pending[index->pending_first];
+    struct flow_entry *entry = &index->flows[oldest->entry];
+    struct told told = {oldest->hop, oldest->hops, oldest->time_ns, false};
+    uint64_t hash = mix(mix(index->config.seed, oldest->flow_number), oldest->packet);
+    uint32_t *link = &index->pending_chains[hash & index->pending_mask];
+
+    while (*link != index->pending_first)
+        link = &index->pending[*link].next_in_chain;
+    *link = oldest->next_in_chain;
+    index->pending_first = (index->pending_first + 1) % index->config.packets;
+    index->pending_used--;
+    if (entry->number != oldest->flow_number) /* the flow was evicted */
+        return;
+    sort_hops(oldest);
+    if (oldest->is_partial)
+        note_partial(&entry->flow, told);
+    else
+        note_path(index, &entry->flow, told);
+}
+
+/* Tells the flows of all packets that were waited for long enough. */
+void settle_until(struct int_index *index, uint64_t now_ns)
+{
+    while (index->pending_used) {
+        uint64_t since_ns = index->pending[index->pending_first].time_ns;
+
+        if (now_ns < since_ns || now_ns - since_ns < index->config.settle_ns)
+            return;
+        close_oldest(index);
+    }
+}
+
+static struct pending *begin(struct int_index *index, uint32_t entry,
+                             const struct int_report *report)
+{
+    uint32_t *chain = chain_of(index, entry, report->packet), at;
+    struct pending *pending;
+
+    if (index->pending_used == index->config.packets) {
+        index->counters.packets_hurried++;
+        close_oldest(index);
+    }
+    at = (index->pending_first + index->pending_used++) % index->config.packets;
+    pending = &index->pending[at];
+    pending->flow_number = index->flows[entry].number;
+    pending->time_ns = report->time_ns;
+    pending->entry = entry;
+    pending->packet = report->packet;
+    pending->hops = 0;
+    pending->is_partial = false;
+    pending->next_in_chain = *chain;
+    *chain = at;
+    return pending;
+}
+
+static bool has_hop(const struct pending *pending, uint32_t node, uint8_t ttl)
+{
+    for (unsigned i = 0; i < pending->hops; i++)
+        if (pending->hop[i].node == node && pending->ttl[i] == ttl)
+            return true;
+    return false;
+}
+
+/* Adds a report's hops to its packet's. False: they are more than are kept. */
+bool add_pending(struct int_index *index, uint32_t entry, const struct int_report *report,
+                 const struct int_hop *hops, bool is_partial)
+{
+    struct pending *pending = find(index, entry, report->packet);
+
+    if (!pending)
+        pending = begin(index, entry, report);
+    pending->is_partial |= is_partial;
+    for (unsigned i = 0; i < report->hops; i++) {
+        if (has_hop(pending, hops[i].node, report->ttl))
+            continue;
+        if (pending->hops == PATH_HOPS)
+            return false;
+        pending->ttl[pending->hops] = report->ttl;
+        pending->hop[pending->hops++] = hops[i];
+    }
+    return true;
+}

@@ -1,0 +1,105 @@
+"""What is known of flows, and of the sequence of reports, from all that was decoded.
+
+Memory is bounded whatever comes: what does not fit is evicted or left out, and counted.
+"""
+
+import secrets
+import weakref
+from collections import deque
+from ctypes import byref
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.int.decoder import Decoded
+from collectors.int.native import library
+from collectors.int.shared import (
+    CHANGE,
+    FLOW,
+    GAP,
+    SOURCE,
+    IndexConfig,
+    IndexCounters,
+    Output,
+)
+from testbed.errors import TestbedError
+
+EVENTS_AT_ONCE = 4096  # gaps, and path changes, in one part of what was decoded
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much is kept at most, and how long reports of one packet are waited for."""
+
+    flows: int = 16_384  # 2.2 KB each
+    packets: int = 16_384  # of which parts of the path are known: 1.2 KB each
+    sources: int = 4_096  # of sequence numbers: a node's hardware subsystem each
+    events: int = 10_000  # gaps, and path changes: the last ones
+    settle_us: float = 100_000.0
+
+
+class Index:
+    """Flows with their paths, and sources with their sequence numbers."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Raises TestbedError where memory is short, or a limit is not above 0."""
+        amounts = (limits.flows, limits.packets, limits.sources, limits.events)
+        if not all(0 < amount < 1 << 24 for amount in amounts):
+            raise TestbedError(f"limits of the collector: {limits}: expected 1 to 16,777,215 each")
+        self.gaps: deque[NDArray[np.void]] = deque(maxlen=limits.events)  # GAP
+        self.changes: deque[NDArray[np.void]] = deque(maxlen=limits.events)  # CHANGE
+        self._limits = limits
+        self._library = library()
+        config = IndexConfig(
+            round(limits.settle_us * 1000), secrets.randbits(64), limits.flows, limits.packets,
+            limits.sources, EVENTS_AT_ONCE,
+        )  # fmt: skip
+        self._handle = self._library.int_index_create(config)
+        if not self._handle:
+            raise TestbedError(f"memory is short for the collector's {limits}")
+        weakref.finalize(self, self._library.int_index_destroy, self._handle)
+
+    def add(self, decoded: Decoded) -> None:
+        """Take in what was decoded, in the order of arrival."""
+        arrays = (decoded.groups, decoded.reports, decoded.hops, decoded.faults)
+        lengths = [len(array) for array in arrays]
+        self._library.int_index_add(
+            self._handle, Output(*(array.ctypes.data for array in arrays), *lengths, *lengths)
+        )
+        self._take_events()
+
+    def settle(self, now_ns: int) -> None:
+        """Wait no longer for reports of packets whose first one came so long ago."""
+        self._library.int_index_settle(self._handle, now_ns)
+        self._take_events()
+
+    def end(self, time_ns: int) -> None:
+        """Nothing comes any more: what has not come is lost."""
+        self._library.int_index_end(self._handle, time_ns)
+        self._take_events()
+
+    def flows(self) -> NDArray[np.void]:
+        """FLOW records, the flow seen last first."""
+        flows = np.zeros(self._library.int_index_flow_count(self._handle), FLOW)
+        self._library.int_index_flows(self._handle, flows.ctypes.data)
+        return flows
+
+    def sources(self) -> NDArray[np.void]:
+        """SOURCE records, in the order in which they came first."""
+        sources = np.zeros(self._limits.sources, SOURCE)
+        return sources[: self._library.int_index_sources(self._handle, sources.ctypes.data)].copy()
+
+    def counters(self) -> dict[str, int]:
+        """What did not fit: struct int_index_counters of c/index.h."""
+        counters = IndexCounters()
+        self._library.int_index_counters(self._handle, byref(counters))
+        return {field[0]: getattr(counters, field[0]) for field in IndexCounters._fields_}
+
+    def _take_events(self) -> None:
+        for events, kind, take in (
+            (self.gaps, GAP, self._library.int_index_take_gaps),
+            (self.changes, CHANGE, self._library.int_index_take_changes),
+        ):
+            room = np.zeros(EVENTS_AT_ONCE, kind)
+            events.extend(room[: take(self._handle, room.ctypes.data)])
