@@ -25,7 +25,7 @@ def individual(body: bytes = UDP_PACKET, kind: str = "04", flags: str = "20") ->
 
 
 def through_udp(words: str, port: int = made_reports.INT_PORT, dscp: int = 0) -> bytes:
-    return bytes(IP(src="10.0.0.1", dst="10.0.0.2", tos=dscp << 2) / UDP(sport=7, dport=port)
+    return bytes(IP(src="10.0.0.1", dst="10.0.0.2", tos=dscp << 2) / UDP(sport=50007, dport=port)
                  / bytes.fromhex(words))  # fmt: skip
 
 

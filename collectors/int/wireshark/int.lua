@@ -1,0 +1,283 @@
+-- Wireshark dissector of INT 2.1 over TCP and UDP (INT Dataplane Specification of p4lang/p4-applications).
+--
+-- Also in packets of Telemetry Reports: telemetry_report.lua uses it.
+
+local int = Proto("int", "In-band Network Telemetry")
+
+int.prefs.port = Pref.uint("UDP port", 0, "Destination port that says that INT follows; 0: none does")
+int.prefs.dscp = Pref.uint("DSCP", 0, "DSCP that says that INT follows TCP or UDP")
+int.prefs.dscp_mask = Pref.uint("DSCP mask", 0, "Which of its bits count; 0: none does")
+
+local header_types = { [1] = "INT-MD", [2] = "Destination", [3] = "INT-MX" }
+-- Fields of headers: where they lie (byte, bytes) and their mask. ---------------------------------
+
+local function number(abbreviation, name, bytes, mask, values, hexadecimal)
+  local kind = ({ ProtoField.uint8, ProtoField.uint16, ProtoField.uint24, ProtoField.uint32 })[bytes]
+  return kind(abbreviation, name, hexadecimal and base.HEX or base.DEC, values, mask)
+end
+
+local function flag(abbreviation, name, bytes, mask)
+  return ProtoField.bool(abbreviation, name, 8 * bytes, nil, mask)
+end
+
+local shim_fields = { -- INT 2.1, "INT over TCP/UDP"
+  { number("int.shim.type", "Type", 1, 0xf0, header_types), 0, 1 },
+  { number("int.shim.npt", "Next protocol type", 1, 0x0c), 0, 1 },
+  { number("int.shim.length", "Length", 1), 1, 1 },
+}
+local shim_next = { -- by NPT
+  [0] = { number("int.shim.dscp", "Original DSCP", 1, 0xfc), 3, 1 },
+  [1] = { number("int.shim.port", "Original UDP port", 2), 2, 2 },
+  [2] = { number("int.shim.protocol", "Original IP protocol", 1), 3, 1 },
+}
+local common_fields = { -- of INT-MD and INT-MX
+  { number("int.version", "Version", 1, 0xf0), 0, 1 },
+  { flag("int.discard", "Discard", 1, 0x08), 0, 1 },
+  { number("int.bits", "Instruction bitmap", 2, nil, nil, true), 4, 2 },
+  { number("int.domain", "Domain specific ID", 2), 6, 2 },
+  { number("int.ds_bits", "Domain specific instruction", 2, nil, nil, true), 8, 2 },
+  { number("int.ds_flags", "Domain specific flags", 2, nil, nil, true), 10, 2 },
+}
+local md_fields = {
+  { flag("int.exceeded", "Max hop count exceeded", 1, 0x04), 0, 1 },
+  { flag("int.mtu", "MTU exceeded", 1, 0x02), 0, 1 },
+  { number("int.hop_length", "Hop ML", 1, 0x1f), 2, 1 },
+  { number("int.remaining", "Remaining hop count", 1), 3, 1 },
+}
+-- Metadata by bit of a bitmap, bit 0 first (INT 2.1, "INT-MD Metadata Header Format"). -------------
+
+local metadata = {
+  [0] = { { number("int.md.node", "Node ID", 4), 0, 4 } },
+  { { number("int.md.ingress", "Level 1 ingress interface", 2), 0, 2 },
+    { number("int.md.egress", "Level 1 egress interface", 2), 2, 2 } },
+  { { number("int.md.latency", "Hop latency", 4), 0, 4 } },
+  { { number("int.md.queue", "Queue ID", 1), 0, 1 },
+    { number("int.md.occupancy", "Queue occupancy", 3), 1, 3 } },
+  { { ProtoField.uint64("int.md.ingress_time", "Ingress timestamp"), 0, 8 } },
+  { { ProtoField.uint64("int.md.egress_time", "Egress timestamp"), 0, 8 } },
+  { { number("int.md.ingress2", "Level 2 ingress interface", 4), 0, 4 },
+    { number("int.md.egress2", "Level 2 egress interface", 4), 4, 4 } },
+  { { number("int.md.utilisation", "Egress TX utilisation", 4), 0, 4 } },
+  { { number("int.md.buffer", "Buffer ID", 1), 0, 1 },
+    { number("int.md.buffer_occupancy", "Buffer occupancy", 3), 1, 3 } },
+}
+local reserved = { { number("int.md.reserved", "Reserved metadata", 4, nil, nil, true), 0, 4 } }
+local complement = { { number("int.md.complement", "Checksum complement", 4, nil, nil, true), 0, 4 } }
+local ds_field = ProtoField.bytes("int.md.ds", "Domain specific metadata")
+local own_field = ProtoField.bytes("int.source_only", "Metadata of the source alone")
+local hop_field = ProtoField.none("int.hop", "Hop")
+local group, severity = expert.group, expert.severity
+local missing = ProtoExpert.new("int.unavailable", "Not available", group.COMMENTS_GROUP, severity.CHAT)
+local wrong = ProtoExpert.new("int.malformed", "Malformed", group.MALFORMED, severity.ERROR)
+local cut = ProtoExpert.new("int.cut", "Cut: older hops are missing", group.MALFORMED, severity.NOTE)
+
+local function all_of(singles, ...)
+  for _, list in ipairs({ ... }) do
+    for _, each in ipairs(list) do
+      singles[#singles + 1] = each[1]
+    end
+  end
+  return singles
+end
+
+int.fields = all_of(
+  { hop_field, ds_field, own_field, shim_next[0][1], shim_next[1][1], shim_next[2][1], metadata[0][1][1] },
+  shim_fields, common_fields, md_fields, reserved, complement, table.unpack(metadata))
+int.experts = { missing, wrong, cut }
+
+-- Puts fields of a header that begins at `at` into a tree; where all are ones, they are not available.
+local function add(tree, fields, tvb, at, may_be_missing)
+  local is_missing = may_be_missing
+  for _, each in ipairs(fields) do
+    local range = tvb:range(at + each[2], each[3])
+    local item = tree:add(each[1], range)
+    is_missing = is_missing and not range:bytes():tohex():upper():find("[^F]") and item
+  end
+  if is_missing then
+    is_missing:add_proto_expert_info(missing)
+  end
+end
+
+local function length_of(bit)
+  return (bit == 4 or bit == 5 or bit == 6) and 8 or 4
+end
+
+-- Bytes of the baseline metadata that a bitmap asks for, of bits `first` to 14.
+local function baseline_length(bitmap, first)
+  local length = 0
+  for bit = first, 14 do
+    length = length + bitmap:bitfield(bit, 1) * length_of(bit)
+  end
+  return length
+end
+
+-- Baseline metadata in the order of the bits; returns where they end.
+local function add_baseline(tree, bitmap, first, tvb, at)
+  for bit = first, 14 do
+    if bitmap:bitfield(bit, 1) == 1 then
+      add(tree, metadata[bit] or reserved, tvb, at, metadata[bit] ~= nil)
+      at = at + length_of(bit)
+    end
+  end
+  return at
+end
+
+-- INT after TCP or UDP ------------------------------------------------------------------------------
+
+local function add_hop(tree, tvb, at, length, bitmap, label)
+  local hop = tree:add(hop_field, tvb:range(at, length)):set_text(label)
+  local past = add_baseline(hop, bitmap, 0, tvb, at)
+  local end_of_ds = at + length - 4 * bitmap:bitfield(15, 1)
+  if end_of_ds > past then
+    hop:add(ds_field, tvb:range(past, end_of_ds - past))
+  end
+  if bitmap:bitfield(15, 1) == 1 then
+    add(hop, complement, tvb, end_of_ds, true)
+  end
+end
+
+-- The stack has the newest hop first; what the source alone inserts comes last.
+local function add_stack(tree, tvb, at, length, bitmap, hop_length, has_ds)
+  local baseline = baseline_length(bitmap, 0) + 4 * bitmap:bitfield(15, 1)
+  if hop_length < baseline or (hop_length > baseline and not has_ds) then
+    tree:add_proto_expert_info(wrong, "Hop ML is not what the bitmap asks for")
+    return
+  end
+  local hops = hop_length > 0 and math.floor(length / hop_length) or 0
+  local over = length - hops * hop_length
+  if over > 0 and not has_ds then
+    tree:add_proto_expert_info(wrong, "The stack is no whole number of hops")
+    return
+  end
+  for number = 1, hops do
+    if at + hop_length > tvb:len() then
+      break
+    end
+    add_hop(tree, tvb, at, hop_length, bitmap, string.format("Hop %d of %d", hops - number + 1, hops))
+    at = at + hop_length
+  end
+  if over > 0 and at + over <= tvb:len() then
+    tree:add(own_field, tvb:range(at, over))
+  end
+end
+
+-- Dissects a shim and what belongs to it. Returns where the packet goes on, with the original port or
+-- protocol; or nothing.
+local function dissect_int(tvb, at, tree, by_port)
+  if at + 4 > tvb:len() then
+    tree:add_proto_expert_info(cut)
+    return nil
+  end
+  local kind, npt = tvb(at, 1):bitfield(0, 4), tvb(at, 1):bitfield(4, 2)
+  local length = 4 * tvb(at + 1, 1):uint()
+  local branch = tree:add(int, tvb:range(at, math.min(4 + length, tvb:len() - at)))
+  add(branch, shim_fields, tvb, at)
+  if not header_types[kind] or (by_port and npt ~= 1 and npt ~= 2) or (not by_port and npt ~= 0) then
+    branch:add_proto_expert_info(wrong, "Type or NPT is not what it may be")
+    return nil
+  end
+  add(branch, { shim_next[npt] }, tvb, at)
+  local going_on = { at = at + 4 + length }
+  if npt == 1 then
+    going_on.port = tvb(at + 2, 2):uint()
+  elseif npt == 2 then
+    going_on.protocol = tvb(at + 3, 1):uint()
+  end
+  local header = at + 4
+  if kind == 2 then
+    return going_on
+  elseif length < 12 then
+    branch:add_proto_expert_info(wrong, "No room for a header")
+  elseif header + 12 > tvb:len() then
+    branch:add_proto_expert_info(cut)
+  elseif tvb(header, 1):bitfield(0, 4) ~= 2 then
+    branch:add_proto_expert_info(wrong, "Not version 2")
+  else
+    local bitmap, has_ds = tvb:range(header + 4, 2), tvb(header + 8, 2):uint() ~= 0
+    add(branch, common_fields, tvb, header)
+    if kind == 1 then
+      add(branch, md_fields, tvb, header)
+      add_stack(branch, tvb, header + 12, length - 12, bitmap, 4 * tvb(header + 2, 1):bitfield(3, 5), has_ds)
+    elseif length > 12 and not has_ds then
+      branch:add_proto_expert_info(wrong, "More than the header, but no domain specific instruction")
+    elseif length > 12 and going_on.at <= tvb:len() then
+      branch:add(own_field, tvb:range(header + 12, length - 12))
+    end
+    if going_on.at > tvb:len() then
+      branch:add_proto_expert_info(cut)
+    end
+  end
+  return going_on
+end
+
+-- Packets on a link, where Wireshark itself dissects what is below INT.
+function int.dissector(tvb, pinfo, tree)
+  local by_port = pinfo.port_type == 3 and pinfo.dst_port == int.prefs.port
+  local going_on = dissect_int(tvb, 0, tree, by_port)
+  pinfo.cols.protocol = "INT"
+  if not going_on or going_on.at >= tvb:len() then
+    return
+  end
+  local rest = tvb:range(going_on.at):tvb()
+  if going_on.protocol then
+    DissectorTable.get("ip.proto"):try(going_on.protocol, rest, pinfo, tree)
+  elseif going_on.port then
+    DissectorTable.get("udp.port"):try(going_on.port, rest, pinfo, tree)
+  else
+    Dissector.get("data"):call(rest, pinfo, tree)
+  end
+end
+
+local dscp_of_ipv4, dscp_of_ipv6 = Field.new("ip.dsfield.dscp"), Field.new("ipv6.tclass.dscp")
+
+-- Whether a DSCP says that INT follows: in the bits of the mask.
+local function says_int(dscp)
+  local mask, wanted = int.prefs.dscp_mask, int.prefs.dscp
+  for shift = 0, 5 do
+    local bit = 2 ^ shift
+    local counts = math.floor(mask / bit) % 2 == 1
+    if counts and math.floor(dscp / bit) % 2 ~= math.floor(wanted / bit) % 2 then
+      return false
+    end
+  end
+  return mask > 0
+end
+
+local function is_int(tvb, pinfo, tree)
+  local found = dscp_of_ipv4() or dscp_of_ipv6()
+  if not found or not says_int(found.value) then
+    return false
+  end
+  int.dissector(tvb, pinfo, tree)
+  return true
+end
+
+int:register_heuristic("udp", is_int)
+int:register_heuristic("tcp", is_int)
+
+-- Ports, and what they were before preferences changed.
+local ports = {}
+
+local function listen(proto)
+  local table_of_ports = DissectorTable.get("udp.port")
+  if ports[proto.name] then
+    table_of_ports:remove(ports[proto.name], proto)
+  end
+  ports[proto.name] = proto.prefs.port > 0 and proto.prefs.port or nil
+  if ports[proto.name] then
+    table_of_ports:add(ports[proto.name], proto)
+  end
+end
+
+function int.prefs_changed()
+  listen(int)
+end
+
+listen(int)
+
+-- For telemetry_report.lua.
+_G.inband_telemetry = {
+  proto = int, number = number, flag = flag, add = add, all_of = all_of, listen = listen,
+  metadata = metadata, baseline_length = baseline_length, add_baseline = add_baseline,
+  dissect_int = dissect_int, says_int = says_int,
+}

@@ -1,0 +1,225 @@
+"""The dissector for Wireshark, in tshark: it finds in reports what they were made to say.
+
+And so what the decoder finds: neither was written after the other. Skipped without tshark.
+"""
+
+import random
+import shutil
+import subprocess
+from collections.abc import Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import made_reports
+import pytest
+from decoding import decoded, report
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet
+from scapy.utils import wrpcap
+from test_int_decoder import MALFORMED, STACK, WITHIN, individual, through_udp
+from test_int_hostile import mutated
+
+from collectors.int import WIRESHARK
+from collectors.int.application import PORT
+
+pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+
+REPORT_FIELDS = {
+    "treport.type": "report_type", "treport.inner_type": "inner_type", "treport.bits": "bits",
+    "treport.domain": "domain", "treport.ds_bits": "ds_bits", "treport.ds_status": "ds_status",
+    "treport.drop_queue": "queue", "treport.drop_reason": "reason", "int.shim.type": "int_type",
+    "int.shim.dscp": "original_dscp", "int.version": "int_version", "int.bits": "int_bits",
+    "int.domain": "int_domain", "int.ds_bits": "int_ds_bits", "int.ds_flags": "int_ds_flags",
+    "int.hop_length": "hop_words", "int.remaining": "remaining_hops",
+    "treport.packet.dscp": "dscp", "treport.packet.dscp6": "dscp",
+    "treport.packet.ttl": "ttl", "treport.packet.hop_limit": "ttl",
+}  # fmt: skip
+FLAGS = {"dropped": 8, "congested": 4, "tracked": 2, "intermediate": 1}
+INT_FLAGS = {"discard": 4, "exceeded": 2, "mtu": 1}
+HOP_FIELDS = {
+    "node": ("node", 4), "ingress": ("ingress", 2), "egress": ("egress", 2),
+    "latency": ("latency_ns", 4), "queue": ("queue", 1), "occupancy": ("occupancy", 3),
+    "ingress_time": ("ingress_ns", 8), "egress_time": ("egress_ns", 8), "ingress2": ("ingress2", 4),
+    "egress2": ("egress2", 4), "utilisation": ("utilisation", 4), "buffer": ("buffer", 1),
+    "buffer_occupancy": ("buffer_occupancy", 3), "complement": ("complement", 4),
+    "ingress_time32": ("ingress_ns", 4), "egress_time32": ("egress_ns", 4),
+}  # fmt: skip
+TOGETHER = ({"ingress", "egress"}, {"queue", "occupancy"}, {"ingress2", "egress2"},
+            {"buffer", "buffer_occupancy"})  # fmt: skip
+
+
+def dissected(folder: Path, packets: Sequence[Packet]) -> list[ElementTree.Element]:
+    """What tshark makes of packets: a tree of each."""
+    path = folder / "some.pcap"
+    wrpcap(str(path), list(packets))
+    scripts = (WIRESHARK / name for name in ("int.lua", "telemetry_report.lua"))
+    preferences = (f"int.port:{made_reports.INT_PORT}", f"int.dscp:{made_reports.INT_DSCP}",
+                   f"int.dscp_mask:{made_reports.INT_DSCP_BIT}")  # fmt: skip
+    command = ["tshark", "-r", str(path), "-T", "pdml", *(f"-Xlua_script:{s}" for s in scripts),
+               *(word for each in preferences for word in ("-o", each))]  # fmt: skip
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Lua: Error" not in run.stderr
+    assert "Lua Error" not in run.stdout
+    return list(ElementTree.fromstring(run.stdout))
+
+
+def of_reports(payloads: Sequence[bytes]) -> list[Packet]:
+    head = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02") / IP(dst="10.0.0.2")
+    return [head / UDP(sport=50007, dport=PORT) / payload for payload in payloads]
+
+
+def shown(tree: ElementTree.Element, name: str) -> list[str]:
+    return [each.get("show", "") for each in tree.iter("field") if each.get("name") == name]
+
+
+def octets(tree: ElementTree.Element, name: str) -> bytes:
+    return b"".join(
+        bytes.fromhex(each.get("value", "")) for each in tree.iter("field")
+        if each.get("name") == name
+    )  # fmt: skip
+
+
+def flags(tree: ElementTree.Element, prefix: str, values: dict[str, int]) -> int:
+    return sum(value for name, value in values.items() if shown(tree, f"{prefix}.{name}") == ["1"])
+
+
+def hop(fields: Sequence[ElementTree.Element]) -> dict[str, Any]:
+    """A hop's values; without those that are all ones, in all fields of their kind."""
+    values: dict[str, int] = {}
+    ones = set()
+    for each in fields:
+        name = each.get("name", "").removeprefix("int.md.")
+        if each.get("name", "").startswith("int.md.") and name in HOP_FIELDS:
+            kind, length = HOP_FIELDS[name]
+            values[kind] = int(each.get("show", ""), 0)
+            if values[kind] == (1 << 8 * length) - 1:
+                ones.add(kind)
+    for kind in list(values):
+        together = next((group for group in TOGETHER if kind in group), {kind})
+        if together <= ones:
+            del values[kind]
+    return values
+
+
+def said(tree: ElementTree.Element) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A report as the dissector has it, in the words of made_reports."""
+    found: dict[str, Any] = {}
+    for name, ours in REPORT_FIELDS.items():
+        if values := shown(tree, name):
+            found[ours] = int(values[0], 0)
+    found["flags"] = flags(tree, "treport", FLAGS)
+    found["int_flags"] = flags(tree, "int", INT_FLAGS)
+    found["ds"], found["int_ds"] = octets(tree, "treport.ds"), octets(tree, "int.source_only")
+    for ours, names in (("source", ("src", "src6")), ("destination", ("dst", "dst6"))):
+        for name in names:
+            if values := shown(tree, f"treport.packet.{name}"):
+                found[ours] = ip_address(values[0])
+                found["ip_version"] = found[ours].version
+    protocols = [*shown(tree, "int.shim.protocol"), *shown(tree, "treport.packet.protocol"),
+                 *shown(tree, "treport.packet.next")]  # fmt: skip
+    if protocols:
+        found["protocol"] = int(protocols[0], 0)
+    if ports := shown(tree, "treport.packet.sport"):
+        found["source_port"] = int(ports[-1])
+        original = shown(tree, "int.shim.port")
+        found["destination_port"] = int((original or shown(tree, "treport.packet.dport"))[-1])
+    hops = [{**hop(list(each)), "ds": octets(each, "int.md.ds")} for each in tree.iter("field")
+            if each.get("name") == "int.hop"]  # fmt: skip
+    return found, hops[::-1]
+
+
+def reports(tree: ElementTree.Element) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """All reports of a packet, each with its own hop as the last one."""
+    node = int(shown(tree, "treport.node")[0])
+    found = []
+    for each in tree.iter("field"):
+        if each.get("name") != "treport.report":
+            continue
+        fields, hops = said(each)
+        local = hop(list(each))
+        if fields["report_type"] == 1 and (not hops or fields["bits"] & 0x7FFE):
+            hops.append({**local, "node": node, "ds": fields["ds"]})
+        found.append((fields, hops))
+    return found
+
+
+def agree(one: tuple[dict[str, Any], list[Any]], says: dict[str, Any], hops: list[Any]) -> None:
+    fields, its_hops = one
+    assert {name: fields.get(name) for name in says} == says
+    assert its_hops == [{"ds": b"", **each} for each in hops]
+
+
+def test_the_dissector_agrees_with_what_was_made_and_with_the_decoder(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    made = [made_reports.datagram(rng, rng.getrandbits(32), number, rng.randrange(1, 5))
+            for number in range(60)]  # fmt: skip
+    trees = dissected(tmp_path, of_reports([payload for payload, _, _ in made]))
+    part = decoded([payload for payload, _, _ in made])
+    index = 0
+    for tree, (_, group, those) in zip(trees, made, strict=True):
+        for name in ("version", "hw_id", "sequence", "node"):
+            assert shown(tree, f"treport.{name}") == [str(group[name])]
+        found = reports(tree)
+        assert len(found) == len(those)
+        for one, each in zip(found, those, strict=True):
+            agree(one, each.says, each.hops)
+            fields, hops = report(part, index)
+            agree(one, {name: fields[name] for name in one[0]}, hops)
+            index += 1
+    assert index == len(part.reports)
+
+
+def test_reports_of_version_1(tmp_path: Path) -> None:
+    rng = random.Random(6)
+    made = [made_reports.old_datagram(rng, rng.getrandbits(32), number) for number in range(30)]
+    trees = dissected(tmp_path, of_reports([payload for payload, _ in made]))
+    for number, (tree, (_, each)) in enumerate(zip(trees, made, strict=True)):
+        [protocol] = [one for one in tree if one.get("name") == "treport"]
+        assert shown(protocol, "treport.v1.sequence") == [str(number)]
+        found, _ = said(protocol)
+        found["flags"] = flags(protocol, "treport.v1", FLAGS)
+        found["inner_type"] = 3 + int(shown(protocol, "treport.v1.next")[0])
+        node = int(shown(protocol, "treport.v1.node")[0])
+        hops = [{**hop(list(protocol)), "node": node, "ds": b""}]
+        agree((found, hops), each.says, each.hops)
+
+
+def test_int_on_a_link(tmp_path: Path) -> None:
+    """By port and by DSCP, over UDP; what comes after is dissected as it would be without INT."""
+    head = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02", type=0x0800)
+    by_port = through_udp(STACK.replace("1388", "0035") + "00" * 12)
+    by_dscp = through_udp(STACK.replace("14071388", "10070008"), 9, made_reports.INT_DSCP)
+    first, second, third = dissected(tmp_path, [head / by_port, head / by_dscp,
+                                                head / through_udp(STACK, 9)])  # fmt: skip
+    for tree in (first, second):
+        assert shown(tree, "int.md.node") == ["2", "1"]
+        assert shown(tree, "int.md.occupancy") == ["7", "3"]
+    assert [each.get("name") for each in first][-1] == "dns"
+    assert shown(second, "int.shim.dscp") == ["2"]
+    assert not shown(third, "int.shim.type")
+
+
+@pytest.mark.parametrize("cases", [MALFORMED, WITHIN], ids=["reports", "within"])
+def test_what_is_malformed_says_so(tmp_path: Path, cases: dict[str, tuple[bytes, int]]) -> None:
+    fine = "a shim of type 2"  # for the sink: it has no format yet
+    names = [name for name in cases if cases[name][0] and name != fine]
+    trees = dissected(tmp_path, of_reports([cases[name][0] for name in names]))
+    for name, tree in zip(names, trees, strict=True):
+        experts = [each.get("name") for each in tree.iter("field")]
+        assert {"treport.malformed", "int.malformed", "int.cut"} & set(experts), name
+
+
+def test_no_lua_error_whatever_comes(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    payloads = [mutated(rng) for _ in range(100)] + [individual(bytes(4), f"0{kind:x}")
+                                                     for kind in range(16)]  # fmt: skip
+    trees = dissected(tmp_path, of_reports(payloads))
+    assert len(trees) == len(payloads)
+    part = decoded(payloads)
+    counts = [len([f for f in tree.iter("field") if f.get("name") == "treport.report"])
+              for tree in trees]  # fmt: skip
+    for group in part.groups[part.groups["version"] == 2]:
+        assert counts[group["datagram"]] >= group["reports"]
