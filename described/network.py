@@ -75,7 +75,7 @@ class DescribedNetwork:
     """All of it; `told` are lines for the user: units that were carried over, and what was not.
 
     In `compiled`, a folder, controllers of theirs look for the program that a switch without
-    fillings runs: NAME.json and NAME.p4.p4info.txtpb. It is made if need be.
+    fillings runs: NAME.json and NAME.p4.p4info.txtpb. They expect `folders`, too, to write into.
     """
 
     name: str
@@ -85,3 +85,4 @@ class DescribedNetwork:
     links: Sequence[Link]
     told: Sequence[str] = ()
     compiled: Path | None = None
+    folders: Sequence[Path] = ()

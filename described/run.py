@@ -83,7 +83,8 @@ def _leave_compiled(net: Network, described: DescribedNetwork) -> None:
     waiting = [switch for switch in described.switches if not switch.fillings]
     if not waiting or described.compiled is None:
         return
-    make_folder(described.compiled)
+    for folder in (described.compiled, *described.folders):
+        make_folder(folder)
     for switch in waiting:
         node, name = net.switch(switch.name), switch.program.stem
         for source, target in ((node.blob_path, f"{name}.json"),

@@ -45,6 +45,7 @@ def read(document: Document, program: Path | None) -> DescribedNetwork:
         links=links,
         told=_told(links, {*hosts}, described),
         compiled=folder / "build",
+        folders=[folder / "logs"],  # p4runtime_lib's, of requests
     )  # fmt: skip
 
 

@@ -1,15 +1,19 @@
 """`telemark run` in real time: hosts, commands and controllers as their authors know them."""
 
 import os
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import exercise
 import pytest
+from loaded import Started, run
+
+import telemark.cli
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
+TELEMARK = Path(telemark.cli.__file__)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 def test_a_described_network_in_namespaces(tmp_path: Path) -> None:
     described = exercise.topology()
     described["hosts"]["h1"]["commands"] += ["echo $PWD > where", "no-such-program"]
@@ -22,10 +26,7 @@ def test_a_described_network_in_namespaces(tmp_path: Path) -> None:
         "# not a command\nsh minip4 tables GateIngress.routes --grpc-server-addr 127.0.0.1:50051 "
         "--device-id 0\nh1 ping -c 1 -W 5 h2\nexit\nh1 echo never\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "telemark.cli", "run", path, "--commands", script],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = run(TELEMARK, "run", str(path), "--commands", str(script))
     output = done.stdout
     assert (done.returncode, done.stderr) == (0, "")
     assert "default via 10.0.1.10 dev eth0" in output
@@ -40,3 +41,18 @@ def test_a_described_network_in_namespaces(tmp_path: Path) -> None:
     assert {each.name for each in (tmp_path / "x" / "build").iterdir()} == {
         "gate.json", "gate.p4.p4info.txtpb",
     }  # fmt: skip
+    assert (tmp_path / "x" / "logs").is_dir()
+
+
+def test_an_interrupt_ends_a_script_and_leaves_nothing(tmp_path: Path) -> None:
+    path = exercise.whole(tmp_path / "x")
+    script = tmp_path / "script"
+    script.write_text("sh echo begun\nh1 sleep 1000\n")
+    started = Started(TELEMARK, "run", str(path), "--commands", str(script))
+    inside = next(line for line in started.stdout if line.startswith("To enter this run: "))
+    pid = inside.partition(" -t ")[2].split()[0]
+    assert any(line == "begun\n" for line in started.stdout)
+    started.send_signal(signal.SIGINT)
+    assert started.wait(30) == 128 + signal.SIGINT
+    assert not Path(f"/proc/{pid}").exists()
+    started.communicate()
