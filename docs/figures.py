@@ -25,8 +25,10 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, Method, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
+from minip4.compiler import CompiledProgram
 from testbed.network import Network
 from testbed.patterns import Poisson
+from testbed.programs import Source
 from testbed.progress import Progress
 from testbed.results import plots
 from testbed.results.report import FIGURE_KINDS
@@ -79,10 +81,12 @@ class Wire:
 def main(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     mpl.rcParams["svg.fonttype"] = "none"  # text as text: small files
+    programs: dict[Source, CompiledProgram] = {}  # one, compiled for the first figure
     for name, drawing in DRAWINGS.items():
         with tempfile.TemporaryDirectory() as scratch, Progress() as progress:
             clock = VirtualClock()
-            run = Run(name, Path(scratch), drawing.seed, clock=clock, progress=progress)
+            run = Run(name, Path(scratch), drawing.seed, clock=clock, progress=progress,
+                      programs=programs)  # fmt: skip
             wire = clock.run(transfer(run, drawing.methods))
         figure = draw(drawing.methods, wire)
         for kind in ("svg", "pdf"):

@@ -78,8 +78,9 @@ def test_books_balance_and_losses_are_known_by_name(
     assert (metrics["port"], metrics["interface"]) == (2, "s2-eth1")
     assert metrics["lost_by_links"]["s1-eth2"] == len(metrics["lost"])
     assert metrics["lost_by_links"]["s1-eth1"] == 0
-    again = measure(start_experiment, tmp_path / "b", "--seed", "1")
-    other = measure(start_experiment, tmp_path / "c", "--seed", "2")
+    virtual = ("--time", "virtual", "--seed")
+    again = measure(start_experiment, tmp_path / "b", *virtual, "1")
+    other = measure(start_experiment, tmp_path / "c", *virtual, "2")
     assert again["lost"] == metrics["lost"]  # the same seed loses the same frames
     assert other["lost"] != metrics["lost"]
 

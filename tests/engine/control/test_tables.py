@@ -125,6 +125,34 @@ def test_a_table_finds_what_a_search_through_all_entries_finds(name: str) -> Non
     e.close()
 
 
+@pytest.mark.parametrize("width", [64, 100])
+def test_prefixes_that_begin_alike_are_told_apart(width: int) -> None:
+    """By bits behind those that they share: of 100 bits, these are in another word of the key."""
+    dice = random.Random(width)
+    e = table_engine(["lpm"], [width], 64)
+    shared = dice.getrandbits(45) << 6
+    for number in range(64):
+        key = Lpm((shared | number) << (width - 51), 51 + number % 3)  # of two, all are tried
+        e.table_add("I.t", [key], "I.hit", [number + 1])
+    for number in range(64):
+        value = (shared | number) << (width - 51) | dice.getrandbits(width - 53)
+        assert lookup(e, [value], [width]) == number + 1
+    assert lookup(e, [value ^ 1 << (width - 1)], [width]) == 0
+
+
+def test_a_short_prefix_among_thousands_is_found_everywhere() -> None:
+    """It joins more places of their filter than packets are held back for at once."""
+    dice = random.Random(3)
+    e = table_engine(["lpm"], [32], 7000)
+    for first in (Lpm(0, 1), Lpm(1 << 20, 20)):
+        e.table_add("I.t", [first], "I.hit", [1])
+    for value in dice.sample(range(1 << 32), 6500):
+        e.table_add("I.t", [Lpm(value, 32)], "I.hit", [2])
+    e.table_add("I.t", [Lpm(1 << 31, 1)], "I.hit", [3])
+    found = {lookup(e, [1 << 31 | dice.getrandbits(31)], [32]) for _ in range(500)}
+    assert found == {3}
+
+
 def test_thousands_of_prefixes_are_found_and_deleted() -> None:
     dice = random.Random(7)
     e = table_engine(["lpm"], [32], 5000)
