@@ -1,15 +1,17 @@
 """Run a network that somebody already described: its hosts, links, programs and table entries.
 
-FILE is a topology.json of p4lang/tutorials. The network is up until `exit` at Mininet's command
-line, or until the commands of a script are done.
+FILE is a topology.json of p4lang/tutorials, or a script (.py) of p4-utils' NetworkAPI. The network
+is up until `exit` at Mininet's command line, or until the commands of a script are done.
 """
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from described.run import conduct
 from testbed import cli
+from testbed.real.p4utils.scripts import run_script
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,4 +43,12 @@ def run(options: argparse.Namespace) -> int:
         why = "--time virtual" if options.time == "virtual" else "no terminal"
         print(f"telemark: error: {why}: expected --commands SCRIPT", file=sys.stderr)
         return cli.UNUSABLE
-    return cli.start("telemark", options, lambda run: conduct(options, run))
+    if options.file.suffix != ".py":
+        return cli.start("telemark", options, lambda run: conduct(options, run))
+    if options.time == "virtual" or options.p4 or options.keep:
+        why = "of p4-utils runs in real time, chooses its programs, and keeps what it wants to keep"
+        print(f"telemark: error: a script {why}: expected no --time virtual, --p4 or --keep",
+              file=sys.stderr)  # fmt: skip
+        return cli.UNUSABLE
+    work = partial(run_script, options.file, commands=options.commands)
+    return cli.start("telemark", options, work)

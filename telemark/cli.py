@@ -9,7 +9,7 @@ from testbed.cli import Parser
 
 # Each has add_arguments(parser) and run(args) -> exit status.
 _COMMANDS = {
-    "run": (described.cli, "a network that somebody described: p4lang/tutorials' topology.json"),
+    "run": (described.cli, "a network that somebody described: topology.json, or p4-utils' script"),
 }
 
 

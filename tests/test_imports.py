@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "testbed": ["minip4"],
     "topologies": ["testbed"],
     "controllers": ["testbed"],
-    "described": ["controllers", "testbed", "minip4.errors"],
+    "described": ["controllers", "testbed", "minip4.errors", "minip4.runtime.switch.control"],
     "telemark": ["described", "testbed"],
     # Of minip4 what builds C, and what a datagram is: nothing of switches.
     "collectors": ["testbed", "minip4.native", "minip4.simulator"],

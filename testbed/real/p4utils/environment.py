@@ -30,16 +30,19 @@ def interpreter() -> str:
     )
 
 
-def environment(python: str) -> dict[str, str]:
-    """Environment variables of a process there: its own `python` and `python3` come first."""
+def environment(python: str, *folders: Path) -> dict[str, str]:
+    """Environment variables of a process there: its own `python` and `python3` come first.
+
+    It imports from our folder THERE, and from further ones that are given.
+    """
     return os.environ | {
-        "PATH": _joined(str(Path(python).parent), os.environ.get("PATH")),
-        "PYTHONPATH": _joined(str(THERE), os.environ.get("PYTHONPATH")),
+        "PATH": _joined(Path(python).parent, os.environ.get("PATH")),
+        "PYTHONPATH": _joined(*folders, THERE, os.environ.get("PYTHONPATH")),
     }
 
 
-def _joined(first: str, others: str | None) -> str:
-    return f"{first}{os.pathsep}{others}" if others else first
+def _joined(*places: Path | str | None) -> str:
+    return os.pathsep.join(str(place) for place in places if place)
 
 
 def _problem(python: str) -> str | None:

@@ -1,0 +1,60 @@
+"""Runs a script of p4-utils' NetworkAPI: run_network.py minip4|bmv2 COMMANDS SCRIPT
+
+COMMANDS is a file of lines for Mininet's command line, where the script starts it; -: as typed.
+
+To be started in p4-utils' environment, and inside the namespaces of a run, which end with it.
+"""
+
+import contextlib
+import functools
+import runpy
+import sys
+from pathlib import Path
+
+import mininet.net
+import psutil
+import telemark_p4utils
+from p4utils.mininetlib import network_API
+from p4utils.utils.compiler import CompilationError
+
+NETWORKS = {
+    "minip4": telemark_p4utils.NetworkAPI,
+    "bmv2": telemark_p4utils.CompiledNetworkAPI,
+}
+NOT_COMPILED = "its program does not compile: see above"
+UNUSABLE, BROKEN = 2, 3  # exit status, as Telemark's: what the user got wrong; Python stumbled
+
+
+def main() -> None:
+    """What the script imports as NetworkAPI is the target's."""
+    target, commands, script = sys.argv[1:]
+    network_API.NetworkAPI = NETWORKS[target]
+    # The namespaces are new: nothing is left over there, and what Mininet ends and removes by
+    # name (processes, /tmp/*.log) is not all its own.
+    network_API.NetworkAPI.cleanup = lambda _network: None
+    network_API.NetworkAPI.stop_exec_scripts = _stop_scripts
+    mininet.net.fixLimits = lambda: None  # it writes settings of the whole machine
+    if commands != "-":
+        network_API.P4CLI = functools.partial(network_API.P4CLI, script=commands)
+    sys.argv = [script]
+    sys.path[0] = str(Path(script).resolve().parent)
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except (telemark_p4utils.Minip4Error, CompilationError) as error:
+        print(f"{script}: error: {str(error) or NOT_COMPILED}", file=sys.stderr)
+        sys.exit(UNUSABLE)
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        sys.exit(BROKEN)
+
+
+def _stop_scripts(network: network_API.NetworkAPI) -> None:
+    """As p4-utils does, which stumbles over those that have ended by themselves."""
+    for pid in network.scripts_pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            network_API.kill_proc_tree(pid)
+    network.scripts_pids = []
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""A compiler that keeps what it is given."""
+
+from pathlib import Path
+
+
+class CompilationError(Exception):
+    """As p4-utils' class."""
+
+
+class P4C:
+    """As p4-utils' class: where it writes, and what it is told by default."""
+
+    def __init__(self, p4_src, opts="--target bmv2 --arch v1model --std p4-16", p4rt=False):
+        self.p4_src = p4_src
+        self.opts = opts
+        self.p4rt = p4rt
+        self.compiled = False
+        stem = str(Path(p4_src).with_suffix(""))
+        self.json_out, self.p4rt_out = f"{stem}.json", f"{stem}_p4rt.txt"

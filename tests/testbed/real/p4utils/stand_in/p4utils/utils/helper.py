@@ -1,0 +1,5 @@
+"""See p4utils."""
+
+
+def cksum(path):
+    return f"sum of {path}"
