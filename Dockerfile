@@ -1,0 +1,7 @@
+# Telemark in a container: docker build -t telemark . && docker run --rm -it --privileged telemark
+# Namespaces need --privileged. More in docs/running.md.
+FROM debian:12
+COPY . /telemark
+WORKDIR /telemark
+RUN ./setup.sh && rm -rf /var/lib/apt/lists/*
+CMD ["bash"]
