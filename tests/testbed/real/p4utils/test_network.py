@@ -57,6 +57,7 @@ def test_what_a_switch_is_started_with(there: ModuleType) -> None:
     assert found.priority_queues == 8
     (link,) = found.links
     assert (link.port, link.rate_bps, link.delay_us) == (3, 5_000_000, 2000)
+    assert (link.seed, found.seed) == (there.seed_of("s1-eth3"), there.seed_of("s1"))
     assert str(options_of(switch(there, log_enabled=True).add_arguments()).trace) == "-"
 
 
