@@ -74,16 +74,17 @@ def test_it_runs_in_namespaces_with_commands_and_leaves_the_machine_alone(
     script, commands = tmp_path / "network.py", tmp_path / "commands"
     commands.write_text("pingall\n")
     script.write_text(
-        HEAD + "import os, select, sys\nopen('/proc/sys/vm/nr_hugepages', 'w').write('3')\n"
+        HEAD + f"import os, select, sys\nassert os.path.ismount({str(HUGE_PAGES)!r})\n"
+        f"open({str(HUGE_PAGES)!r}, 'w').write('3')\n"  # a file of the run's
         "print(os.path.basename(os.getcwd()), os.environ['TELEMARK_SEED'])\n"
         "print('interfaces', os.listdir('/proc/self/net/dev_snmp6'))\n"
         "print('typed', select.select([sys.stdin], [], [], 0.1)[0])\nNetworkAPI().startNetwork()\n"
     )
     before = HUGE_PAGES.read_text()
     done = subprocess.run(
-        [*TELEMARK, "run", "../" + str(script.relative_to(tmp_path.parent)), "--seed", "4",
-         "--commands", "commands"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+        [*TELEMARK, "run", str(script.relative_to(tmp_path.parent)), "--seed", "4",
+         "--commands", str(commands.relative_to(tmp_path.parent))],
+        cwd=tmp_path.parent, capture_output=True, text=True, check=False, timeout=60,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[4]),
                                                          os.environ["PYTHONPATH"]])},
     )  # fmt: skip
