@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from collectors.int.decoder import Decoder, Encoding, Fault
 from collectors.int.index import Index, Limits
 from collectors.int.shared import CHANGE, GAP, Flag, Trouble
+from collectors.int.store import Store
 from testbed.application import Application, Host
 from testbed.arrivals import Datagrams
 
@@ -36,16 +38,21 @@ class Findings:
 
 
 class Collector(Application):
-    """Takes Telemetry Reports at a UDP port; its result are the Findings."""
+    """Takes Telemetry Reports at a UDP port; its result are the Findings.
+
+    With `store`, a dataset's folder and the name of the run, all of them are kept: see Store.
+    """
 
     def __init__(
         self, encoding: Encoding, *, port: int = PORT, limits: Limits | None = None,
-        hold_us: float = 1000,
+        hold_us: float = 1000, store: tuple[Path, str] | None = None,
     ) -> None:  # fmt: skip
         self._encoding = encoding
         self._port = port
         self._limits = limits or Limits()
         self._hold_us = hold_us
+        self._stored = store
+        self._store: Store | None = None
         self._datagrams = self._reports = self._hops = 0
         self._drops: Counter[tuple[int, int]] = Counter()
 
@@ -54,6 +61,8 @@ class Collector(Application):
         self._host = host
         self._decoder = Decoder(self._encoding)
         self._index = Index(self._limits)
+        if self._stored is not None:
+            self._store = Store(*self._stored)
         host.udp(self._port, self.on_datagrams, hold_us=self._hold_us)
 
     def on_datagrams(self, datagrams: Datagrams) -> None:
@@ -64,6 +73,8 @@ class Collector(Application):
             self._hops += len(part.hops)
             self._index.add(part)
             self._count_drops(part.reports)
+            if self._store is not None:
+                self._store.add(part)
 
     def findings(self) -> Findings:
         """What is known now; reports of one packet that came lately are still waited for."""
@@ -79,10 +90,14 @@ class Collector(Application):
     def result(self) -> Any:
         """Findings, when nothing comes any more."""
         self._index.end(self._host.now_ns())
+        if self._store is not None:
+            self._store.close()
         return self.findings()
 
     def _count_drops(self, reports: NDArray[np.void]) -> None:
         dropped = reports[(reports["flags"] & Flag.DROPPED) != 0]
+        if not len(dropped):  # as usual
+            return
         kinds, counts = np.unique(dropped[["node", "reason"]], return_counts=True)
         for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True):
             is_kept = kind in self._drops or len(self._drops) < self._limits.sources

@@ -50,6 +50,7 @@ class Index:
         self.gaps: deque[NDArray[np.void]] = deque(maxlen=limits.events)  # GAP
         self.changes: deque[NDArray[np.void]] = deque(maxlen=limits.events)  # CHANGE
         self._limits = limits
+        self._rooms = tuple(np.zeros(EVENTS_AT_ONCE, kind) for kind in (GAP, CHANGE))
         self._library = library()
         config = IndexConfig(
             round(limits.settle_us * 1000), secrets.randbits(64), limits.flows, limits.packets,
@@ -97,9 +98,9 @@ class Index:
         return {field[0]: getattr(counters, field[0]) for field in IndexCounters._fields_}
 
     def _take_events(self) -> None:
-        for events, kind, take in (
-            (self.gaps, GAP, self._library.int_index_take_gaps),
-            (self.changes, CHANGE, self._library.int_index_take_changes),
+        for events, room, take in (
+            (self.gaps, self._rooms[0], self._library.int_index_take_gaps),
+            (self.changes, self._rooms[1], self._library.int_index_take_changes),
         ):
-            room = np.zeros(EVENTS_AT_ONCE, kind)
-            events.extend(room[: take(self._handle, room.ctypes.data)])
+            if taken := take(self._handle, room.ctypes.data):
+                events.extend(room[:taken].copy())

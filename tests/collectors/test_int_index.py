@@ -142,6 +142,13 @@ def test_dropped_packets_are_no_change_of_path() -> None:
     assert flow["partial"] == 2
 
 
+def test_a_dropped_packet_tells_nothing_of_the_paths_interfaces() -> None:
+    taken = Taken([alone(5, 0, interfaces=(3, 4))])
+    taken.take([alone(5, 1, number=1, flags=DROPPED | TRACKED)], time_ns=2 * SETTLE_NS)
+    taken.index.settle(2**63)
+    assert taken.flow()["path"][["ingress", "egress"]][0].tolist() == (3, 4)
+
+
 def test_packets_that_cannot_be_told_apart_are_counted() -> None:
     cut = alone(5, 0)
     cut = cut[:9] + bytes([cut[9] - 2]) + cut[10:-8]

@@ -115,7 +115,7 @@ static void add_values(struct int_flow *flow, struct told told)
             continue;
         }
         add_hop_values(&flow->path[at], hop);
-        if (hop->has & BIT_INTERFACES) {
+        if (hop->has & BIT_INTERFACES && !flow->path[at].ingress && !flow->path[at].egress) {
             flow->path[at].ingress = hop->ingress;
             flow->path[at].egress = hop->egress;
         }

@@ -1,0 +1,170 @@
+"""Keeps all reports and hops as Parquet files, and answers questions about them with DuckDB.
+
+A dataset, partitioned by run: <folder>/<table>/run=<run>/<number>.parquet, of the tables in TABLES.
+Needs the package duckdb, which is in the extra `store` (pip install -e '.[store]').
+"""
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.int.decoder import Decoded
+from collectors.int.keys import address
+from collectors.int.shared import Bit, Flag, IntFlag
+from testbed.errors import TestbedError
+from testbed.results.files import give_to_caller, make_folder
+
+ROWS = 250_000  # hops of a file, from which on it is written
+
+_FLAGS = ", ".join(f"flags & {flag.value} <> 0 AS {str(flag.name).lower()}" for flag in Flag)
+_INT_FLAGS = ", ".join(
+    f"CASE WHEN int_type <> 0 THEN int_flags & {flag.value} <> 0 END AS {str(flag.name).lower()}"
+    for flag in IntFlag
+)
+
+
+def _known(*names: str, bit: Bit) -> str:
+    """Columns that are NULL where a hop lacks them."""
+    return ", ".join(
+        f"CASE WHEN has & {bit.value} <> 0 THEN {name} END AS {name}" for name in names
+    )
+
+
+TABLES = {
+    # What is written of each: the schema, which only grows.
+    "reports": f"""SELECT report, time_ns, reporter, node, hw_id, sequence, version,
+        NULLIF(flow, 0) AS flow, NULLIF(packet, 0) AS packet, {_FLAGS},
+        CASE WHEN bits & {Bit.LAST.value} <> 0 THEN queue END AS drop_queue,
+        CASE WHEN bits & {Bit.LAST.value} <> 0 THEN reason END AS drop_reason,
+        int_type, {_INT_FLAGS}, remaining_hops, hops, dscp, ttl, ip_length, trouble FROM part""",
+    "hops": f"""SELECT report, position, node, {_known("ingress", "egress", bit=Bit.INTERFACES)},
+        {_known("latency_ns", bit=Bit.LATENCY)}, {_known("queue", "occupancy", bit=Bit.QUEUE)},
+        {_known("ingress_ns", bit=Bit.INGRESS)}, {_known("egress_ns", bit=Bit.EGRESS)},
+        {_known("ingress2", "egress2", bit=Bit.INTERFACES2)},
+        {_known("utilisation", bit=Bit.UTILISATION)},
+        {_known("buffer", "buffer_occupancy", bit=Bit.BUFFER)} FROM part""",
+    "flows": "SELECT flow, source, destination, protocol, source_port, destination_port FROM part",
+}
+VIEWS = """
+CREATE VIEW paths AS
+    SELECT run, report, flow, time_ns, list(h.node ORDER BY position) AS nodes
+    FROM hops h JOIN reports r USING (run, report) GROUP BY ALL;
+CREATE VIEW links AS
+    SELECT * FROM (
+        SELECT run, flow, time_ns, h.node, h.ingress_ns::BIGINT - lag(h.egress_ns::BIGINT) OVER w
+            AS latency_ns, lag(h.node) OVER w AS from_node
+        FROM hops h JOIN reports r USING (run, report)
+        WINDOW w AS (PARTITION BY run, flow, coalesce(packet, -report)
+                     ORDER BY ttl DESC, position, h.ingress_ns))
+    WHERE from_node IS NOT NULL;
+"""
+
+
+class Store:
+    """Writes one run; files appear whole, in the order in which reports came."""
+
+    def __init__(self, folder: Path, run: str) -> None:
+        """Raises TestbedError where nothing can be written, or there is a run of this name."""
+        if not run or set(run) & set("/=\\") or run.startswith("."):
+            raise TestbedError(f"run {run!r}: a name without / and =, to name a folder after")
+        self._connection = _duckdb().connect(":memory:", config={"threads": 1})
+        self._folders = {table: folder / table / f"run={run}" for table in TABLES}
+        for place in self._folders.values():
+            make_folder(place)
+            if any(place.iterdir()):
+                raise TestbedError(f"{place} has files: give the run another name, or remove them")
+        self._parts: dict[str, list[dict[str, NDArray[Any]]]] = {table: [] for table in TABLES}
+        self._files = self._reports = self._rows = 0
+
+    def add(self, decoded: Decoded) -> None:
+        """Take in what was decoded; it is written when there is enough of it."""
+        reports, hops = decoded.reports, decoded.hops
+        groups = decoded.groups[reports["group"]]
+        number = np.arange(self._reports, self._reports + len(reports), dtype=np.int64)
+        columns = {name: groups[name] for name in ("reporter", "hw_id", "sequence", "version")}
+        columns |= {name: reports[name] for name in reports.dtype.names or () if name not in _OUT}
+        self._parts["reports"].append({"report": number, **columns})
+        position = np.arange(len(hops)) - reports["first_hop"][hops["report"]]
+        columns = {name: hops[name] for name in hops.dtype.names or () if name not in _OUT}
+        columns |= {"report": number[hops["report"]], "position": position.astype(np.uint16)}
+        self._parts["hops"].append(columns)
+        self._parts["flows"].append(_flows(reports))
+        self._reports += len(reports)
+        self._rows += len(hops) + len(reports)
+        if self._rows >= ROWS:
+            self._write()
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._rows:
+            self._write()
+        self._connection.close()
+
+    def _write(self) -> None:
+        for table, parts in self._parts.items():
+            columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            path = self._folders[table] / f"{self._files:06}.parquet"
+            partial = path.with_suffix(".partial")
+            self._connection.register("part", columns)
+            self._connection.execute(
+                f"COPY ({TABLES[table]}) TO '{_quoted(partial)}' (FORMAT parquet)"
+            )
+            self._connection.unregister("part")
+            give_to_caller(partial)
+            partial.replace(path)
+            parts.clear()
+        self._files += 1
+        self._rows = 0
+
+
+_OUT = ("none", "key", "group", "at", "ds_at", "int_ds_at", "first_hop")
+
+
+def _flows(reports: NDArray[np.void]) -> dict[str, NDArray[Any]]:
+    """The flows of some reports, each once."""
+    flows, first = np.unique(reports["flow"], return_index=True)
+    keys = reports["key"][first[flows != 0]]
+    found: dict[str, NDArray[Any]] = {"flow": flows[flows != 0]}
+    for name in ("protocol", "source_port", "destination_port"):
+        found[name] = keys[name]
+    for name in ("source", "destination"):
+        texts = [address(key[name].tobytes(), int(key["ip_version"])) for key in keys]
+        found[name] = np.array(texts, dtype=object)
+    return found
+
+
+def connect(folder: Path) -> Any:
+    """A DuckDB connection with the tables of a dataset, all runs of it, and the views of VIEWS.
+
+    `connect(folder).sql("SELECT node, max(occupancy) FROM hops GROUP BY node")`. Raises
+    TestbedError where there is no dataset.
+    """
+    connection = _duckdb().connect(":memory:")
+    for table in TABLES:
+        files = folder / table / "*" / "*.parquet"
+        if not any((folder / table).glob("*/*.parquet")):
+            raise TestbedError(f"{folder}: no run of the collector of INT is stored there")
+        distinct = "DISTINCT" if table == "flows" else ""  # each file has those of its reports
+        connection.execute(
+            f"CREATE VIEW {table} AS SELECT {distinct} * FROM read_parquet('{_quoted(files)}', "
+            "hive_partitioning=true, hive_types={'run': VARCHAR}, union_by_name=true)"
+        )
+    connection.execute(VIEWS)
+    return connection
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")
+
+
+def _duckdb() -> ModuleType:
+    try:
+        return importlib.import_module("duckdb")
+    except ImportError:
+        raise TestbedError(
+            "storing reports needs duckdb: .venv/bin/python -m pip install -e '.[store]'"
+        ) from None
