@@ -254,16 +254,14 @@ def draw(found: Sequence[Found]) -> Figure:
     for number, target in enumerate(TARGETS):
         first = next(each for each in found if each.target == target)
         draw_counts(left, first, number)
-        took_ms = np.sort(together(found, target)) / 1000
-        share = np.linspace(0, 100, len(took_ms))
-        right.plot(took_ms, share, marker="", color=plots.COLOURS[number], label=target)
+        waited_ms = np.sort(together(found, target) - len(LINKS) * LINK_DELAY_US) / 1000
+        share = np.linspace(0, 100, len(waited_ms))
+        right.plot(waited_ms, share, marker="", color=plots.COLOURS[number], label=target)
     left.set_xticks(range(len(POINTS)), [f"{p.switch}\n{p.name[:3]}." for p in POINTS])
     left.set_ylabel("Packets counted")
     right.set_xscale("log")
-    right.set_xlabel("From host to host (ms)")
+    right.set_xlabel("From host to host, beyond the links' delay (ms)")
     right.set_ylabel("Packets (%)")
-    right.axvline(len(LINKS) * LINK_DELAY_US / 1000, color="black", linestyle=":",
-                  label="the links' delay")  # fmt: skip
     for axes in (left, right):
         plots.legend(axes, 3)
     return figure
@@ -284,8 +282,8 @@ def caption(setting: Setting, options: argparse.Namespace) -> str:
     return (
         f"The same flow of {options.rate:,} packets/s over three switches of each target, whose "
         f"links lose {options.loss:g} %, {plots.runs(options.seeds, 'real')}. (a) Packets that "
-        "every point of the path counted: the same ones were lost. (b) How long packets took; "
-        f"blocks of {setting.schedule.block_us / 1e6:.3g} s."
+        "every point of the path counted: the same ones were lost. (b) How long packets took, "
+        f"less the links' delay; blocks of {setting.schedule.block_us / 1e6:.3g} s."
     )
 
 

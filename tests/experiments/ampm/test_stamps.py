@@ -1,16 +1,26 @@
 """The order of a packet's times: right as it is; each one that is wrong breaks a step of it."""
 
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scripts import module
 
 from controllers.ampm.records import Point
+from controllers.connection import connection
+from controllers.forwarding import forwarding_entries
+from testbed.network import Network
+from testbed.run import Run
+from testbed.traffic import Flow, Traffic
+from testbed.virtual.clock import VirtualClock
+from topologies.line import Line
 
 stamps = module("ampm.stamps")
 truth_module = module("ampm.truth")
 PATH = ("s1", "s2")
+PROGRAM = "p4src/ampm/ampm.p4"
 LINK_US = 1000.0
 COUNT = 5
 LOST_ON_LINK, LOST_IN_QUEUE = 3, 4
@@ -112,3 +122,27 @@ def test_on_bmv2_a_packet_is_stamped_while_it_is_inside() -> None:
         found[Point("s1", "departures")], found[Point("s2", "arrivals")]
     )
     assert (least_us[1], most_us[1]) == (1050 - 30 - 6, 1080 - 10 + 6)
+
+
+def test_when_a_packet_was_inside_is_read_from_the_panel_s_captures(tmp_path: Path) -> None:
+    """As far as the clock is known; here the captures of a switch's own ports stand in for them."""
+    run = Run("test", tmp_path, 1, clock=VirtualClock())
+    flow = Flow(1, "h1", "h2", rate_pps=1000, count=COUNT)
+
+    async def send() -> Network:
+        with Network(Line(switches=1), run, program=PROGRAM) as net:
+            async with connection(net, "s1") as switch:
+                await switch.write([+entry for entry in forwarding_entries(net, "s1")])
+                async with Traffic(net, [flow]) as traffic:
+                    await traffic.finish()
+        return net
+
+    net = run.clock.run(send())
+    own = {("h1", "out"): net.capture("s1", "h1", "in"),
+           ("h2", "in"): net.capture("s1", "h2", "out")}  # fmt: skip
+    panel = SimpleNamespace(capture=lambda _switch, node, what, inner: own[node, what])
+    found = stamps.read_inside(panel, [flow], ["s1"], {"s1": 40.5})
+    into_ns, out_ns = found[1]["s1"]
+    assert len(into_ns) == COUNT
+    assert list(out_ns - into_ns) == [2 * 41_500] * COUNT  # the clock's error, and its resolution
+    assert list(np.diff(into_ns)) == [1_000_000] * (COUNT - 1)

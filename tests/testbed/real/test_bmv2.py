@@ -7,12 +7,18 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
-from testbed.real.targets.bmv2 import PANEL, PROGRAM, with_inner_counts
+from testbed.network import Network
+from testbed.real.targets.bmv2 import PANEL, PROGRAM, Bmv2Switch, with_inner_counts
+from testbed.run import Run
+from testbed.virtual.clock import VirtualClock
+from topologies.line import Line
 
 REPOSITORY = Path(__file__).parents[3]
 StartExperiment = Callable[..., subprocess.Popen[str]]
@@ -73,8 +79,34 @@ def test_what_went_into_bmv2_and_what_came_out_is_counted_at_the_panel() -> None
     assert found["other_ports"] == {
         "9": {"drops": {"no_port": 2}}, "bmv2": {"drops": {"bmv2": 3}}
     }  # fmt: skip
-    ports["258"] = port(0, 12)  # the program made no less than it dropped
+    ports["258"] = port(0, 14)  # the program made no less than it dropped
     assert with_inner_counts(counters)["other_ports"]["bmv2"] == {"drops": {"bmv2": 0}}
+
+
+def test_a_queue_with_a_rate_has_the_usual_depth_unless_it_was_given_one() -> None:
+    """Then it is the network's queue; else it only holds what came while others had the core."""
+    asked = []
+    switch = Bmv2Switch.__new__(Bmv2Switch)  # no process: what it says over Thrift is enough
+    switch._wires = dict.fromkeys((1, 2), ("panel", "bmv2"))
+    switch._sized_queues = set()
+    thrift: Any = SimpleNamespace(set_queue=lambda port, **changes: asked.append((port, changes)))
+    switch.thrift = thrift
+    switch.set_queue(1, rate_pps=10)
+    switch.set_queue(2, depth=5)
+    switch.set_queue(2, rate_pps=10)
+    assert asked == [
+        (1, {"depth": 64, "rate_pps": 10}), (2, {"depth": 5}), (2, {"rate_pps": 10})
+    ]  # fmt: skip
+
+
+def test_captures_of_the_panel_s_inner_ports(tmp_path: Path) -> None:
+    """The same port behind the panel, by the number that bmv2 knows it by."""
+    run = Run("test", tmp_path, 1, clock=VirtualClock())
+    with Network(Line(switches=1), run, program="p4src/routing/router.p4") as net:
+        assert not net.has_panels
+        assert net.capture("s1", "h2", "in").name == "s1-eth2_in.pcap"
+        assert net.capture("s1", "h2", "in", inner=True).name == "s1-panel2_in.pcap"
+        assert net.capture("s1", "h1", "out", inner=True).name == "s1-panel1_out.pcap"
 
 
 needs_bmv2 = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason=f"{PROGRAM} is not on PATH")

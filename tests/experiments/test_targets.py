@@ -1,0 +1,90 @@
+"""experiments/targets.py: whatever differs between the targets is found out."""
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import scripts
+
+from controllers.ampm.records import Point, PointRecord
+from testbed.errors import TestbedError
+from testbed.traffic import Flow
+
+targets = scripts.module("targets")
+FLOW = Flow(1, "h1", "h2", 1000, 30)
+
+
+def found(target: str, *, lost: tuple[int, ...] = (3, 9), size: int = 64) -> Any:
+    """30 packets over the line in two blocks, of which the first link drops some."""
+    reports = {
+        block: SimpleNamespace(
+            problems=[],
+            records={1: {point: PointRecord(block, packets=15, bytes=15 * size)
+                         for point in targets.POINTS}},
+        )
+        for block in (7, 8)
+    }  # fmt: skip
+    links = {(1, "s1", "s2"): np.array(lost[::-1]), (1, "s2", "s3"): np.array([5])}
+    outcome = SimpleNamespace(reports=reports, dropped=links)
+    return targets.Found(target, 1, outcome, FLOW)
+
+
+def failed(ours: Any, theirs: Any) -> set[str]:
+    return {check.name for check in targets.checks_of_both([ours, theirs]) if not check.passed}
+
+
+def test_targets_that_say_the_same_pass() -> None:
+    assert failed(found("minip4"), found("bmv2")) == set()
+    assert found("minip4").counts[Point("s2", "arrivals")] == (30, 1920)
+    assert list(found("minip4").lost["s1-s2"]) == [3, 9]
+
+
+def test_another_packet_lost_is_found_though_as_many_were() -> None:
+    wrong = {"seed 1: packets that s1-s2 dropped on one target alone"}
+    assert failed(found("minip4"), found("bmv2", lost=(3, 10))) == wrong
+
+
+@pytest.mark.parametrize("block", [7, 8])
+def test_one_byte_counted_too_many_is_found(block: int) -> None:
+    theirs = found("bmv2")
+    records = theirs.outcome.reports[block].records[1]
+    records[Point("s3", "departures")] = PointRecord(block, packets=15, bytes=15 * 64 + 1)
+    wrong = {"seed 1: points that counted other packets or bytes on the other target"}
+    assert failed(found("minip4"), theirs) == wrong
+
+
+def test_a_block_that_was_not_read_says_nothing_about_targets() -> None:
+    theirs = found("bmv2")
+    targets.refuse_unread("bmv2", theirs.outcome)
+    theirs.outcome.reports[8].problems.append("block 8: switch s2 was read too late")
+    with pytest.raises(TestbedError, match="run invalid: bmv2: block 8: switch s2 was read too"):
+        targets.refuse_unread("bmv2", theirs.outcome)
+
+
+@pytest.mark.parametrize(
+    ("least", "measured", "most", "is_wrong"),
+    [
+        (1000.0, 1000, 1000.0, False), (1000.0, 1001, 1000.0, False),
+        (1000.0, 1002, 1000.0, True), (1000.0, 998, 1000.0, True),
+        (1000.0, 1400, 1500.0, False), (None, None, None, False),
+        (1000.0, None, 1500.0, True), (None, 1000, None, True),
+    ],
+)  # fmt: skip
+def test_a_delay_that_cannot_be_is_found(
+    least: float | None, measured: int | None, most: float | None, is_wrong: bool
+) -> None:
+    row = {"least_delay_us": least, "measured_delay_us": measured, "most_delay_us": most}
+    assert targets.misjudged([row]) == is_wrong
+
+
+def test_virtual_time_has_no_bmv2(tmp_path: Path) -> None:
+    done: subprocess.CompletedProcess[str] = scripts.run(
+        "targets", "--time", "virtual", "--out", str(tmp_path)
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "targets: error: --target bmv2 needs --time real: virtual time is minip4's alone\n"
+    )
