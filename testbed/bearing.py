@@ -82,10 +82,13 @@ async def probe(net: "Network", flows: Sequence[Flow], run: "Run") -> Bearing:
 
 
 def probe_flow(flow: Flow, factor: float) -> Flow:
-    """The part of a flow that is sent in a probe; flows that begin later begin at once."""
+    """The part of a flow that is sent in a probe: as long as at its own rate, a second at most.
+
+    Flows that begin later begin at once.
+    """
     after_s = flow.after_s if flow.after_s < PROBE_S else 0.0
     rate_pps = flow.rate_pps * factor
-    count = min(flow.count, int(rate_pps * (PROBE_S - after_s)))
+    count = min(int(flow.count * factor), int(rate_pps * (PROBE_S - after_s)))
     return replace(flow, rate_pps=rate_pps, count=max(count, 1), after_s=after_s, may_vanish=True)
 
 

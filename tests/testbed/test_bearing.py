@@ -122,6 +122,7 @@ def test_what_is_still_on_its_way_is_not_dropped_and_does_not_meet_the_next_tria
         (FLOW, 2, 2000, 2000, 0),
         (FLOW, 1 / 64, 1000 / 64, 15, 0),
         (Flow(1, "h1", "h2", 1000, 100), 1, 1000, 100, 0),
+        (Flow(1, "h1", "h2", 1000, 100), 1 / 4, 250, 25, 0),  # a tenth of a second
         (Flow(1, "h1", "h2", 1000, 5000, after_s=0.25), 1, 1000, 750, 0.25),
         (Flow(1, "h1", "h2", 1000, 5000, after_s=7), 1, 1000, 1000, 0),
         (Flow(1, "h1", "h2", 1, 5), 1 / 64, 1 / 64, 1, 0),
