@@ -159,7 +159,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         for seed in range(options.seed, options.seed + options.seeds):
             network = network_of(setting, options)
             outcome = await measurement.measure(replace(run, seed=seed), network)
-            refuse_late_packets(setting, outcome, noise_us)
+            refuse_late_packets(setting, outcome, machine, options.target)
             results[setting] += results_of(setting, seed, outcome)
             books += outcome.checks("all runs")
         checks += checks_of(setting, results[setting], noise_us)
@@ -209,12 +209,14 @@ def network_of(setting: Setting, options: argparse.Namespace) -> measurement.Set
     )  # fmt: skip
 
 
-def refuse_late_packets(setting: Setting, outcome: measurement.Outcome, noise_us: float) -> None:
+def refuse_late_packets(
+    setting: Setting, outcome: measurement.Outcome, machine: Machine, target: str
+) -> None:
     """Raise TestbedError where a machine's stall, and not the link, made packets too late."""
-    if setting.is_exact(noise_us):
-        longest = (-float("inf"), setting.block_us / 2)
-        why = measurement.noise_of([outcome])
-        measurement.refuse_late_packets(setting.name, outcome.truths[FLOW], CAME, longest, why)
+    if setting.is_exact(machine.delay_us):
+        longest = (-float("inf"), setting.block_us / 2 - machine.clock_error_us)
+        why, point = measurement.noise_of([outcome]), measurement.stamped_by(CAME, target)
+        measurement.refuse_late_packets(setting.name, outcome.truths[FLOW], point, longest, why)
 
 
 def results_of(setting: Setting, seed: int, outcome: measurement.Outcome) -> list[BlockResult]:

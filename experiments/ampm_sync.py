@@ -178,7 +178,7 @@ async def measure(
     truths = read_truths(net, dict.fromkeys(flows, PATH), schedule, methods, records)
     if options.time == "real":
         why = noise(truths.values(), records.values(), problems)
-        refuse_noise(setting, truths, machine.delay_us, why)
+        refuse_noise(setting, truths, machine, options.target, why)
     inside = read_inside(net, flows, PATH, errors_us) if net.has_panels else {}
     passed = {number: passages(truth, {}, inside.get(number, {}))
               for number, truth in truths.items()}  # fmt: skip

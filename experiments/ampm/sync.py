@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ampm.measurement import refuse_late_packets
+from ampm.machine import Machine
+from ampm.measurement import refuse_late_packets, stamped_by
 from ampm.stamps import between_us
 from ampm.truth import Interval, Truth
 from controllers.ampm.collector import BlockReport
@@ -195,14 +196,19 @@ def rms_by_run(results: Sequence[BlockResult]) -> NDArray[np.float64]:
     return np.sqrt([mean for mean in means if not np.isnan(mean)] or [float("nan")])
 
 
-def refuse_noise(setting: Setting, truths: Mapping[int, Truth], noise_us: float, why: str) -> None:
+def refuse_noise(
+    setting: Setting, truths: Mapping[int, Truth], machine: Machine, target: str, why: str
+) -> None:
     """Raise TestbedError where packets took so long that a decoder need not be exact any more."""
     for decoder in DECODERS:
         off = 0.0 if setting.is_two_off and decoder is not NAIVE else setting.error
-        if off != setting.error or setting.is_inside(decoder, noise_us):
-            supposed_us = tuple((sign * decoder.bound - off) * setting.block_us for sign in (-1, 1))
-            name = f"{setting.name}, {decoder.name}"
-            refuse_late_packets(name, truths[decoder.flow], decoder.point, supposed_us, why)
+        if off != setting.error or setting.is_inside(decoder, machine.delay_us):
+            least_us, most_us = (
+                (sign * decoder.bound - off) * setting.block_us - sign * machine.clock_error_us
+                for sign in (-1, 1)
+            )
+            name, point = f"{setting.name}, {decoder.name}", stamped_by(decoder.point, target)
+            refuse_late_packets(name, truths[decoder.flow], point, (least_us, most_us), why)
 
 
 def those_read(results: Sequence[BlockResult]) -> list[BlockResult]:

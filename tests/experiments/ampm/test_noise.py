@@ -149,3 +149,17 @@ def test_a_delay_may_lie_anywhere_within_the_true_one_s_bounds(
 ) -> None:
     sample = module("ampm.delays").DelaySample("pulse", 8, measured_us, 10.0, 3.0)
     assert sample.outside_us == outside_us
+
+
+def test_on_bmv2_a_packet_is_as_late_as_when_it_has_left() -> None:
+    """It gets its stamp after the panel's capture of its arrival, and may wait in between."""
+    came = Point("s1", "arrivals")
+    assert ampm.stamped_by(came, "minip4") == came
+    for target, is_late in (("minip4", False), ("bmv2", True)):
+        point = ampm.stamped_by(came, target)
+        arguments = "x", truth_of([1000, 70_000]), point, (0, 60_000), "stood still"
+        if is_late:
+            with pytest.raises(TestbedError, match="packets took up to 70000 us to s1"):
+                ampm.refuse_late_packets(*arguments)
+        else:
+            ampm.refuse_late_packets(*arguments)
