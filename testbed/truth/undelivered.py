@@ -16,8 +16,10 @@ from testbed.traffic import AnyRecord, FlowRecord
 # `link` are not among them: queues fill up, and links lose, by a rate or a loss that was set.
 ALWAYS_EXPECTED = {"queue"}
 REASONS = {
-    "ingress": "came in at port {} and were dropped by the program in ingress: no table had an "
-    "entry for them, or one said so (--trace tells which: docs/minip4.md)",
+    "miss": "came in at port {} and were dropped in ingress by a table's default action: it had no "
+    "entry for them (--trace tells which table: docs/minip4.md)",
+    "ingress": "came in at port {} and were dropped by the program in ingress: an entry or a "
+    "statement said so (--trace tells which: docs/minip4.md)",
     "egress": "were to leave by port {}: the program dropped them in egress",
     "no_port": "were sent to port {}, which is not there, or was down",
     "no_group": "came in at port {} and were sent to a multicast group without ports",

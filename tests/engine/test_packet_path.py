@@ -7,6 +7,7 @@ from small_programs import DEFAULTS, engine, json_of
 
 from minip4.engine.engine import Engine
 from minip4.engine.errors import NotFound, NotSupported
+from minip4.engine.keys import Exact
 from minip4.engine.values import Digest
 
 # a: what to do; b: how often it was done; c: what the egress saw (instance type, replica id).
@@ -216,6 +217,40 @@ def test_headers_come_and_go_before_a_payload_that_stays() -> None:
             new_x, z = b"\1\2\3", b"" if a & 1 else x
         wanted = new_x + bytes([a, 0, 7, 8]) + (b"" if a & 2 else y) + z + payload
         assert e.process(1, frame, 0) == [(0, wanted)], f"a = {a}"
+
+
+DROPPING = """
+    action drop() { mark_to_drop(std); } action pass() { std.egress_spec = 3; }
+    action choose() { if (hdr.h.b == 9) { mark_to_drop(std); } }
+    table t { key = { hdr.h.a: exact; } actions = { drop; pass; } default_action = drop; }
+    table u { key = { hdr.h.c: exact; } actions = { choose; } default_action = choose; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "reason"),
+    [
+        (0, 0, "miss"),
+        (1, 0, "ingress"),  # an entry of t; u's default action lets it be
+        (2, 9, "miss"),  # u's default action
+        (1, 9, "miss"),  # both: the last one
+        (0, 1, "ingress"),  # a statement after the miss
+        (2, 2, "ingress"),  # an assignment
+    ],
+)
+def test_why_ingress_dropped(a: int, b: int, reason: str) -> None:
+    e = engine(
+        ingress_locals=DROPPING,
+        ingress="""t.apply(); u.apply(); if (hdr.h.b == 1) { mark_to_drop(std); }
+            else if (hdr.h.b == 2) { std.egress_spec = 511; }""",
+    )
+    e.table_add("I.t", [Exact(1)], "I.drop", [])
+    e.table_add("I.t", [Exact(2)], "I.pass", [])
+    e.process(1, bytes(4), 0)  # a miss, which is not the next packet's
+    e.process(2, bytes([a, b, 0, 0]), 0)
+    found = {port: {why: n for why, n in drops.items() if n} for port, drops in e.drops().items()}
+    assert found == {"1": {"miss": 1}, "2": {reason: 1}}
+    assert assert_balance(e)["ingress_drops"] == 2
 
 
 COUNTERS = ("received", "transmitted", "ingress_drops", "egress_drops", "queue_drops",

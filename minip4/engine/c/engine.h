@@ -122,6 +122,7 @@ void engine_counters(struct engine *engine, struct engine_counters *out);
 /* Why a packet was dropped, and of which port that counts. */
 enum drop_reason {
     DROP_INGRESS,  /* the program, at the end of ingress; the port that it came in at */
+    DROP_MISS,     /* the same, by the default action of a table that had no entry for it */
     DROP_NO_GROUP, /* multicast to a group that has no replicas; the port that it came in at */
     DROP_EGRESS,   /* the program, at the end of egress; the port that it was to leave by */
     DROP_NO_PORT,  /* the switch has no such port, or it is down; that port */

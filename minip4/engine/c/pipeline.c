@@ -167,7 +167,7 @@ static void after_ingress(struct engine *e, uint16_t port)
 {
     struct requests request = e->context.request;
     struct packet *packet = e->context.packet;
-    phv_start(packet)->priority = (uint8_t)(request.priority < 255 ? request.priority : 255);
+    phv_start(packet)->priority = request.priority;
     if (request.clone_session)
         clone_ingress(e, &request, port);
     if (request.digest)
@@ -177,7 +177,8 @@ static void after_ingress(struct engine *e, uint16_t port)
     } else if (request.mcast_grp) {
         multicast(e, request.mcast_grp);
     } else if (request.egress_spec == ENGINE_DROP_PORT) {
-        traffic_drop(e, packet, DROP_INGRESS, phv_start(packet)->ingress_port);
+        traffic_drop(e, packet, request.is_miss ? DROP_MISS : DROP_INGRESS,
+                     phv_start(packet)->ingress_port);
     } else {
         program.set_instance(packet->phv, INSTANCE_NORMAL);
         phv_start(packet)->egress_port = (uint16_t)request.egress_spec;

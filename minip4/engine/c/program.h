@@ -76,9 +76,11 @@ struct context {
     struct table *tables;
     /* What the program asks for; the core clears it before each pipeline. */
     struct requests {
-        uint32_t egress_spec, mcast_grp, priority;
+        uint32_t egress_spec, mcast_grp;
         uint32_t clone_session; /* with SESSION_SET, or 0 */
         uint16_t clone_list, digest, resubmit_list, recirculate_list;
+        uint8_t priority; /* 255: that or more */
+        bool is_miss;     /* mark_to_drop() was last done for want of an entry */
     } request;
     uint32_t queue_depth;    /* packets left in the queue that this one came from */
     uint32_t waited_us;      /* from its arrival until now, of a packet in ingress */
@@ -86,6 +88,7 @@ struct context {
     struct profile **profiles;
     struct value_set **value_sets;
     uint64_t random[4];
+    bool is_miss;            /* so is the action at hand, where it may drop */
     uint32_t loop_steps;     /* turns of loops since the pipeline began, where it has any */
     struct crc_custom *crc;  /* settings of crc16_custom and crc32_custom */
 #ifdef MINIP4_TRACE

@@ -86,7 +86,8 @@ void traffic_settle(struct engine *e, struct port *port)
 void traffic_count_drop(struct engine *e, enum drop_reason reason, uint32_t port)
 {
     uint64_t *const totals[DROP_REASONS] = {
-        [DROP_INGRESS] = &e->counters.ingress_drops,  [DROP_NO_GROUP] = &e->counters.ingress_drops,
+        [DROP_INGRESS] = &e->counters.ingress_drops,  [DROP_MISS] = &e->counters.ingress_drops,
+        [DROP_NO_GROUP] = &e->counters.ingress_drops,
         [DROP_EGRESS] = &e->counters.egress_drops,    [DROP_NO_PORT] = &e->counters.no_port_drops,
         [DROP_NO_QUEUE] = &e->counters.queue_drops,   [DROP_QUEUE] = &e->counters.queue_drops,
         [DROP_AGAIN] = &e->counters.queue_drops,      [DROP_MEMORY] = &e->counters.memory_drops,

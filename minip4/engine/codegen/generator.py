@@ -191,7 +191,8 @@ class Generator:
         return [
             f"c->request.egress_spec = (uint32_t)({self._get('egress_spec')});",
             f"c->request.mcast_grp = (uint32_t)({self._get('mcast_grp')});",
-            f"c->request.priority = (uint32_t)({self._get('priority')});",
+            f"const uint64_t priority = {self._get('priority')};",
+            "c->request.priority = (uint8_t)(priority < 255 ? priority : 255);",
         ]
 
     def _before_egress(self) -> Lines:

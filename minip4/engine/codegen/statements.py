@@ -15,6 +15,8 @@ from minip4.engine.codegen.state import Lines, StateStatements
 from minip4.engine.errors import NotSupported
 from minip4.engine.words import data_words, param_words
 
+DROPPING = ("mark_to_drop", "drop")  # primitives; the second is that of old compilers
+
 
 class Statements(StateStatements):
     def __init__(
@@ -229,6 +231,7 @@ class Statements(StateStatements):
 
     def drop(self, p: m.Primitive) -> Lines:
         lines = [self.expressions.store(self.standard("egress_spec"), m.Const(511))]
+        lines.append("c->request.is_miss = c->is_miss;")
         if self.has_standard("mcast_grp"):
             lines.append(self.expressions.store(self.standard("mcast_grp"), m.Const(0)))
         return lines
@@ -332,8 +335,7 @@ PRIMITIVES: dict[str, _Generator] = {
     "execute_meter": Statements.execute_meter,
     "modify_field_rng_uniform": Statements.random,
     "modify_field_with_hash_based_offset": Statements.hash,
-    "mark_to_drop": Statements.drop,
-    "drop": Statements.drop,
+    **dict.fromkeys(DROPPING, Statements.drop),
     "clone_ingress_pkt_to_egress": Statements.clone,
     "clone_egress_pkt_to_egress": Statements.clone,
     "generate_digest": lambda s, p: s.request("digest", 1)(p),

@@ -10,7 +10,7 @@ from minip4.engine.codegen.graphs import looping
 from minip4.engine.codegen.layout import Layout, comment, identifier, literal
 from minip4.engine.codegen.ranges import range_of
 from minip4.engine.codegen.state import BYTES, Lines, amount
-from minip4.engine.codegen.statements import Statements
+from minip4.engine.codegen.statements import DROPPING, Statements
 from minip4.engine.errors import NotSupported
 from minip4.engine.words import KeyLayout, data_words, limbs, param_words
 
@@ -90,7 +90,7 @@ class TableCode:
                     f"    {self._go(node.false_next, labels)}",
                 ]
             elif isinstance(node, m.ActionCall):
-                lines.append(f"    if (action_{node.action.id}(c, h, NULL)) goto done;")
+                lines += [f"    {line}" for line in _call(node.action, "NULL")]
                 lines.append(f"    {self._go(node.next_node, labels)}")
             else:
                 lines += [f"    {line}" for line in self._table(node, labels)]
@@ -132,10 +132,7 @@ class TableCode:
             following = table.next_by_action.get(action.id, table.base_default_next)
             if table.is_hit_miss:
                 following = table.next_miss
-            return [
-                f"if (action_{action.id}(c, h, {data})) goto done;",
-                self._go(following, labels),
-            ]
+            return [*_call(action, data), self._go(following, labels)]
         return [
             comment(table.name),
             f"struct table *t = &c->tables[{table.index}];",
@@ -239,7 +236,7 @@ class TableCode:
         for action in actions.values():
             lines += [
                 f"case {action.id}:",
-                f"    if (action_{action.id}(c, h, entry + 1)) goto done;",
+                *(f"    {line}" for line in _call(action, "entry + 1", is_miss="!hit")),
                 "    " + ("break;" if table.is_hit_miss
                           else self._go(table.next_by_action.get(
                               action.id, table.base_default_next), labels)),
@@ -295,6 +292,13 @@ class TableCode:
                          f"{{{', '.join(ranges)}}};")  # fmt: skip
             items.append(f".ranges = {len(ranges)}, .range = ranges_{table.index}")
         return f"    {{{', '.join(items)}}} {comment(table.name)}"
+
+
+def _call(action: m.Action, data: str, *, is_miss: str = "false") -> Lines:
+    """Statements that do an action, and go to `done` when it ends the pipeline."""
+    drops = any(primitive.op in DROPPING for primitive in action.primitives)
+    why = [f"c->is_miss = {is_miss};"] if drops else []  # others do without the store
+    return [*why, f"if (action_{action.id}(c, h, {data})) goto done;"]
 
 
 def _top_bits(codes: list[str], width: int) -> str:

@@ -24,6 +24,7 @@ INSTANCES = {1: "ingress clone", 2: "egress clone", 4: "recirculated", 5: "multi
 PIPELINES = ("ingress", "egress", "deparser")
 DROPS = (
     "ingress: the program dropped it",
+    "miss: a table's default action dropped it",
     "no_group: its multicast group has no ports",
     "egress: the program dropped it",
     "no_port: the switch has no such port, or it is down",

@@ -53,7 +53,7 @@ NO_ENTRY = 'await s1.write([route(net, "h1", 1)])'
 ALL = 'await s1.write([route(net, "h1", 1), route(net, "h2", 2)])'
 VANISHED = "flows of which nothing arrived (network: flow 1 from h1 to h2)"
 TOLD_300 = "warning: switch s1: 100 packets were sent to port 300, which is not there, or was down"
-TOLD_DROP = "warning: switch s1: 100 packets came in at port 1 and were dropped by the program in"
+TOLD_MISS = "warning: switch s1: 100 packets came in at port 1 and were dropped in ingress by a"
 
 
 def run(
@@ -86,7 +86,7 @@ def test_what_arrives_says_nothing(start_experiment: StartExperiment, tmp_path: 
     "case",
     [
         (TO_300, TOLD_300, dropped("300", "no_port", 100)),
-        (NO_ENTRY, TOLD_DROP, dropped("1", "ingress", 100)),
+        (NO_ENTRY, TOLD_MISS, dropped("1", "miss", 100)),
     ],
 )
 def test_a_flow_of_which_nothing_arrives_fails_the_run(
@@ -104,11 +104,11 @@ def test_a_flow_of_which_nothing_arrives_fails_the_run(
 def test_what_is_meant_is_no_failure(start_experiment: StartExperiment, tmp_path: Path) -> None:
     status, told, summary = run(
         start_experiment, tmp_path, entries=NO_ENTRY,
-        network="expected_drops=['ingress']", flow="may_vanish=True",
+        network="expected_drops=['miss']", flow="may_vanish=True",
     )  # fmt: skip
     assert status == 0
     assert "warning" not in told
-    assert summary["drops"] == [dropped("1", "ingress", 100, expected=True)]
+    assert summary["drops"] == [dropped("1", "miss", 100, expected=True)]
 
 
 def test_other_drops_than_those_meant_are_told(
@@ -186,6 +186,6 @@ def test_what_bmv2_swallowed_is_told_unless_its_program_may_have_dropped_it(
 
 def test_a_reason_that_there_is_not_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        TestbedError, match=r"expected_drops: no reason 'ingres': there are ingress"
+        TestbedError, match=r"expected_drops: no reason 'ingres': there are miss, ingress"
     ):
         Network(Line(), Run("test", tmp_path, 1), program="x.p4", expected_drops=["ingres"])
