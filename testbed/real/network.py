@@ -173,7 +173,16 @@ class Host(Node):
 
     def __init__(self, name: str, mtu_bytes: int, **params: Any) -> None:
         self._mtu_bytes = mtu_bytes
+        self._addresses = "", ""  # IPv4 and MAC, once it is settled
         super().__init__(name, **params)
+
+    def IP(self, intf: Any = None) -> str:
+        """Also when the network has ended, and its interfaces are gone."""
+        return super().IP(intf) if self.intfs else self._addresses[0]
+
+    def MAC(self, intf: Any = None) -> str:
+        """The same."""
+        return super().MAC(intf) if self.intfs else self._addresses[1]
 
     def startShell(self, mnopts: str | None = None) -> None:
         """Start the host's shell; IPv6 goes before an interface comes up and says hello."""
@@ -190,6 +199,7 @@ class Host(Node):
         Those outside of its own subnet get a route: what leads there, switches know. A host that a
         topology gives `neighbours` of its own, IPv4 -> MAC address, knows those alone.
         """
+        self._addresses = self.IP(), self.MAC()
         interface = self.defaultIntf()
         subnet = IPv4Interface(f"{self.IP()}/{interface.prefixLen}").network
         commands = [

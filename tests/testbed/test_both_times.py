@@ -70,7 +70,7 @@ flows = [Flow(1, "h1", "h2", rate_pps=1000, count=20), Flow(2, "h2", "h1", rate_
 with Network(Subnets(), run, program=PROGRAM) as net:
     async with Traffic(net, flows, run.clock.now_ns() + 200_000_000) as traffic:
         records = await traffic.finish()
-    addresses = [net.host(name).IP() for name in ("h1", "h2")]
+addresses = [(net.host(name).IP(), net.host(name).MAC()) for name in ("h1", "h2")]
 received = [len(records[number].received) for number in (1, 2)]
 return Report([], Books.of(net, records).checks(), {"to": addresses, "received": received})
 """
@@ -125,7 +125,8 @@ def test_hosts_of_different_subnets_reach_each_other(
     start_experiment: StartExperiment, tmp_path: Path, time: str
 ) -> None:
     metrics = measure(start_experiment, SUBNETS, tmp_path / "out", "--time", time)
-    assert metrics == {"to": ["10.0.1.1", "192.168.0.1"], "received": [20, 20]}
+    addresses = [["10.0.1.1", "00:00:00:00:00:01"], ["192.168.0.1", "00:00:00:00:00:02"]]
+    assert metrics == {"to": addresses, "received": [20, 20]}
 
 
 def test_frames_as_they_are_and_captures(start_experiment: StartExperiment, tmp_path: Path) -> None:
