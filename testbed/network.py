@@ -14,7 +14,7 @@ from testbed import programs
 from testbed.application import Application, Running
 from testbed.errors import TestbedError
 from testbed.mtu import ETHERNET_BYTES, USUAL_MTU, check_mtu
-from testbed.plant import LinkEnd, Plant, Settings, check_topology, derived_seed
+from testbed.plant import LinkEnd, Plant, Settings, check_ports, check_topology, derived_seed
 from testbed.real.network import MininetPlant
 from testbed.real.targets.bmv2 import panel_interface
 from testbed.results.provenance import P4Source
@@ -239,6 +239,7 @@ class Network:
         if unknown:
             raise TestbedError(f"options for switches that are not there: {sorted(unknown)}")
         check_topology(self.topo)
+        check_ports(self.topo, self._switch_options, self._run.target)
         if not 0 <= self._control_delay_us <= MAX_CONTROL_DELAY_US:
             raise TestbedError(
                 f"control_delay_us {self._control_delay_us:g}: "

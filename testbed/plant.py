@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from ipaddress import IPv4Interface
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mininet.topo import Topo
 
+from minip4.engine.shared import DROP_PORT
 from testbed.errors import TestbedError
 from testbed.programs import Program
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from testbed.application import Application, Running
     from testbed.traffic import AnyFlow, Carrier, Schedule
 
+PORTS = {"minip4": DROP_PORT, "bmv2": 256}  # of a switch; on bmv2 its panel has as many again
 MAC = re.compile("[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
 
@@ -113,6 +116,26 @@ def check_topology(topo: Topo) -> None:
     for node1, node2 in topo.links():
         if node1 == node2:
             raise TestbedError(f"link {node1}-{node2}: both its ends are {node1}")
+
+
+def check_ports(topo: Topo, options: Mapping[str, Sequence[str]], target: str) -> None:
+    """Raise TestbedError for links at ports that the target has not, or that are CPU ports."""
+    for _, _, info in topo.links(sort=True, withInfo=True):
+        for end in "12":
+            switch, port = info[f"node{end}"], info[f"port{end}"]
+            if not topo.isSwitch(switch):
+                continue
+            own = options.get(switch, ())
+            if ("--cpu-port", str(port)) in pairwise(own):
+                raise TestbedError(
+                    f"switch {switch}: port {port} has a link, and is the CPU port: give the link "
+                    f"another one, as in addLink(..., port{end}={port + 1})"
+                )
+            if not 0 <= port < PORTS[target]:
+                raise TestbedError(
+                    f"switch {switch}: port {port}: on --target {target} expected 0 to "
+                    f"{PORTS[target] - 1}"
+                )
 
 
 def _is_address(text: str) -> bool:

@@ -8,17 +8,19 @@ import pytest
 from mininet.topo import Topo
 from virtual_networks import WIRE, virtually
 
+from controllers.connection import cpu_ports
 from testbed.errors import TestbedError
 from testbed.network import Network
+from testbed.plant import check_ports
 from testbed.run import Run
 
 
 class Odd(Topo):
     """h1 - s1 - h2, of which something is odd."""
 
-    def build(self, loop: bool = False, **host: str) -> None:
+    def build(self, loop: bool = False, port: int = 1, **host: str) -> None:
         s1 = self.addSwitch("s1")
-        self.addLink(self.addHost("h1", **host), s1)
+        self.addLink(self.addHost("h1", **host), s1, port2=port)
         self.addLink(self.addHost("h2"), s1)
         if loop:
             self.addLink(s1, s1)
@@ -42,6 +44,38 @@ def test_networks_that_cannot_be_are_refused(
         Network(topo, run, program=WIRE, control_delay_us=delay_us).__enter__()
 
     with pytest.raises(TestbedError, match=words):
+        virtually(tmp_path, main)
+
+
+@pytest.mark.parametrize(
+    ("port", "target", "words"),
+    [
+        (255, "minip4", "switch s1: port 255 has a link, and is the CPU port: give the link "
+                        "another one, as in addLink(..., port2=256)"),
+        (511, "minip4", "switch s1: port 511: on --target minip4 expected 0 to 510"),
+        (256, "bmv2", "switch s1: port 256: on --target bmv2 expected 0 to 255"),
+        (510, "minip4", None),
+        (254, "bmv2", None),
+    ],
+)  # fmt: skip
+def test_ports_that_switches_have_not_or_that_are_the_controllers(
+    port: int, target: str, words: str | None
+) -> None:
+    topo = Odd(port=port)
+    if words is None:
+        check_ports(topo, cpu_ports(topo), target)
+        return
+    with pytest.raises(TestbedError) as caught:
+        check_ports(topo, cpu_ports(topo), target)
+    assert str(caught.value) == words
+
+
+def test_a_link_at_the_cpu_port_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    async def main(run: Run) -> None:
+        topo = Odd(port=255)
+        Network(topo, run, program=WIRE, switch_options=cpu_ports(topo)).__enter__()
+
+    with pytest.raises(TestbedError, match=r"^switch s1: port 255 has a link"):
         virtually(tmp_path, main)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from testbed.errors import TestbedError
 from testbed.mtu import SWITCH_MTU
+from testbed.plant import PORTS
 from testbed.programs import Program
 from testbed.real.p4utils.thrift import Thrift
 from testbed.real.precedence import take_precedence
@@ -21,7 +22,7 @@ from testbed.real.targets.thrift import call_i32
 
 PANEL = Path(__file__).with_name("panel.p4")
 PROGRAM = "simple_switch_grpc"
-PANEL_PORTS = 256  # the panel's ports towards bmv2 begin there
+PANEL_PORTS = PORTS["bmv2"]  # the panel's ports towards bmv2 begin there
 THRIFT_BASE_PORT = 9090  # as GRPC_BASE_PORT
 START_S = 20.0
 # Packets in each queue until it is given a rate. Links' rates and queues are the panel's, so what
