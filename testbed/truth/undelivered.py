@@ -104,7 +104,7 @@ class Undelivered:
 
 def programs_drop(expected: Collection[str]) -> bool:
     """Whether a network's programs are expected to drop packets."""
-    return not {"ingress", "egress"}.isdisjoint(expected)
+    return not {"miss", "ingress", "egress"}.isdisjoint(expected)
 
 
 def expected_reasons(names: Collection[str]) -> Collection[str]:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.run import Run
+from testbed.tcp import PROGRESS, RECEIVED, TcpFlow, TcpRecord
 from testbed.truth.undelivered import SHOWN, Undelivered
 from topologies.line import Line
 
@@ -170,7 +172,7 @@ def test_networks_are_told_together_and_the_worst_first() -> None:
 
 @pytest.mark.parametrize(
     ("expected", "warns"),
-    [([], True), (["queue"], True), (["ingress"], False), (["bmv2"], False)],
+    [([], True), (["queue"], True), (["ingress"], False), (["miss"], False), (["bmv2"], False)],
 )
 def test_what_bmv2_swallowed_is_told_unless_its_program_may_have_dropped_it(
     expected: list[str], warns: bool
@@ -182,6 +184,17 @@ def test_what_bmv2_swallowed_is_told_unless_its_program_may_have_dropped_it(
         "warning: switch s1: 3 packets went into bmv2 by all ports together, and did not come out"
     )
     assert found.warnings() == ([told] if warns else [])
+
+
+def test_a_tcp_flow_of_which_nothing_arrived_is_told() -> None:
+    """A kernel gives up sooner, but what is told depends on no kernel."""
+    flow, found = TcpFlow(7, "h1", "h2", size_bytes=1), Undelivered()
+    for number in (0, 1):
+        records = np.zeros(1, PROGRESS), np.zeros(number, RECEIVED)
+        found.add_flows("network", [TcpRecord(flow, *records)])
+    assert found.flows == ["network: flow 7 from h1 to h2"]
+    (check,) = found.checks()
+    assert (check.measured, check.passed) == (1, False)
 
 
 def test_a_reason_that_there_is_not_is_refused(tmp_path: Path) -> None:
