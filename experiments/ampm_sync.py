@@ -47,8 +47,10 @@ from ampm.sync import (
     errors_of,
     exact_percent,
     law_packets,
+    metrics_of,
     of_error,
     refuse_noise,
+    relative_scatter,
     result,
     rms_by_run,
     those_read,
@@ -147,7 +149,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         ],
         metrics=metrics_of(swept),
         figure=draw(swept, options),
-        caption=caption(options),
+        caption=caption(swept, options),
         tables=[summary_table(swept)],
     )
 
@@ -263,13 +265,12 @@ def exact_checks(name: str, results: Sequence[BlockResult], with_delay: bool) ->
 
 
 def law_checks(results: Sequence[BlockResult], decoder: Decoder) -> list[Check]:
-    """Errors are as large as theory says. Their squares scatter as those of normal variables do of
-    which each depends on one other by half: by sqrt(3 / n) in the mean of n."""
+    """Errors are as large as theory says, but for what chance allows their squares."""
     if not results:
         return []
     laws = [law_packets(r.setting, decoder, r.true_sent) for r in results]
     ratio = np.mean([(r.error / law) ** 2 for r, law in zip(results, laws, strict=True)])
-    tolerance = 4 * np.sqrt(3 / len(results))
+    tolerance = 4 * 2 * relative_scatter(len(results))  # squares scatter twice as much
     return [Check(f"{decoder.name}, beyond: mean square error over its law", ratio, 1, tolerance)]
 
 
@@ -296,20 +297,6 @@ def checks_of_claim(results: Sequence[BlockResult]) -> list[Check]:
             name = f"A = 1 s, {decoder.name}, L = {block_us / 1e6:.3g} s"
             checks += exact_checks(name, found, with_delay=True)
     return checks
-
-
-def metrics_of(results: Sequence[BlockResult]) -> dict[str, object]:
-    """By decoder and clock error: the error of a block, and how many blocks are exact."""
-    return {
-        decoder.name: {
-            f"{error:g} L": {
-                "rms_packets": float(rms_by_run(found).mean()),
-                "exact_percent": exact_percent(found),
-            }
-            for error, found in of_error(results, decoder).items()
-        }
-        for decoder in DECODERS
-    }
 
 
 def summary_table(results: Sequence[BlockResult]) -> object:
@@ -344,6 +331,11 @@ def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
         fine = np.linspace(0, max(errors), 500)
         law = [law_packets(Setting(e, options.block_us, 0), decoder, packets) for e in fine]
         left.plot(fine, law, color=style["color"], marker="", linewidth=0.8)
+        few = relative_scatter(options.blocks)
+        left.fill_between(
+            fine, np.multiply(law, 1 - few), np.multiply(law, 1 + few),
+            color=style["color"], alpha=0.15, linewidth=0,
+        )  # fmt: skip
         share = [exact_percent(found) for found in by_error.values()]
         right.plot(errors, share, linestyle="-", linewidth=0.8, label=decoder.name, **style)
     draw_aliases(right, of_error(results, DOUBLE))
@@ -355,6 +347,7 @@ def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
     left.set_ylabel("Error of loss, rms (packets)")
     left.plot([], [], color="black", marker="", linewidth=0.8, label="theory")
     left.plot([], [], color="black", marker="", linestyle=":", label="exact up to here")
+    left.fill_between([], [], [], color="black", alpha=0.15, linewidth=0, label="by chance")
     right.set_ylabel("Blocks that are exact (%)")
     plots.legend(left, 2)
     plots.legend(right, 2)
@@ -373,15 +366,19 @@ def draw_aliases(axes: Axes, by_error: dict[float, list[BlockResult]]) -> None:
     )  # fmt: skip
 
 
-def caption(options: argparse.Namespace) -> str:
+def caption(results: Sequence[BlockResult], options: argparse.Namespace) -> str:
     """What the figure shows."""
+    unknown = sum(bool(np.isnan(r.error)) for r in results)
+    missing = f" {unknown} of {len(results)} accounts of a block were gone." if unknown else ""
     return (
         f"How well clocks must agree: two flows of {options.rate:,} packets/s, {options.blocks} "
         f"blocks of L = {options.block_us / 1e6:.3g} s, {plots.runs(options.seeds, options.time)}. "
-        "(a) The error of a block's loss; theory is what very many blocks have in the mean. "
+        "(a) The error of a block's loss; theory is what very many blocks have in the mean, and "
+        f"shaded how far the {options.blocks} of a run are off it by chance, "
+        f"{100 * relative_scatter(options.blocks):.0f} % (one standard deviation). "
         "(b) Blocks whose loss, pulse and delay are exact; dashed: blocks of double marking with "
         "the exact count of the one two blocks away, which has the same colour (or, here and "
-        "there, as many packets by chance)."
+        "there, as many packets by chance)." + missing
     )
 
 

@@ -187,6 +187,15 @@ def law_packets(setting: Setting, decoder: Decoder, packets: float) -> float:
     return float(np.sqrt(2 * setting.misplaced(decoder) * packets * (1 - decoder.loss)))
 
 
+def relative_scatter(blocks: int) -> float:
+    """How far the root mean square error of so many blocks in a row is off its law by chance.
+
+    As a part of it, one standard deviation: the squares of normal variables of which each depends
+    on one other by half have a mean that scatters by sqrt(3 / n), and its root by half of that.
+    """
+    return float(np.sqrt(3 / blocks) / 2)
+
+
 def rms_by_run(results: Sequence[BlockResult]) -> NDArray[np.float64]:
     """Root mean square error of a block's loss in each run, packets."""
     runs: dict[int, list[float]] = {}
@@ -247,3 +256,17 @@ def of_error(results: Sequence[BlockResult], decoder: Decoder) -> dict[float, li
 
 def exact_percent(results: Sequence[BlockResult]) -> float:
     return 100 * sum(r.is_exact for r in results) / len(results)
+
+
+def metrics_of(results: Sequence[BlockResult]) -> dict[str, object]:
+    """By decoder and clock error: the error of a block, and how many blocks are exact."""
+    return {
+        decoder.name: {
+            f"{error:g} L": {
+                "rms_packets": float(rms_by_run(found).mean()),
+                "exact_percent": exact_percent(found),
+            }
+            for error, found in of_error(results, decoder).items()
+        }
+        for decoder in DECODERS
+    }

@@ -48,6 +48,14 @@ def test_the_law_says_how_much_of_a_block_is_counted_elsewhere(
     assert setting.misplaced(decoder) == pytest.approx(elsewhere, abs=2 * 64 / L)
 
 
+@pytest.mark.parametrize(("blocks", "within"), [(6, 0.1), (60, 0.02)])
+def test_so_few_blocks_are_off_the_law_by_chance(blocks: int, within: float) -> None:
+    """What a block lacks is what came too late for it, less what the one before it left."""
+    late = np.random.default_rng(1).normal(0, np.sqrt(1 / 2), (20_000, blocks + 1))
+    rms = np.sqrt(np.mean(np.diff(late) ** 2, axis=1))
+    assert rms.std() == pytest.approx(sync.relative_scatter(blocks), rel=within)
+
+
 def test_exact_as_far_as_theory_says_and_no_further(tmp_path: Path) -> None:
     few = ("--errors", "0.2", "0.49", "2", "--blocks", "2", "--rate", "800", "--quick")
     done = run("ampm_sync", *few, "--time", "virtual", "--out", str(tmp_path))
