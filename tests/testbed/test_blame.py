@@ -1,5 +1,6 @@
 """What is told of an exception: a controller's mistake in a line, others by the user's lines."""
 
+import shutil
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from controllers.tables import reconcile
 from testbed import blame
 from testbed.errors import TestbedError
 from testbed.network import Network
+from testbed.real.targets.bmv2 import PROGRAM
 from testbed.run import Run
 from testbed.traffic import Flow
 from topologies.line import Line
@@ -144,8 +146,10 @@ from topologies.line import Line
 """
 
 
+BMV2 = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason=f"{PROGRAM} is not on PATH")
 WRONG_TABLE = "await s1.write([+fy.P4TableEntry('rotues')])"
 DEAD = f"os.kill(net.switch('s1')._process.pid, 9); await asyncio.sleep(0.5); {WRONG_TABLE}"
+DEAD_BMV2 = DEAD.replace("_process", "_bmv2")
 
 
 @pytest.mark.parametrize(
@@ -157,6 +161,11 @@ DEAD = f"os.kill(net.switch('s1')._process.pid, 9); await asyncio.sleep(0.5); {W
         ("nmae", "--time virtual", 3, "NameError: name 'nmae' is not defined"),
         ("nmae", "--time virtual --traceback", 3, "NameError: name 'nmae' is not defined"),
         (DEAD, "--time real", 2, "error: switch s1 ended by SIGKILL: it said nothing"),
+        # Of the two processes of a switch on bmv2: the panel, and bmv2 itself.
+        pytest.param(DEAD, "--target bmv2", 2, "error: switch s1 ended by SIGKILL", marks=BMV2),
+        pytest.param(
+            DEAD_BMV2, "--target bmv2", 2, "error: switch s1: bmv2 ended by SIGKILL", marks=BMV2
+        ),
     ],
 )
 def test_exit_status_and_lines(

@@ -1,6 +1,7 @@
 """A program for each switch, with macros of its own: in both kinds of time, and what is refused."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from virtual_networks import WIRE, Pair, virtually
 from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.programs import build, sources
+from testbed.real.targets.bmv2 import PROGRAM
 from testbed.results.provenance import P4Source
 from testbed.run import Run
 
@@ -57,12 +59,20 @@ return Report([], Books.of(net, records).checks(), metrics={{
 """
 
 
-@pytest.mark.parametrize("time", ["real", "virtual"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "--time=real",
+        "--time=virtual",
+        pytest.param("--target=bmv2", marks=pytest.mark.skipif(
+            shutil.which(PROGRAM) is None, reason=f"{PROGRAM} is not on PATH")),
+    ],
+)  # fmt: skip
 def test_switches_of_one_network_run_two_programs(
-    start_experiment: StartExperiment, tmp_path: Path, time: str
+    start_experiment: StartExperiment, tmp_path: Path, where: str
 ) -> None:
     """A router between two that write their tags: each controller meets its switch's program."""
-    process = start_experiment(TWO_PROGRAMS, "--time", time, "--out", str(tmp_path / "out"))
+    process = start_experiment(TWO_PROGRAMS, where, "--out", str(tmp_path / "out"))
     output, errors = process.communicate(timeout=90)
     assert process.returncode == 0, output + errors
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())

@@ -17,7 +17,7 @@ from testbed.plant import PORTS
 from testbed.programs import Program
 from testbed.real.p4utils.thrift import Thrift
 from testbed.real.precedence import take_precedence
-from testbed.real.targets.minip4 import Minip4Switch, SwitchSettings
+from testbed.real.targets.minip4 import Minip4Switch, SwitchSettings, how_it_ended
 from testbed.real.targets.thrift import call_i32
 
 PANEL = Path(__file__).with_name("panel.p4")
@@ -147,7 +147,7 @@ class Bmv2Switch(Minip4Switch):
         assert self._bmv2 is not None
         if (status := self._bmv2.poll()) is not None:
             lines = self._bmv2_log.read_text().strip().splitlines() or ["it said nothing"]
-            raise TestbedError(f"switch {self.name}: bmv2 ended with status {status}: {lines[-1]}")
+            raise TestbedError(f"switch {self.name}: bmv2 {how_it_ended(status)}: {lines[-1]}")
 
     def _end_bmv2(self) -> None:
         if self._bmv2 is not None:

@@ -139,8 +139,7 @@ class Minip4Switch(Switch):
         return self._settings.folder / f"{self.name}-counters.json"
 
     def _ended(self, status: int) -> TestbedError:
-        how = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-        return TestbedError(f"switch {self.name} ended {how}: {self._last_log()}")
+        return TestbedError(f"switch {self.name} {how_it_ended(status)}: {self._last_log()}")
 
     def _last_log(self) -> str:
         lines = self.log_path.read_text().strip().splitlines()
@@ -171,3 +170,10 @@ class Minip4Switch(Switch):
             str(self.blob_path), "--p4info", str(self.p4info_path),
             "--grpc-server-addr", self.grpc_address, *self._settings.options.get(self.name, ()),
         ]  # fmt: skip
+
+
+def how_it_ended(status: int) -> str:
+    """What the exit status of a process says."""
+    return (
+        f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+    )
