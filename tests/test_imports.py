@@ -21,8 +21,7 @@ MAY_IMPORT = {
     "minip4.engine": ["minip4.errors", "minip4.native", "minip4.wire", "minip4.ports",
                       "minip4.engine"],
     "minip4.compiler": ["minip4.errors"],
-    "minip4.link": ["minip4.errors", "minip4.native", "minip4.wire", "minip4.ports",
-                    "minip4.engine"],
+    "minip4.link": ["minip4.errors", "minip4.native", "minip4.wire", "minip4.ports"],
     "minip4.simulator": ["minip4.errors", "minip4.native", "minip4.wire", "minip4.engine"],
     "minip4.stf": ["minip4.errors", "minip4.compiler", "minip4.engine"],
     # The runtime knows a data plane by its protocol and by the values that it takes and gives.

@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import NoReturn
 
-from minip4 import engine, ports, wire
+from minip4 import ports, wire
 from minip4.errors import Minip4Error
 from minip4.native.build import program
 
@@ -16,7 +16,7 @@ SOURCES = (
     *sorted(ports.C_FOLDER.glob("*.c")),
     Path(__file__).parent / "c" / "program.c",
 )
-INCLUDE = (wire.C_FOLDER, ports.C_FOLDER, engine.C_FOLDER)
+INCLUDE = (wire.C_FOLDER, ports.C_FOLDER)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

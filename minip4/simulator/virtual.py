@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from minip4.engine import C_FOLDER as ENGINE
 from minip4.engine.engine import Engine
 from minip4.engine.errors import EngineError, InvalidArgument
 from minip4.errors import Minip4Error
@@ -287,7 +286,7 @@ def _loaded(*, sanitize: bool) -> ctypes.CDLL:
     with build.shared_object(
         [*sorted(C_FOLDER.glob("*.c")), *common],
         [build.Generated(layouts.checks(shared.SHARED, shared.NUMBERS))],
-        include=(C_FOLDER, WIRE, ENGINE), sanitize=sanitize,
+        include=(C_FOLDER, WIRE), sanitize=sanitize,
     ) as built:  # fmt: skip
         library = ctypes.CDLL(str(built), ctypes.RTLD_LOCAL, use_errno=True)
     for name, (result, *arguments) in _SIGNATURES.items():

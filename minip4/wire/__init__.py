@@ -1,4 +1,4 @@
-"""Packets, their memory, links and captures: the C that engines and drivers have in common."""
+"""What engines and drivers have in common, in C: packets, links, captures, and how they call."""
 
 from pathlib import Path
 

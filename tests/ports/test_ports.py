@@ -13,7 +13,7 @@ import pytest
 import wire
 from wire import TIMEOUT_S, await_true, frame, pcap_records, run
 
-from minip4 import engine, ports
+from minip4 import ports
 from minip4 import wire as links
 from minip4.native.build import shared_object
 from minip4.ports.driver import Driver, DriverError
@@ -24,7 +24,7 @@ SOURCES = [
     *sorted(ports.C_FOLDER.glob("*.c")),
     Path(__file__).parent / "forwarder.c",
 ]
-INCLUDE = [links.C_FOLDER, ports.C_FOLDER, engine.C_FOLDER]
+INCLUDE = [links.C_FOLDER, ports.C_FOLDER]
 CPU_PORT = 320
 MTU = 20_000
 
