@@ -78,10 +78,14 @@ def shared_object(
 
 
 def program(
-    sources: Sequence[Path], *, include: Sequence[Path] = (), sanitize: bool = False
-) -> Path:
-    """The executable made of `sources`, there as long as this process. Raises ToolchainError."""
-    return _kept.enter_context(_Call(sources, "", include, _mode(sanitize)).held(""))
+    sources: Sequence[Path], text: str = "", *, include: Sequence[Path] = (),
+    sanitize: bool = False,
+) -> Path:  # fmt: skip
+    """The executable made of `sources`, and of a text, there as long as this process.
+
+    Raises ToolchainError.
+    """
+    return _kept.enter_context(_Call(sources, text, include, _mode(sanitize)).held(""))
 
 
 def _mode(sanitize: bool) -> tuple[str, ...]:

@@ -9,16 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from minip4 import simulator
-from minip4.native import build
+from minip4.native import build, layouts
+from minip4.native.layouts import Shared
+from testbed import tcp, traffic
 from testbed.errors import TestbedError
 from testbed.traffic import AnyFlow
 
 C_FOLDER = Path(__file__).parent / "c"
+RECORDS = (
+    Shared("records.h", "struct flow_sent", traffic.SENT),
+    Shared("records.h", "struct flow_received", traffic.RECEIVED),
+    Shared("records.h", "struct tcp_progress", tcp.PROGRESS),
+    Shared("records.h", "struct tcp_received", tcp.RECEIVED),
+)
 
 
 def executable(program: str) -> Path:
     """A program of testbed/real/c, ready to run."""
-    return build.program([C_FOLDER / f"{program}.c"], include=[simulator.C_FOLDER])
+    include = [C_FOLDER, simulator.C_FOLDER]
+    return build.program([C_FOLDER / f"{program}.c"], layouts.checks(RECORDS), include=include)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "flow.h"
+#include "records.h"
 
 enum { CONTROL_ROOM = 128, NAP_MS = 1 };
 
@@ -67,17 +68,17 @@ static void take(const struct options *options, struct mmsghdr *message, uint64_
     const struct flow_payload *payload = message->msg_hdr.msg_iov->iov_base;
     uint64_t realtime_ns = 0;
     int tos = -1;
-    uint64_t record[3];
+    struct flow_received record;
 
     if (message->msg_len != options->payload || be16toh(payload->flow) != options->flow) {
         totals->foreign++;
         return;
     }
     read_control(&message->msg_hdr, &realtime_ns, &tos);
-    record[0] = be64toh(payload->sequence);
-    record[1] = be64toh(payload->sent_ns);
-    record[2] = realtime_ns - offset_ns;
-    if (fwrite(record, sizeof record, 1, records) != 1)
+    record.sequence = be64toh(payload->sequence);
+    record.sent_ns = be64toh(payload->sent_ns);
+    record.received_ns = realtime_ns - offset_ns;
+    if (fwrite(&record, sizeof record, 1, records) != 1)
         fail("records");
     totals->received++;
     totals->dscp_changed += tos >> 2 != options->tos >> 2;

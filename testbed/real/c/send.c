@@ -11,6 +11,7 @@
 
 #include "flow.h"
 #include "pace.h"
+#include "records.h"
 
 struct options {
     struct sockaddr_in source, destination;
@@ -67,17 +68,18 @@ static uint64_t send_batch(int fd, const struct options *options, uint64_t first
     static uint8_t payloads[FLOW_BATCH][FLOW_MAX_PAYLOAD];
     struct mmsghdr messages[FLOW_BATCH] = {0};
     struct iovec vectors[FLOW_BATCH];
-    uint64_t records_of[FLOW_BATCH][3] = {0}, handed_ns;
+    struct flow_sent records_of[FLOW_BATCH] = {0};
+    uint64_t handed_ns;
 
     for (unsigned i = 0; i < number; i++) {
         struct flow_payload *payload = (struct flow_payload *)payloads[i];
-        uint64_t *record = records_of[i];
+        struct flow_sent *record = &records_of[i];
 
-        record[0] = first + i;
-        record[1] = clock_ns(CLOCK_MONOTONIC);
+        record->sequence = first + i;
+        record->sent_ns = clock_ns(CLOCK_MONOTONIC);
         payload->flow = htobe16(options->flow);
-        payload->sequence = htobe64(record[0]);
-        payload->sent_ns = htobe64(record[1]);
+        payload->sequence = htobe64(record->sequence);
+        payload->sent_ns = htobe64(record->sent_ns);
         vectors[i] = (struct iovec){payload, options->payload};
         messages[i].msg_hdr.msg_iov = &vectors[i];
         messages[i].msg_hdr.msg_iovlen = 1;
@@ -85,10 +87,10 @@ static uint64_t send_batch(int fd, const struct options *options, uint64_t first
     send_messages(fd, messages, number);
     handed_ns = clock_ns(CLOCK_MONOTONIC);
     for (unsigned i = 0; i < number; i++)
-        records_of[i][2] = handed_ns;
+        records_of[i].handed_ns = handed_ns;
     if (fwrite(records_of, sizeof records_of[0], number, records) != number)
         fail("records");
-    return records_of[number - 1][1];
+    return records_of[number - 1].sent_ns;
 }
 
 /* Sends the flow; returns false when the lag became larger than allowed. */

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "flow.h"
+#include "records.h"
 
 enum { CHUNK = 1 << 16 };
 
@@ -32,16 +33,16 @@ static bool drain(int fd, uint64_t *received, FILE *records)
 
     for (;;) {
         ssize_t taken = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
-        uint64_t record[2];
+        struct tcp_received record;
 
         if (taken < 0 && (errno == EAGAIN || errno == EINTR))
             return true;
         if (taken <= 0)
             return false;
         *received += (uint64_t)taken;
-        record[0] = clock_ns(CLOCK_MONOTONIC);
-        record[1] = *received;
-        if (fwrite(record, sizeof record, 1, records) != 1)
+        record.time_ns = clock_ns(CLOCK_MONOTONIC);
+        record.bytes = *received;
+        if (fwrite(&record, sizeof record, 1, records) != 1)
             fail("records");
     }
 }

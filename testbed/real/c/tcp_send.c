@@ -14,6 +14,7 @@
 
 #include "flow.h"
 #include "pace.h"
+#include "records.h"
 
 enum {
     MIN_CHUNK = 1448, MAX_CHUNK = 1 << 16, /* bytes that are written at once */
@@ -29,12 +30,6 @@ struct options {
     uint64_t bytes, duration_ns; /* one is 0, and the other ends the flow */
     double rate_bps;             /* 0: as fast as TCP takes them */
     const char *records;
-};
-
-struct record {
-    uint64_t time_ns, written, acknowledged; /* bytes */
-    uint32_t retransmitted, window;          /* segments */
-    uint32_t rtt_us, zero;
 };
 
 struct flow {
@@ -88,7 +83,7 @@ static void write_record(struct flow *flow)
 {
     struct tcp_info info = {0};
     socklen_t size = sizeof info;
-    struct record record = {.time_ns = clock_ns(CLOCK_MONOTONIC), .written = flow->written};
+    struct tcp_progress record = {.time_ns = clock_ns(CLOCK_MONOTONIC), .written = flow->written};
 
     if (getsockopt(flow->fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
         fail("TCP_INFO");

@@ -8,7 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from minip4.native.build import ToolchainError
+from minip4.native.layouts import Shared
 from testbed.errors import TestbedError
+from testbed.real import flow_processes
 from testbed.real.flow_processes import executable
 from testbed.real.udp import RATE_NOT_KEPT
 from testbed.traffic import RECEIVED, SENT, Flow
@@ -141,3 +144,12 @@ def test_datagrams_close_together_are_not_drawn_apart(tmp_path: Path) -> None:
     exchange(tmp_path, rate_pps=1, count=4, due=str(tmp_path / "due"))
     sent_ns = np.fromfile(tmp_path / "sent", SENT)["sent_ns"]
     assert sent_ns[3] - sent_ns[0] < 400_000_000
+
+
+def test_programs_whose_records_lie_otherwise_are_not_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = Shared("records.h", "struct flow_sent", RECEIVED)
+    monkeypatch.setattr(flow_processes, "RECORDS", [other])
+    with pytest.raises(ToolchainError, match=r"flow_sent.* has no member named .received_ns"):
+        executable("send")
