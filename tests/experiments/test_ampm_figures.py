@@ -130,7 +130,7 @@ def of_congestion() -> Figure:
 
 
 def of_sync() -> Figure:
-    arrived = dict.fromkeys(clocks.NEIGHBOURS, 500)
+    arrived = dict.fromkeys(sync.NEIGHBOURS, 500)
     results = [
         sync.BlockResult(sync.Setting(error, 2**20, 1), decoder, block, 500, 500, 490 + block,
                          arrived, 1, 1, 0.0)
