@@ -1,6 +1,7 @@
 """How long packets may be: the same in both kinds of time, whatever programs add to them."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from virtual_networks import WIRE, Pair, virtually
 
 from testbed.errors import TestbedError
 from testbed.network import Network
+from testbed.real.targets.bmv2 import PROGRAM
 from testbed.run import Run
 from testbed.traffic import Flow, Traffic
 
@@ -24,7 +26,8 @@ topo = Line(switches=4)
 defines = {{switch: {{"TAKES": takes, "PUTS": puts}}
            for switch, takes, puts in zip(topo.switches(), {takes}, {puts})}}
 with Network(topo, run, program={program!r}, defines=defines, mtu_bytes={mtu}) as net:
-    async with Traffic(net, [Flow(1, "h1", "h2", rate_pps=500, count=20, size={size})]) as traffic:
+    flow = Flow(1, "h1", "h2", rate_pps=500, count=20, size={size})
+    async with connections(net), Traffic(net, [flow]) as traffic:
         records = await traffic.finish()
 longest = [capture.read(net.capture(near, far, "out")).length.max(initial=0)
            for near, far in (("s1", "s2"), ("s2", "s3"), ("s3", "s4"), ("s4", "h2"))]
@@ -34,6 +37,7 @@ metrics = {{"longest": [int(length) for length in longest],
 return Report([], [Check("c", Books.of(net, records).sent, 20)], metrics)
 """
 HEAD = """
+from controllers.connection import connections
 from testbed.network import Network
 from testbed.traffic import Flow, Traffic
 from testbed.truth import capture
@@ -43,9 +47,10 @@ from topologies.line import Line
 
 
 def run_grow(start: StartExperiment, folder: Path, time: str, **what: Any) -> tuple[int, str, Any]:
-    """The exit status, what was told of errors, and the metrics."""
+    """The exit status, what was told of errors, and the metrics; `time` may be bmv2, too."""
     body = GROW.format(program=str(PROGRAMS / "grow.p4"), **what)
-    process = start(body, "--time", time, "--out", str(folder / "out"), head=HEAD)
+    where = ("--target", time) if time == "bmv2" else ("--time", time)
+    process = start(body, *where, "--out", str(folder / "out"), head=HEAD)
     _output, errors = process.communicate(timeout=60)
     path = folder / "out" / "summary.json"
     metrics = json.loads(path.read_text())["metrics"] if path.exists() else None
@@ -63,6 +68,17 @@ def test_switches_pass_on_what_programs_add_to_hosts_longest_packets(
     )  # fmt: skip
     assert status == 0, errors
     assert metrics == {"longest": [7814, 8214, 8614, 7014], "too_long": 0, "received": 20}
+
+
+@pytest.mark.skipif(shutil.which(PROGRAM) is None, reason=f"{PROGRAM} is not on PATH")
+def test_so_it_is_on_bmv2(start_experiment: StartExperiment, tmp_path: Path) -> None:
+    """Whose buffers are 512 bytes longer than the frame that came."""
+    status, errors, metrics = run_grow(
+        start_experiment, tmp_path, "bmv2", mtu=7000, size=7014,
+        takes=(0, 0, 0, 1000), puts=(500, 500, 0, 0),
+    )  # fmt: skip
+    assert status == 0, errors
+    assert metrics == {"longest": [7514, 8014, 8014, 7014], "too_long": 0, "received": 20}
 
 
 def test_a_switch_takes_nothing_longer_than_it_has_room_for(
