@@ -1,7 +1,8 @@
 """Run a network that somebody already described: its hosts, links, programs and table entries.
 
-FILE is a topology.json of p4lang/tutorials, or a script (.py) of p4-utils' NetworkAPI. The network
-is up until `exit` at Mininet's command line, or until the commands of a script are done.
+FILE is a topology.json of p4lang/tutorials, or of p4-utils a p4app.json or a script (.py) of its
+NetworkAPI. The network is up until `exit` at Mininet's command line, or until the commands of a
+script are done.
 """
 
 import argparse

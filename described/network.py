@@ -8,13 +8,15 @@ from typing import Any, Protocol
 
 import finsy as fy
 
-GRPC_PORT = 50051  # of the first switch, as tutorials and p4-utils count; device ids begin at 0
+from testbed.network import Network
+
+GRPC_PORT = 50051  # of the first switch, as tutorials count; device ids begin at 0
 
 
 class Filling(Protocol):
     """What is written into a switch before the network is used: a file of table entries, say."""
 
-    async def write(self, switch: fy.Switch) -> list[str]:
+    async def write(self, switch: fy.Switch, net: Network) -> list[str]:
         """Write it, over P4Runtime; return what there is to tell of it. Raises TestbedError."""
 
 
@@ -28,7 +30,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Host:
-    """A host with one link, whose interface is called eth0.
+    """A host with one link.
 
     `neighbours` are IPv4 addresses with the MAC addresses that the host knows them to have; the
     others it finds by ARP. `commands` run in its shell, one after the other, once it is up.
@@ -41,6 +43,7 @@ class Host:
     neighbours: Mapping[str, str] = field(default_factory=dict)
     commands: Sequence[str] = ()
     tasks: Sequence[Task] = ()
+    interface: str = "eth0"  # its name
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class Link:
 class DescribedNetwork:
     """All of it; `told` are lines for the user: units that were carried over, and what was not.
 
+    `scripts` are commands that run beside the network, from when it is up, until it ends: its
+    controllers, say.
     In `compiled`, a folder, controllers of theirs look for the program that a switch without
     fillings runs: NAME.json and NAME.p4.p4info.txtpb. They expect `folders`, too, to write into.
     """
@@ -84,5 +89,6 @@ class DescribedNetwork:
     switches: Sequence[Switch]
     links: Sequence[Link]
     told: Sequence[str] = ()
+    scripts: Sequence[str] = ()
     compiled: Path | None = None
     folders: Sequence[Path] = ()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from described import tutorials
+from described import p4app, tutorials
 from described.document import Document
 from described.network import DescribedNetwork
 from testbed.errors import TestbedError
@@ -14,5 +14,10 @@ def read(path: Path, program: Path | None) -> DescribedNetwork:
     Raises TestbedError, in one line.
     """
     if path.is_dir():
-        raise TestbedError(f"{path} is a folder: expected a description in it, as topology.json")
-    return tutorials.read(Document.load(path), program)
+        raise TestbedError(
+            f"{path} is a folder: expected a description in it, as topology.json or p4app.json"
+        )
+    document = Document.load(path)
+    if document.get("topology") is not None:
+        return p4app.read(document, program)
+    return tutorials.read(document, program)

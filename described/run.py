@@ -10,6 +10,7 @@ from functools import partial
 from controllers.connection import connection
 from described.network import DescribedNetwork, Host, Switch
 from described.readers import read
+from described.scripts import Scripts
 from described.topology import DescribedTopo
 from testbed import cli
 from testbed.network import Network
@@ -49,7 +50,8 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
     topo = DescribedTopo(described)
     programs = {switch.name: switch.program for switch in described.switches}
     switch_options = {switch.name: switch.options for switch in described.switches}
-    with Network(
+    scripts = Scripts(described.scripts, described.folder, run)
+    with scripts, Network(
         topo, run, program=programs, switch_options=switch_options, capture=run.keeps,
         name=described.name,
     ) as net:  # fmt: skip
@@ -60,6 +62,10 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
         if is_real:
             run.progress.say(_where(described.switches))
             _leave_compiled(net, described)
+            scripts.start()
+        else:
+            for command in described.scripts:
+                run.progress.say(f"not in virtual time: {command}")
         if options.commands is not None:
             await net.obey(options.commands)
 
@@ -70,7 +76,7 @@ async def _fill(net: Network, switch: Switch, run: Run) -> None:
         return
     async with connection(net, switch.name) as client:
         for filling in switch.fillings:
-            for line in await filling.write(client):
+            for line in await filling.write(client, net):
                 run.progress.say(f"{switch.name}: {line}")
 
 

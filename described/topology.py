@@ -6,7 +6,7 @@ from described.network import DescribedNetwork
 
 
 class DescribedTopo(Topo):
-    """Hosts whose interface is eth0, and who know of the others what the description says."""
+    """Hosts whose interface has the name, and who know of the others, what the description says."""
 
     def build(self, network: DescribedNetwork) -> None:
         """Called by Topo with what the constructor got."""
@@ -18,11 +18,11 @@ class DescribedTopo(Topo):
                 host.name, ip=str(host.address), mac=host.mac, neighbours=dict(host.neighbours),
                 **route,
             )  # fmt: skip
-        hosts = {host.name for host in network.hosts}
+        interfaces = {host.name: host.interface for host in network.hosts}
         for link in network.links:
             names = {"intfName1": link.node1, "intfName2": link.node2}
             self.addLink(
                 link.node1, link.node2, port1=link.port1, port2=link.port2,
                 params1=dict(link.properties1), params2=dict(link.properties2),
-                **{key: "eth0" for key, node in names.items() if node in hosts},
+                **{key: interfaces[node] for key, node in names.items() if node in interfaces},
             )  # fmt: skip

@@ -15,6 +15,7 @@ from described.switch_cli.script import CommandError, Line, read_script
 from described.switch_cli.state import State
 from described.switch_cli.tables import Tables
 from minip4.errors import Minip4Error
+from testbed.blame import refusal
 from testbed.errors import TestbedError
 
 # What P4Runtime has no words for, and why nothing else helps.
@@ -77,8 +78,7 @@ class Session:
                 raise CommandError(NOT_THERE.get(name) or f"expected one of {self._known()}")
             return await handler(*arguments(name, handler, words))
         except P4ClientError as error:
-            details = [each.message for each in error.details.values()]
-            why = "; ".join(details) or error.message
+            why = refusal(error)
             raise CommandError(f"{line.where}: {name}: the switch refuses: {why}") from error
         except (TestbedError, Minip4Error) as error:
             raise CommandError(f"{line.where}: {name}: {error}") from error

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from described.override import found, replaced
 from testbed.errors import TestbedError
 
 
@@ -20,7 +21,7 @@ def choose_programs(
     default = _default({path.stem for path in sources.values()}, named)
     names = {switch: stem or default for switch, stem in stems.items()}
     if given is not None:
-        sources[_replaced(given, {*names.values()})] = _found(given, folder)
+        sources[replaced(given, {*names.values()})] = found(given, folder)
     for switch, name in names.items():
         if name not in sources:
             raise TestbedError(_missing(switch, name, folder))
@@ -30,24 +31,6 @@ def choose_programs(
 def _default(stems: set[str], named: set[str]) -> str | None:
     left = stems if len(stems) == 1 else stems - named
     return next(iter(left)) if len(left) == 1 else None
-
-
-def _replaced(given: Path, names: set[str | None]) -> str | None:
-    """Which program a given one is to replace."""
-    if given.stem in names:
-        return given.stem
-    if len(names) == 1:
-        return next(iter(names))
-    known = ", ".join(sorted(name or "another one" for name in names))
-    raise TestbedError(f"--p4 {given}: the switches run {known}: expected a file of such a name")
-
-
-def _found(given: Path, folder: Path) -> Path:
-    """A path from here, or from the exercise's folder."""
-    for path in (given.absolute(), folder / given):
-        if path.is_file():
-            return path
-    raise TestbedError(f"--p4 {given}: no such file, neither in {Path.cwd()} nor in {folder}")
 
 
 def _missing(switch: str, name: str | None, folder: Path) -> str:

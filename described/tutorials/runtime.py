@@ -12,6 +12,7 @@ import finsy as fy
 
 from described.document import Document
 from testbed.blame import refusal
+from testbed.network import Network
 
 Entity: TypeAlias = fy.P4TableEntry | fy.P4MulticastGroupEntry | fy.P4CloneSessionEntry
 MOST_PORT = 0xFFFF_FFFF
@@ -31,7 +32,7 @@ class RuntimeFile:
         blob = self.document.get("bmv2_json")
         return None if blob is None else Path(blob.text()).stem
 
-    async def write(self, switch: fy.Switch) -> list[str]:
+    async def write(self, switch: fy.Switch, _net: Network) -> list[str]:
         """Write all of it; return how much that was. Raises TestbedError."""
         for key, _ in self.document.items():
             if key not in KEYS:
