@@ -76,6 +76,7 @@ def test_it_runs_in_namespaces_with_commands_and_leaves_the_machine_alone(
     script.write_text(
         HEAD + f"import os, select, sys\nassert os.path.ismount({str(HUGE_PAGES)!r})\n"
         f"open({str(HUGE_PAGES)!r}, 'w').write('3')\n"  # a file of the run's
+        "assert 'on_minip4' in os.environ['PYTHONPATH']\n"
         "print(os.path.basename(os.getcwd()), os.environ['TELEMARK_SEED'])\n"
         "print('interfaces', os.listdir('/proc/self/net/dev_snmp6'))\n"
         "print('typed', select.select([sys.stdin], [], [], 0.1)[0])\nNetworkAPI().startNetwork()\n"
