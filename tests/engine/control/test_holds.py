@@ -169,6 +169,15 @@ def test_one_change_in_a_batch_of_many_entries_is_looked_for_in_slices() -> None
     assert held.sent(0) == 2
 
 
+def test_a_batch_makes_all_its_changes_in_their_order() -> None:
+    e = engine(ingress_locals="register<bit<32>>(4) r;")
+    with e.batch():
+        for index, value in ((0, 1), (1, 2), (0, 3), (2, 4)):
+            e.register_write("I.r", index, value)
+        assert e.register_read_all("I.r") == [0, 0, 0, 0]
+    assert e.register_read_all("I.r") == [3, 2, 4, 0]
+
+
 def test_a_batch_that_fails_leaves_no_trace() -> None:
     held = Held("lpm")
     e = held.engine
