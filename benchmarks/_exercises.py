@@ -118,11 +118,12 @@ sh sleep 3
 sh tail -n 12 $TMPDIR/said
 """
 PROBES = f"""
+h4 iperf -s > $TMPDIR/h4 &
 {receiving("h1")}
 h1 ./send.py {QUIET} &
 {until("Switch", "h1")}
-iperf h1 h4
-sh sleep 2
+h1 iperf -c 10.0.4.4 -t 8 -b 4M
+sh sleep 3
 sh cat $TMPDIR/h1
 """
 ROUTED = f"""

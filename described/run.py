@@ -24,7 +24,7 @@ def conduct(options: argparse.Namespace, run: Run) -> int:
     if options.commands is not None:
         script_lines(options.commands)  # what cannot be read is told before the network is made
     described = read(options.file, options.p4)
-    for line in [*described.told, *_told_of_target(described, options.target)]:
+    for line in [*described.told, *told_of_target(described, options.target)]:
         run.progress.say(line)
     if options.time == "real":
         os.chdir(described.folder)  # hosts' shells begin there
@@ -33,7 +33,7 @@ def conduct(options: argparse.Namespace, run: Run) -> int:
     return cli.PASSED
 
 
-def _told_of_target(described: DescribedNetwork, target: str) -> list[str]:
+def told_of_target(described: DescribedNetwork, target: str) -> list[str]:
     """What the target that was chosen cannot do of the description."""
     if target != "bmv2":
         return []
@@ -56,7 +56,7 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
         name=described.name,
     ) as net:  # fmt: skip
         for switch in described.switches:
-            await _fill(net, switch, run)
+            await fill(net, switch, run)
         for host in described.hosts:
             _set_up(net, host, run, is_real=is_real)
         if is_real:
@@ -70,7 +70,8 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
             await net.obey(options.commands)
 
 
-async def _fill(net: Network, switch: Switch, run: Run) -> None:
+async def fill(net: Network, switch: Switch, run: Run) -> None:
+    """Write what a switch is to hold at first, and tell how much it was. Raises TestbedError."""
     if not switch.fillings:
         run.progress.say(f"{switch.name}: nothing to fill it with: it waits for a controller")
         return
