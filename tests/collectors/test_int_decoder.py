@@ -288,3 +288,9 @@ def test_packets_of_a_flow_are_told_apart_alike_at_all_nodes() -> None:
     assert seen(9, "", one) == seen(8, STACK, one) != seen(8, STACK, other)
     assert seen(9, "", one)[1] != 0
     assert seen(9, "", one[:12])[1] == 0
+    headers = [bytes(IP(src="10.0.0.1", dst="10.0.0.2", id=number) / UDP()) for number in (5, 5, 6)]
+    by_id = [only(individual(each))[0]["packet"] for each in headers]
+    assert by_id[0] == by_id[1] != by_id[2]
+    by_sequence = [only(individual(bytes(IP(id=0) / TCP(seq=seq, window=window))[:28]))[0]["packet"]
+                   for seq, window in ((1, 1), (1, 2), (2, 1))]  # fmt: skip
+    assert by_sequence[0] == by_sequence[1] != by_sequence[2]

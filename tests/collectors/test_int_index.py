@@ -149,11 +149,26 @@ def test_a_dropped_packet_tells_nothing_of_the_paths_interfaces() -> None:
     assert taken.flow()["path"][["ingress", "egress"]][0].tolist() == (3, 4)
 
 
-def test_packets_that_cannot_be_told_apart_are_counted() -> None:
-    cut = alone(5, 0)
-    cut = cut[:9] + bytes([cut[9] - 2]) + cut[10:-8]
-    flow = Taken([cut]).flow()
-    assert (flow["unmatched"], flow["hops"]) == (1, 0)
+def shortened(payload: bytes) -> bytes:
+    """A report of alone() without the end of the packet: nobody can tell its packet from others."""
+    return payload[:9] + bytes([payload[9] - 2]) + payload[10:-8]
+
+
+def test_packets_that_cannot_be_told_apart_tell_the_path_and_each_hop() -> None:
+    """One report is lost: the values are those of all others."""
+    payloads = [alone(node, number, ttl=69 - node, number=number, ingress=100 * number + node)
+                for number in range(20) for node in (7, 5, 6)
+                if (number, node) != (4, 6)]  # fmt: skip
+    taken = Taken([shortened(payload) for payload in payloads])
+    flow = taken.flow()
+    assert (flow["unmatched"], flow["paths"], flow["changes"]) == (59, 1, 0)
+    assert taken.path() == [5, 6, 7]
+    assert flow["path"]["occupancy"]["count"][:3].tolist() == [20, 19, 20]
+    assert flow["path"]["occupancy"]["last"][:3].tolist() == [50, 60, 70]
+    assert flow["path"]["link_ns"]["count"].sum() == 0
+    taken.take([shortened(alone(node, 20, ttl=69 - node)) for node in (5, 8)], time_ns=2 * 10**9)
+    taken.index.settle(3 * 10**9)
+    assert (taken.path(), taken.flow()["changes"]) == ([5, 8], 1)
 
 
 def test_a_longer_path_than_is_kept_is_cut_and_counted() -> None:

@@ -144,11 +144,14 @@ static void note_told(struct int_index *index, uint32_t at, const struct int_rep
             note_partial(flow, told);
         else
             note_path(index, flow, told);
-    } else if (!report->packet) {
-        flow->unmatched++;
-    } else if (!add_pending(index, at, report, hops, is_partial)) {
-        index->counters.long_paths++;
+        return;
     }
+    if (!report->packet)
+        note_unmatched(flow, told);
+    if (!report->packet && is_partial)
+        return;
+    if (!add_pending(index, at, report, hops, is_partial))
+        index->counters.long_paths++;
 }
 
 static void note_report(struct int_index *index, const struct int_report *report,

@@ -31,7 +31,7 @@ struct int_flow {
     uint64_t first_ns, last_ns; /* when reports came */
     uint64_t reports;
     uint64_t congested, dropped; /* reports that say so */
-    uint64_t paths;           /* packets whose path was told */
+    uint64_t paths;           /* packets whose path was told; or times, of packets that are unmatched */
     uint64_t partial;         /* packets of whose path parts were missing */
     uint64_t unmatched;       /* reports of which nobody can tell which packet they are of */
     uint64_t changes;         /* of the path */

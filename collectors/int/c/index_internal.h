@@ -52,6 +52,8 @@ struct told {
 };
 
 void note_path(struct int_index *index, struct int_flow *flow, struct told told);
+void note_interval(struct int_index *index, struct int_flow *flow, struct told told);
+void note_unmatched(struct int_flow *flow, struct told told);
 void note_partial(struct int_flow *flow, struct told told);
 void note_sequence(struct int_index *index, const struct int_group *group);
 bool add_pending(struct int_index *index, uint32_t entry, const struct int_report *report,

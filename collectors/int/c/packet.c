@@ -31,18 +31,18 @@ uint64_t hash_key(const struct int_key *key, uint64_t seed)
 }
 
 /* Notes what tells this packet from others of its flow, and is the same at all nodes: neither what
- * routers change nor what INT does. */
-static void note_packet(const struct above_ip *above, struct span payload, bool is_tcp,
-                        const uint8_t *tcp_sequence, struct int_report *report)
+ * routers change nor what INT does, nor what is there only where more of the packet was reported. */
+static void note_packet(const struct above_ip *above, struct span payload, struct int_report *report)
 {
+    bool is_tcp = report->key.protocol == PROTOCOL_TCP && has(above->span, 8);
     uint64_t hash = mix(report->flow, above->id);
 
     if (is_tcp)
-        hash = mix(hash, read64(tcp_sequence)); /* with the acknowledgment number */
-    else if (!above->id && !has(payload, PAYLOAD_HASHED))
-        return;
-    if (has(payload, PAYLOAD_HASHED))
+        hash = mix(hash, read32(above->span.at + 4)); /* Sequence Number */
+    else if (!above->id && has(payload, PAYLOAD_HASHED))
         hash = mix(mix(hash, read64(payload.at)), read64(payload.at + 8));
+    else if (!above->id)
+        return;
     report->packet = (uint32_t)hash ? (uint32_t)hash : 1;
 }
 
@@ -100,7 +100,6 @@ static enum trouble read_above(const struct decoder *decoder, struct above_ip ab
                                struct int_report *report)
 {
     struct span payload;
-    const uint8_t *header = above.span.at;
     enum trouble trouble = read_ports(&above, report, &payload), trouble_of_int;
     struct after_int after;
     bool by_port;
@@ -115,15 +114,14 @@ static enum trouble read_above(const struct decoder *decoder, struct above_ip ab
             report->key.source_port = report->key.destination_port = 0;
             above.span = after.span;
             above.protocol = after.protocol;
-            header = above.span.at;
             trouble = read_ports(&above, report, &payload);
             trouble = trouble_of_int ? trouble_of_int : trouble;
         }
     }
     report->flow = hash_key(&report->key, 0);
     report->flow += !report->flow;
-    if (payload.at)
-        note_packet(&above, payload, report->key.protocol == PROTOCOL_TCP, header + 4, report);
+    if (above.has_ports)
+        note_packet(&above, payload, report);
     return trouble;
 }
 

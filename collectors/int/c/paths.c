@@ -126,24 +126,54 @@ static void add_values(struct int_flow *flow, struct told told)
     }
 }
 
+/* Compares what is told with the path that is known, and takes it where it says more, or another. */
+static void take_path(struct int_index *index, struct int_flow *flow, struct told told)
+{
+    bool is_same_path =
+        is_part_of_path(flow, told) && (told.count == flow->hops || !told.is_whole);
+
+    if (flow->paths && !is_same_path && (told.is_whole || !has_path_in_it(flow, told)))
+        note_change(index, flow, told);
+    if (!flow->paths || !is_same_path)
+        set_path(flow, told);
+    flow->paths++;
+}
+
 /* A packet of which all nodes told, or none is known that did not. */
 void note_path(struct int_index *index, struct int_flow *flow, struct told told)
 {
-    bool is_same_path;
-
     if (told.count > PATH_HOPS) {
         index->counters.long_paths++;
         told.count = PATH_HOPS;
     }
-    is_same_path = is_part_of_path(flow, told) && (told.count == flow->hops || !told.is_whole);
-    if (!flow->paths) {
-        set_path(flow, told);
-    } else if (!is_same_path) {
-        if (told.is_whole || !has_path_in_it(flow, told))
-            note_change(index, flow, told);
-        set_path(flow, told);
+    take_path(index, flow, told);
+    add_values(flow, told);
+}
+
+/* What nodes told of packets that nobody can tell apart, in some time. Their values are in already. */
+void note_interval(struct int_index *index, struct int_flow *flow, struct told told)
+{
+    take_path(index, flow, told);
+    for (unsigned i = 0; i < flow->hops && i < told.count; i++)
+        if (told.hops[i].has & BIT_INTERFACES && is_same(&flow->path[i], &told.hops[i])) {
+            flow->path[i].ingress = told.hops[i].ingress;
+            flow->path[i].egress = told.hops[i].egress;
+        }
+}
+
+/* What a node told of a packet that cannot be told from others: it may belong to the path, whose
+ * order is known later. */
+void note_unmatched(struct int_flow *flow, struct told told)
+{
+    flow->unmatched++;
+    for (unsigned i = 0; i < told.count && !flow->paths && flow->hops < PATH_HOPS; i++) {
+        bool is_known = false;
+
+        for (unsigned j = 0; j < flow->hops; j++)
+            is_known |= flow->path[j].node == told.hops[i].node;
+        if (!is_known)
+            flow->path[flow->hops++].node = told.hops[i].node;
     }
-    flow->paths++;
     add_values(flow, told);
 }
 

@@ -1,4 +1,5 @@
-/* Packets of which each node tells by itself (INT-XD, INT-MX): their reports put together. */
+/* Packets of which each node tells by itself (INT-XD, INT-MX): their reports put together. Those that
+ * nobody can tell apart are one packet here, of number 0. */
 #include "index_internal.h"
 
 static uint32_t *chain_of(const struct int_index *index, uint32_t entry, uint32_t packet)
@@ -67,7 +68,9 @@ static void close_oldest(struct int_index *index)
     if (entry->number != oldest->flow_number) /* the flow was evicted */
         return;
     sort_hops(oldest);
-    if (oldest->is_partial)
+    if (!oldest->packet)
+        note_interval(index, &entry->flow, told);
+    else if (oldest->is_partial)
         note_partial(&entry->flow, told);
     else
         note_path(index, &entry->flow, told);
