@@ -160,6 +160,12 @@ def test_no_stack_is_looked_for_where_the_flow_is_not_tracked() -> None:
     assert (said["destination_port"], said["int_type"], hops) == (made_reports.INT_PORT, 0, [])
 
 
+def test_a_packet_may_end_before_int() -> None:
+    """Its headers say that INT follows, but they are all that was reported."""
+    said, _ = only(individual(through_udp("", 9, 0x20)))
+    assert (said["int_type"], said["trouble"]) == (0, Trouble.NONE)
+
+
 def test_probe_markers() -> None:
     marker = 0x1122334455667788
     packet = through_udp(f"{marker:016x} 100300b8 20000000 00000000 00000000", 9)
@@ -212,7 +218,7 @@ WITHIN = {
     "half a hop": (individual(through_udp(f"1406{STACK[4:]}")), Trouble.STACK),
     "metadata in INT-MX": (
         individual(through_udp("34041388 20000000 90000000 00000000 00000001")), Trouble.STACK),
-    "no shim": (individual(through_udp("")), Trouble.INT_CUT),
+    "no shim": (individual(through_udp("0000") + bytes(2)), Trouble.INT_CUT),
     "no INT header": (individual(through_udp(STACK)[:40]), Trouble.INT_CUT),
     "half of a stack": (individual(through_udp(STACK)[:56]), Trouble.INT_CUT),
 }  # fmt: skip

@@ -83,7 +83,8 @@ static bool has_int(const struct decoder *decoder, const struct int_report *repo
 
     *by_port = settings->port && report->key.protocol == PROTOCOL_UDP &&
                report->key.destination_port == settings->port;
-    if (!(report->flags & REPORT_TRACKED) || !payload->at) /* TR, 3.4 */
+    /* TR, 3.4. A report may also end behind the header, whatever came then. */
+    if (!(report->flags & REPORT_TRACKED) || !left(*payload))
         return false;
     if (*by_port)
         return true;

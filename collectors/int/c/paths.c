@@ -20,6 +20,15 @@ static void add_hop_values(struct int_path_hop *to, const struct int_hop *hop)
         add_value(&to->occupancy, hop->occupancy);
 }
 
+/* Those of the path's first packet stand. */
+static void note_interfaces(struct int_path_hop *to, const struct int_hop *hop)
+{
+    if (hop->has & BIT_INTERFACES && !to->ingress && !to->egress) {
+        to->ingress = hop->ingress;
+        to->egress = hop->egress;
+    }
+}
+
 /* Interfaces that were not told differ from none. */
 static bool is_same(const struct int_path_hop *known, const struct int_hop *hop)
 {
@@ -115,10 +124,7 @@ static void add_values(struct int_flow *flow, struct told told)
             continue;
         }
         add_hop_values(&flow->path[at], hop);
-        if (hop->has & BIT_INTERFACES && !flow->path[at].ingress && !flow->path[at].egress) {
-            flow->path[at].ingress = hop->ingress;
-            flow->path[at].egress = hop->egress;
-        }
+        note_interfaces(&flow->path[at], hop);
         if (i && at && flow->path[at - 1].node == last->node && last->has & BIT_EGRESS &&
             hop->has & BIT_INGRESS)
             add_value(&flow->path[at].link_ns, (int64_t)(hop->ingress_ns - last->egress_ns));
@@ -150,15 +156,40 @@ void note_path(struct int_index *index, struct int_flow *flow, struct told told)
     add_values(flow, told);
 }
 
-/* What nodes told of packets that nobody can tell apart, in some time. Their values are in already. */
+static bool is_on_path(const struct int_flow *flow, const struct int_hop *hop)
+{
+    for (unsigned i = 0; i < flow->hops; i++)
+        if (is_same(&flow->path[i], hop))
+            return true;
+    return false;
+}
+
+static bool is_told(struct told told, const struct int_path_hop *known)
+{
+    for (unsigned i = 0; i < told.count; i++)
+        if (is_same(known, &told.hops[i]))
+            return true;
+    return false;
+}
+
+/* What nodes told of packets that nobody can tell apart, in some time. Each told of another packet:
+ * so only where the flow begins do times say in which order nodes are. Their values are in already. */
 void note_interval(struct int_index *index, struct int_flow *flow, struct told told)
 {
-    take_path(index, flow, told);
-    for (unsigned i = 0; i < flow->hops && i < told.count; i++)
-        if (told.hops[i].has & BIT_INTERFACES && is_same(&flow->path[i], &told.hops[i])) {
-            flow->path[i].ingress = told.hops[i].ingress;
-            flow->path[i].egress = told.hops[i].egress;
-        }
+    bool has_other = false, has_all = true;
+
+    for (unsigned i = 0; i < told.count; i++)
+        has_other |= !is_on_path(flow, &told.hops[i]);
+    for (unsigned i = 0; i < flow->hops; i++)
+        has_all &= is_told(told, &flow->path[i]);
+    if (flow->paths && has_other && !has_all)
+        note_change(index, flow, told);
+    if (!flow->paths || has_other) {
+        set_path(flow, told);
+        for (unsigned i = 0; i < told.count; i++)
+            note_interfaces(&flow->path[i], &told.hops[i]);
+    }
+    flow->paths++;
 }
 
 /* What a node told of a packet that cannot be told from others: it may belong to the path, whose

@@ -1,0 +1,83 @@
+"""The collector behind a domain of five INT switches in virtual time: held against captures.
+
+All modes: the paths, the queues and latencies of hops, and links.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mininet.topo import Topo
+from virtual_networks import virtually
+
+from collectors.int.application import Collector, Findings
+from collectors.int.decoder import Encoding
+from controllers.connection import connections
+from controllers.int.domain import Domain, configure
+from controllers.int.watch import Instruction, Mode, WatchedFlow
+from testbed.network import Network
+from testbed.run import Run
+from testbed.traffic import Flow, Traffic
+
+NODES, COUNT, DELAY_US, RATE_BPS = 5, 200, 700, 5e6
+WANTED = (Instruction.NODE_ID | Instruction.LATENCY | Instruction.QUEUE
+          | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME | Instruction.LEVEL_1)  # fmt: skip
+OURS = Encoding(port=32767, dscp=0x04, dscp_mask=0x3C, timestamp_unit_ns=1000, latency_unit_ns=1000)
+
+
+class FiveHops(Topo):
+    """h1 - s1 - ... - s5 - h2, the third link slow, all with a delay; h3 at s5."""
+
+    def build(self) -> None:
+        path = ["h1", *(f"s{number}" for number in range(1, NODES + 1)), "h2"]
+        for name in path:
+            (self.addHost if name[0] == "h" else self.addSwitch)(name)
+        for number, ends in enumerate(pairwise(path)):
+            rate_bps = RATE_BPS if number == 3 else 1e9
+            self.addLink(*ends, rate_bps=rate_bps, delay_us=DELAY_US, queue_packets=1000)
+        self.addLink("s5", self.addHost("h3"))
+
+
+def found(folder: Path, mode: Mode) -> Findings:
+    async def main(run: Run) -> Network:
+        with Network(FiveHops(), run, program="p4src/int/int.p4") as net:
+            net.run_application("h3", Collector(OURS))
+            watched = WatchedFlow(
+                net.host("h1").IP(), net.host("h2").IP(), instructions=WANTED, mode=mode
+            )
+            async with connections(net) as switches:
+                await configure(net, switches, Domain("h3", [watched]))
+                flows = [Flow(1, "h1", "h2", rate_pps=2000, count=COUNT, size=400)]
+                async with Traffic(net, flows) as traffic:
+                    records = await traffic.finish(1.0)
+        assert len(records[1].received) == COUNT
+        return net
+
+    findings: Findings = virtually(folder, main).applications[0].result
+    return findings
+
+
+@pytest.mark.parametrize("mode", [Mode.DATA, Mode.INSTRUCTIONS, Mode.EXPORT])
+def test_paths_hops_and_links_of_a_flow(tmp_path: Path, mode: Mode) -> None:
+    findings = found(tmp_path, mode)
+    assert not findings.troubles
+    assert sum(findings.overflow.values()) == 0
+    assert findings.sources["lost"].sum() == 0
+    [flow] = findings.flows
+    assert (flow["dropped"], flow["changes"], flow["partial"]) == (0, 0, 0)
+    assert flow["path"]["node"][: flow["hops"]].tolist() == [1, 2, 3, 4, 5]
+    path = flow["path"][:NODES]
+    assert path["latency_ns"]["count"].tolist() == [COUNT] * NODES
+    assert path["occupancy"]["count"].tolist() == [COUNT] * NODES
+    assert np.argmax(path["occupancy"]["most"]) == 2  # s3, before the slow link
+    assert path["latency_ns"]["most"][2] > 10 * path["latency_ns"]["most"][[0, 1, 3, 4]].max()
+    if mode == Mode.DATA:
+        assert flow["paths"] == COUNT
+        links = path["link_ns"][1:]
+        assert links["count"].tolist() == [COUNT] * (NODES - 1)
+        assert (links["least"] >= DELAY_US * 1000 - 1000).all()
+        # The third link's rate, for a packet with shim, header and three hops of 32 bytes.
+        slow_us = DELAY_US + (400 + 16 + 3 * 32) * 8 / RATE_BPS * 1e6
+        assert links["least"][2] / 1000 == pytest.approx(slow_us, abs=2)
+        assert links["most"][2] / 1000 == pytest.approx(slow_us, abs=2)
