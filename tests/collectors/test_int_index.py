@@ -189,7 +189,6 @@ def test_flows_are_evicted_by_when_they_were_last_seen() -> None:
 
 
 def test_any_number_of_flows_and_packets_is_taken() -> None:
-    """And an evicted flow's packets do not come to the flow in its place."""
     taken = Taken(limits=Limits(flows=50, packets=20, settle_us=1e9))
     taken.take([alone(5, number, flow=1 + number % 97, number=number) for number in range(500)])
     taken.index.settle(2**63)
@@ -200,6 +199,12 @@ def test_any_number_of_flows_and_packets_is_taken() -> None:
     assert counters["reports_evicted"] + flows["reports"].sum() == 500
     assert (flows["paths"] <= flows["reports"]).all()
     assert (flows["hops"] == 1).all()
+
+
+def test_an_evicted_flows_packets_do_not_come_to_the_flow_in_its_place() -> None:
+    taken = Taken([alone(5, 0, flow=1), alone(6, 0, flow=2)], Limits(flows=1))
+    flow = taken.flow()
+    assert (taken.path(), flow["paths"], flow["changes"]) == ([6], 1, 0)
 
 
 def group(sequence: int, node: int = 1, hw_id: int = 0) -> bytes:
