@@ -7,11 +7,7 @@
  *   egress              records of departures --> marks on, or at the last switch off */
 #include "../include/forwarding.p4"
 #include "../include/readout.p4"
-#include "hashed.p4"
-#include "multiplexed.p4"
-#include "pulse.p4"
-#include "step.p4"
-#include "watch.p4"
+#include "methods.p4"
 
 struct metadata_t {
     watch_t watch;
@@ -20,35 +16,6 @@ struct metadata_t {
 }
 
 #include "../include/switch.p4"
-
-/* To which block a packet belongs, and whether it is the pulse: by the flow's methods. */
-control Methods(in headers_t hdr, inout watch_t watch, inout sample_t sample) {
-    PulseChoice() pulse_choice;
-    StepColour() step_colour;
-    MultiplexedBit() multiplexed_bit;
-    PulseBit() pulse_bit;
-    HashedChoice() hashed_choice;
-
-    apply {
-        if (watch.first == 1) {
-            pulse_choice.apply(watch);
-        }
-        if ((watch.methods & METHOD_MULTIPLEXED) != 0) {
-            multiplexed_bit.apply(watch);
-        } else {
-            if ((watch.methods & METHOD_STEP) != 0) {
-                step_colour.apply(watch);
-            }
-            if ((watch.methods & METHOD_PULSE) != 0) {
-                pulse_bit.apply(watch);
-            }
-        }
-        watch.cell = (watch.flow << 1) + (bit<32>)watch.colour;
-        if ((watch.methods & METHOD_HASHED) != 0) {
-            hashed_choice.apply(hdr, watch, sample);
-        }
-    }
-}
 
 control AmpmIngress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {

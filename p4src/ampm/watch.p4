@@ -4,11 +4,15 @@
  * All times are kept modulo 2^48, and a block is named by its beginning: so a clock that wraps makes
  * no difference. For a packet of a watched flow the methods find out, each from its bits, to which
  * block it belongs (`block_us`) and whether it is the block's pulse (`pulse`). What is recorded
- * at the points where packets enter and leave a switch follows from these two alone. */
+ * at the points where packets enter and leave a switch follows from these two alone.
+ *
+ * Programs declare `struct headers_t` before they include this: that of include/parser.p4, or one that
+ * has its members among others. */
 #ifndef TELEMARK_AMPM_WATCH_P4
 #define TELEMARK_AMPM_WATCH_P4
 
-#include "../include/parser.p4"
+#include "../include/allocation.p4"
+#include "../include/headers.p4"
 
 #define AMPM_FLOWS 1024
 #define AMPM_CELLS 2 * AMPM_FLOWS

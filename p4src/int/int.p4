@@ -5,9 +5,8 @@
  *   egress    what this switch knows of it --> source or transit: headers, metadata
  *             --> reports: the packet is cloned --> sink: INT comes off
  *             clone: the report is written around it */
-#include "ingress.p4"
-#include "sink.p4"
-#include "source.p4"
+#include "report.p4"
+#include "watch.p4"
 
 struct metadata_t {
     hop_t hop;
@@ -18,13 +17,11 @@ struct metadata_t {
     readout_values_t readout;
 }
 
-#include "switch.p4"
+#include "pipeline.p4"
 
 control IntIngress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    Forward() forward;
-    IntWatch() watch;
-    DropReports() drop_reports;
+    IntArrival() arrival;
     ReadoutRequest() readout_request;
     ReadoutArrival() readout_arrival;
 
@@ -34,118 +31,19 @@ control IntIngress(
                 hdr.readout_request, hdr.readout, meta.readout, standard_metadata);
             readout_arrival.apply(hdr.readout, meta.readout);
         } else {
-            forward.apply(hdr, meta.drop_reason, standard_metadata);
-            watch.apply(hdr, meta.watch, meta.hop, standard_metadata);
-            if (meta.drop_reason != 0 && (meta.watch.is_watched | meta.watch.is_int) == 1) {
-                meta.hop.ingress_port = standard_metadata.ingress_port;
-                meta.hop.ingress_us =
-                    standard_metadata.ingress_global_timestamp + meta.hop.offset_us;
-                drop_reports.apply(meta.watch, meta.report);
-            }
-        }
-    }
-}
-
-/* INT of a packet that is no report's clone. */
-control IntEgressPacket(
-    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    Utilisation() utilisation;
-    Hop() hop;
-    Source() source;
-    Transit() transit;
-    Keep() keep;
-    Strip() strip;
-    FlowReports() flow_reports;
-    QueueReports() queue_reports;
-    Number() number;
-    counter(INT_EVENTS, CounterType.packets) departing_events;
-    bit<1> is_outside = 0;
-    bit<16> mtu = 0;
-    bit<64> parts_a_byte = 0;
-    bit<32> event = INT_EVENTS;
-
-    // A millionth of the port's rate is so many 2^-32 of a window's bytes; 0: nobody knows.
-    action stay_inside(bit<16> port_mtu, bit<64> millionths_a_byte) {
-        mtu = port_mtu;
-        parts_a_byte = millionths_a_byte;
-    }
-
-    // The packet leaves the domain, and INT stays in.
-    action leave_domain(bit<64> millionths_a_byte) {
-        is_outside = 1;
-        parts_a_byte = millionths_a_byte;
-    }
-
-    table ports {
-        key = { standard_metadata.egress_port: exact; }
-        actions = { stay_inside; leave_domain; }
-        default_action = stay_inside(1500, 0);
-        size = 512;
-    }
-
-    apply {
-        ports.apply();
-        utilisation.apply(parts_a_byte, meta.hop, standard_metadata);
-        hop.apply(meta.hop, standard_metadata);
-        bool is_told = is_outside == 1 || hdr.shim.type == INT_MX;
-        if (meta.watch.is_int == 1) {
-            if (!is_told) {
-                transit.apply(hdr, meta.hop, mtu, event);
-            }
-        } else if (meta.watch.is_chosen == 1) {
-            is_told = is_outside == 1 || meta.watch.mode != EMBED_DATA;
-            if (is_outside == 0 && meta.watch.mode != EXPORT_DATA) {
-                source.apply(hdr, meta.watch, meta.hop, mtu, event);
-            }
-        } else {
-            is_told = false;
-        }
-        if (is_told) {
-            flow_reports.apply(hdr, meta.watch, meta.hop, meta.report);
-        }
-        if (event != INT_EVENTS) {
-            departing_events.count(event);
-        }
-        if (meta.watch.is_whole == 1 && meta.watch.is_report == 0) {
-            queue_reports.apply(meta.report, meta.hop);
-        }
-        if ((meta.report.flow | meta.report.congested) == 1) {
-            meta.report.flow = meta.report.flow | meta.watch.is_watched | meta.watch.is_int;
-            meta.report.hw_id = HW_EGRESS;
-            number.apply(meta.report);
-            clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, REPORT_FIELDS);
-            if (is_outside == 1 && meta.watch.is_int == 1) {
-                keep.apply(hdr);
-            }
-        }
-        if (is_outside == 1 && meta.watch.is_int == 1) {
-            if (hdr.int_header.discard == 1) {
-                mark_to_drop(standard_metadata);
-            }
-            strip.apply(hdr);
+            arrival.apply(hdr, meta, standard_metadata);
         }
     }
 }
 
 control IntEgress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    IntEgressPacket() packet;
-    PutBack() put_back;
-    WriteReport() write_report;
+    IntDeparture() departure;
     ReadoutDeparture() readout_departure;
 
     apply {
-        if (standard_metadata.instance_type == INGRESS_CLONE
-            || standard_metadata.instance_type == EGRESS_CLONE) {
-            if (hdr.kept_shim.isValid()) {
-                put_back.apply(hdr);
-            }
-            write_report.apply(hdr, meta.report, meta.hop, meta.drop_reason);
-        } else if (hdr.readout.isValid()) {
-            readout_departure.apply(hdr.readout, meta.readout);
-        } else {
-            packet.apply(hdr, meta, standard_metadata);
-        }
+        departure.apply(hdr, meta, standard_metadata);
+        readout_departure.apply(hdr.readout, meta.readout);
     }
 }
 

@@ -23,6 +23,8 @@ struct headers_t {
     ipv4_t ipv4;
     ipv4_options_t ipv4_options;
     ipv6_t ipv6;
+    altmark_t altmark;
+    ipv6_t inner_ipv6;
     ports_t ports;
     tcp_t tcp;
     tcp_options_t tcp_options;

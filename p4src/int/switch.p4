@@ -65,8 +65,41 @@ parser IntParser(
         transition select(hdr.ipv6.next_header) {
             PROTOCOL_UDP: parse_udp;
             PROTOCOL_TCP: parse_tcp;
+            PROTOCOL_HOP_BY_HOP: parse_hop_by_hop;
             default: accept;
         }
+    }
+
+    // As in include/parser.p4: of these packets AM-PM knows, and INT does not.
+    state parse_hop_by_hop {
+        transition select(packet.lookahead<bit<32>>()[23:0]) {
+            ALTMARK_ALONE: parse_altmark;
+            default: accept;
+        }
+    }
+
+    state parse_altmark {
+        packet.extract(hdr.altmark);
+        transition select(hdr.altmark.next_header) {
+            PROTOCOL_UDP: parse_ports;
+            PROTOCOL_TCP: parse_ports;
+            PROTOCOL_IPV6: parse_inner_ipv6;
+            default: accept;
+        }
+    }
+
+    state parse_inner_ipv6 {
+        packet.extract(hdr.inner_ipv6);
+        transition select(hdr.inner_ipv6.next_header) {
+            PROTOCOL_UDP: parse_ports;
+            PROTOCOL_TCP: parse_ports;
+            default: accept;
+        }
+    }
+
+    state parse_ports {
+        packet.extract(hdr.ports);
+        transition accept;
     }
 
     state parse_udp {
@@ -173,6 +206,8 @@ control IntDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.ipv4);
         packet.emit(hdr.ipv4_options);
         packet.emit(hdr.ipv6);
+        packet.emit(hdr.altmark);
+        packet.emit(hdr.inner_ipv6);
         packet.emit(hdr.ports);
         packet.emit(hdr.tcp);
         packet.emit(hdr.tcp_options);

@@ -17,7 +17,7 @@ const bit<2> MARK_NEW_UDP = 2;  // of a UDP header in front of the original one,
 @noWarn("unused") const bit<2> MARK_PROBE = 3;
 
 struct int_watch_t {
-    bit<1> is_whole;    // the packet is IP, and has all of the headers that it says it has
+    bit<1> is_whole;    // the packet is IP, and has all headers that it says it has, but AltMark
     bit<1> is_int;      // it came with INT, and all is right with it
     bit<1> is_watched;  // it is of a flow on the watch list
     bit<1> is_chosen;   // and among the flow's samples
@@ -152,7 +152,7 @@ control IntWatch(
 
     apply {
         node.apply();
-        if ((hdr.ipv6.isValid() || (hdr.ipv4.isValid() && hdr.ipv4.ihl == 5)
+        if (!hdr.altmark.isValid() && (hdr.ipv6.isValid() || (hdr.ipv4.isValid() && hdr.ipv4.ihl == 5)
                 || hdr.ipv4_options.isValid())
             && (!hdr.tcp.isValid() || hdr.tcp.data_offset == 5 || hdr.tcp_options.isValid())) {
             watch.is_whole = 1;

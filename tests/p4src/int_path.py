@@ -16,7 +16,7 @@ from simple_switch import Twins
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact, Ternary
 
-PROGRAM = Path(__file__).parents[2] / "p4src" / "int" / "int.p4"
+FOLDER = Path(__file__).parents[2] / "p4src" / "int"
 HOST_MAC, COLLECTOR_MAC = 0x020000000002, 0x020000000063
 COLLECTOR, SWITCH_ADDR = "10.0.9.9", "10.0.9.1"
 REPORT_PORT = 32766
@@ -31,8 +31,8 @@ EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not und
 
 
 @functools.cache
-def _switch(program: Path) -> Engine | Twins:
-    return subject.switch(program, ports=(IN, OUT, TO_COLLECTOR, CPU_PORT))
+def _switch(program: str) -> Engine | Twins:
+    return subject.switch(FOLDER / program, ports=(IN, OUT, TO_COLLECTOR, CPU_PORT))
 
 
 class Switch:
@@ -43,27 +43,29 @@ class Switch:
 
     def __init__(
         self, node: int, *, outside: Sequence[int] = (), mtu: int = 1500, offset_us: int = 0,
-        parts_a_byte: int = 0, program: Path = PROGRAM,
+        parts_a_byte: int = 0, program: str = "int.p4",
     ) -> None:  # fmt: skip
-        self.node = node
         self.engine = _switch(program).another()
+        kind = {"int.p4": "Int", "with_ampm.p4": "Both"}[program]
+        self.ingress, self.egress = f"{kind}Ingress.arrival", f"{kind}Egress.departure"
         add, set_default = self.engine.table_add, self.engine.table_set_default
         for mac, port in ((HOST_MAC, OUT), (COLLECTOR_MAC, TO_COLLECTOR)):
-            add("IntIngress.forward.forwarding", [Exact(mac)], "IntIngress.forward.forward", [port])
+            add(f"{self.ingress}.forward.forwarding", [Exact(mac)],
+                f"{self.ingress}.forward.forward", [port])  # fmt: skip
         collector = [int(IPv4Address(COLLECTOR)), REPORT_PORT]
-        set_default("IntIngress.watch.node", "IntIngress.watch.set_node",
+        set_default(f"{self.ingress}.watch.node", f"{self.ingress}.watch.set_node",
                     [node, offset_us % (1 << 48), *collector])  # fmt: skip
-        report = "IntEgress.write_report"
+        report = f"{self.egress}.write_report"
         set_default(f"{report}.collector", f"{report}.send_report",
                     [0x02000000FF00 + node, COLLECTOR_MAC, int(IPv4Address(SWITCH_ADDR)),
                      *collector])  # fmt: skip
-        egress = "IntEgress.packet"
+        egress = f"{self.egress}.packet"
         if OUT in outside:
             add(f"{egress}.ports", [Exact(OUT)], f"{egress}.leave_domain", [parts_a_byte])
         else:
             add(f"{egress}.ports", [Exact(OUT)], f"{egress}.stay_inside", [mtu, parts_a_byte])
         if IN in outside:
-            add("IntIngress.watch.borders", [Exact(IN)], "IntIngress.watch.outside", [])
+            add(f"{self.ingress}.watch.borders", [Exact(IN)], f"{self.ingress}.watch.outside", [])
         self.engine.mirror_set(SESSION, [(TO_COLLECTOR, 0)])
 
     def watch(
@@ -73,8 +75,8 @@ class Switch:
         port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
         table = "int_list" if version == 4 else "int_list_ipv6"
         self.engine.table_add(
-            f"IntIngress.watch.{table}", [*[Ternary(0, 0)] * 4, port],
-            f"IntIngress.watch.{action}", params, 1,
+            f"{self.ingress}.watch.{table}", [*[Ternary(0, 0)] * 4, port],
+            f"{self.ingress}.watch.{action}", params, 1,
         )  # fmt: skip
 
     def embed_data(
@@ -83,7 +85,7 @@ class Switch:
         self.watch("embed_data", [instructions, hops, mark, sampling], **key)
 
     def report_all(self) -> None:
-        reports = "IntEgress.packet.flow_reports"
+        reports = f"{self.egress}.packet.flow_reports"
         self.engine.table_set_default(f"{reports}.flow_reports", f"{reports}.report_all", [])
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
@@ -104,7 +106,10 @@ class Switch:
 
     def events(self) -> dict[str, int]:
         """What the switch counted, by kind, but zeros."""
-        counters = ("IntIngress.watch.arriving_events", "IntEgress.packet.departing_events")
+        counters = (
+            f"{self.ingress}.watch.arriving_events",
+            f"{self.egress}.packet.departing_events",
+        )
         sums = [sum(self.engine.counter_read(name, i)[0] for name in counters)
                 for i in range(len(EVENTS))]  # fmt: skip
         return {name: count for name, count in zip(EVENTS, sums, strict=True) if count}
@@ -126,15 +131,17 @@ def opened(frame: bytes) -> Report:
 
 def udp(payload: bytes = b"payload!", *, version: int = 4, **fields: object) -> bytes:
     """A UDP frame of a host's, with its checksum unless `chksum` says otherwise."""
-    return bytes(ETHER / _ip(version, fields) / UDP(**{"sport": 4000, "dport": 5000, **fields})
-                 / Raw(payload))  # fmt: skip
+    ip = _ip(version, fields)
+    layer = UDP(**{"sport": 4000, "dport": 5000, **fields})
+    return bytes(ETHER / ip / layer / Raw(payload))
 
 
 def tcp(payload: bytes = b"payload!", *, version: int = 4, **fields: object) -> bytes:
     """A TCP frame of a host's, with options."""
     options = [("Timestamp", (7, 8)), ("NOP", None), ("NOP", None)]
+    ip = _ip(version, fields)
     layer = TCP(**{"sport": 4000, "dport": 5000, "seq": 99, "options": options, **fields})
-    return bytes(ETHER / _ip(version, fields) / layer / Raw(payload))
+    return bytes(ETHER / ip / layer / Raw(payload))
 
 
 def _ip(version: int, fields: dict[str, object]) -> Packet:

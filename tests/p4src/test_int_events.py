@@ -23,7 +23,7 @@ from scapy.layers.l2 import Ether
 from minip4.engine.keys import Exact, Lpm, Ternary
 
 DROPPED = (1, 0, 1)  # flags D, Q, F
-EGRESS = "IntEgress.packet"
+EGRESS = "IntEgress.departure.packet"
 
 
 def flags(report: Report) -> tuple[int, int, int]:
@@ -44,8 +44,8 @@ def exporter(latency_mask: int = 0, time_mask: int = 0) -> Switch:
 def test_a_flow_is_reported_when_something_is_new() -> None:
     switch = exporter()
     switch.engine.table_add(
-        "IntIngress.forward.forwarding", [Exact(0x020000000004)],
-        "IntIngress.forward.forward", [IN],
+        "IntIngress.arrival.forward.forwarding", [Exact(0x020000000004)],
+        "IntIngress.arrival.forward.forward", [IN],
     )  # fmt: skip
     elsewhere = b"\x02\0\0\0\0\x04" + udp()[6:]
     frames = [udp(), udp(), udp(dport=5001), udp(), elsewhere, elsewhere, udp(), tcp()]
@@ -98,17 +98,17 @@ def drop_reports(*, watched: bool = True) -> Switch:
     switch = Switch(1)
     if watched:
         switch.watch("watch_drops", [])
-    drops = "IntIngress.drop_reports"
+    drops = "IntIngress.arrival.drop_reports"
     switch.engine.table_set_default(
         f"{drops}.drop_reports", f"{drops}.report_drops", [LEVEL_1 | INGRESS]
     )
     switch.engine.table_add(
-        "IntIngress.forward.access_list",
-        [*[Ternary(0, 0)] * 3, Ternary(5009, 0xFFFF)], "IntIngress.forward.deny", [], 1,
+        "IntIngress.arrival.forward.access_list",
+        [*[Ternary(0, 0)] * 3, Ternary(5009, 0xFFFF)], "IntIngress.arrival.forward.deny", [], 1,
     )  # fmt: skip
     switch.engine.table_add(
-        "IntIngress.forward.routing.routes", [Lpm(0x0A000000, 8)],
-        "IntIngress.forward.routing.send", [0x020000000077, OUT],
+        "IntIngress.arrival.forward.routing.routes", [Lpm(0x0A000000, 8)],
+        "IntIngress.arrival.forward.routing.send", [0x020000000077, OUT],
     )  # fmt: skip
     return switch
 

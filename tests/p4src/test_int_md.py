@@ -12,7 +12,20 @@ from int_layers import (
     QUEUE,
     UTILISATION,
 )
-from int_path import DSCP, IN, OUT, PORT, PROBE, Switch, checked, layer4, opened_int, tcp, udp
+from int_path import (
+    CPU_PORT,
+    DSCP,
+    IN,
+    OUT,
+    PORT,
+    PROBE,
+    Switch,
+    checked,
+    layer4,
+    opened_int,
+    tcp,
+    udp,
+)
 
 BASELINE = 0xFF80
 FRAMES = {
@@ -102,6 +115,18 @@ def test_reports_are_numbered() -> None:
     source, transit, sink = path(NODE)
     inside = transit.pass_on(source.pass_on(udp()))
     assert [sink.report(inside)[1].group.sequence for _ in range(3)] == [0, 1, 2]
+
+
+def test_a_readout_brings_the_clock() -> None:
+    """By which a controller finds what is to be added to it: then times are of the common clock."""
+    switch = Switch(1, outside=[IN], offset_us=-500)
+    ((port, answer),) = switch.send(bytes(6) + b"number 7", 1234, CPU_PORT)
+    assert (port, answer) == (
+        CPU_PORT,
+        bytes(6) + (1234).to_bytes(6, "big") + bytes(64) + b"number 7",
+    )
+    switch.embed_data(INGRESS)
+    assert opened_int(switch.pass_on(udp(), 2000)).hops == [{INGRESS: 1500}]
 
 
 def test_without_reports_the_sink_only_takes_int_off() -> None:

@@ -1,0 +1,60 @@
+"""INT and alternate marking on the same packets, in one switch program."""
+
+import pytest
+from ampm_path import SCHEDULE, L, marks
+from int_layers import NODE, QUEUE
+from int_path import DSCP, IN, OUT, PROBE, Switch, opened_int, tcp, udp
+
+from controllers.ampm.watch import Method
+from minip4.engine.keys import Ternary
+
+METHODS = Method.DOUBLE
+OUTSIDE_DSCP = 0x2E  # EF has bit 0x02, AM-PM's D
+
+
+def both(node: int, role: str, outside: list[int]) -> Switch:
+    """A switch that has this role in AM-PM."""
+    switch = Switch(node, outside=outside, program="with_ampm.p4")
+    watch = "BothIngress.watch"
+    engine = switch.engine
+    engine.table_set_default(f"{watch}.clock", f"{watch}.set_clock", [0, SCHEDULE.block_shift])
+    params = [0, int(METHODS), *([OUTSIDE_DSCP] if role == "observe_and_clear" else [])]
+    engine.table_add(f"{watch}.watch_list", [Ternary(0, 0)] * 5, f"{watch}.{role}", params, 1)
+    choice = "BothIngress.methods.pulse_choice"
+    for times in SCHEDULE.middle_half():
+        key = [Ternary(int(Method.PULSE), int(Method.PULSE)), Ternary(*times)]
+        engine.table_add(f"{choice}.pulse_window", key, f"{choice}.choose", [], 1)
+    return switch
+
+
+@pytest.mark.parametrize("mark", [DSCP, PROBE])
+@pytest.mark.parametrize("data", [udp(tos=OUTSIDE_DSCP << 2), tcp(tos=OUTSIDE_DSCP << 2)])
+def test_a_packet_has_both_and_leaves_as_it_came(data: bytes, mark: int) -> None:
+    first = both(1, "mark", [IN])
+    path = [first, both(2, "observe", []), both(3, "observe_and_clear", [OUT])]
+    first.embed_data(NODE | QUEUE, mark=mark)
+    times_us = [4 * L, 4 * L + L // 2, 5 * L, 5 * L + L // 2]
+    expected = [(0, 0), (0, 1), (1, 0), (1, 1)]  # colour and pulse
+    seen = []
+    for time_us in times_us:
+        inside = path[1].pass_on(path[0].pass_on(data, time_us), time_us)
+        found = opened_int(inside)
+        assert found.stack == (2, 0, 1, 0)
+        assert inside[15] >> 4 == (1 if mark == DSCP else OUTSIDE_DSCP >> 2)
+        seen.append(marks(inside))
+        assert path[2].pass_on(inside, time_us) == data
+    assert seen == expected
+    for switch in path:
+        for point in ("BothIngress.arrivals", "BothEgress.departures"):
+            assert [switch.engine.counter_read(point, cell)[0] for cell in (0, 1)] == [2, 2]
+
+
+def test_reports_are_no_packets_of_the_flow() -> None:
+    last = both(3, "observe_and_clear", [OUT])
+    last.report_all()
+    first = both(1, "mark", [IN])
+    first.embed_data(NODE)
+    inside = first.pass_on(udp(), 4 * L)
+    _, report = last.report(inside, 4 * L)
+    assert report.fragment[1] >> 2 == 4
+    assert last.engine.counter_read("BothEgress.departures", 0)[0] == 1
