@@ -15,7 +15,7 @@ import finsy as fy
 from mininet.topo import Topo
 
 from controllers.forwarding import forwarding_entries
-from controllers.int.watch import WatchedFlow
+from controllers.int.watch import Instruction, WatchedFlow
 from controllers.readout import CLOCK_BITS
 from controllers.tables import reconcile
 from testbed.links import of_ends
@@ -31,17 +31,50 @@ EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not und
 
 
 @dataclass(frozen=True)
+class Changes:
+    """A flow is reported when something is new: its ports at a switch, the number of switches that
+    pushed, its latency by steps of 2^`latency_shift` us, and once in 2^`period_shift` us."""
+
+    latency_shift: int = 32  # of 32 bits: none is left
+    period_shift: int = 20
+
+    def parameters(self) -> dict[str, int]:
+        """Of the action report_changes. Raises ValueError."""
+        if not (0 <= self.latency_shift <= 32 and 0 <= self.period_shift <= CLOCK_BITS):
+            raise ValueError(f"{self}: expected shifts of 0 to 32, and of 0 to {CLOCK_BITS}")
+        return {
+            "latency_mask": (1 << 32) - (1 << self.latency_shift),
+            "time_mask": (1 << CLOCK_BITS) - (1 << self.period_shift),
+        }
+
+
+@dataclass(frozen=True)
+class QueueReports:
+    """Packets that find `full` packets or more in their queue are reported, `quota` of them; again
+    when fewer than `calm` waited meanwhile."""
+
+    full: int
+    calm: int
+    quota: int
+    instructions: Instruction = Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
+
+
+@dataclass(frozen=True)
 class Domain:
     """What is measured, and where it is told.
 
     `collector` is a host, whose UDP port `port` the reports go to. `mtu_bytes` is that of the links
-    between switches, whose packets INT makes longer.
+    between switches, whose packets INT makes longer. Of watched flows all chosen packets are
+    reported, or `changes`; `drops` says what a report of a dropped packet has beside the reason.
     """
 
     collector: str
     flows: Sequence[WatchedFlow]
     port: int = REPORT_PORT
     mtu_bytes: int = 1500
+    changes: Changes | None = None
+    queues: QueueReports | None = None
+    drops: Instruction | None = None
 
 
 async def configure(
@@ -93,6 +126,10 @@ def entries(
         "collector": fy.Action("send_report", **addresses, **to),
         "flow_reports": fy.Action("report_all"),
     }
+    if domain.changes is not None:
+        defaults["flow_reports"] = fy.Action("report_changes", **domain.changes.parameters())
+    if domain.drops is not None:
+        defaults["drop_reports"] = fy.Action("report_drops", metadata_bits=int(domain.drops))
     return [
         *(fy.P4TableEntry(t, action=a, is_default_action=True) for t, a in defaults.items()),
         *_port_entries(net, switch, domain),
@@ -126,7 +163,17 @@ def _port_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableE
             match = fy.Match({"standard_metadata.ingress_port": port})
             border = fy.Action("outside")
             found.append(fy.P4TableEntry("borders", match=match, action=border))
+        if domain.queues is not None:
+            found.append(_queue_entry(port, domain.queues))
     return found
+
+
+def _queue_entry(port: int, reports: QueueReports) -> fy.P4TableEntry:
+    limits = {"full": reports.full, "calm": reports.calm, "quota": reports.quota}
+    action = fy.Action("report_queue", **limits, metadata_bits=int(reports.instructions))
+    return fy.P4TableEntry(
+        "queue_reports", match=fy.Match({"hop.egress_port": port}), action=action
+    )
 
 
 def _millionths_a_byte(rate_bps: float | None) -> int:

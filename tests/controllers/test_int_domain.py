@@ -1,6 +1,7 @@
 """A domain of five INT switches in virtual time: reports against what captures say is true."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from virtual_networks import virtually
 
 from controllers.connection import connections
-from controllers.int.domain import Domain, configure, events
+from controllers.int.domain import Changes, Domain, QueueReports, configure, events
 from controllers.int.watch import Instruction, Mark, Mode, WatchedFlow
 from testbed.application import Application, Host
 from testbed.arrivals import Datagrams
@@ -64,14 +65,17 @@ class Reports(Application):
         return self.payloads
 
 
-def measured(folder: Path, flow: WatchedFlow) -> tuple[Network, list[bytes]]:
-    """The network after a flow that is watched as `flow`, and the reports' payloads."""
+def measured(folder: Path, flow: WatchedFlow, **options: Any) -> tuple[Network, list[bytes]]:
+    """The network after a flow that is watched as `flow`, and the reports' payloads.
+
+    `options` are the domain's.
+    """
 
     async def main(run: Run) -> tuple[Network, list[bytes]]:
         with Network(FiveHops(), run, program=PROGRAM) as net:
             reports = net.run_application("h3", Reports())
             async with connections(net) as switches:
-                await configure(net, switches, Domain("h3", [flow]))
+                await configure(net, switches, Domain("h3", [flow], **options))
                 flows = [Flow(1, "h1", "h2", rate_pps=2000, count=COUNT, size=400)]
                 async with Traffic(net, flows) as traffic:
                     records = await traffic.finish(1.0)
@@ -87,9 +91,11 @@ def measured(folder: Path, flow: WatchedFlow) -> tuple[Network, list[bytes]]:
 
 def times_ns(net: Network, switch: str, neighbour: str, what: str) -> NDArray[np.int64]:
     """When the flow's packets passed a switch's port, in order: nothing overtakes here."""
-    time_ns = capture.read(net.capture(switch, neighbour, what)).time_ns
+    frames = capture.read(net.capture(switch, neighbour, what))
+    is_flow = (frames.bytes[:, 30:34] == (10, 0, 0, 2)).all(axis=1)  # else a report
+    time_ns = frames.time_ns[is_flow].astype(np.int64)
     assert len(time_ns) == COUNT
-    return time_ns.astype(np.int64)
+    return time_ns
 
 
 def waiting(came_ns: NDArray[np.int64], left_ns: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -151,6 +157,31 @@ def test_each_mode_reports_what_it_should(
         assert sequences == list(range(len(sequences)))
 
 
+def test_full_queues_are_reported_up_to_their_quota(tmp_path: Path) -> None:
+    flow = WatchedFlow("10.0.0.1", "10.0.0.2", mode=Mode.DROPS)
+    limits = QueueReports(full=10, calm=5, quota=7, instructions=Instruction.QUEUE)
+    net, payloads = measured(tmp_path, flow, queues=limits, drops=Instruction.LEVEL_1)
+    found = [take_report(payload) for payload in payloads]
+    assert {(r.head.dropped, r.head.congested, r.head.flow) for r in found} == {(0, 1, 1)}
+    assert {r.group.node for r in found} == {1, 2, 3, 4, 5}
+    # The last switch's reports leave by another port, and so are not in the queue themselves.
+    depths = waiting(times_ns(net, "s5", "s4", "in"), times_ns(net, "s5", "h2", "out"))
+    told = [r.metadata[QUEUE] for r in found if r.group.node == 5]
+    assert told == [*depths[depths >= 10][:7]]
+
+
+def test_a_flow_may_be_reported_once_a_period(tmp_path: Path) -> None:
+    flow = WatchedFlow("10.0.0.1", "10.0.0.2", mode=Mode.EXPORT, instructions=Instruction(EGRESS))
+    net, payloads = measured(tmp_path, flow, changes=Changes(period_shift=15))
+    found = [take_report(payload) for payload in payloads]
+    for number, switch in enumerate(PATH[1:-1]):
+        left_us = times_ns(net, switch, PATH[number + 2], "out") // 1000
+        firsts = left_us[np.unique(left_us >> 15, return_index=True)[1]]
+        told = [r.metadata[EGRESS] for r in found if r.group.node == number + 1]
+        assert told == [*firsts]
+        assert len(told) > 2
+
+
 def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="max_hops 0: expected 1 to 255"):
         WatchedFlow("10.0.0.1", "10.0.0.2", max_hops=0)
@@ -162,5 +193,7 @@ def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
         WatchedFlow("10.0.0.1", "10.0.0.2", instructions=Instruction(0x10000))
     with pytest.raises(ValueError, match="give protocol=17"):
         WatchedFlow("10.0.0.1", "10.0.0.2", mark=Mark.PORT)
+    with pytest.raises(ValueError, match="expected shifts of 0 to 32"):
+        Changes(latency_shift=33).parameters()
     with pytest.raises(TestbedError, match=r"no host has an address of 192.0.2.1: say in `sour"):
         measured(tmp_path, WatchedFlow("192.0.2.1", "10.0.0.2"))
