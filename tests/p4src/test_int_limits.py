@@ -227,6 +227,18 @@ def test_a_wrong_checksum_stays_wrong(mark: int) -> None:
     assert sink.pass_on(inside) == data
 
 
+def test_a_udp_checksum_that_comes_out_as_0_is_written_as_all_ones() -> None:
+    """RFC 768: 0 says that there is none."""
+    source, sink = Switch(1, outside=[IN]), Switch(3, outside=[OUT])
+    source.embed_data(NODE)
+    for through in (udp(bytes(2)), source.pass_on(udp(bytes(2)))):
+        # A payload that is the checksum of the same packet with 0 in its place makes that 0.
+        data = udp(checked(through)[UDP].chksum.to_bytes(2, "big"))
+        inside = source.pass_on(data)
+        assert 0xFFFF in (checked(data)[UDP].chksum, checked(inside)[UDP].chksum)
+        assert sink.pass_on(inside) == data
+
+
 def test_fragments_are_left_alone() -> None:
     source = Switch(1, outside=[IN])
     source.embed_data(NODE)
