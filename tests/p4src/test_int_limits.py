@@ -188,6 +188,7 @@ def test_a_packet_that_is_to_be_discarded_is_reported_and_dropped() -> None:
     [
         with_int(shim={"length": 0}),
         with_int(shim={"length": 2}),
+        with_int(shim={"length": 0}, payload=bytes(1200)),
         with_int(shim={"type": 0}),
         with_int(shim={"type": 2}),
         with_int(header={"version": 1}),

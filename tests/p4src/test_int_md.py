@@ -129,6 +129,15 @@ def test_a_readout_brings_the_clock() -> None:
     assert opened_int(switch.pass_on(udp(), 2000)).hops == [{INGRESS: 1500}]
 
 
+def test_utilisation_is_of_the_window_before() -> None:
+    """Windows are of 2^16 us; one in which nothing was sent counts as 0."""
+    switch = Switch(1, outside=[IN], parts_a_byte=3 << 32)  # three millionths a byte
+    switch.embed_data(UTILISATION)
+    windows = (1, 1, 2, 2, 3, 5, 6)
+    found = [opened_int(switch.pass_on(udp(), n << 16)).hops[0][UTILISATION] for n in windows]
+    assert found == [3 * len(udp()) * packets for packets in (0, 0, 2, 2, 2, 0, 1)]
+
+
 def test_without_reports_the_sink_only_takes_int_off() -> None:
     source, _, _ = path(NODE)
     assert Switch(3, outside=[OUT]).pass_on(source.pass_on(udp())) == udp()
