@@ -12,6 +12,10 @@ ROOMS = ("collectors", "engine", "link", "ports", "simulator", "stf", "wire")
 ELSEWHERE = {
     "test_hostile.py",  # has sanitizers by itself
     "test_int_collector.py",  # its C runs in processes of its own
+    "test_int_dissector.py",
+    "test_int_end_to_end.py",
+    "test_int_export.py",
+    "test_int_store.py",  # what others do with what test_int_decoder.py and test_int_index.py find
     "test_limits.py",
     "test_reader.py",
     "test_widths.py",  # run no C, or hardly any
