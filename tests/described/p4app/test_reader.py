@@ -71,6 +71,14 @@ def test_hosts_of_one_network_know_each_other(tmp_path: Path) -> None:
     assert h1.neighbours == h2.neighbours == {}
 
 
+def test_hosts_of_mixed_networks_know_their_gateway(tmp_path: Path) -> None:
+    content = described()
+    content["topology"]["assignment_strategy"] = "mixed"
+    h1, h2 = network(tmp_path, content).hosts
+    assert h1.neighbours == {"10.0.1.254": "00:01:0a:00:01:01"}
+    assert h2.neighbours == {"10.0.2.254": "00:01:0a:00:02:02"}
+
+
 def test_addresses_may_be_given(tmp_path: Path) -> None:
     content = described()
     topology = content["topology"]
