@@ -121,7 +121,7 @@ control IntDeparture(
             if (hdr.kept_shim.isValid()) {
                 put_back.apply(hdr);
             }
-            write_report.apply(hdr, meta.report, meta.hop, meta.drop_reason);
+            write_report.apply(hdr, meta.watch, meta.report, meta.hop, meta.drop_reason);
         } else if (!hdr.readout.isValid()) {
             packet.apply(hdr, meta, standard_metadata);
         }

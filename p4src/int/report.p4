@@ -6,11 +6,14 @@
 #include "hop.p4"
 #include "lengths.p4"
 #include "packet.p4"
+#include "watch.p4"
 
 const bit<32> INGRESS_CLONE = 1;  // instance_type
 const bit<32> EGRESS_CLONE = 2;
 
 const bit<32> REPORT_SESSION = 500;  // the clone session whose port leads to the collector
+
+const bit<32> PAYLOAD_BYTES = 16;  // in a report, of UDP packets without an identification
 
 // Parts of a switch that count their reports by themselves.
 const bit<6> HW_EGRESS = 0;
@@ -45,10 +48,32 @@ control Number(inout int_report_t report) {
     }
 }
 
+/* Of the packet's headers, from IP to that of layer 4, and to the end of INT where there is some. */
+bit<16> words_of_headers(in headers_t hdr, in bit<1> is_int) {
+    bit<16> words = hdr.ipv4.isValid() ? (bit<16>)hdr.ipv4.ihl : 10;
+    if (hdr.tcp.isValid()) {
+        words = words + (bit<16>)hdr.tcp.data_offset;
+    } else if (hdr.ports.isValid()) {
+        words = words + 2;
+    }
+    if (is_int == 1) {
+        words = words + (bit<16>)hdr.shim.length + 1;
+        if (hdr.marker.isValid()) {
+            words = words + 2;
+        }
+        if (hdr.inner_ports.isValid()) {
+            words = words + 2;
+        }
+    }
+    return words;
+}
+
 /* Makes the report of a cloned packet: from the IP header on it is the report's inner contents, up to
- * the end of INT, or of the header of layer 4. */
+ * the end of INT, or of the header of layer 4; and some payload, where nothing else tells packets of a
+ * flow apart. */
 control WriteReport(
-    inout headers_t hdr, in int_report_t report, in hop_t hop, in bit<8> drop_reason) {
+    inout headers_t hdr, in int_watch_t watch, in int_report_t report, in hop_t hop,
+    in bit<8> drop_reason) {
     FillMetadata() fill;
     bit<32> unused = 0;
 
@@ -116,29 +141,17 @@ control WriteReport(
 
     apply {
         collector.apply();
-        bit<16> words = 10;  // of the fragment
-        bit<4> inner_type = INNER_IPV6;
-        if (hdr.ipv4.isValid()) {
-            words = (bit<16>)hdr.ipv4.ihl;
-            inner_type = INNER_IPV4;
-        }
-        if (hdr.tcp.isValid()) {
-            words = words + (bit<16>)hdr.tcp.data_offset;
-        } else if (hdr.ports.isValid()) {
-            words = words + 2;
-        }
-        if (hdr.stack.isValid()) {
-            words = words + (bit<16>)hdr.shim.length + 1;
-            if (hdr.marker.isValid()) {
-                words = words + 2;
-            }
-            if (hdr.inner_ports.isValid()) {
-                words = words + 2;
-            }
+        bit<16> words = words_of_headers(hdr, watch.is_int);  // of the fragment
+        bool is_alike = !hdr.ipv4.isValid() || hdr.ipv4.identification == 0;
+        if (is_alike && hdr.ports.isValid() && !hdr.tcp.isValid() && watch.is_full == 1
+            && bytes_of_ip(hdr.ipv4, hdr.ipv6) >= ((bit<32>)words << 2) + PAYLOAD_BYTES) {
+            words = words + (bit<16>)(PAYLOAD_BYTES >> 2);
         }
         bit<8> metadata = metadata_words(report.metadata_bits);
         words = words + (bit<16>)(metadata + REPORT_FIXED_WORDS);
-        fill_report(inner_type, metadata, words > 255 ? 8w255 : words[7:0]);
+        fill_report(
+            hdr.ipv4.isValid() ? INNER_IPV4 : INNER_IPV6, metadata,
+            words > 255 ? 8w255 : words[7:0]);
         fill.apply(
             hdr.report_metadata, hop, report.metadata_bits & KNOWN_TO_REPORTS, unused);
         if ((report.metadata_bits & DROP_REASON) != 0) {

@@ -61,7 +61,7 @@ control Mark(inout headers_t hdr, in bit<2> mark, inout bit<32> sum) {
 /* INT-MD with the source's own metadata, or without if it does not fit (M); INT-MX. What has no UDP
  * or TCP header, is a fragment, or has no room for INT's own headers, goes as it is. */
 control Source(
-    inout headers_t hdr, in int_watch_t watch, in hop_t hop, in bit<16> mtu,
+    inout headers_t hdr, inout int_watch_t watch, in hop_t hop, in bit<16> mtu,
     inout bit<32> event) {
     Mark() mark;
     PushMetadata() push;
@@ -102,6 +102,7 @@ control Source(
             event = NO_ROOM;
         } else {
             mark.apply(hdr, watch.mark, sum);
+            watch.is_int = 1;
             if (watch.mode == EMBED_INSTRUCTIONS) {
                 fill(INT_MX, 0, INT_HEADER_WORDS);
             } else if (room < (bit<32>)words << 2) {

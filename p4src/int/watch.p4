@@ -3,7 +3,7 @@
 #define TELEMARK_INT_WATCH_P4
 
 #include "hop.p4"
-#include "packet.p4"
+#include "lengths.p4"
 
 // What a watched flow's first switch does with a packet; `mode`.
 const bit<2> EMBED_DATA = 1;          // INT-MD
@@ -18,7 +18,10 @@ const bit<2> MARK_NEW_UDP = 2;  // of a UDP header in front of the original one,
 
 struct int_watch_t {
     bit<1> is_whole;    // the packet is IP, and has all headers that it says it has, but AltMark
-    bit<1> is_int;      // it came with INT, and all is right with it
+    @field_list(REPORT_FIELDS)
+    bit<1> is_full;     // and all the bytes that it says it has
+    @field_list(REPORT_FIELDS)
+    bit<1> is_int;      // it has INT, and all is right with it
     bit<1> is_watched;  // it is of a flow on the watch list
     bit<1> is_chosen;   // and among the flow's samples
     bit<1> is_report;   // it is a report itself, and there are none about reports
@@ -156,6 +159,10 @@ control IntWatch(
                 || hdr.ipv4_options.isValid())
             && (!hdr.tcp.isValid() || hdr.tcp.data_offset == 5 || hdr.tcp_options.isValid())) {
             watch.is_whole = 1;
+            if (standard_metadata.packet_length
+                    >= bytes_of_ip(hdr.ipv4, hdr.ipv6) + ETHERNET_BYTES) {
+                watch.is_full = 1;
+            }
         }
         if (hdr.ports.isValid()) {
             src_port = hdr.ports.src_port;

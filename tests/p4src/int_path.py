@@ -146,11 +146,12 @@ def tcp(payload: bytes = b"payload!", *, version: int = 4, **fields: object) -> 
 
 def _ip(version: int, fields: dict[str, object]) -> Packet:
     """The IP layer, which takes its own of the fields."""
-    tos, ttl = fields.pop("tos", 0), fields.pop("ttl", 64)
+    tos, ttl, ip_id = (fields.pop(name, usual) for name, usual in
+                       (("tos", 0), ("ttl", 64), ("ip_id", 7)))  # fmt: skip
     if version == 6:
         return IPv6(src="fd00::1", dst="fd00::2", tc=tos, hlim=ttl)
     ip_options = fields.pop("ip_options", [])
-    return IP(src="10.0.0.1", dst="10.0.0.2", id=7, tos=tos, ttl=ttl, options=ip_options)
+    return IP(src="10.0.0.1", dst="10.0.0.2", id=ip_id, tos=tos, ttl=ttl, options=ip_options)
 
 
 def layer4(packet: Packet) -> UDP | TCP:
