@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.int.decoder import Decoder, Encoding, Fault
+from collectors.int.decoder import Decoded, Decoder, Encoding, Fault
 from collectors.int.index import Index, Limits
 from collectors.int.shared import CHANGE, GAP, Flag, Trouble
 from collectors.int.store import Store
@@ -69,12 +69,16 @@ class Collector(Application):
         """Decode what came, and take it in."""
         self._datagrams += len(datagrams)
         for part in self._decoder.decode(datagrams):
-            self._reports += len(part.reports)
-            self._hops += len(part.hops)
-            self._index.add(part)
-            self._count_drops(part.reports)
-            if self._store is not None:
-                self._store.add(part)
+            self.take(part)
+
+    def take(self, part: Decoded) -> None:
+        """Take in what was decoded; subclasses may do more with it."""
+        self._reports += len(part.reports)
+        self._hops += len(part.hops)
+        self._index.add(part)
+        self._count_drops(part.reports)
+        if self._store is not None:
+            self._store.add(part)
 
     def findings(self) -> Findings:
         """What is known now; reports of one packet that came lately are still waited for."""

@@ -30,14 +30,17 @@ def failed_checks(folder: Path) -> set[str]:
     return {check["name"] for check in checks if not check["passed"]}
 
 
-def faulty_program(folder: Path, file: str, right: str, wrong: str) -> str:
-    """The path of an AM-PM program that has something wrong in one of its files."""
+def faulty_program(
+    folder: Path, file: str, right: str, wrong: str, program: str = "ampm/ampm.p4"
+) -> str:
+    """The path of a copy of a program that has something wrong in one of its folder's files."""
+    copy = folder / "p4src" / program
     shutil.copytree(EXPERIMENTS.parent / "p4src", folder / "p4src")
-    source = folder / "p4src" / "ampm" / file
+    source = copy.parent / file
     text = source.read_text()
     assert text.count(right) == 1
     source.write_text(text.replace(right, wrong))
-    return str(folder / "p4src" / "ampm" / "ampm.p4")
+    return str(copy)
 
 
 def module(name: str) -> ModuleType:

@@ -1,0 +1,1 @@
+"""What INT experiments share."""

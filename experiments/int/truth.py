@@ -1,0 +1,93 @@
+"""What really happened to packets at switches: by captures of their ports."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.network import Network
+from testbed.traffic import Flow
+from testbed.truth import capture
+
+NEVER = -1
+IPV4, UDP = (0x08, 0x00), 17
+ETHERTYPE, PROTOCOL, PORT = 12, 23, 36  # offsets in a frame
+FRAME = np.dtype([("time_ns", "<i8"), ("port", "<u4"), ("number", "<i8")])
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A flow at one switch. All arrays have an element for each packet, in the order of sending."""
+
+    came_ns: NDArray[np.int64]  # NEVER: it did not; and so with the others
+    left_ns: NDArray[np.int64]
+    # Packets that waited in the queue when it came to it. Of one that left it at that very
+    # nanosecond captures do not tell, nor in real time of those that left it until the switch had
+    # taken it in: so the least, and the most.
+    least_waiting: NDArray[np.int64]
+    most_waiting: NDArray[np.int64]
+
+    @property
+    def passed(self) -> NDArray[np.bool_]:
+        """Which packets left the switch."""
+        return self.left_ns != NEVER
+
+
+def read_passages(net: Network, flow: Flow, path: Sequence[str], *, stamped: bool) -> list[Passage]:
+    """Of a flow at each switch of its path (the first one first), when the network has ended.
+
+    `stamped`: in real time, of a network with a stamp log.
+
+    Captures are cut where INT may hide a packet's sequence number. So here the n-th packet of a
+    flow is the n-th that comes and leaves: for networks that neither lose packets nor change their
+    order, which the receiver's records tell.
+    """
+    return [_passage(net, flow, s, after, stamped) for _, s, after in around(flow, path)]
+
+
+def around(flow: Flow, path: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Each switch of a flow's path between what comes before and after it."""
+    nodes = [flow.source, *path, flow.destination]
+    return [*zip(nodes, nodes[1:], nodes[2:], strict=False)]
+
+
+def _passage(net: Network, flow: Flow, switch: str, after: str, stamped: bool) -> Passage:
+    """At a port with one queue, that packets leave in the order in which they came. So those wait
+    before a packet that left before it did, and after it had come."""
+    left = _read(net.capture(switch, after, "out"))
+    came, taken = (_all_that(net, switch, what) for what in ("in", "taken" if stamped else "in"))
+    which = np.searchsorted(came[["port", "number"]], left[["port", "number"]])
+    came_ns, taken_ns = came["time_ns"][which], taken["time_ns"][which]
+    order = np.arange(len(left))
+    waiting = [
+        np.maximum(order - np.searchsorted(left["time_ns"], times_ns, side), 0)
+        for times_ns, side in ((taken_ns, "right"), (came_ns, "left"))
+    ]
+    ours = left["port"] == flow.port
+    arrays = [np.full(flow.count, NEVER, np.int64) for _ in range(4)]
+    for array, values in zip(arrays, (came_ns, left["time_ns"], *waiting), strict=True):
+        array[left["number"][ours]] = values[ours]
+    return Passage(*arrays)
+
+
+def _all_that(net: Network, switch: str, what: str) -> NDArray[np.void]:
+    """What captures of all ports of a switch have, by port and number."""
+    found = np.concatenate([_read(net.capture(switch, n, what)) for n in net.neighbours(switch)])
+    return found[np.argsort(found[["port", "number"]])]
+
+
+def _read(path: Path) -> NDArray[np.void]:
+    """The UDP datagrams of a capture: FRAME, in order of time; numbered by destination port."""
+    frames = capture.read(path)
+    data = frames.bytes
+    is_udp = (data[:, ETHERTYPE : ETHERTYPE + 2] == IPV4).all(axis=1)
+    is_udp &= data[:, PROTOCOL] == UDP
+    found = np.zeros(np.count_nonzero(is_udp), FRAME)
+    found["time_ns"] = frames.time_ns[is_udp]
+    found["port"] = data[is_udp, PORT].astype(np.uint32) << 8 | data[is_udp, PORT + 1]
+    order = np.argsort(found["port"], kind="stable")
+    _, first, counts = np.unique(found["port"][order], return_index=True, return_counts=True)
+    found["number"][order] = np.arange(len(found)) - np.repeat(first, counts)
+    return found

@@ -1,0 +1,292 @@
+"""Hop by hop with INT: is what it says of each packet what happened to that packet?
+
+A flow crosses five switches, which write into each packet what it met (INT-MD): their ports, how
+long it took, how many packets waited in the queue, and when. Poisson traffic shares one link each
+with it, more of it from link to link. The last switch reports each packet to the collector. Truth
+are captures of the switches' ports: when this packet came and left, and how many of those before it
+had not left yet when it came. All must be equal, to the microsecond and the packet; in real time
+the queue may be what it was at any time until the switch took the packet in. And without the
+switches' captures: no time may be before the sender's call, or after the receiver's stamp.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+from dataclasses import dataclass
+
+import numpy as np
+from int.reports import KeepingCollector, Kept, Told, told_of, ways
+from int.truth import Passage, read_passages
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from rich.table import Table
+
+from controllers.connection import connections
+from controllers.int.domain import Domain, configure
+from controllers.int.watch import Instruction, WatchedFlow
+from testbed import cli
+from testbed.errors import TestbedError
+from testbed.network import Network
+from testbed.patterns import Poisson
+from testbed.results import plots, statistics
+from testbed.results.report import Check, Report, table
+from testbed.run import Run
+from testbed.traffic import Flow, FlowRecord, Traffic
+from testbed.truth.books import Books
+from topologies.parking_lot import ParkingLot
+
+PATH = ("s1", "s2", "s3", "s4", "s5")
+LOADS = (0.5, 0.6, 0.7, 0.8, 0.9)  # of each switch's link, with the watched flow and its INT
+RATE_BPS, DELAY_US, QUEUE = 20_000_000, 500, 1000
+WATCHED_BYTES, CROSS_BYTES = 200, 1000
+WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
+          | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
+HOP_BYTES, INT_BYTES = 32, 16  # what each switch pushes; what comes once
+BEFORE_S = 0.1  # queues are as full as they become when the watched flow begins
+QUANTITIES = ("arrival, us", "departure, us", "latency, us", "queue, packets")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--packets", type=cli.positive_int, metavar="N",
+        help="of the watched flow (default: 2000)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rate", type=cli.positive_int, default=500, metavar="PPS",
+        help="packets a second of the watched flow (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--program", default="p4src/int/int.p4", metavar="P4",
+        help="the switches' program: try your own variant (default: %(default)s)",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was told, and what is true; of hops in the order of the path."""
+
+    told: Told
+    ways: list[dict[str, int]]
+    truth: list[Passage]
+    record: FlowRecord
+    kept: Kept
+    books: Books
+
+    def said(self, hop: int) -> dict[str, NDArray[np.int64]]:
+        """What a switch said of each packet, by QUANTITIES."""
+        hops = self.told.hops[:, hop]
+        fields = (("ingress_ns", 1000), ("egress_ns", 1000), ("latency_ns", 1000), ("occupancy", 1))
+        return {
+            what: hops[field].astype(np.int64) // unit
+            for what, (field, unit) in zip(QUANTITIES, fields, strict=True)
+        }
+
+    def true(self, hop: int) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """The least and the most that each of them can be."""
+        truth = self.truth[hop]
+        came_us, left_us = truth.came_ns // 1000, truth.left_ns // 1000
+        exact = {what: (us, us) for what, us in zip(
+            QUANTITIES, (came_us, left_us, left_us - came_us), strict=False
+        )}  # fmt: skip
+        return exact | {QUANTITIES[-1]: (truth.least_waiting, truth.most_waiting)}
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    if run.target == "bmv2":
+        raise TestbedError(
+            "--target bmv2: links are shaped behind it, and so its own queues stay empty; take "
+            "--target minip4"
+        )
+    options.packets = options.packets or (400 if options.quick else 2000)
+    outcome = await measure(options, run)
+    return Report(
+        samples=samples_of(outcome),
+        checks=[*checks_of_reports(outcome), *checks_of_hops(outcome), *outcome.books.checks()],
+        metrics=metrics_of(outcome),
+        figure=draw(outcome),
+        caption=caption(options),
+        tables=[summary_table(outcome)],
+    )
+
+
+async def measure(options: argparse.Namespace, run: Run) -> Outcome:
+    """Send the flow through the domain, and hold what came of it beside the truth."""
+    topo = ParkingLot(len(PATH), rate_bps=RATE_BPS, delay_us=DELAY_US, queue_packets=QUEUE)
+    watched, *cross = flows_of(topo, options)
+    stamped = options.time == "real"
+    with Network(topo, run, program=options.program, stamp_log=stamped) as net:
+        collector = net.run_application("collector", KeepingCollector())
+        flow = WatchedFlow(net.host("h1").IP(), net.host("h2").IP(), instructions=WANTED)
+        async with connections(net) as switches:
+            await configure(net, switches, Domain("collector", [flow]))
+            async with Traffic(net, [watched, *cross]) as traffic:
+                records = await traffic.finish()
+    truth = read_passages(net, watched, PATH, stamped=stamped)
+    return Outcome(
+        told=told_of(net, collector.result, PATH, truth[-1]),
+        ways=ways(net, watched, PATH),
+        truth=truth,
+        record=records[watched.id],
+        kept=collector.result,
+        books=Books.of(net, records),
+    )
+
+
+def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
+    """The watched flow; and for each link what brings it up to its load while that is sent."""
+    watched = Flow(1, "h1", "h2", options.rate, options.packets, WATCHED_BYTES, after_s=BEFORE_S)
+    lasts_s = BEFORE_S + options.packets / options.rate
+    flows = [watched]
+    for hop, (load, ends) in enumerate(zip(LOADS, topo.crossings, strict=True), start=1):
+        pushed = INT_BYTES + hop * HOP_BYTES if hop < len(PATH) else 0
+        free_bps = load * RATE_BPS - options.rate * (WATCHED_BYTES + pushed) * 8
+        if free_bps <= 0:
+            most = load * RATE_BPS / 8 / (WATCHED_BYTES + pushed)
+            raise TestbedError(
+                f"--rate {options.rate}: with INT that is more than the load of a link: take less "
+                f"than {most:.0f}"
+            )
+        rate_pps = free_bps / 8 / CROSS_BYTES
+        count = max(round(rate_pps * lasts_s), 1)
+        flows.append(Flow(1 + hop, *ends, rate_pps, count, CROSS_BYTES, pattern=Poisson()))
+    return flows
+
+
+def checks_of_reports(outcome: Outcome) -> list[Check]:
+    """Each packet that left the path has its report, once, and the path in it is its own."""
+    told, left = outcome.told, outcome.truth[-1].passed
+    sources = outcome.kept.findings.sources
+    routed = np.logical_and.reduce(
+        [told.hops[:, hop][what] == value
+         for hop, way in enumerate(outcome.ways) for what, value in way.items()]
+    )  # fmt: skip
+    lacking = int((sources["lost"] + sources["missing"]).sum())
+    received = outcome.record.received["sequence"]
+    in_order = np.sum(received == np.arange(len(received)))
+    return [
+        Check("packets received in their order", in_order, len(left)),
+        Check("packets without a report", int(np.count_nonzero(left & ~told.is_reported)), 0),
+        Check("reports, a packet each", len(outcome.kept.reports), int(np.count_nonzero(left))),
+        Check("numbers of reports that did not come", lacking, 0),
+        Check("reports that are malformed", outcome.kept.findings.troubles.total(), 0),
+        Check(
+            "packets whose path is not the one that they took",
+            np.sum(told.is_reported & ~routed),
+            0,
+        ),
+    ]
+
+
+def checks_of_hops(outcome: Outcome) -> list[Check]:
+    """What each switch said of each packet, against what was: the largest error."""
+    checks = []
+    for hop, switch in enumerate(PATH):
+        said = outcome.said(hop)
+        for what, (least, most) in outcome.true(hop).items():
+            errors = (said[what] - np.clip(said[what], least, most))[outcome.told.is_reported]
+            largest = abs(errors).max(initial=0)
+            checks.append(Check(f"{switch}: largest error of {what}", largest, 0))
+    return [*checks, order_of_times(outcome)]
+
+
+def order_of_times(outcome: Outcome) -> Check:
+    """No switch had a packet before its sender, or the switch before; none after its receiver."""
+    sent, received = outcome.record.sent, outcome.record.received
+    by_sequence = sent["sent_ns"][np.argsort(sent["sequence"])].astype(np.int64) // 1000
+    stamps = [outcome.said(hop)[what] for hop in range(len(PATH)) for what in QUANTITIES[:2]]
+    sequences = received["sequence"].astype(np.int64)
+    times_us = np.array([
+        by_sequence[sequences], *(stamp[sequences] for stamp in stamps),
+        received["received_ns"].astype(np.int64) // 1000,
+    ])  # fmt: skip
+    wrong = np.any(np.diff(times_us, axis=0) < 0, axis=0) & outcome.told.is_reported[sequences]
+    return Check("packets whose times are not in order, from host to host", np.sum(wrong), 0)
+
+
+def samples_of(outcome: Outcome) -> list[dict[str, object]]:
+    """A row for each packet at each switch."""
+    rows = []
+    for hop, switch in enumerate(PATH):
+        said, true = outcome.said(hop), outcome.true(hop)
+        columns = {
+            "packet": np.arange(len(outcome.told.is_reported)),
+            "latency_us": said["latency, us"],
+            "true_latency_us": true["latency, us"][0],
+            "queue_packets": said["queue, packets"],
+            "least_queue_packets": true["queue, packets"][0],
+            "most_queue_packets": true["queue, packets"][1],
+        }
+        for values in zip(*(column.tolist() for column in columns.values()), strict=True):
+            if outcome.told.is_reported[values[0]]:
+                rows.append({"switch": switch, **dict(zip(columns, values, strict=True))})
+    return rows
+
+
+def metrics_of(outcome: Outcome) -> dict[str, object]:
+    """Percentiles at each switch; and of how many packets captures do not tell the queue."""
+    metrics: dict[str, object] = {}
+    for hop, switch in enumerate(PATH):
+        truth, said = outcome.truth[hop], outcome.said(hop)
+        metrics[switch] = {
+            "latency_us": statistics.percentiles(said["latency, us"]),
+            "queue_packets": statistics.percentiles(said["queue, packets"]),
+            "uncertain": np.count_nonzero(truth.least_waiting != truth.most_waiting),
+        }
+    return metrics
+
+
+def summary_table(outcome: Outcome) -> Table:
+    """A row for each switch."""
+    rows = []
+    for hop, switch in enumerate(PATH):
+        said = outcome.said(hop)
+        found = [statistics.percentiles(said[what]) for what in QUANTITIES[2:]]
+        rows.append(
+            (switch, LOADS[hop], *(each[p] for each in found for p in ("p50", "p99", "max")))
+        )
+    names = [
+        f"{what} {p}" for what in ("latency, us:", "queue:") for p in ("median", "p99", "most")
+    ]
+    return table("What packets met at each switch", ("switch", "load", *names), rows)
+
+
+def draw(outcome: Outcome) -> Figure:
+    """What packets met at each switch: how long they took, and how many waited before them."""
+    figure, (left, right) = plots.figure(2)
+    for hop, switch in enumerate(PATH):
+        said, true = outcome.said(hop), outcome.true(hop)
+        label = f"{switch}, load {LOADS[hop]:g}"
+        draw_shares(left, said["latency, us"] / 1000, true["latency, us"][0] / 1000, hop, label)
+        draw_shares(right, said["queue, packets"], true["queue, packets"][0], hop, label)
+    left.set_xlabel("Hop latency (ms)")
+    right.set_xlabel("Packets that waited in the queue")
+    for axes in (left, right):
+        axes.set_ylabel("Packets (%)")
+        plots.legend(axes, 3)
+    return figure
+
+
+def draw_shares(
+    axes: Axes, told: NDArray[np.float64], true: NDArray[np.float64], number: int, label: str
+) -> None:
+    """What share of the packets has no more than that: as told, and as it was."""
+    share = np.arange(1, len(told) + 1) / len(told) * 100
+    axes.step(np.sort(told), share, marker="", where="post", color=plots.COLOURS[number],
+              linewidth=2, label=label)  # fmt: skip
+    axes.step(np.sort(true), share, "k:", marker="", where="post", linewidth=0.8,
+              label="" if number < len(PATH) - 1 else "truth")  # fmt: skip
+
+
+def caption(options: argparse.Namespace) -> str:
+    """What the figure shows."""
+    return (
+        f"What {options.packets:,} packets of a flow met at five switches, as INT-MD told it of "
+        f"each (colours), and as captures tell (dotted); links of {RATE_BPS / 1e6:g} Mbit/s, each "
+        f"shared with Poisson traffic, {plots.runs(1, options.time)}. (a) From arrival to "
+        "departure. (b) Packets in the queue when a packet came."
+    )
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

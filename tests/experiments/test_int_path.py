@@ -1,0 +1,83 @@
+"""INT hop by hop, in virtual time: equal to the truth, and what is not so is found out."""
+
+import os
+from pathlib import Path
+
+import pytest
+from scripts import failed_checks, faulty_program, run, samples
+
+SHORT = ("--time", "virtual", "--packets", "100")
+
+
+def test_all_that_switches_say_of_each_packet_is_true(tmp_path: Path) -> None:
+    done = run("int_path", *SHORT, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = samples(tmp_path)
+    assert len(rows) == 5 * 100
+    assert all(row["latency_us"] == row["true_latency_us"] for row in rows)
+    queues = {name: [int(row["queue_packets"]) for row in rows if row["switch"] == name]
+              for name in ("s1", "s5")}  # fmt: skip
+    assert sum(queues["s5"]) > 5 * sum(queues["s1"]) > 0
+    assert (tmp_path / "int_path.png").stat().st_size > 10_000
+
+
+REPORTED = "write_report.apply(hdr, meta.report, meta.hop, meta.drop_reason);"
+LOST = "if (meta.report.sequence == 40) { mark_to_drop(standard_metadata); }"
+TIMES = ("arrival, us", "departure, us")
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "failed"),
+    [
+        (
+            "watch.p4", "hop.offset_us = offset_us;",
+            "hop.offset_us = offset_us + (node_id == 3 ? 48w800 : 0);",
+            {*(f"s3: largest error of {what}" for what in TIMES),
+             "packets whose times are not in order, from host to host"},
+        ),
+        (
+            "hop.p4", "7w0 ++ hop.ingress_port ++ 7w0 ++ hop.egress_port",
+            "7w0 ++ hop.egress_port ++ 7w0 ++ hop.ingress_port",
+            {"packets whose path is not the one that they took"},
+        ),
+        (
+            "hop.p4", "- standard_metadata.ingress_global_timestamp)[31:0]",
+            "- standard_metadata.ingress_global_timestamp)[31:0] + (bit<32>)hop.node_id[2:2]",
+            {f"s{n}: largest error of latency, us" for n in (4, 5)},
+        ),
+        (
+            "hop.p4", "standard_metadata.enq_qdepth", "standard_metadata.deq_qdepth",
+            {f"s{n}: largest error of queue, packets" for n in range(1, 6)},
+        ),
+        (
+            "pipeline.p4", REPORTED, REPORTED + LOST,
+            {"packets without a report", "reports, a packet each",
+             "numbers of reports that did not come"},
+        ),
+    ],
+    ids=["a clock that is off", "swapped ports", "a late stamp", "another queue", "a lost report"],
+)  # fmt: skip
+def test_what_a_switch_says_wrongly_is_found_out(
+    file: str, right: str, wrong: str, failed: set[str], tmp_path: Path
+) -> None:
+    program = faulty_program(tmp_path, file, right, wrong, "int/int.p4")
+    done = run("int_path", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert failed_checks(tmp_path / "out") == failed
+
+
+def test_a_flow_that_fills_a_link_by_itself_is_refused(tmp_path: Path) -> None:
+    done = run("int_path", *SHORT, "--rate", "5041", "--out", str(tmp_path / "out"))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "--rate 5041" in done.stderr.splitlines()[-1]
+    assert "less than 5040" in done.stderr.splitlines()[-1]
+
+
+def test_bmv2_whose_queues_stay_empty_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "simple_switch_grpc").touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    done = run("int_path", "--target", "bmv2", "--out", str(tmp_path / "out"))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "its own queues stay empty" in done.stderr.splitlines()[-1]
