@@ -72,7 +72,7 @@ control QueueReports(inout int_report_t report, in hop_t hop) {
     action report_queue(bit<24> full, bit<24> calm, bit<32> quota, bit<16> metadata_bits) {
         bit<32> port = (bit<32>)hop.egress_port;
         bit<32> count;
-        instructions = metadata_bits;
+        instructions = metadata_bits & KNOWN_TO_REPORTS;
         told.read(count, port);
         if (hop.waiting_packets >= full && count < quota) {
             report.congested = 1;
@@ -111,7 +111,7 @@ control DropReports(in int_watch_t watch, inout int_report_t report) {
         report.dropped = 1;
         report.flow = watch.is_watched | watch.is_int;
         report.hw_id = HW_INGRESS;
-        report.metadata_bits = metadata_bits | DROP_REASON;
+        report.metadata_bits = (metadata_bits & KNOWN_TO_INGRESS) | DROP_REASON;
     }
 
     table drop_reports {

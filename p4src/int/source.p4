@@ -111,7 +111,7 @@ control Source(
                 hdr.int_header.mtu_exceeded = 1;
             } else {
                 fill(INT_MD, words, INT_HEADER_WORDS + words);
-                hdr.int_header.remaining_hops = watch.hops - 1;
+                hdr.int_header.remaining_hops = words == 0 ? watch.hops : watch.hops - 1;
             }
             sum = sum + sum_of_headers(hdr.shim, hdr.int_header);
             if (hdr.shim.length > INT_HEADER_WORDS) {

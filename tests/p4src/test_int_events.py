@@ -1,7 +1,7 @@
 """Which packets are reported: changes of a flow, full queues up to a quota, drops with reasons."""
 
 import pytest
-from int_layers import INGRESS, LAST, LATENCY, LEVEL_1, NODE, QUEUE, Report
+from int_layers import INGRESS, LAST, LATENCY, LEVEL_1, LEVEL_2, NODE, QUEUE, Report
 from int_path import (
     ALL,
     COLLECTOR,
@@ -69,11 +69,11 @@ def test_an_int_flow_is_reported_when_another_number_of_switches_pushed() -> Non
     assert [len(sink.send(f)) for f in (short, short, long, long, short)] == [2, 1, 2, 1, 2]
 
 
-def queue_reports(full: int, calm: int, quota: int) -> Switch:
+def queue_reports(full: int, calm: int, quota: int, wanted: int = LEVEL_1 | QUEUE) -> Switch:
     switch = Switch(1)
     switch.engine.table_add(
         f"{EGRESS}.queue_reports.queue_reports", [Exact(OUT)],
-        f"{EGRESS}.queue_reports.report_queue", [full, calm, quota, LEVEL_1 | QUEUE],
+        f"{EGRESS}.queue_reports.report_queue", [full, calm, quota, wanted],
     )  # fmt: skip
     return switch
 
@@ -93,15 +93,13 @@ def test_a_full_queue_is_reported_up_to_the_quota() -> None:
     assert report.fragment == udp()[14:42]
 
 
-def drop_reports(*, watched: bool = True) -> Switch:
+def drop_reports(*, watched: bool = True, wanted: int = LEVEL_1 | INGRESS) -> Switch:
     """Denies UDP to port 5009; has a route to 10.0.0.0/8, and none else."""
     switch = Switch(1)
     if watched:
         switch.watch("watch_drops", [])
     drops = "IntIngress.arrival.drop_reports"
-    switch.engine.table_set_default(
-        f"{drops}.drop_reports", f"{drops}.report_drops", [LEVEL_1 | INGRESS]
-    )
+    switch.engine.table_set_default(f"{drops}.drop_reports", f"{drops}.report_drops", [wanted])
     switch.engine.table_add(
         "IntIngress.arrival.forward.access_list",
         [*[Ternary(0, 0)] * 3, Ternary(5009, 0xFFFF)], "IntIngress.arrival.forward.deny", [], 1,
@@ -133,6 +131,18 @@ def test_a_drop_is_reported_with_its_reason(data: bytes, reason: int) -> None:
     assert flags(report) == DROPPED
     assert report.metadata == {LEVEL_1: IN << 16, INGRESS: 5000, LAST: reason << 16}
     assert data[14:].startswith(report.fragment)
+
+
+@pytest.mark.parametrize("wanted", [0, *(1 << n for n in range(16)), 0xFFFF])
+def test_a_report_has_what_is_known_of_what_is_asked_for(wanted: int) -> None:
+    """Of a queue all but buffers; of a drop in ingress nothing that egress would tell."""
+    for switch, data, known in (
+        (queue_reports(0, 0, 1, wanted), udp(), 0x7F00),
+        (drop_reports(wanted=wanted), udp(dport=5009), LEVEL_1 | INGRESS | LEVEL_2 | LAST),
+    ):
+        *_, (_, frame) = switch.send(data)
+        always = LAST & known
+        assert opened(frame).head.bits == always | wanted & known
 
 
 def test_a_routed_packet_is_not_dropped() -> None:

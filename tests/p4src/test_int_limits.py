@@ -47,6 +47,13 @@ def test_hops_are_counted_down_by_those_that_push() -> None:
     ]  # fmt: skip
 
 
+def test_a_source_that_is_asked_for_nothing_is_no_hop() -> None:
+    source = Switch(1, outside=[IN])
+    source.embed_data(0, 3)
+    found = opened_int(Switch(2).pass_on(source.pass_on(udp())))
+    assert (found.header.remaining, found.header.hop_ml, found.stack) == (3, 0, ())
+
+
 @pytest.mark.parametrize(("mtu", "fits"), [(60, True), (59, False)])
 def test_beyond_the_mtu_nothing_is_pushed_and_m_is_set(mtu: int, fits: bool) -> None:
     came = with_int()  # 20 + 8 + 16 + 8 bytes
