@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-import time
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ def exchange(
 ) -> tuple[int, dict[str, int], dict[str, int]]:  # fmt: skip
     """One flow over the loopback of a network namespace: sender's status, totals of both ends.
 
+    It starts a tenth of a second after the receiver is ready, at the time in the file "start".
     `meanwhile` is a shell command that runs while the sender does, which is process $sender.
     """
     received_tos = tos if received_tos is None else received_tos
@@ -34,8 +35,9 @@ def exchange(
 ip link set lo up
 {receive} {PORT} {received_flow} {payload} {received_tos} {folder}/received >{folder}/r.json &
 until grep -q ready {folder}/r.json; do :; done
+{sys.executable} -S -c 'import time; print(time.monotonic_ns() + 100_000_000)' >{folder}/start
 {send} {ADDRESS} {PORT} {SOURCE_PORT} 1 {rate_pps} {count} {payload} {tos} 32 \
-    {max_lag_ns} {folder}/sent {due} <<<{time.monotonic_ns() + 100_000_000} >{folder}/s.json &
+    {max_lag_ns} {folder}/sent {due} <{folder}/start >{folder}/s.json &
 sender=$!
 {meanwhile}
 wait $sender
@@ -69,11 +71,17 @@ def test_every_datagram_is_recorded_at_both_ends(tmp_path: Path) -> None:
 
 
 def test_the_schedule_is_kept(tmp_path: Path) -> None:
-    _status, sent, _received = exchange(tmp_path, rate_pps=2000, count=1000)
-    times = np.fromfile(tmp_path / "sent", SENT)["sent_ns"].astype(np.int64)
-    due = times[0] + np.arange(1000) * 500_000
-    assert (times - due).min() > -sent["largest_lag_ns"] - 500_000  # never before its time
-    assert np.median(np.abs(times - due)) < 20_000_000
+    medians_ns = []
+    for _ in range(3):  # a busy machine may delay one, and the sender says so, or two
+        _status, sent, _received = exchange(tmp_path, rate_pps=2000, count=1000)
+        times = np.fromfile(tmp_path / "sent", SENT)["sent_ns"].astype(np.int64)
+        late_ns = times - int((tmp_path / "start").read_text()) - np.arange(1000) * 500_000
+        assert late_ns.min() >= 0
+        assert late_ns.max() <= sent["largest_lag_ns"]
+        medians_ns.append(np.median(late_ns))
+        if medians_ns[-1] < 20_000_000:
+            return
+    raise AssertionError(f"median lags of {medians_ns} ns")
 
 
 def test_a_sender_that_fell_behind_does_not_flood(tmp_path: Path) -> None:
