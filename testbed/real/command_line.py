@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any, NoReturn, TextIO
 from mininet.cli import CLI
 from mininet.log import error, output
 from mininet.net import Mininet
+from mininet.node import Node
 
 from testbed.errors import TestbedError
 from testbed.real.isolation import STOPPING
@@ -21,6 +23,7 @@ from testbed.real.isolation import STOPPING
 IPERF_PORT, IPERF_S, UDP_RATE = 5001, 5, "10M"
 LISTENING_S = 5.0
 ANSWER_S = 30.0  # for all of iperf
+INTERRUPT_S = 0.2  # until a command that goes on is interrupted again
 TERMINALS = {"xterm": "xterm", "gterm": "gnome-terminal"}
 
 
@@ -50,10 +53,19 @@ def converse(mininet: Mininet, script: Path | None = None) -> None:
         for each, handler in before.items():
             signal.signal(each, handler)
     for node in mininet.values():
-        if node.waiting:  # for a command, without whose end Mininet cannot stop
-            node.sendInt()
-            node.waitOutput()
+        end_command(node)
     signal.raise_signal(number)
+
+
+def end_command(node: Node) -> None:
+    """End the command that a node's shell is at, if any: else Mininet could not stop.
+
+    Again and again: an interrupt is lost on a command that the shell is just about to begin.
+    """
+    while node.waiting:
+        node.sendInt()
+        if select.select([node.stdout], [], [], INTERRUPT_S)[0]:
+            node.monitor()
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from mininet.node import Node
+
+from testbed.real import command_line
 
 SCRIPT = f"""
 from mininet.topo import Topo
@@ -208,3 +211,15 @@ def test_a_signal_ends_the_run(open_terminal: Callable[[], Terminal], busy: bool
     os.kill(terminal.pid, signal.SIGTERM)
     terminal.until(b"example: interrupted", timeout_s=15)
     assert terminal.status() == 128 + signal.SIGTERM
+
+
+def test_a_command_is_interrupted_until_it_ends() -> None:
+    host = Node("h1", inNamespace=False)
+    try:
+        host.sendCmd("sh -c 'trap \"trap - INT\" INT; echo ready; while :; do sleep 0.1; done'")
+        while "ready" not in host.monitor():
+            pass
+        command_line.end_command(host)  # a first interrupt is lost on this one
+        assert not host.waiting
+    finally:
+        host.terminate()
