@@ -100,6 +100,10 @@ def test_ipfix_messages(findings: Findings) -> None:
         assert int.from_bytes(message[12:16], "big") == 7
         template_length = int.from_bytes(message[18:20], "big")
         data = message[16 + template_length :]
+        elements = {int.from_bytes(message[at : at + 2], "big")
+                    for at in range(24, 16 + template_length, 4)}  # fmt: skip
+        assert elements >= {86, 135}  # totals, so that findings may be exported again and again
+        assert not elements & {2, 133}
         width = 77 if int.from_bytes(data[:2], "big") == 257 else 53
         assert (len(data) - 4) % width == 0
         records.append((len(data) - 4) // width)

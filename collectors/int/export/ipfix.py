@@ -16,8 +16,8 @@ _ELEMENTS: tuple[Element, ...] = (
     (7, 2, lambda flow, _: flow["key"]["source_port"]),  # sourceTransportPort
     (11, 2, lambda flow, _: flow["key"]["destination_port"]),  # destinationTransportPort
     (4, 1, lambda flow, _: flow["key"]["protocol"]),  # protocolIdentifier
-    (2, 8, lambda flow, _: flow["paths"] + flow["partial"]),  # packetDeltaCount: that were told of
-    (133, 8, lambda flow, _: flow["dropped"]),  # droppedPacketDeltaCount
+    (86, 8, lambda flow, _: flow["paths"] + flow["partial"]),  # packetTotalCount: that were told of
+    (135, 8, lambda flow, _: flow["dropped"]),  # droppedPacketTotalCount
     (152, 8, lambda _, times: times[0]),  # flowStartMilliseconds
     (153, 8, lambda _, times: times[1]),  # flowEndMilliseconds
     (10, 4, lambda flow, _: flow["path"][0]["ingress"]),  # ingressInterface: of the first node
