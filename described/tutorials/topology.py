@@ -1,7 +1,6 @@
 """topology.json of p4lang/tutorials (utils/run_exercise.py there): hosts, switches and links."""
 
 import re
-from collections.abc import Mapping
 from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from described.document import Document
 from described.host_commands import understood
 from described.network import GRPC_PORT, DescribedNetwork, Filling, Host, Link, Switch
+from described.switch_cli.filling import CommandScript
 from described.tutorials.programs import choose_programs
 from described.tutorials.runtime import RuntimeFile
 from testbed.plant import MAC
@@ -43,7 +43,7 @@ def read(document: Document, program: Path | None) -> DescribedNetwork:
             for number, (name, switch) in enumerate(described.items())
         ],
         links=links,
-        told=_told(links, {*hosts}, described),
+        told=[_told_of(link, {*hosts}) for link in links if link.properties1],
         compiled=folder / "build",
         folders=[folder / "logs"],  # p4runtime_lib's, of requests
     )  # fmt: skip
@@ -84,8 +84,14 @@ def _host(name: str, host: Document) -> Host:
 
 
 def _fillings(switch: Document, folder: Path) -> list[Filling]:
-    name = switch.get("runtime_json")
-    return [] if name is None else [RuntimeFile(Document.load(folder / name.text()))]
+    """Both of its files; commands may change what the runtime file writes."""
+    runtime, script = (switch.get(key) for key in FILES)
+    fillings: list[Filling] = []
+    if runtime is not None:
+        fillings.append(RuntimeFile(Document.load(folder / runtime.text())))
+    if script is not None:
+        fillings.append(CommandScript(folder / script.text()))
+    return fillings
 
 
 def _stem(switch: Document, fillings: list[Filling]) -> str | None:
@@ -143,14 +149,6 @@ def _delay_us(latency: Document) -> float:
     if match is None:
         latency.wrong('a number of ms, or a text as in "5ms"')
     return float(match[1]) * {"s": 1_000_000, "ms": 1000, "us": 1, "": 1}[match[2]]
-
-
-def _told(links: list[Link], hosts: set[str], switches: Mapping[str, Document]) -> list[str]:
-    lines = [_told_of(link, hosts) for link in links if link.properties1]
-    for name, switch in switches.items():
-        if switch.get("cli_input") is not None:
-            lines.append(f"switch {name}: not carried over: cli_input, commands over Thrift")
-    return lines
 
 
 def _told_of(link: Link, hosts: set[str]) -> str:

@@ -53,6 +53,21 @@ def test_a_host_without_a_route_sends_nothing(tmp_path: Path, telemark: Telemark
     assert "100% dropped (0/2 received)" in output
 
 
+def test_commands_of_simple_switch_cli_fill_what_a_runtime_file_does_not(
+    tmp_path: Path, telemark: Telemark
+) -> None:
+    described = exercise.topology()
+    described["switches"]["s1"] |= {"cli_input": "net/s1-commands.txt"}
+    s1, s2 = exercise.runtime({"h1": 3, "h2": 7}), exercise.runtime({"h1": 5, "h2": 2})
+    s1["table_entries"] = s1["table_entries"][:1]
+    path = exercise.write(tmp_path / "x", described, s1, s2)
+    path.with_name("s1-commands.txt").write_text(
+        f"table_add routes forward 10.0.2.0/24 => {exercise.MACS['h2']} 7\n"
+    )
+    _, output, errors = telemark(path, "pingall\n")
+    assert (errors, "0% dropped (2/2 received)" in output) == ("", True)
+
+
 def test_neighbours_are_found_by_arp_through_a_flood(tmp_path: Path, telemark: Telemark) -> None:
     described = exercise.topology()
     for number, host in enumerate(described["hosts"].values(), start=1):

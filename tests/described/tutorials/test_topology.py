@@ -7,9 +7,12 @@ from typing import Any
 import exercise
 import pytest
 
+from described.document import Document
 from described.network import DescribedNetwork, Link
 from described.readers import read
+from described.switch_cli.filling import CommandScript
 from described.tutorials.programs import choose_programs
+from described.tutorials.runtime import RuntimeFile
 from testbed.errors import TestbedError
 
 
@@ -79,10 +82,21 @@ def test_what_hosts_send_is_told_to_have_no_properties(tmp_path: Path) -> None:
 
 
 def test_options_of_switches(tmp_path: Path) -> None:
-    switches = {"s1": {"cpu_port": "510", "priority_queues": 4}, "s2": {"cli_input": "gate.p4"}}
+    switches = {"s1": {"cpu_port": "510", "priority_queues": 4}, "s2": {}}
     described = changed(tmp_path, switches=switches)
     assert described.switches[0].options == ["--cpu-port", "510", "--priority-queues", "4"]
-    assert described.told == ["switch s2: not carried over: cli_input, commands over Thrift"]
+
+
+def test_commands_of_simple_switch_cli_come_behind_the_runtime_file(tmp_path: Path) -> None:
+    both = {"runtime_json": "net/s1.json", "cli_input": "net/s1-commands.txt"}
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "s1-commands.txt").write_text("mirroring_add 1 2\n")
+    s1, s2 = changed(tmp_path, switches={"s1": both, "s2": {}}).switches
+    assert s1.fillings == [
+        RuntimeFile(Document.load(tmp_path / "net" / "s1.json")),
+        CommandScript(tmp_path / "net" / "s1-commands.txt"),
+    ]
+    assert s2.fillings == []
 
 
 def host(**parts: Any) -> dict[str, Any]:
@@ -101,6 +115,8 @@ def host(**parts: Any) -> dict[str, Any]:
          "switches.s1.cpu_port: 511: expected a whole number from 0 to 510"),
         ({"switches": {"s1": {"priority_queues": 0}}, "links": []},
          "switches.s1.priority_queues: 0: expected a whole number from 1 to 8"),
+        ({"switches": {"s1": {"cli_input": "s9.txt"}}},
+         'switches.s1.cli_input: "s9.txt": expected a file below {...}/x/net or {...}/x'),
         (host(ip="10.0.1.1"), 'hosts.h1.ip: "10.0.1.1": expected an IPv4 address with its prefix'),
         (host(ip="10.0.1.300/24"), 'hosts.h1.ip: "10.0.1.300/24": expected an IPv4 address'),
         (host(mac="08:00"), 'hosts.h1.mac: "08:00": expected a MAC address, as in'),
@@ -111,6 +127,7 @@ def host(**parts: Any) -> dict[str, Any]:
         ({"links": [["h1", "s1-p511"]]}, 'links[0][1]: "s1-p511": expected'),
         ({"links": [["h1", "s9-p1"]]}, 'links[0][1]: "s9-p1": expected'),
         ({"links": [["h1", "s1-p3", "soon"]]}, 'links[0][2]: "soon": expected a number of ms'),
+        ({"links": [["h1", "s1-p3", 0, True]]}, "links[0][3]: true: expected a number from 0"),
         ({"links": [["h1", "s1-p3", 0, -1]]}, "links[0][3]: -1: expected a number from 0"),
     ],
 )  # fmt: skip
