@@ -1,40 +1,28 @@
 """The exercises of p4lang/tutorials: what their READMEs have people type, and what is then seen."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
-PINGALL = "pingall"
+from _described import ALL_ANSWERED, PINGALL, Expected, got_through, receiving, until
+
 POD = "pod-topo/topology.json"
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """One run: its commands, and what must be in the output, or else a judge of it.
+    """One run: its commands, and what is expected of its output.
 
-    A judge says what is wrong; None: nothing. `virtual` are the commands of virtual time, where
-    there is something to do without programs at hosts, and `virtually` is expected of them.
+    `virtual` are the commands of virtual time, where there is something to do without programs at
+    hosts, and `virtually` is expected of them.
     """
 
     name: str  # its folder; behind a comma, which of its topologies
     commands: str
-    expected: tuple[str, ...] | Callable[[str], str | None]
+    expected: tuple[Expected, ...]
     topology: str = "topology.json"
     program: str | None = None  # in solution/; None: the exercise's own
     virtual: str | None = PINGALL
-    virtually: str = "0% dropped"
-
-
-def until(text: str, file: str) -> str:
-    """A command that waits until something is in a file: programs begin when the machine lets
-    them."""
-    return f"sh until grep -q '{text}' $TMPDIR/{file}; do sleep 0.2; done"
-
-
-def receiving(host: str) -> str:
-    """The exercise's receiver at a host, once it listens."""
-    begin = f"{host} python3 -u receive.py > $TMPDIR/{host} 2>&1 &"
-    return f"{begin}\n{until('sniffing', host)}\nsh sleep 0.5"
+    virtually: str = ALL_ANSWERED
 
 
 def tunnelled(output: str) -> str | None:
@@ -84,9 +72,8 @@ def balanced(output: str) -> str | None:
 
 def walled(output: str) -> str | None:
     """TCP from inside to outside, not the other way round."""
-    parts = output.split("mininet> iperf ")[1:]
-    through = ["bits/sec" in part for part in parts]
-    return None if through == [True, True, False] else f"iperf got through: {through}"
+    through = got_through(output)
+    return None if through == (True, True, False) else f"iperf got through: {through}"
 
 
 SEND = './send.py 10.0.2.2 "P4 is cool"'
@@ -164,20 +151,20 @@ COUNTED = tuple(
     )
 )
 EXERCISES = [
-    Exercise("basic", PINGALL, ("0% dropped",), POD, "basic.p4"),
-    Exercise("basic, triangle", PINGALL, ("0% dropped",), "triangle-topo/topology.json",
+    Exercise("basic", PINGALL, (ALL_ANSWERED,), POD, "basic.p4"),
+    Exercise("basic, triangle", PINGALL, (ALL_ANSWERED,), "triangle-topo/topology.json",
              "basic.p4"),
-    Exercise("basic_tunnel", TUNNELS, tunnelled, program="basic_tunnel.p4"),
+    Exercise("basic_tunnel", TUNNELS, (tunnelled,), program="basic_tunnel.p4"),
     Exercise("p4runtime", P4RUNTIME, (" 5 received", *COUNTED), virtual=None),
-    Exercise("ecn", BOTTLENECK, marked, program="ecn.p4"),
-    Exercise("mri", BOTTLENECK, queued, program="mri.p4"),
-    Exercise("link_monitor", PROBES, utilised, POD, "link_monitor.p4"),
+    Exercise("ecn", BOTTLENECK, (marked,), program="ecn.p4"),
+    Exercise("mri", BOTTLENECK, (queued,), program="mri.p4"),
+    Exercise("link_monitor", PROBES, (utilised,), POD, "link_monitor.p4"),
     Exercise("source_routing", ROUTED, ("got a packet", "ttl *= 59"),
              program="source_routing.p4", virtual=None),
-    Exercise("calc", CALCULATED, calculated, program="calc.p4", virtual=None),
-    Exercise("load_balance", BALANCED, balanced, program="load_balance.p4", virtual=None),
+    Exercise("calc", CALCULATED, (calculated,), program="calc.p4", virtual=None),
+    Exercise("load_balance", BALANCED, (balanced,), program="load_balance.p4", virtual=None),
     Exercise("qos", PRIORITIES, ("tos *= 0xb9", "tos *= 0xb1"), program="qos.p4"),
-    Exercise("firewall", "iperf h1 h2\niperf h1 h3\niperf h3 h1", walled, POD, "firewall.p4"),
+    Exercise("firewall", "iperf h1 h2\niperf h1 h3\niperf h3 h1", (walled,), POD, "firewall.p4"),
     Exercise("multicast", PINGALL, ("h1 -> h2 h3 X", "h2 -> h1 h3 X", "h3 -> h1 h2 X"),
              "sig-topo/topology.json", "multicast.p4", virtually="25% dropped"),
     Exercise("flowcache", FLOWS, ("icmp_seq=8 ttl=62",), program="flowcache.p4", virtual=None),

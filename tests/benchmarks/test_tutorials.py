@@ -15,9 +15,9 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "tutorials.py"
 @pytest.fixture
 def exercises(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
-    import _exercises  # noqa: PLC0415
+    import _tutorials  # noqa: PLC0415
 
-    return _exercises
+    return _tutorials
 
 
 def tos(*values: str) -> str:
