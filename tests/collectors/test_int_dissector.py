@@ -5,6 +5,7 @@ And so what the decoder finds: neither was written after the other. Skipped with
 
 import random
 import shutil
+import struct
 import subprocess
 from collections.abc import Sequence
 from ipaddress import ip_address
@@ -64,6 +65,18 @@ def dissected(folder: Path, packets: Sequence[Packet]) -> list[ElementTree.Eleme
     assert "Lua: Error" not in run.stderr
     assert "Lua Error" not in run.stdout
     return list(ElementTree.fromstring(run.stdout))
+
+
+@pytest.mark.parametrize("npt", [1, 2])
+def test_int_behind_int_is_data(npt: int, tmp_path: Path) -> None:
+    """Else a packet of many shims would exhaust the stack of calls."""
+    port = made_reports.INT_PORT
+    again = struct.pack("!BBH", 0x14, 0, port)
+    if npt == 2:
+        again = struct.pack("!BBHHHHH", 0x18, 0, 17, 1, port, 1400, 0)
+    head = Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=1, dport=port)
+    trees = dissected(tmp_path, 2 * [head / (again * (1400 // len(again)))])
+    assert [shown(tree, "int.shim.npt") for tree in trees] == 2 * [[str(npt)]]
 
 
 def of_reports(payloads: Sequence[bytes]) -> list[Packet]:

@@ -210,8 +210,15 @@ local function dissect_int(tvb, at, tree, by_port)
   return going_on
 end
 
--- Packets on a link, where Wireshark itself dissects what is below INT.
+local within -- number of the packet that Wireshark dissects behind its INT
+
+-- Packets on a link, where Wireshark itself dissects what is below INT. There is no INT behind INT: who
+-- writes it wants to see how deep a stack of calls may be.
 function int.dissector(tvb, pinfo, tree)
+  if within == pinfo.number then
+    Dissector.get("data"):call(tvb, pinfo, tree)
+    return
+  end
   local by_port = pinfo.port_type == 3 and pinfo.dst_port == int.prefs.port
   local going_on = dissect_int(tvb, 0, tree, by_port)
   pinfo.cols.protocol = "INT"
@@ -219,6 +226,7 @@ function int.dissector(tvb, pinfo, tree)
     return
   end
   local rest = tvb:range(going_on.at):tvb()
+  within = pinfo.number
   if going_on.protocol then
     DissectorTable.get("ip.proto"):try(going_on.protocol, rest, pinfo, tree)
   elseif going_on.port then
@@ -226,6 +234,7 @@ function int.dissector(tvb, pinfo, tree)
   else
     Dissector.get("data"):call(rest, pinfo, tree)
   end
+  within = nil
 end
 
 local dscp_of_ipv4, dscp_of_ipv6 = Field.new("ip.dsfield.dscp"), Field.new("ipv6.tclass.dscp")
