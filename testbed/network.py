@@ -235,10 +235,10 @@ class Network:
     def _start(self, leaving: contextlib.ExitStack) -> None:
         if not sys.stdin.isatty() and self._run.interactive:
             raise TestbedError("--interactive needs a terminal")
+        check_topology(self.topo)
         unknown = self._switch_options.keys() - {*self.topo.switches()}
         if unknown:
             raise TestbedError(f"options for switches that are not there: {sorted(unknown)}")
-        check_topology(self.topo)
         check_ports(self.topo, self._switch_options, self._run.target)
         if not 0 <= self._control_delay_us <= MAX_CONTROL_DELAY_US:
             raise TestbedError(

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 PORTS = {"minip4": DROP_PORT, "bmv2": 256}  # of a switch; on bmv2 its panel has as many again
 MAC = re.compile("[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
+# Of nodes: Mininet and we put names into shells' commands, and into paths.
+NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+NAMES = "a name of up to 64 letters, digits, _, . and -, of which the first is a letter or digit"
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,10 @@ class Plant(Protocol):
 
 
 def check_topology(topo: Topo) -> None:
-    """Raise TestbedError for what is missing or cannot be: switches, addresses, ends of links."""
+    """Raise TestbedError for what is missing or cannot be: switches, names, addresses, links."""
+    for name in topo.nodes(sort=False):  # Mininet's sorting stumbles over some that are refused
+        if not NAME.fullmatch(name):
+            raise TestbedError(f"node {name!r}: expected {NAMES}")
     if not topo.switches():
         raise TestbedError("the topology has no switch: build() adds one with addSwitch('s1')")
     for name in topo.hosts():
@@ -119,7 +125,9 @@ def check_topology(topo: Topo) -> None:
 
 
 def check_ports(topo: Topo, options: Mapping[str, Sequence[str]], target: str) -> None:
-    """Raise TestbedError for links at ports that the target has not, or that are CPU ports."""
+    """Raise TestbedError for links at ports that the target has not, that are CPU ports, or that
+    have another link."""
+    taken: set[tuple[str, int]] = set()
     for _, _, info in topo.links(sort=True, withInfo=True):
         for end in "12":
             switch, port = info[f"node{end}"], info[f"port{end}"]
@@ -136,6 +144,9 @@ def check_ports(topo: Topo, options: Mapping[str, Sequence[str]], target: str) -
                     f"switch {switch}: port {port}: on --target {target} expected 0 to "
                     f"{PORTS[target] - 1}"
                 )
+            if (switch, port) in taken:
+                raise TestbedError(f"switch {switch}: port {port} is given to two links")
+            taken.add((switch, port))
 
 
 def _is_address(text: str) -> bool:

@@ -18,10 +18,13 @@ from testbed.run import Run
 class Odd(Topo):
     """h1 - s1 - h2, of which something is odd."""
 
-    def build(self, loop: bool = False, port: int = 1, **host: str) -> None:
+    def build(
+        self, loop: bool = False, port: int = 1, port2: int | None = None, name: str = "h1",
+        **host: str,
+    ) -> None:  # fmt: skip
         s1 = self.addSwitch("s1")
-        self.addLink(self.addHost("h1", **host), s1, port2=port)
-        self.addLink(self.addHost("h2"), s1)
+        self.addLink(self.addHost(name, **host), s1, port2=port)
+        self.addLink(self.addHost("h2"), s1, port2=port2)
         if loop:
             self.addLink(s1, s1)
 
@@ -33,6 +36,7 @@ class Odd(Topo):
         (Odd(ip="10.0.0.1"), 0, "^host h1: ip '10.0.0.1': expected as in 10.0.0.1/8$"),
         (Odd(mac="00:00:00:00:00"), 0, "^host h1: mac '00:00:00:00:00': expected as in"),
         (Odd(loop=True), 0, "^link s1-s1: both its ends are s1$"),
+        (Odd(port2=1), 0, "^switch s1: port 1 is given to two links$"),
         (Odd(), -5, "^control_delay_us -5: expected 0 to"),
         (Odd(), float("nan"), "^control_delay_us nan: expected 0 to"),
     ],
@@ -44,6 +48,19 @@ def test_networks_that_cannot_be_are_refused(
         Network(topo, run, program=WIRE, control_delay_us=delay_us).__enter__()
 
     with pytest.raises(TestbedError, match=words):
+        virtually(tmp_path, main)
+
+
+@pytest.mark.parametrize(
+    "name", ["h 1", "h;id", "../h", "-h", "", "h\n", "hü", "²", "h\0", "\ud800", "h" * 65]
+)
+def test_names_that_a_shell_or_a_path_would_take_for_more_are_refused(
+    tmp_path: Path, name: str
+) -> None:
+    async def main(run: Run) -> None:
+        Network(Odd(name=name), run, program=WIRE).__enter__()
+
+    with pytest.raises(TestbedError, match=r"^node .*: expected a name of up to 64 letters"):
         virtually(tmp_path, main)
 
 
