@@ -82,6 +82,8 @@ class Session:
             raise CommandError(f"{line.where}: {name}: the switch refuses: {why}") from error
         except (TestbedError, Minip4Error) as error:
             raise CommandError(f"{line.where}: {name}: {error}") from error
+        except ValueError as error:  # a number that P4Runtime has no room for
+            raise CommandError(f"{line.where}: {name}: {' '.join(str(error).split())}") from error
 
     def _known(self) -> str:
         return ", ".join(sorted(self._handlers))

@@ -365,6 +365,8 @@ def test_a_slow_queue_lets_so_many_packets_out_a_second(tmp_path: Path) -> None:
         ("mirroring_add_mc 1 9", "there is no multicast group 9"),
         ("mirroring_add 1 600", "the switch refuses: "),
         ("register_read seen 8", "the switch refuses: "),
+        (f"mc_mgrp_create {10**50}", "typed:1: mc_mgrp_create: Value out of range"),
+        (f"table_delete addresses {'9' * 5000}", "typed:1: table_delete: "),
         ("meter_set_rates pace 0 1:1", "1 rates: expected 2, as in 0.001:10"),
         ("meter_set_rates pace 0 nan:1 1:1", "rate 'nan:1': expected units of a microsecond"),
         ("meter_set_rates pace 0 2:1 1:1", "the switch refuses: .*above pir"),
