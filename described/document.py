@@ -4,15 +4,19 @@
 what is there, and what was expected.
 """
 
+import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from testbed.errors import TestbedError
+from testbed.plant import NAME, NAMES
 
 _SHOWN = 60  # characters of a value in an error
+_MOST = 1e15  # of numbers that are not whole, so that none becomes endless
+_DIGITS = 20  # of a number in a text: Python refuses to read thousands
 
 
 @dataclass(frozen=True)
@@ -36,15 +40,20 @@ class Document:
             raise TestbedError(f"{path}: not JSON: it is no text") from None
         except OSError as error:
             raise TestbedError(f"cannot read {path}: {error.strerror}") from None
+        except (RecursionError, ValueError):  # Python reads no number of thousands of digits
+            raise TestbedError(f"{path}: nested too deep, or with a number too long") from None
+
+    @property
+    def place(self) -> str:
+        """File and place, for an error."""
+        return f"{self.path}: {self.where or 'all of it'}"
 
     def wrong(self, expected: str) -> NoReturn:
         """Say that this value is not what was expected."""
         shown = json.dumps(self.value)
         if len(shown) > _SHOWN:
             shown = f"{shown[:_SHOWN]}..."
-        raise TestbedError(
-            f"{self.path}: {self.where or 'all of it'}: {shown}: expected {expected}"
-        )
+        raise TestbedError(f"{self.place}: {shown}: expected {expected}")
 
     def __getitem__(self, key: str) -> "Document":
         """A value that has to be there."""
@@ -62,6 +71,15 @@ class Document:
         """The keys and values of an object, in their order."""
         for key, value in self.mapping().items():
             yield key, self._part(f".{key}" if self.where else key, value)
+
+    def nodes(self, taken: Collection[str] = ()) -> "dict[str, Document]":
+        """An object whose keys are names of hosts or switches; others have those that are taken."""
+        for name in self.mapping():
+            if not NAME.fullmatch(name):
+                self.wrong(f"{NAMES}, where there is {json.dumps(name)[:_SHOWN]}")
+            if name in taken:
+                self.wrong(f"names that no host has: {name} is one")
+        return dict(self.items())
 
     def entries(self) -> "list[Document]":
         """The values of a list."""
@@ -84,18 +102,32 @@ class Document:
     def natural(self, most: int, least: int = 0) -> int:
         """A whole number from `least` to `most`; one in a text will do, as in "510"."""
         value = self.value
-        if isinstance(value, str) and value.isdecimal():
+        if isinstance(value, str) and value.isdecimal() and len(value) <= _DIGITS:
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             self.wrong(f"a whole number from {least} to {most}")
         return value
 
     def number(self) -> float:
-        """A number from 0."""
+        """A number from 0 to 1e15."""
         value = self.value
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-            self.wrong("a number from 0")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST:
+            self.wrong(f"a number from 0 to {_MOST:g}")
         return value
+
+    def truth(self) -> bool:
+        """True or false."""
+        if not isinstance(self.value, bool):
+            self.wrong("true or false")
+        return self.value
+
+    def file_in(self, folder: Path) -> Path | None:
+        """The file that this text names, as seen from a folder; None: there is none."""
+        path = folder / self.text()
+        with contextlib.suppress(OSError):  # a name may be too long, or lead through a file
+            if path.is_file():
+                return path
+        return None
 
     def _part(self, step: str, value: Any) -> "Document":
         return Document(self.path, self.where + step, value)

@@ -83,7 +83,6 @@ class DescribedNetwork:
     fillings runs: NAME.json and NAME.p4.p4info.txtpb. They expect `folders`, too, to write into.
     """
 
-    name: str
     folder: Path  # where commands of hosts run, and what relative paths are relative to
     hosts: Sequence[Host]
     switches: Sequence[Switch]

@@ -51,10 +51,12 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
     programs = {switch.name: switch.program for switch in described.switches}
     switch_options = {switch.name: switch.options for switch in described.switches}
     scripts = Scripts(described.scripts, described.folder, run)
-    with scripts, Network(
-        topo, run, program=programs, switch_options=switch_options, capture=run.keeps,
-        name=described.name,
-    ) as net:  # fmt: skip
+    with (
+        scripts,
+        Network(
+            topo, run, program=programs, switch_options=switch_options, capture=run.keeps
+        ) as net,
+    ):
         for switch in described.switches:
             await fill(net, switch, run)
         for host in described.hosts:

@@ -15,7 +15,7 @@ UNIT_US = {"s": 1_000_000, "ms": 1000, "us": 1}
 
 
 def _rate_bps(value: Any) -> int:
-    if not 0 < value < 1e9:
+    if not 1e-6 <= value < 1e9:  # a link of 0 bit/s would be one without a limit
         raise ValueError("expected Mbit/s, as in 100")
     return round(value * 1e6)
 
@@ -57,7 +57,7 @@ def properties(given: Mapping[str, Any], where: str) -> dict[str, Any]:
             raise TestbedError(f"{where}: {word} and {own} say the same: give one of them")
         try:
             ours[own] = translate(given[word])
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise TestbedError(f"{where}: {word} {given[word]!r}: {error}") from None
     return ours
 

@@ -1,6 +1,6 @@
 """p4app.json of p4-utils (p4utils/p4run.py there): hosts, switches, links, and what runs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,10 @@ class _Reader:
         self._document = document
         self._topology = document["topology"]
         self._folder = document.path.parent
-        self._default = dict(_items(self._topology.get("default")))
-        self._hosts = dict(_items(self._topology.get("hosts")))
-        self._switches = dict(_items(self._topology.get("switches")))
+        self._default = _items(self._topology.get("default"))
+        hosts, switches = self._topology.get("hosts"), self._topology.get("switches")
+        self._hosts = {} if hosts is None else hosts.nodes()
+        self._switches = {} if switches is None else switches.nodes(self._hosts)
         if not self._switches:
             self._topology.wrong("a switch in its switches")
         self._programs = self._sources(program)
@@ -62,7 +63,7 @@ class _Reader:
         }
         cpu_cables = [
             Cable(End(name), End(CPU_BRIDGE)) for name, switch in self._switches.items()
-            if _truth(switch, "cpu_port")
+            if _is_on(switch.get("cpu_port"), usually=False)
         ]  # fmt: skip
         cables = [self._cable(link) for link in self._topology["links"].entries()]
         number_ports([*cpu_cables, *cables], switch_ids)
@@ -71,7 +72,6 @@ class _Reader:
         cpu_ports = {cable.one.node: cable.one.port for cable in cpu_cables}
         tasks = self._tasks()
         return DescribedNetwork(
-            name=self._folder.name,
             folder=self._folder,
             hosts=self._all_hosts(cables, gateways, tasks),
             switches=[
@@ -91,11 +91,10 @@ class _Reader:
             link.wrong('two nodes, and perhaps properties, as in ["h1", "s1", {"bw": 10}]')
         ends = [self._end(part, number, parts) for number, part in enumerate(parts[:2], start=1)]
         given = {key: value for key, value in self._default.items() if key in LINK_PROPERTIES}
-        own = dict(_items(parts[2])) if len(parts) == 3 else {}
+        own = _items(parts[2]) if len(parts) == 3 else {}
         given |= {key: value for key, value in own.items() if key in LINK_PROPERTIES}
         properties = {key: _property(key, value) for key, value in given.items()}
-        place = f"{link.path}: {link.where}"
-        return Cable(ends[0], ends[1], links.properties(properties, place))
+        return Cable(ends[0], ends[1], links.properties(properties, link.place))
 
     def _end(self, node: Document, number: int, parts: Sequence[Document]) -> End:
         """One of a link's two ends, with what the link says of it."""
@@ -181,15 +180,11 @@ class _Reader:
             interface = IPv4Interface(end.address)
             is_host = end.node in self._hosts and interface.network == network
             is_gateway = str(interface.ip) == gateway
-            if (is_host and self._is_on("auto_arp_tables")) or (
-                is_gateway and self._is_on("auto_gw_arp")
+            if (is_host and _is_on(self._default.get("auto_arp_tables"), usually=True)) or (
+                is_gateway and _is_on(self._default.get("auto_gw_arp"), usually=True)
             ):
                 known[str(interface.ip)] = end.mac
         return known
-
-    def _is_on(self, key: str) -> bool:
-        value = self._default.get(key)
-        return value is None or bool(value.value)
 
     # --- switches ---------------------------------------------------------------------------
 
@@ -203,7 +198,7 @@ class _Reader:
         return Switch(
             name,
             number,
-            GRPC_PORT + number - 1 if grpc_port is None else grpc_port.natural(65535),
+            GRPC_PORT + number - 1 if grpc_port is None else grpc_port.natural(65535, 1),
             self._programs[name],
             self._fillings(switch),
             options,
@@ -222,8 +217,8 @@ class _Reader:
         source = switch.get("p4_src") or self._document.get("p4_src")
         if source is None:
             switch.wrong("a p4_src in it, or one for all switches at the beginning")
-        path = self._folder / source.text()
-        if not path.is_file():
+        path = source.file_in(self._folder)
+        if path is None:
             source.wrong(f"a P4 program in {self._folder}")
         return path
 
@@ -231,8 +226,8 @@ class _Reader:
         script = switch.get("cli_input")
         if script is None:
             return [ProgramAlone()]
-        path = self._folder / script.text()
-        if not path.is_file():
+        path = script.file_in(self._folder)
+        if path is None:
             script.wrong(f"a script of simple_switch_CLI's commands in {self._folder}")
         return [CommandScript(path)]
 
@@ -270,19 +265,18 @@ class _Reader:
         self._told += [f"not carried over: {where}" for where in reversed(unknown.values())]
 
 
-def _items(document: Document | None) -> Iterable[tuple[str, Document]]:
-    return () if document is None else document.items()
+def _items(document: Document | None) -> dict[str, Document]:
+    return {} if document is None else dict(document.items())
 
 
-def _truth(document: Document, key: str) -> bool:
-    value = document.get(key)
-    return value is not None and value.value is True
+def _is_on(document: Document | None, *, usually: bool) -> bool:
+    return usually if document is None else document.truth()
 
 
 def _property(key: str, value: Document) -> Any:
     """As Mininet's links take it; a delay that is a number is in ms, as p4-utils has it."""
     if key == "delay" and not isinstance(value.value, str):
-        return f"{value.number()}ms"
+        return f"{value.number():f}ms"
     return value.text() if key == "delay" else value.number()
 
 

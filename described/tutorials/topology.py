@@ -11,9 +11,10 @@ from described.network import GRPC_PORT, DescribedNetwork, Filling, Host, Link, 
 from described.switch_cli.filling import CommandScript
 from described.tutorials.programs import choose_programs
 from described.tutorials.runtime import RuntimeFile
+from testbed import links
 from testbed.plant import MAC
 
-PORT = re.compile(r"([^-]+)-p(\d+)")
+PORT = re.compile(r"(.+)-p([0-9]{1,9})")
 DELAY = re.compile(r"(\d+(?:\.\d+)?) *(us|ms|s|)")
 MOST_PORT = 510
 # Of a switch: the option of `minip4 switch`, and its least and largest value.
@@ -25,16 +26,15 @@ FILES = ("runtime_json", "cli_input")  # of a switch; relative to the folder of 
 def read(document: Document, program: Path | None) -> DescribedNetwork:
     """The network; `program` is taken in place of one of its own. Raises TestbedError."""
     folder = _folder(document)
-    hosts = {name: _host(name, host) for name, host in document["hosts"].items()}
-    described = dict(document["switches"].items())
+    hosts = {name: _host(name, host) for name, host in document["hosts"].nodes().items()}
+    described = document["switches"].nodes(hosts)
     if not described:
         document["switches"].wrong("a switch in it")
     fillings = {name: _fillings(switch, folder) for name, switch in described.items()}
     stems = {name: _stem(switch, fillings[name]) for name, switch in described.items()}
     programs = choose_programs(folder, stems, program)
-    links = [_link(link, {*hosts}, {*described}) for link in document["links"].entries()]
+    cables = [_link(link, {*hosts}, {*described}) for link in document["links"].entries()]
     return DescribedNetwork(
-        name=folder.name,
         folder=folder,
         hosts=[*hosts.values()],
         switches=[
@@ -42,8 +42,8 @@ def read(document: Document, program: Path | None) -> DescribedNetwork:
                    _options(switch))
             for number, (name, switch) in enumerate(described.items())
         ],
-        links=links,
-        told=[_told_of(link, {*hosts}) for link in links if link.properties1],
+        links=cables,
+        told=[_told_of(link, {*hosts}) for link in cables if link.properties1],
         compiled=folder / "build",
         folders=[folder / "logs"],  # p4runtime_lib's, of requests
     )  # fmt: skip
@@ -57,10 +57,10 @@ def _folder(document: Document) -> Path:
     ]  # fmt: skip
     near = [document.path.parent, *document.path.parent.parents[:1]]
     whole = [folder for folder in near
-             if all((folder / name.text()).is_file() for name in named)]  # fmt: skip
+             if all(name.file_in(folder) for name in named)]  # fmt: skip
     if whole:
         return next((folder for folder in whole if any(folder.glob("*.p4"))), whole[0])
-    missing = next(name for name in named if not (near[0] / name.text()).is_file())
+    missing = next(name for name in named if not name.file_in(near[0]))
     return missing.wrong(f"a file below {' or '.join(map(str, near))}")
 
 
@@ -125,7 +125,7 @@ def _link(link: Document, hosts: set[str], switches: set[str]) -> Link:
     if len(parts) > 2 and parts[2].value is not None and (delay_us := _delay_us(parts[2])):
         properties["delay_us"] = delay_us
     if len(parts) > 3 and parts[3].value is not None:
-        properties["rate_bps"] = round(parts[3].number() * 1e6)
+        properties |= links.properties({"bw": parts[3].number() or None}, link.place)
     return Link(node1, node2, port1, port2, properties, properties)
 
 
@@ -134,7 +134,7 @@ def _end(end: Document, hosts: set[str], switches: set[str]) -> tuple[str, int |
     if name in hosts:
         return name, None
     match = PORT.fullmatch(name)
-    if match is None or match[1] not in switches or not 0 <= int(match[2]) <= MOST_PORT:
+    if match is None or match[1] not in switches or int(match[2]) > MOST_PORT:
         end.wrong(
             f"a host, or a switch with its port, as in s1-p3: {', '.join([*hosts, *switches])}"
         )

@@ -15,6 +15,7 @@ from testbed.virtual.clock import VirtualClock
 from testbed.virtual.station import Station
 
 INTERVAL_S = 1.0  # between pings
+MOST = 1_000_000  # pings, and seconds of sleep
 ALL = ("pingall", "HOST ping -c COUNT HOST", "HOST sleep SECONDS")
 
 
@@ -51,11 +52,11 @@ class CommandLine:
                 if found := self._parsed_ping(rest):
                     return [name, "ping", *found]
             case [name, "sleep", seconds] if name == "sh" or name in self._stations:
-                if seconds.replace(".", "", 1).isdecimal():
+                if seconds.replace(".", "", 1).isdecimal() and float(seconds) <= MOST:
                     return words
         raise TestbedError(
             f"{script}: {line}: in virtual time there are no programs at hosts: "
-            f"expected {' or '.join(ALL)}"
+            f"expected {' or '.join(ALL)}, both up to {MOST:,}"
         )
 
     def _parsed_ping(self, words: list[str]) -> list[str] | None:
@@ -66,7 +67,7 @@ class CommandLine:
         at = text.index("-c")
         count = text[at + 1]
         left = text[:at] + text[at + 2 :]
-        if not count.isdecimal() or int(count) == 0 or len(left) != 1:
+        if not count.isdecimal() or not 1 <= float(count) <= MOST or len(left) != 1:
             return None
         if left[0] in self._stations:
             return [count, self._stations[left[0]].address]

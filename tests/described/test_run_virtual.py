@@ -114,7 +114,7 @@ def test_what_has_no_meaning_in_virtual_time_is_told(tmp_path: Path, telemark: T
 @pytest.mark.parametrize(
     "line",
     ["h1 ping h2", "h1 ping -c 0 h2", "h1 ping -c 1 h9", "h9 ping -c 1 h1", "h1 ./send.py",
-     "iperf", "h1 ping -f -c 1 h2", "sh sleep -1"],
+     "iperf", "h1 ping -f -c 1 h2", "sh sleep -1", "sh sleep 1000001", "h1 ping -c 1000001 h2"],
 )  # fmt: skip
 def test_commands_that_need_kernels_are_refused_before_any_is_done(
     line: str, tmp_path: Path, telemark: Telemark
@@ -123,7 +123,8 @@ def test_commands_that_need_kernels_are_refused_before_any_is_done(
     assert status == 2
     assert errors == (
         f"telemark: error: {tmp_path / 'script'}: {line}: in virtual time there are no programs "
-        "at hosts: expected pingall or HOST ping -c COUNT HOST or HOST sleep SECONDS\n"
+        "at hosts: expected pingall or HOST ping -c COUNT HOST or HOST sleep SECONDS, "
+        "both up to 1,000,000\n"
     )
     assert "Results" not in output
 
@@ -132,7 +133,18 @@ def test_captures_are_kept_where_one_says(tmp_path: Path, telemark: Telemark) ->
     path = exercise.whole(tmp_path / "x")
     _, output, _ = telemark(path, "pingall\n", "--keep", "--out", str(tmp_path / "kept"))
     assert f"Captures and logs in {tmp_path}/kept/run" in output.replace("\n", "")
-    assert (tmp_path / "kept/run/x/s1-eth3_in.pcap").stat().st_size > 24
+    assert (tmp_path / "kept/run/network/s1-eth3_in.pcap").stat().st_size > 24
+
+
+def test_a_description_may_lie_in_any_folder(tmp_path: Path, telemark: Telemark) -> None:
+    assert telemark(exercise.whole(tmp_path / "tmp"), "")[0] == 0  # which a run has, too
+
+
+def test_a_host_has_one_link(tmp_path: Path, telemark: Telemark) -> None:
+    described = exercise.topology()
+    described["links"].append(["h1", "s1-p9"])
+    path = exercise.write(tmp_path / "x", described, {}, {})
+    assert telemark(path, "")[::2] == (2, "telemark: error: host h1 has 2 links: expected one\n")
 
 
 def test_without_commands_it_needs_a_terminal(

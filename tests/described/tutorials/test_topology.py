@@ -26,7 +26,7 @@ def test_switches_are_numbered_as_their_controllers_expect(tmp_path: Path) -> No
     assert [(s.name, s.device_id, s.grpc_port) for s in described.switches] == [
         ("s1", 0, 50051), ("s2", 1, 50052),
     ]  # fmt: skip
-    assert (described.name, described.folder) == ("x", tmp_path / "x")
+    assert described.folder == tmp_path / "x"
     assert {s.program for s in described.switches} == {tmp_path / "x" / "gate.p4"}
 
 
@@ -108,6 +108,13 @@ def host(**parts: Any) -> dict[str, Any]:
     [
         ({"hosts": None}, "all of it: {...}: expected 'hosts' in it"),
         ({"hosts": []}, "hosts: []: expected an object, {...}"),
+        ({"hosts": {"h;id": {}}}, "hosts: {...}: expected a name of up to 64 letters, digits, _, "
+         '. and -, of which the first is a letter or digit, where there is "h;id"'),
+        ({"switches": {"../s": {}}}, 'switches: {...}: expected a name of up to 64{...}"../s"'),
+        ({"switches": {"h1": {}}}, "switches: {...}: expected names that no host has: h1 is one"),
+        ({"switches": {"s1": {"runtime_json": "n" * 5000}}}, "switches.s1.runtime_json: {...}: "
+         "expected a file below"),
+        ({"switches": {"s1": {"cpu_port": "9" * 5000}}, "links": []}, "switches.s1.cpu_port: "),
         ({"switches": {}}, "switches: {}: expected a switch in it"),
         ({"switches": {"s1": {"runtime_json": "net/s9.json"}}},
          'switches.s1.runtime_json: "net/s9.json": expected a file below {...}/x/net or {...}/x'),
@@ -125,10 +132,13 @@ def host(**parts: Any) -> dict[str, Any]:
         ({"links": [["h1"]]}, 'links[0]: ["h1"]: expected two ends'),
         ({"links": [["h1", "s1"]]}, 'links[0][1]: "s1": expected a host, or a switch with its'),
         ({"links": [["h1", "s1-p511"]]}, 'links[0][1]: "s1-p511": expected'),
+        ({"links": [["h1", "s1-p" + "9" * 5000]]}, "links[0][1]: "),
         ({"links": [["h1", "s9-p1"]]}, 'links[0][1]: "s9-p1": expected'),
         ({"links": [["h1", "s1-p3", "soon"]]}, 'links[0][2]: "soon": expected a number of ms'),
         ({"links": [["h1", "s1-p3", 0, True]]}, "links[0][3]: true: expected a number from 0"),
         ({"links": [["h1", "s1-p3", 0, -1]]}, "links[0][3]: -1: expected a number from 0"),
+        ({"links": [["h1", "s1-p3", 0, 1e308]]}, "links[0][3]: 1e+308: expected a number from 0"),
+        ({"links": [["h1", "s1-p3", 0, 1e-9]]}, "links[0]: bw 1e-09: expected Mbit/s, as in 100"),
     ],
 )  # fmt: skip
 def test_one_line_for_what_is_wrong(parts: dict[str, Any], told: str, tmp_path: Path) -> None:
@@ -144,6 +154,8 @@ def test_one_line_for_what_is_wrong(parts: dict[str, Any], told: str, tmp_path: 
     [
         (b'{"hosts": }', ":1:11: not JSON: Expecting value"),
         (b"\xff\xfe", ": not JSON: it is no text"),
+        (b"[" * 100_000, ": nested too deep, or with a number too long"),
+        (b"9" * 5000, ": nested too deep, or with a number too long"),
     ],
 )
 def test_what_is_no_json(content: bytes, told: str, tmp_path: Path) -> None:
