@@ -171,21 +171,30 @@ control IntWatch(
                 watch.is_report = 1;
             }
         }
-        if (hdr.shim.isValid()) {
+        // Marks count also where the packet ends before it has a shim.
+        bit<6> dscp = hdr.ipv4.isValid() ? hdr.ipv4.dscp : hdr.ipv6.traffic_class[7:2];
+        bool is_udp = hdr.ports.isValid() && !hdr.tcp.isValid();
+        bool has_fixed_mark = hdr.marker.isValid() || (is_udp && dst_port == INT_UDP_PORT);
+        if (watch.is_whole == 1 && hdr.ports.isValid()
+            && (has_fixed_mark || (dscp & INT_DSCP_MASK) == INT_DSCP)) {
             borders.apply();
-            if (from_outside == 1) {
-                if (hdr.marker.isValid() || dst_port == INT_UDP_PORT) {
-                    stop_foreign();
-                } else {
-                    set_dscp.apply(hdr, 0);
-                    arriving_events.count(FOREIGN_CLEARED);
-                }
-            } else if (hdr.stack.isValid() && hdr.int_header.version == INT_VERSION) {
+        }
+        if (from_outside == 1) {
+            if (has_fixed_mark) {
+                stop_foreign();
+            } else {
+                set_dscp.apply(hdr, 0);
+                arriving_events.count(FOREIGN_CLEARED);
+            }
+        } else if (hdr.shim.isValid()) {
+            if (hdr.stack.isValid() && hdr.int_header.version == INT_VERSION) {
                 watch.is_int = 1;
             } else {
                 arriving_events.count(MALFORMED);
             }
-        } else if (watch.is_whole == 1 && watch.is_report == 0) {
+        }
+        bool is_stopped = from_outside == 1 && has_fixed_mark;
+        if (!hdr.shim.isValid() && !is_stopped && watch.is_whole == 1 && watch.is_report == 0) {
             if (hdr.ipv4.isValid()) {
                 int_list.apply();
             } else if (hdr.ipv6.isValid()) {

@@ -1,5 +1,7 @@
 """Where INT-MD must not push, or cannot: hops, MTU, lengths, unknown bits, marks from outside."""
 
+from collections.abc import Callable
+
 import pytest
 from int_layers import BUFFER, LAST, NODE, QUEUE, IntHeader, Shim
 from int_path import IN, OUT, PORT, PROBE, Switch, checked, opened_int, tcp, udp
@@ -222,6 +224,30 @@ def test_marks_from_outside_are_no_int() -> None:
     assert border.send(udp(dport=32767)) == []
     assert border.send(udp(b"TELEMARK and more")) == []
     assert border.events() == {"cleared": 1, "stopped": 2}
+
+
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("make", [udp, tcp])
+@pytest.mark.parametrize("payload", [b"", b"abc"])
+def test_a_dscp_from_outside_is_lost_also_without_room_for_a_shim(
+    make: Callable[..., bytes], payload: bytes, version: int
+) -> None:
+    """Else the next switch looks for INT where the probe marker is, and the sink leaves it in."""
+    source, transit, sink = Switch(1, outside=[IN]), Switch(2), Switch(3, outside=[OUT])
+    source.embed_data(NODE, mark=PROBE, version=version)
+    inside = transit.pass_on(source.pass_on(make(payload, tos=INT_DSCP << 2, version=version)))
+    assert opened_int(inside).stack == (2, 1)
+    assert sink.pass_on(inside) == make(payload, version=version)
+    assert source.events() == {"cleared": 1}
+
+
+def test_other_marks_from_outside_go_no_further_without_room_for_a_shim_either() -> None:
+    border = Switch(1, outside=[IN])
+    border.embed_data(NODE, mark=PROBE)
+    assert border.send(udp(b"abc", dport=32767)) == []
+    assert border.send(udp(b"TELEMARK", dport=32766)) == []
+    assert border.pass_on(tcp(b"abc", dport=32767)) != tcp(b"abc", dport=32767)
+    assert border.events() == {"stopped": 2}
 
 
 @pytest.mark.parametrize("mark", [PORT, PROBE])
