@@ -94,6 +94,7 @@ const bit<16> COMPLEMENT = 0x0001;   // of stacks
 const bit<16> UNKNOWN_TO_V1MODEL = 0x00FE;
 const bit<16> DROP_REASON = 0x0001;  // of reports
 const bit<16> KNOWN_TO_REPORTS = 0x7F00;  // the node id is in the group header, buffers nobody knows
+const bit<16> UTILISATION = 0x0100;
 const bit<16> KNOWN_TO_INGRESS = 0x4A00;  // ports, and when the packet came
 
 header report_group_t {

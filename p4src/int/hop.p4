@@ -124,7 +124,7 @@ control FillMetadata(
             metadata.level_2.value = 23w0 ++ hop.ingress_port ++ 23w0 ++ hop.egress_port;
             sum = sum + (bit<32>)hop.ingress_port + (bit<32>)hop.egress_port;
         }
-        if ((wanted & 0x0100) != 0) {
+        if ((wanted & UTILISATION) != 0) {
             metadata.utilisation.setValid();
             metadata.utilisation.value = hop.utilisation;
             sum = sum + halves(hop.utilisation);

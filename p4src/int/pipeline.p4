@@ -93,6 +93,9 @@ control IntPacket(
         if ((meta.report.flow | meta.report.congested) == 1) {
             meta.report.flow = meta.report.flow | meta.watch.is_watched | meta.watch.is_int;
             meta.report.hw_id = HW_EGRESS;
+            if (meta.hop.utilisation == UNKNOWN) {  // 3.3.1: what is not available has no bit
+                meta.report.metadata_bits = meta.report.metadata_bits & ~UTILISATION;
+            }
             number.apply(meta.report);
             clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, REPORT_FIELDS);
             if (is_outside == 1 && meta.watch.is_int == 1) {

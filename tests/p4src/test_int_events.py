@@ -135,9 +135,9 @@ def test_a_drop_is_reported_with_its_reason(data: bytes, reason: int) -> None:
 
 @pytest.mark.parametrize("wanted", [0, *(1 << n for n in range(16)), 0xFFFF])
 def test_a_report_has_what_is_known_of_what_is_asked_for(wanted: int) -> None:
-    """Of a queue all but buffers; of a drop in ingress nothing that egress would tell."""
+    """Of a queue not buffers, nor use of an unknown rate; of a drop nothing that egress tells."""
     for switch, data, known in (
-        (queue_reports(0, 0, 1, wanted), udp(), 0x7F00),
+        (queue_reports(0, 0, 1, wanted), udp(), 0x7E00),
         (drop_reports(wanted=wanted), udp(dport=5009), LEVEL_1 | INGRESS | LEVEL_2 | LAST),
     ):
         *_, (_, frame) = switch.send(data)

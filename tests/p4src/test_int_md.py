@@ -107,8 +107,15 @@ def test_metadata_says_what_each_switch_knows() -> None:
     assert report.head.inner_type == 4
     assert report.metadata == {
         LEVEL_1: ports, LATENCY: 0, QUEUE: 0, INGRESS: 80_000, EGRESS: 80_000, LEVEL_2: level_2,
-        UTILISATION: all_ones,
     }  # fmt: skip
+
+
+def test_a_report_has_no_utilisation_where_the_rate_is_not_known() -> None:
+    inside = path(UTILISATION)[0].pass_on(udp())
+    for parts_a_byte, told in ((0, {}), (1 << 32, {UTILISATION: 0})):
+        sink = Switch(3, outside=[OUT], parts_a_byte=parts_a_byte)
+        sink.report_all()
+        assert sink.report(inside)[1].metadata == told
 
 
 def test_reports_are_numbered() -> None:
