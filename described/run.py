@@ -2,8 +2,9 @@
 
 import argparse
 import os
+import re
+import shlex
 import shutil
-import subprocess
 from collections.abc import Sequence
 from functools import partial
 
@@ -60,7 +61,7 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
         for switch in described.switches:
             await fill(net, switch, run)
         for host in described.hosts:
-            _set_up(net, host, run, is_real=is_real)
+            _set_up(net, host, run, scripts, is_real=is_real)
         if is_real:
             run.progress.say(_where(described.switches))
             _leave_compiled(net, described)
@@ -83,7 +84,7 @@ async def fill(net: Network, switch: Switch, run: Run) -> None:
                 run.progress.say(f"{switch.name}: {line}")
 
 
-def _set_up(net: Network, host: Host, run: Run, *, is_real: bool) -> None:
+def _set_up(net: Network, host: Host, run: Run, scripts: Scripts, *, is_real: bool) -> None:
     """Run a host's commands, and begin its tasks."""
     if not is_real:
         for command in [*host.commands, *(task.command for task in host.tasks)]:
@@ -91,12 +92,16 @@ def _set_up(net: Network, host: Host, run: Run, *, is_real: bool) -> None:
         return
     node = net.host(host.name)
     for command in host.commands:
-        output = node.cmd(command).strip()
-        status = int(node.cmd("echo $?"))
-        if status:
-            run.progress.say(f"{host.name}: `{command}` ended with status {status}: {output}")
+        # By eval a quote that is left open ends with its command, and not with what we say next.
+        output = node.cmd(f"eval {shlex.quote(command)}").strip()
+        # What an earlier command left in the background may write at any time.
+        status = re.search(r"status=(\d+)", node.cmd('echo "status=$?"'))
+        if status is None or status[1] != "0":
+            ended = "" if status is None else f" ended with status {status[1]}"
+            run.progress.say(f"{host.name}: `{command}`{ended}: {output}")
     for task in host.tasks:
-        node.popen(["sh", "-c", f"sleep {task.at_s:g}; {task.command}"], stdin=subprocess.DEVNULL)
+        name = f"{host.name}: `{task.command}`"
+        scripts.begin(name, f"sleep {task.at_s:g}; {task.command}", node.popen)
 
 
 def _leave_compiled(net: Network, described: DescribedNetwork) -> None:

@@ -16,7 +16,15 @@ TELEMARK = Path(telemark.cli.__file__)
 
 def test_a_described_network_in_namespaces(tmp_path: Path) -> None:
     described = exercise.topology()
-    described["hosts"]["h1"]["commands"] += ["echo $PWD > where", "no-such-program"]
+    described["hosts"]["h1"]["commands"] += [
+        "echo $PWD > where",
+        "no-such-program",
+        "echo 'open",
+    ]
+    described["hosts"]["h2"]["commands"] += [
+        "for i in $(seq 20000); do echo noise; done &",
+        "sleep 0.05",
+    ]
     described["switches"]["s2"] = {}
     described["links"] = [["h1", "s1-p3"], ["h2", "s1-p7"], ["s1-p1", "s2-p1"]]
     path = exercise.write(tmp_path / "x", described, exercise.runtime({"h1": 3, "h2": 7}))
@@ -34,6 +42,7 @@ def test_a_described_network_in_namespaces(tmp_path: Path) -> None:
     assert "10.0.2.2" not in output.partition("mininet> h1 ip neigh")[2].partition("mininet>")[0]
     assert f"{tmp_path}/x\n08:00:00:00:01:11\n" in output.replace("\r", "")
     assert "h1: `no-such-program` ended with status 127" in output
+    assert "h1: `echo 'open`" in output
     assert "table GateIngress.routes: 2 of 1024 entries" in output
     assert "icmp_seq=1 ttl=63" in output
     assert "never" not in output
