@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from int.reports import KeepingCollector, Kept, Told, told_of, ways
-from int.truth import Passage, read_passages
+from int.truth import Passage, read_passages, refuse_bmv2
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -93,11 +93,7 @@ class Outcome:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if run.target == "bmv2":
-        raise TestbedError(
-            "--target bmv2: links are shaped behind it, and so its own queues stay empty; take "
-            "--target minip4"
-        )
+    refuse_bmv2(run)
     options.packets = options.packets or (400 if options.quick else 2000)
     outcome = await measure(options, run)
     return Report(

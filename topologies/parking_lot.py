@@ -6,10 +6,11 @@ from mininet.topo import Topo
 
 
 class ParkingLot(Topo):
-    """h1 - s1 - ... - sN - h2, with a host at each switch, x1 to xN, and the `collector` at sN.
+    """h1 - s1 - ... - sN - h2, with a host at each switch, x1 to xN, and the `collector` at s1.
 
     From xK to the next one, or from xN to h2, goes what crosses the K-th link alone. Those links
-    have the properties of testbed.network's links; those to other hosts have none.
+    have the properties of testbed.network's links; those to other hosts have none. What switches
+    report goes against the flows of the path, and so shares no queue with them.
     """
 
     def build(self, switches: int = 5, **link: float | str) -> None:
@@ -19,7 +20,7 @@ class ParkingLot(Topo):
             self.addLink(left, right, **link)
         for number, switch in enumerate(names, start=1):
             self.addLink(self.addHost(f"x{number}"), switch)
-        self.addLink(self.addHost("collector"), names[-1])
+        self.addLink(self.addHost("collector"), names[0])
 
     @property
     def crossings(self) -> list[tuple[str, str]]:

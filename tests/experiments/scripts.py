@@ -12,6 +12,9 @@ from types import ModuleType
 import loaded
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+# Of int/pipeline.p4: what writes a report, and what then has one of them lost.
+REPORTED = "write_report.apply(hdr, meta.watch, meta.report, meta.hop, meta.drop_reason);"
+LOST = "if (meta.report.sequence == 40) { mark_to_drop(standard_metadata); }"
 
 
 def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:

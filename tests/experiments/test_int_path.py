@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from scripts import failed_checks, faulty_program, run, samples
+from scripts import LOST, REPORTED, failed_checks, faulty_program, run, samples
 
 SHORT = ("--time", "virtual", "--packets", "100")
 
@@ -21,8 +21,6 @@ def test_all_that_switches_say_of_each_packet_is_true(tmp_path: Path) -> None:
     assert (tmp_path / "int_path.png").stat().st_size > 10_000
 
 
-REPORTED = "write_report.apply(hdr, meta.watch, meta.report, meta.hop, meta.drop_reason);"
-LOST = "if (meta.report.sequence == 40) { mark_to_drop(standard_metadata); }"
 TIMES = ("arrival, us", "departure, us")
 
 
