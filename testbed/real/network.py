@@ -15,6 +15,7 @@ from mininet.link import Link
 from mininet.log import lg, setLogLevel
 from mininet.net import Mininet
 from mininet.node import Node
+from mininet.topo import Topo
 
 from minip4.engine.engine import Engine
 from testbed import links
@@ -28,11 +29,12 @@ from testbed.real.command_line import converse
 from testbed.real.flow_processes import executable
 from testbed.real.frames import FrameSender
 from testbed.real.isolation import DISABLE_IPV6
-from testbed.real.targets.bmv2 import PANEL, Bmv2Switch
+from testbed.real.targets.bmv2 import PANEL, Bmv2Switch, panel_interface
 from testbed.real.targets.minip4 import Minip4Switch, SwitchSettings
 from testbed.real.traffic import ProcessCarrier
 from testbed.traffic import AnyFlow, Schedule
 
+MAX_INTERFACE = 15  # characters of an interface's name (IFNAMSIZ of <linux/if.h>, less its end)
 FRAMES_S = 1.0  # so long after the network's end frames may still be sent, as in virtual time
 # Kernel counters whose growth means that the kernel lost a datagram: /proc/net/snmp, by group.
 UDP_LOSSES = ("InErrors", "RcvbufErrors", "SndbufErrors", "InCsumErrors")
@@ -56,6 +58,7 @@ class MininetPlant:
         linked = {name for link in settings.topo.links() for name in link}
         if alone := sorted({*settings.topo.hosts()} - linked):
             raise TestbedError(f"host {alone[0]} has no link: in real time it needs one")
+        check_interfaces(settings.topo, settings.target)
         switch_settings = SwitchSettings(
             programs=settings.programs,
             folder=settings.folder,
@@ -159,6 +162,21 @@ class MininetPlant:
             outcome.interface_counters |= _interface_counters(proc / "dev", host.name)
             outcome.udp_losses[host.name] = _udp_losses(proc / "snmp")
         return outcome
+
+
+def check_interfaces(topo: Topo, target: str) -> None:
+    """Raise TestbedError for nodes whose interfaces would have names that the kernel refuses."""
+    for _, _, info in topo.links(sort=True, withInfo=True):
+        for end in "12":
+            node, port = info[f"node{end}"], info[f"port{end}"]
+            name = info.get(f"intfName{end}") or f"{node}-eth{port}"  # as Mininet's Topo has it
+            if target == "bmv2" and topo.isSwitch(node):
+                name = panel_interface(node, port)
+            if len(name) > MAX_INTERFACE:
+                raise TestbedError(
+                    f"node {node}: its interface would be {name}, and Linux takes "
+                    f"{MAX_INTERFACE} characters: give the node a shorter name"
+                )
 
 
 def _switch_maker(settings: Settings, shared: SwitchSettings) -> Callable[..., Minip4Switch]:

@@ -2,7 +2,10 @@
 
 import subprocess
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from mininet.topo import Topo
@@ -12,6 +15,7 @@ from controllers.connection import cpu_ports
 from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.plant import check_ports
+from testbed.real.network import MininetPlant, check_interfaces
 from testbed.run import Run
 
 
@@ -85,6 +89,27 @@ def test_ports_that_switches_have_not_or_that_are_the_controllers(
     with pytest.raises(TestbedError) as caught:
         check_ports(topo, cpu_ports(topo), target)
     assert str(caught.value) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "port", "target", "interface"),
+    [
+        ("a-long-name", 1, "minip4", "a-long-name-eth0"),
+        ("h1", 10_000_000_000, "minip4", "s1-eth10000000000"),
+        ("h1", 10_000_000, "bmv2", "s1-panel10000000"),
+        ("shorter-na", 1, "minip4", None),
+        ("h1", 1_000_000, "bmv2", None),
+    ],
+)
+def test_interfaces_whose_names_linux_does_not_take(
+    name: str, port: int, target: str, interface: str | None
+) -> None:
+    topo = Odd(name=name, port=port)
+    if interface is None:
+        check_interfaces(topo, target)
+        return
+    with pytest.raises(TestbedError, match=f"its interface would be {interface}, and Linux takes"):
+        MininetPlant(cast("Any", SimpleNamespace(topo=topo, target=target))).start(ExitStack())
 
 
 def test_a_link_at_the_cpu_port_is_refused_before_anything_starts(tmp_path: Path) -> None:
