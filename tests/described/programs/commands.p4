@@ -88,12 +88,14 @@ control CommandsIngress(
 
     apply {
         arrivals.count((bit<32>) standard_metadata.ingress_port);
-        seen.write((bit<32>) standard_metadata.ingress_port, (bit<32>) hdr.probe.number);
         pace.execute_meter((bit<32>) standard_metadata.ingress_port, meta.colour);
         addresses.apply();
-        prefixes.apply();
-        choices.apply();
-        spread.apply();
+        if (hdr.probe.isValid()) {
+            seen.write((bit<32>) standard_metadata.ingress_port, (bit<32>) hdr.probe.number);
+            prefixes.apply();
+            choices.apply();
+            spread.apply();
+        }
     }
 }
 
@@ -101,7 +103,7 @@ control CommandsEgress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     apply {
         // So that a copy tells which node of its group made it.
-        if (standard_metadata.egress_rid != 0) {
+        if (standard_metadata.egress_rid != 0 && hdr.probe.isValid()) {
             hdr.probe.tag = (bit<8>) standard_metadata.egress_rid;
         }
     }

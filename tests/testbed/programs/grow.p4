@@ -45,10 +45,12 @@ control GrowVerify(inout headers_t hdr, inout metadata_t meta) { apply { } }
 control GrowIngress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     apply {
-        hdr.put.setValid();
-        hdr.put.bits = 0;
-        hdr.put.bits[7:0] = hdr.taken.bits[7:0];
-        hdr.taken.setInvalid();
+        if (hdr.taken.isValid()) {
+            hdr.put.setValid();
+            hdr.put.bits = 0;
+            hdr.put.bits[7:0] = hdr.taken.bits[7:0];
+            hdr.taken.setInvalid();
+        }
         standard_metadata.egress_spec = standard_metadata.ingress_port ^ 3;
     }
 }
