@@ -18,17 +18,26 @@ for argument in "$@"; do
     esac
 done
 
-# What holds minip4 against bmv2 is for machines that have both, and for real time.
-is_unfit() {
-    [[ $1 == experiments/targets.py ]] &&
-        { ! command -v simple_switch_grpc >/dev/null || [[ ${*:2} == *virtual* ]]; }
+# Why an experiment cannot run with these options on this machine; nothing where it can.
+unfit() {
+    case "$1" in
+    experiments/targets.py)
+        if ! command -v simple_switch_grpc >/dev/null || [[ ${*:2} == *virtual* ]]; then
+            echo "it needs bmv2 (simple_switch_grpc on PATH) and real time"
+        fi
+        ;;
+    experiments/int_*)
+        [[ ${*:2} != *bmv2* ]] || echo "on bmv2 it has no queues to tell of"
+        ;;
+    esac
 }
 
 ./setup.sh
 worst=0
 for script in experiments/[!_]*.py; do
-    if is_unfit "$script" "$@"; then
-        echo "== $script left out: it needs bmv2 (simple_switch_grpc on PATH) and real time"
+    why=$(unfit "$script" "$@")
+    if [[ -n $why ]]; then
+        echo "== $script left out: $why"
         continue
     fi
     echo "== $script $*"

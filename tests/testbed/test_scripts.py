@@ -88,6 +88,16 @@ def test_run_all_leaves_out_what_needs_bmv2_where_there_is_none(
     assert ("targets.py left out: it needs bmv2" in done.stdout) == (not runs)
 
 
+@pytest.mark.parametrize(("options", "runs"), [([], True), (["--target", "bmv2"], False)])
+def test_run_all_leaves_out_what_bmv2_cannot_do(
+    checkout: Path, options: list[str], runs: bool
+) -> None:
+    (checkout / "experiments" / "int_some.py").write_text("raise SystemExit(2)\n")
+    done = run(checkout / "run_all.sh", *options)
+    assert done.returncode == (2 if runs else 0), done.stderr
+    assert ("int_some.py left out: on bmv2" in done.stdout) == (not runs)
+
+
 def test_run_all_ends_when_it_is_interrupted(checkout: Path) -> None:
     (checkout / "experiments" / "a.py").write_text("import sys; sys.exit(130)\n")
     (checkout / "experiments" / "b.py").write_text("print('ran on')\n")
