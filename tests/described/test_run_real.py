@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import exercise
@@ -53,14 +54,24 @@ def test_a_described_network_in_namespaces(tmp_path: Path) -> None:
     assert (tmp_path / "x" / "logs").is_dir()
 
 
+def runs(process: Path, *command: str) -> bool:
+    try:
+        return (process / "cmdline").read_text().split("\0")[:-1] == [*command]
+    except OSError:  # it has ended
+        return False
+
+
 def test_an_interrupt_ends_a_script_and_leaves_nothing(tmp_path: Path) -> None:
     path = exercise.whole(tmp_path / "x")
     script = tmp_path / "script"
-    script.write_text("sh echo begun\nh1 sleep 1000\n")
+    seconds = 100_000 + os.getpid()  # of no other test's sleep
+    script.write_text(f"sh echo begun\nh1 sleep {seconds}\n")
     started = Started(TELEMARK, "run", str(path), "--commands", str(script))
     inside = next(line for line in started.stdout if line.startswith("To enter this run: "))
     pid = inside.partition(" -t ")[2].split()[0]
     assert any(line == "begun\n" for line in started.stdout)
+    while not any(runs(path, "sleep", str(seconds)) for path in Path("/proc").glob("[0-9]*")):
+        time.sleep(0.05)
     started.send_signal(signal.SIGINT)
     assert started.wait(30) == 128 + signal.SIGINT
     assert not Path(f"/proc/{pid}").exists()
