@@ -1,6 +1,7 @@
 """Mininet's command line: what cannot work on our switches says why, and no error ends a run."""
 
 import contextlib
+import itertools
 import os
 import select
 import shutil
@@ -23,7 +24,9 @@ from testbed.real.isolation import STOPPING
 IPERF_PORT, IPERF_S, UDP_RATE = 5001, 5, "10M"
 LISTENING_S = 5.0
 ANSWER_S = 30.0  # for all of iperf
-INTERRUPT_S = 0.2  # until a command that goes on is interrupted again
+INTERRUPT_S = 0.1  # until a command that goes on is interrupted for the second time
+SENTINEL = chr(127)  # the prompt of the shells of Mininet's nodes
+READ_CHARS = 1024
 TERMINALS = {"xterm": "xterm", "gterm": "gnome-terminal"}
 
 
@@ -60,12 +63,30 @@ def converse(mininet: Mininet, script: Path | None = None) -> None:
 def end_command(node: Node) -> None:
     """End the command that a node's shell is at, if any: else Mininet could not stop.
 
-    Again and again: an interrupt is lost on a command that the shell is just about to begin.
+    A prompt does not say that it ended: an interrupt that meets the shell itself, just before it
+    begins the command, gets a prompt too. So the shell is asked for a word that only an idle one
+    gives, and interrupted again, with more time each time, until it does. An interrupt may take the
+    first character that bash reads next, too: an empty line goes before.
     """
-    while node.waiting:
+    for attempt in itertools.count():
+        if not node.waiting:
+            return
         node.sendInt()
-        if select.select([node.stdout], [], [], INTERRUPT_S)[0]:
-            node.monitor()
+        node.write(f"\necho idle {attempt}\n")
+        node.waiting = not _says(node, f"idle {attempt}\r\n{SENTINEL}", INTERRUPT_S * 2**attempt)
+
+
+def _says(node: Node, answer: str, timeout_s: float) -> bool:
+    """Read what a node's shell says until it ends with an answer."""
+    said = ""
+    until = time.monotonic() + timeout_s
+    while (left_s := until - time.monotonic()) > 0:
+        if not select.select([node.stdout], [], [], left_s)[0]:
+            break
+        said += node.read(READ_CHARS)
+        if said.endswith(answer):
+            return True
+    return False
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:

@@ -29,6 +29,7 @@ from testbed.real.command_line import converse
 from testbed.real.flow_processes import executable
 from testbed.real.frames import FrameSender
 from testbed.real.isolation import DISABLE_IPV6
+from testbed.real.shell import Shell
 from testbed.real.targets.bmv2 import PANEL, Bmv2Switch, panel_interface
 from testbed.real.targets.minip4 import Minip4Switch, SwitchSettings
 from testbed.real.traffic import ProcessCarrier
@@ -186,7 +187,7 @@ def _switch_maker(settings: Settings, shared: SwitchSettings) -> Callable[..., M
     return partial(Minip4Switch, settings=shared)
 
 
-class Host(Node):
+class Host(Shell, Node):
     """A host that sends only what it is told to, in frames as they will be on the wire."""
 
     def __init__(self, name: str, mtu_bytes: int, **params: Any) -> None:

@@ -18,6 +18,7 @@ from testbed.plant import derived_seed
 from testbed.programs import Program
 from testbed.real.p4utils.thrift import Thrift
 from testbed.real.precedence import take_precedence
+from testbed.real.shell import Shell
 
 GRPC_BASE_PORT = 9550  # each run has a loopback interface of its own
 READY = "minip4 switch: ready"
@@ -36,7 +37,7 @@ class SwitchSettings:
     options: dict[str, Sequence[str]]  # switch -> further options of `minip4 switch`
 
 
-class Minip4Switch(Switch):
+class Minip4Switch(Shell, Switch):
     """A switch process in the run's root namespace, with P4Runtime on 127.0.0.1.
 
     start() only launches it; wait_ready() awaits it, so that many can start side by side.

@@ -15,12 +15,14 @@ import pytest
 from mininet.node import Node
 
 from testbed.real import command_line
+from testbed.real.shell import Shell
 
 SCRIPT = f"""
 from mininet.topo import Topo
 from testbed import cli
 from testbed.network import Network
 from testbed.real import command_line
+from testbed.real.shell import Shell
 from testbed.results.report import Check, Report
 
 command_line.IPERF_S = 1
@@ -217,11 +219,32 @@ def test_a_command_is_interrupted_until_it_ends() -> None:
     host = Node("h1", inNamespace=False)
     try:
         # A first interrupt is lost on this one. env: where pytest ignores interrupts, so would it.
-        command = 'trap "trap - INT" INT; echo ready; while :; do sleep 0.1; done'
+        command = 'trap "trap - INT" INT; echo ready; while :; do echo on; done'
         host.sendCmd(f"env --default-signal=INT sh -c '{command}'")
         while "ready" not in host.monitor():
             pass
         command_line.end_command(host)
         assert not host.waiting
     finally:
+        host.terminate()
+
+
+class Interrupted(Shell, Node):
+    """A signal comes just when its shell has been given a command."""
+
+    def write(self, data: str) -> None:
+        super().write(data)
+        if "sleep" in data:
+            signal.raise_signal(signal.SIGTERM)
+
+
+def test_no_signal_comes_between_a_command_and_its_note() -> None:
+    waiting = []
+    before = signal.signal(signal.SIGTERM, lambda *_: waiting.append(host.waiting))
+    host = Interrupted("h1", inNamespace=False)
+    try:
+        host.sendCmd("sleep 0")
+        assert waiting == [True]
+    finally:
+        signal.signal(signal.SIGTERM, before)
         host.terminate()

@@ -32,7 +32,7 @@ PROGRAM = {str(WIRE)!r}
 TRANSFERS = """
 SIZE = 2_000_000
 bulk = TcpFlow(1, "h1", "h2", size_bytes=SIZE, dscp=10)
-paced = TcpFlow(2, "h2", "h1", duration_s=1, rate_bps=4e6, source_port=5007, port=80, after_s=0.1)
+paced = TcpFlow(2, "h2", "h1", duration_s=2.5, rate_bps=4e6, source_port=5007, port=80, after_s=0.1)
 with Network(Line(switches=2, bw=40, loss=1), run, program=PROGRAM) as net:
     async with Traffic(net, [bulk, paced, Flow(3, "h1", "h2", 500, 200)]) as traffic:
         start_ns, records = traffic.start_ns, await traffic.finish()
@@ -78,7 +78,8 @@ def test_data_arrive_whole_whatever_links_lose(
     assert measured["tos"] == [40]
     assert measured["datagrams"] == 200
     assert min(measured["after_ns"]) >= 0
-    assert 200_000 < measured["received"][2] <= 500_000 + 1448
+    # At least a second: a SYN that is lost is sent again after one (RFC 6298, 2.1).
+    assert 200_000 < measured["received"][2] <= 1_250_000 + 1448
     assert measured["window"] > 1
     assert measured["rtt_us"] >= 2000
     assert measured["ascending"]
