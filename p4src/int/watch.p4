@@ -42,12 +42,65 @@ const bit<32> HOPS_EXCEEDED = 6;
 const bit<32> MTU_EXCEEDED = 7;
 const bit<32> INT_EVENTS = 8;
 
-control IntWatch(
-    inout headers_t hdr, inout int_watch_t watch, inout hop_t hop,
+/* What is marked as INT: from outside it loses the mark, or goes no further; else it has to be right. */
+control IntBorder(
+    inout headers_t hdr, inout int_watch_t watch, out bit<1> is_stopped,
     inout standard_metadata_t standard_metadata) {
     SetDscp() set_dscp;
     counter(INT_EVENTS, CounterType.packets) arriving_events;
     bit<1> from_outside = 0;
+
+    action outside() {
+        from_outside = 1;
+    }
+
+    // Ports that lead out of the domain: no INT comes in by them.
+    table borders {
+        key = { standard_metadata.ingress_port: exact; }
+        actions = { outside; NoAction; }
+        default_action = NoAction();
+        size = 512;
+    }
+
+    action stop_foreign() {
+        arriving_events.count(FOREIGN_DROPPED);
+        mark_to_drop(standard_metadata);
+        is_stopped = 1;
+    }
+
+    apply {
+        is_stopped = 0;
+        // Marks count also where the packet ends before it has a shim.
+        bit<6> dscp = hdr.ipv4.isValid() ? hdr.ipv4.dscp : hdr.ipv6.traffic_class[7:2];
+        bool is_udp = hdr.ports.isValid() && !hdr.tcp.isValid();
+        bool has_fixed_mark =
+            hdr.marker.isValid() || (is_udp && hdr.ports.dst_port == INT_UDP_PORT);
+        if (watch.is_whole == 1 && hdr.ports.isValid()
+            && (has_fixed_mark || (dscp & INT_DSCP_MASK) == INT_DSCP)) {
+            borders.apply();
+        }
+        if (from_outside == 1) {
+            if (has_fixed_mark) {
+                stop_foreign();
+            } else {
+                set_dscp.apply(hdr, 0);
+                arriving_events.count(FOREIGN_CLEARED);
+            }
+        } else if (hdr.shim.isValid()) {
+            if (hdr.stack.isValid() && hdr.int_header.version == INT_VERSION) {
+                watch.is_int = 1;
+            } else {
+                arriving_events.count(MALFORMED);
+            }
+        }
+    }
+}
+
+control IntWatch(
+    inout headers_t hdr, inout int_watch_t watch, inout hop_t hop,
+    inout standard_metadata_t standard_metadata) {
+    IntBorder() border;
+    bit<1> is_stopped = 0;
     bit<16> src_port = 0;
     bit<16> dst_port = 0;
     bit<32> share = 0;
@@ -65,18 +118,6 @@ control IntWatch(
     table node {
         actions = { set_node; }
         default_action = set_node(0, 0, 0, 0);
-    }
-
-    action outside() {
-        from_outside = 1;
-    }
-
-    // Ports that lead out of the domain: no INT comes in by them.
-    table borders {
-        key = { standard_metadata.ingress_port: exact; }
-        actions = { outside; NoAction; }
-        default_action = NoAction();
-        size = 512;
     }
 
     /* One packet in 2^32 / (sampling + 1) is chosen. */
@@ -147,12 +188,6 @@ control IntWatch(
         watch.is_chosen = number <= share ? 1w1 : 0;
     }
 
-    /* What is marked and comes from outside is not INT: it loses the mark, or goes no further. */
-    action stop_foreign() {
-        arriving_events.count(FOREIGN_DROPPED);
-        mark_to_drop(standard_metadata);
-    }
-
     apply {
         node.apply();
         if (!hdr.altmark.isValid() && (hdr.ipv6.isValid() || (hdr.ipv4.isValid() && hdr.ipv4.ihl == 5)
@@ -171,30 +206,8 @@ control IntWatch(
                 watch.is_report = 1;
             }
         }
-        // Marks count also where the packet ends before it has a shim.
-        bit<6> dscp = hdr.ipv4.isValid() ? hdr.ipv4.dscp : hdr.ipv6.traffic_class[7:2];
-        bool is_udp = hdr.ports.isValid() && !hdr.tcp.isValid();
-        bool has_fixed_mark = hdr.marker.isValid() || (is_udp && dst_port == INT_UDP_PORT);
-        if (watch.is_whole == 1 && hdr.ports.isValid()
-            && (has_fixed_mark || (dscp & INT_DSCP_MASK) == INT_DSCP)) {
-            borders.apply();
-        }
-        if (from_outside == 1) {
-            if (has_fixed_mark) {
-                stop_foreign();
-            } else {
-                set_dscp.apply(hdr, 0);
-                arriving_events.count(FOREIGN_CLEARED);
-            }
-        } else if (hdr.shim.isValid()) {
-            if (hdr.stack.isValid() && hdr.int_header.version == INT_VERSION) {
-                watch.is_int = 1;
-            } else {
-                arriving_events.count(MALFORMED);
-            }
-        }
-        bool is_stopped = from_outside == 1 && has_fixed_mark;
-        if (!hdr.shim.isValid() && !is_stopped && watch.is_whole == 1 && watch.is_report == 0) {
+        border.apply(hdr, watch, is_stopped, standard_metadata);
+        if (!hdr.shim.isValid() && is_stopped == 0 && watch.is_whole == 1 && watch.is_report == 0) {
             if (hdr.ipv4.isValid()) {
                 int_list.apply();
             } else if (hdr.ipv6.isValid()) {

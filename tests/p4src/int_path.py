@@ -65,7 +65,12 @@ class Switch:
         else:
             add(f"{egress}.ports", [Exact(OUT)], f"{egress}.stay_inside", [mtu, parts_a_byte])
         if IN in outside:
-            add(f"{self.ingress}.watch.borders", [Exact(IN)], f"{self.ingress}.watch.outside", [])
+            add(
+                f"{self.ingress}.watch.border.borders",
+                [Exact(IN)],
+                f"{self.ingress}.watch.border.outside",
+                [],
+            )
         self.engine.mirror_set(SESSION, [(TO_COLLECTOR, 0)])
 
     def watch(
@@ -107,7 +112,7 @@ class Switch:
     def events(self) -> dict[str, int]:
         """What the switch counted, by kind, but zeros."""
         counters = (
-            f"{self.ingress}.watch.arriving_events",
+            f"{self.ingress}.watch.border.arriving_events",
             f"{self.egress}.packet.departing_events",
         )
         sums = [sum(self.engine.counter_read(name, i)[0] for name in counters)
