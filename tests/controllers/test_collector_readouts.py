@@ -1,0 +1,85 @@
+"""Readout packets, where registers cannot be read."""
+
+import itertools
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from block_scene import (
+    HASHED,
+    METHODS,
+    Kit,
+    Scene,
+    Setting,
+    check_known,
+    collect,
+    unknown,
+    virtually,
+)
+
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.session import AwayError
+from controllers.ampm.watch import Method
+from minip4.runtime.entities.arrays import Registers
+from minip4.runtime.status import unimplemented
+
+
+def no_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As P4Runtime servers made with PI have it: only readout packets get at registers."""
+
+    def read(_self: Registers, _message: object) -> NoReturn:
+        raise unimplemented("registers are not supported")
+
+    monkeypatch.setattr(Registers, "read", read)
+
+
+@pytest.mark.parametrize("methods", METHODS)
+def test_readout_packets_tell_the_same(
+    methods: Method, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = virtually(tmp_path / "asked", lambda run: collect(run, Setting(methods)))
+    no_registers(monkeypatch)
+    sent = virtually(tmp_path / "sent", lambda run: collect(run, Setting(methods)))
+    assert asked.reports == sent.reports
+
+
+def test_readout_packets_go_on_over_a_new_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a server is found out anew: the first answer must not stand for registers read."""
+    no_registers(monkeypatch)
+
+    async def disconnect(scene: Scene, block: int) -> None:
+        if block == 1:
+            assert scene.collector is not None
+            await scene.collector._sessions["s2"].close()
+
+    scene = virtually(tmp_path, lambda run: collect(run, Setting(HASHED, 4, disconnect)))
+    assert [report.problems for report in scene.reports] == [[]] * 4
+    check_known(scene, HASHED)
+
+
+@pytest.mark.parametrize(("share", "is_complete"), [(2, True), (1, False)])
+def test_lost_readout_packets_are_asked_for_again(
+    share: int, is_complete: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When each second one is lost; when all are, that switch is unknown."""
+    no_registers(monkeypatch)
+
+    async def lose(scene: Scene, block: int) -> None:
+        if block == 1:
+            switch = Kit(scene, "s2").switch
+            receive, numbers = switch.cpu_receive, itertools.count()
+            switch.cpu_receive = lambda: [f for f in receive() if next(numbers) % share]
+
+    long = Schedule(2**22)
+    scene = virtually(tmp_path, lambda run: collect(run, Setting(HASHED, 4, lose, schedule=long)))
+    assert unknown(scene, "s2") == ([] if is_complete else [2, 3])
+    if not is_complete:
+        assert "s2 left 5 readout packets unanswered" in scene.reports[2].problems[0]
+
+
+def test_a_switch_without_readouts_is_refused(tmp_path: Path) -> None:
+    setting = Setting(options={"s2": ["--cpu-port", "254"]})
+    with pytest.raises(AwayError, match="s2 left 5 readout packets unanswered"):
+        virtually(tmp_path, lambda run: collect(run, setting))

@@ -1,0 +1,110 @@
+"""Switches that restart, fall silent or fail; a controller that restarts: what is unknown."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import finsy as fy
+import pytest
+from block_scene import (
+    PATH,
+    SCHEDULE,
+    Kit,
+    Scene,
+    Setting,
+    check_known,
+    collect,
+    unknown,
+    virtually,
+)
+
+from controllers.ampm.records import Point
+from controllers.ampm.watch import Method
+
+
+@pytest.mark.parametrize("name", PATH)
+def test_a_switch_that_restarted_is_filled_again(name: str, tmp_path: Path) -> None:
+    """Its part of that block and of the one under way is unknown; the next ones are right."""
+
+    async def restart(scene: Scene, block: int) -> None:
+        if block == 2:
+            Kit(scene, name).restart()
+
+    scene = virtually(tmp_path, lambda run: collect(run, Setting(Method.DOUBLE, 8, restart)))
+    assert {s: unknown(scene, s) for s in PATH} == {s: [3, 4] if s == name else [] for s in PATH}
+    (problem,) = scene.reports[3].problems
+    assert f"switch {name} restarted: its tables and counts were lost" in problem
+    (problem,) = scene.reports[4].problems
+    assert f"switch {name}: no count to start from: it had restarted" in problem
+    check_known(scene, Method.DOUBLE)
+
+
+@pytest.mark.parametrize("name", PATH)
+def test_a_switch_that_is_filled_slowly_lets_no_packet_pass_unmarked(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or with the marks of another clock: those behind it would count it in a block."""
+    insert, modify = fy.Switch.insert, fy.Switch.modify
+
+    def slowly(call: Callable[[fy.Switch, Sequence[Any]], Awaitable[None]]) -> Any:
+        async def write(switch: fy.Switch, entities: Sequence[Any]) -> None:
+            for entity in entities:
+                await asyncio.sleep(0.001)
+                await call(switch, [entity])
+
+        return write
+
+    async def restart(scene: Scene, block: int) -> None:
+        if block == 2:
+            Kit(scene, name).restart()
+            monkeypatch.setattr(fy.Switch, "insert", slowly(insert))
+            monkeypatch.setattr(fy.Switch, "modify", slowly(modify))
+
+    scene = virtually(tmp_path, lambda run: collect(run, Setting(Method.DOUBLE, 8, restart)))
+    assert {s: unknown(scene, s) for s in PATH} == {s: [3, 4] if s == name else [] for s in PATH}
+    check_known(scene, Method.DOUBLE)
+
+
+def test_a_switch_that_is_silent_for_a_while_is_unknown_for_that_while(tmp_path: Path) -> None:
+    """What was not read cannot be told from the next block of that colour, so that goes too."""
+    ends: list[Callable[[], None]] = []
+
+    async def silence(scene: Scene, block: int) -> None:
+        if block == 1:
+            ends.append(Kit(scene, "s2").silence())
+        if block == 2:
+            ends.pop()()
+
+    scene = virtually(tmp_path, lambda run: collect(run, Setting(Method.STEP, 7, silence)))
+    assert unknown(scene, "s2") == [2, 4]
+    assert "switch s2 does not answer: Connection refused" in scene.reports[2].problems[0]
+    assert (
+        f"no count to start from: block {scene.first + 2} was not read"
+        in (scene.reports[4].problems[0])
+    )
+    assert unknown(scene, "s1") == unknown(scene, "s3") == []
+    check_known(scene, Method.STEP)
+
+
+def test_a_reading_that_fails_once_is_repeated(tmp_path: Path) -> None:
+    async def silence(scene: Scene, block: int) -> None:
+        if block == 1:
+            end = Kit(scene, "s2").silence()
+            at_us = SCHEDULE.reading_us(scene.first + 2) + SCHEDULE.block_us // 4
+            asyncio.get_running_loop().call_at(at_us / 1e6, end)
+
+    scene = virtually(tmp_path, lambda run: collect(run, Setting(Method.STEP, 4, silence)))
+    assert [report.problems for report in scene.reports] == [[]] * 4
+    check_known(scene, Method.STEP)
+
+
+def test_a_controller_that_restarts_goes_on_where_traffic_is(tmp_path: Path) -> None:
+    """It finds the switches filled, and leaves them so: only what it could not read is unknown."""
+    setting = Setting(Method.DOUBLE, 8, restarts=[3])
+    scene = virtually(tmp_path, lambda run: collect(run, setting))
+    for name in PATH:
+        assert unknown(scene, name) == [3]
+    check_known(scene, Method.DOUBLE)
+    pulses = [r.records[7][Point("s1", "departures")].pulses for r in scene.reports if r.complete]
+    assert pulses == [1] * 7
