@@ -1,6 +1,5 @@
 """The shell scripts and the experiments' first import: clear about what is missing."""
 
-import os
 import shutil
 import signal
 import subprocess
@@ -8,8 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from testbed.real.targets.bmv2 import PROGRAM as BMV2
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,8 +21,8 @@ def run(*command: object) -> subprocess.CompletedProcess[str]:
     ("command", "words"),
     [
         (["setup.sh", "--colour"], "setup.sh: error: unknown arguments: --colour"),
-        (["run_all.sh", "--out", "x"], "run_all.sh: error: --out"),
-        (["run_all.sh", "--out=x"], "run_all.sh: error: --out"),
+        (["run_all.sh", "--only", "ampm_los"], "run_all.sh: error: argument --only"),
+        (["run_all.sh", "--out=x"], "run_all.sh: error: unrecognized arguments: --out=x"),
     ],
 )
 def test_mistakes_get_one_line(command: list[str], words: str) -> None:
@@ -33,77 +30,6 @@ def test_mistakes_get_one_line(command: list[str], words: str) -> None:
     assert done.returncode == 2
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """A checkout in which `run_all.sh` finds a setup that is done and no experiments yet."""
-    shutil.copy(ROOT / "run_all.sh", tmp_path)
-    (tmp_path / "setup.sh").write_text("#!/bin/sh\n")
-    (tmp_path / "setup.sh").chmod(0o755)
-    (tmp_path / ".venv" / "bin").mkdir(parents=True)
-    (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
-    (tmp_path / "testbed" / "results").mkdir(parents=True)
-    (tmp_path / "testbed" / "results" / "index.py").write_text("print('index built')\n")
-    (tmp_path / "experiments").mkdir()
-    (tmp_path / "experiments" / "_venv.py").write_text("raise SystemExit(99)\n")
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("statuses", "worst"), [([0, 0], 0), ([1, 0], 1), ([0, 2, 1], 2), ([3, 1], 3)]
-)
-def test_run_all_runs_everything_and_ends_with_the_worst_status(
-    checkout: Path, statuses: list[int], worst: int
-) -> None:
-    for number, status in enumerate(statuses):
-        text = f"import sys; print('ran', {number}, sys.argv[1:]); sys.exit({status})\n"
-        (checkout / "experiments" / f"e{number}.py").write_text(text)
-    done = run(checkout / "run_all.sh", "--quick")
-    assert done.returncode == worst, done.stderr
-    for number in range(len(statuses)):
-        assert f"ran {number} ['--quick']" in done.stdout
-    assert done.stdout.endswith("index built\n")
-
-
-@pytest.mark.parametrize(
-    ("has_bmv2", "options", "runs"),
-    [(True, [], True), (True, ["--time", "real"], True), (False, [], False),
-     (True, ["--time", "virtual"], False), (True, ["--time=virtual"], False)],
-)  # fmt: skip
-def test_run_all_leaves_out_what_needs_bmv2_where_there_is_none(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch, has_bmv2: bool, options: list[str], runs: bool
-) -> None:
-    (checkout / "experiments" / "targets.py").write_text("raise SystemExit(3)\n")
-    (checkout / "experiments" / "other.py").write_text("print('other ran')\n")
-    folders = [f for f in os.environ["PATH"].split(":") if not Path(f, BMV2).exists()]
-    if has_bmv2:
-        (checkout / BMV2).write_text("#!/bin/sh\n")
-        (checkout / BMV2).chmod(0o755)
-        folders.append(str(checkout))
-    monkeypatch.setenv("PATH", ":".join(folders))
-    done = run(checkout / "run_all.sh", *options)
-    assert done.returncode == (3 if runs else 0), done.stderr
-    assert "other ran" in done.stdout
-    assert ("targets.py left out: it needs bmv2" in done.stdout) == (not runs)
-
-
-@pytest.mark.parametrize(("options", "runs"), [([], True), (["--target", "bmv2"], False)])
-def test_run_all_leaves_out_what_bmv2_cannot_do(
-    checkout: Path, options: list[str], runs: bool
-) -> None:
-    (checkout / "experiments" / "int_some.py").write_text("raise SystemExit(2)\n")
-    done = run(checkout / "run_all.sh", *options)
-    assert done.returncode == (2 if runs else 0), done.stderr
-    assert ("int_some.py left out: on bmv2" in done.stdout) == (not runs)
-
-
-def test_run_all_ends_when_it_is_interrupted(checkout: Path) -> None:
-    (checkout / "experiments" / "a.py").write_text("import sys; sys.exit(130)\n")
-    (checkout / "experiments" / "b.py").write_text("print('ran on')\n")
-    done = run(checkout / "run_all.sh")
-    assert done.returncode == 130
-    assert "ran on" not in done.stdout
 
 
 def test_any_python_goes_on_in_the_projects_own(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ from testbed.truth.books import Books
 def test_without_bmv2_there_is_nothing_to_compare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And run_all.sh leaves it out: see tests/testbed/test_scripts.py."""
+    """And run_all.sh leaves it out: see tests/testbed/test_run_all.py."""
     folders = [f for f in os.environ["PATH"].split(":") if not Path(f, PROGRAM).exists()]
     monkeypatch.setenv("PATH", ":".join(folders))
     if shutil.which("mnexec") is None:

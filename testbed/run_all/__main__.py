@@ -1,0 +1,124 @@
+"""Runs every experiment, one after the other, and builds results/index.html.
+
+What passed before with the same options is left as it is, where nothing that it depends on has
+changed. An experiment that fails does not hold up the others; the exit status is the worst of all.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from testbed import cli
+from testbed.errors import TestbedError
+from testbed.real.isolation import STOPPING
+from testbed.results import index
+from testbed.results.files import make_folder
+from testbed.results.report import table
+from testbed.run_all.catalogue import Experiment, experiments
+from testbed.run_all.finished import Finished, key_of
+from testbed.run_all.options import for_each, parse
+from testbed.run_all.schedule import expected_s, shown
+
+WORDS = {
+    cli.PASSED: "passed",
+    cli.CHECK_FAILED: "FAILED",
+    cli.UNUSABLE: "invalid, or not to be had here: see above",
+    cli.BROKEN: "broke: see above",
+}
+SIGNALLED = 128  # and a signal's number: the exit status of what was ended by it
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an experiment."""
+
+    name: str
+    said: str
+    status: int = cli.PASSED
+    duration_s: float = 0.0
+
+
+def main(arguments: Sequence[str], folder: Path, results: Path) -> int:
+    """Run the experiments of a folder, which leave what they find in `results`.
+
+    Returns the exit status. Raises TestbedError where nothing can be written there.
+    """
+    known = experiments(folder)
+    options = parse(arguments, known, __doc__ or "")
+    given = for_each(options)
+    chosen = [e for e in known if e.name in options.only and options.system in (None, e.system)]
+    make_folder(results)
+    finished = Finished(results)
+    unfit = {e: why for e in chosen if (why := e.unfit(options))}
+    keys = {e: key_of(e.script, given) for e in chosen}
+    standing = {e for e in chosen if not options.again and finished.stands(e.name, keys[e])}
+    outcomes: list[Outcome] = []
+    for number, each in enumerate(chosen):
+        left_s = sum(
+            expected_s(e.name, given, finished)
+            for e in chosen[number:]
+            if e not in standing and e not in unfit
+        )
+        print(
+            f"== {each.name}, {number + 1} of {len(chosen)}, about {shown(left_s)} to go",
+            flush=True,
+        )
+        if each in unfit:
+            outcomes.append(Outcome(each.name, f"left out: {unfit[each]}"))
+        elif each in standing:
+            outcomes.append(Outcome(each.name, "passed before; nothing it depends on has changed"))
+        else:
+            outcomes.append(_run(each, given, results))
+            if outcomes[-1].status == cli.PASSED:
+                finished.note(each.name, keys[each], given, outcomes[-1].duration_s)
+        if outcomes[-1].status >= SIGNALLED:  # which ends all
+            break
+    _show(outcomes)
+    print(f"All results: {index.build(results)}")
+    return max((outcome.status for outcome in outcomes), default=cli.PASSED)
+
+
+def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome:
+    began = time.monotonic()
+    process = subprocess.Popen([sys.executable, experiment.script, *given])
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        # The terminal sends its own to all of us, and an experiment ends at the first.
+        if number != signal.SIGINT:
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in STOPPING}
+    status = process.wait()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    if status < 0:
+        status = SIGNALLED - status
+    said = WORDS.get(status, f"ended by signal {status - SIGNALLED}")
+    if status == cli.CHECK_FAILED:
+        summary = json.loads((results / experiment.name / "summary.json").read_text())
+        failed = [check["name"] for check in summary["checks"] if not check["passed"]]
+        said += ": " + ("; ".join(failed) or "it has no checks")
+    return Outcome(experiment.name, said, status, time.monotonic() - began)
+
+
+def _show(outcomes: Sequence[Outcome]) -> None:
+    rows = [(each.name, each.said, shown(each.duration_s)) for each in outcomes]
+    # Where output goes to a file, rich assumes 80 columns and would cut the cells.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console.print(table("All experiments", ("experiment", "what became of it", "min:s"), rows))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:], cli.REPOSITORY / "experiments", cli.RESULTS))
+    except TestbedError as error:
+        print(f"run_all.sh: error: {error}", file=sys.stderr)
+        sys.exit(cli.UNUSABLE)

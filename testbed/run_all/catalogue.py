@@ -1,0 +1,39 @@
+"""Which experiments there are, whose system each is, and which cannot run here."""
+
+import argparse
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.real.targets import bmv2
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A script in experiments/."""
+
+    script: Path
+
+    @property
+    def name(self) -> str:
+        return self.script.stem
+
+    @property
+    def system(self) -> str | None:
+        """Whose scripts share a folder beside it: `ampm`, `int`, ...; None of no system."""
+        system, _, _ = self.name.partition("_")
+        return system if (self.script.parent / system).is_dir() else None
+
+    def unfit(self, options: argparse.Namespace) -> str | None:
+        """Why it cannot run with these options on this machine; None where it can."""
+        if self.name == "targets":
+            if options.time == "virtual" or shutil.which(bmv2.PROGRAM) is None:
+                return f"it needs bmv2 ({bmv2.PROGRAM} on PATH) and real time"
+        elif self.system == "int" and options.target == "bmv2":
+            return "on bmv2 it has no queues to tell of"
+        return None
+
+
+def experiments(folder: Path) -> list[Experiment]:
+    """Those in a folder, by name."""
+    return [Experiment(script) for script in sorted(folder.glob("[!_]*.py"))]

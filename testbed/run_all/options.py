@@ -1,0 +1,37 @@
+"""The options of run_all.sh: which experiments, and what all of them are given."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from testbed import cli
+from testbed.run_all.catalogue import Experiment
+
+
+def parse(arguments: Sequence[str], known: Sequence[Experiment], about: str) -> argparse.Namespace:
+    """The options; ends the process with one line and status 2 on a mistake."""
+    parser = cli.Parser(
+        prog="run_all.sh", description=about, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    names = [each.name for each in known]
+    parser.add_argument(
+        "--only", nargs="+", type=lambda text: Path(text).stem, choices=names, default=names,
+        metavar="NAME", help="run these experiments alone",
+    )  # fmt: skip
+    systems = sorted({each.system for each in known if each.system})
+    parser.add_argument("--system", choices=systems, help="run those of one system alone")
+    parser.add_argument(
+        "--again", action="store_true", help="run also what passed and has not changed since"
+    )
+    common = parser.add_argument_group("what each experiment is given")
+    cli.add_run_options(common)
+    common.add_argument("--quick", action="store_true", help="small versions, of 30 seconds each")
+    return parser.parse_args(arguments)
+
+
+def for_each(options: argparse.Namespace) -> list[str]:
+    """What every experiment is given."""
+    given = [f"--{name}={getattr(options, name)}" for name in ("target", "time", "seed")]
+    flags = ("quick", "keep", "traceback")
+    return given + [f"--{flag}" for flag in flags if getattr(options, flag)]

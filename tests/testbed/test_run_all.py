@@ -1,0 +1,219 @@
+"""run_all.sh: what runs, what does not run again, and what it ends with."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from testbed.real.targets.bmv2 import PROGRAM as BMV2
+from testbed.run_all import finished, schedule
+from testbed.run_all.__main__ import main
+
+EXPERIMENT = """
+import json, pathlib, sys
+here = pathlib.Path(__file__)
+print("ran", here.stem, *sys.argv[1:], flush=True)
+results = here.parent.parent / "results" / here.stem
+results.mkdir(parents=True, exist_ok=True)
+checks = [{"name": name, "passed": STATUS != 1} for name in ("one", "two")]
+summary = {"checks": checks, "programs": PROGRAMS}
+(results / "summary.json").write_text(json.dumps(summary))
+sys.exit(STATUS)
+"""
+
+
+class Experiments:
+    """A checkout's experiments/, and run_all.sh."""
+
+    def __init__(self, checkout: Path, capture: pytest.CaptureFixture[str]) -> None:
+        self.folder = checkout / "experiments"
+        self.folder.mkdir()
+        self.results = checkout / "results"
+        self._capture = capture
+
+    def add(self, name: str, status: int = 0, programs: Sequence[object] = ()) -> Path:
+        """One that ends with a status, and says that it compiled some programs."""
+        script = self.folder / f"{name}.py"
+        text = EXPERIMENT.replace("STATUS", str(status)).replace("PROGRAMS", repr(programs))
+        script.write_text(text)
+        return script
+
+    def run_all(self, *arguments: str) -> tuple[int, str]:
+        """The exit status, and what was said."""
+        finished._folders_imported.cache_clear()
+        status = main(arguments, self.folder, self.results)
+        return status, self._capture.readouterr().out
+
+
+@pytest.fixture
+def experiments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Experiments:
+    return Experiments(tmp_path, capfd)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "worst"), [([0, 0], 0), ([1, 0], 1), ([0, 2, 1], 2), ([3, 1], 3)]
+)
+def test_everything_runs_and_the_worst_status_stands(
+    experiments: Experiments, statuses: list[int], worst: int
+) -> None:
+    for number, status in enumerate(statuses):
+        experiments.add(f"e{number}", status)
+    experiments.add("_venv", 99)
+    status, said = experiments.run_all("--quick")
+    assert status == worst
+    for number in range(len(statuses)):
+        assert f"ran e{number} --target=auto --time=real --seed=1 --quick\n" in said
+    assert said.count("FAILED: one; two") == statuses.count(1)
+
+
+def test_what_passed_does_not_run_again_until_something_changes(
+    experiments: Experiments, tmp_path: Path
+) -> None:
+    p4 = tmp_path / "some.p4"
+    p4.write_text("const bit<8> ONE = 1;\n")
+    program = finished.P4Source.read(p4).as_dict()
+    script = experiments.add("e", 0, [program])
+    helpers = experiments.folder / "shared"
+    helpers.mkdir()
+    (helpers / "__init__.py").write_text("")
+    (helpers / "beside.py").write_text("")
+    script.write_text("from shared import truth\n" + script.read_text())
+    (helpers / "truth.py").write_text("")
+
+    def runs(*arguments: str) -> bool:
+        status, said = experiments.run_all(*arguments)
+        assert status == 0
+        return "ran e" in said
+
+    assert runs()
+    assert not runs()
+    assert runs("--again")
+    assert runs("--quick")
+    assert runs("--seed", "2")
+    assert not runs("--seed", "2")
+    summary = tmp_path / "results" / "e" / "summary.json"
+    for change in (
+        lambda: script.write_text(script.read_text() + "# changed\n"),
+        lambda: (helpers / "beside.py").write_text("changed = True\n"),
+        lambda: summary.write_text(summary.read_text() + " "),
+        summary.unlink,
+    ):
+        change()
+        assert runs("--seed", "2")
+        assert not runs("--seed", "2")
+    p4.write_text("const bit<8> ONE = 1; // the same\n")
+    assert not runs("--seed", "2")
+    p4.write_text("const bit<8> ONE = 2;\n")
+    assert runs("--seed", "2")
+    p4.unlink()
+    assert runs("--seed", "2")
+
+
+def test_what_failed_runs_again(experiments: Experiments) -> None:
+    experiments.add("fails", 1)
+    for _ in range(2):
+        assert "ran fails" in experiments.run_all()[1]
+
+
+def test_a_run_depends_on_the_c_of_what_its_imports_import(tmp_path: Path) -> None:
+    script = tmp_path / "e.py"
+    script.write_text("from testbed.network import Network\n")
+    code = {str(path.relative_to(finished.REPOSITORY)) for path in finished.code_of(script)
+            if path != script}  # fmt: skip
+    assert {"testbed/network.py", "minip4/engine/c/lock.h", "testbed/real/c/receive.c"} <= code
+    assert not any(name.startswith(("collectors/", "controllers/")) for name in code)
+
+
+def test_some_can_be_chosen(experiments: Experiments, tmp_path: Path) -> None:
+    for name in ("ampm_a", "ampm_b", "int_a", "starter"):
+        experiments.add(name)
+    (experiments.folder / "ampm").mkdir()
+
+    def ran(*arguments: str) -> list[str]:
+        lines = experiments.run_all("--again", *arguments)[1].splitlines()
+        return [line.split()[1] for line in lines if line.startswith("ran")]
+
+    assert ran("--only", "starter", "experiments/int_a.py") == ["int_a", "starter"]
+    assert ran("--system", "ampm") == ["ampm_a", "ampm_b"]
+    assert ran("--system", "ampm", "--only", "ampm_b", "starter") == ["ampm_b"]
+
+
+@pytest.mark.parametrize(
+    ("has_bmv2", "options", "status"),
+    [(True, [], 3), (False, [], 0), (True, ["--time=virtual"], 0)],
+)
+def test_what_needs_bmv2_is_left_out_where_there_is_none(
+    experiments: Experiments, monkeypatch: pytest.MonkeyPatch,
+    has_bmv2: bool, options: list[str], status: int,
+) -> None:  # fmt: skip
+    folder = experiments.folder
+    experiments.add("targets", 3)
+    experiments.add("other")
+    folders = [f for f in os.environ["PATH"].split(":") if not Path(f, BMV2).exists()]
+    if has_bmv2:
+        (folder / BMV2).write_text("#!/bin/sh\n")
+        (folder / BMV2).chmod(0o755)
+        folders.append(str(folder))
+    monkeypatch.setenv("PATH", ":".join(folders))
+    ended, said = experiments.run_all(*options)
+    assert ended == status
+    assert "ran other" in said
+    assert ("left out: it needs bmv2" in said) == (not status)
+
+
+def test_what_bmv2_cannot_do_is_left_out(experiments: Experiments, tmp_path: Path) -> None:
+    experiments.add("int_some", 2)
+    (experiments.folder / "int").mkdir()
+    assert experiments.run_all()[0] == 2
+    status, said = experiments.run_all("--target", "bmv2")
+    assert status == 0
+    assert "left out: on bmv2" in said
+
+
+def test_time_to_go_is_that_of_the_last_run(tmp_path: Path) -> None:
+    notes = finished.Finished(tmp_path)
+    assert schedule.expected_s("e", ["--quick"], notes) == schedule.QUICK_S
+    notes.note("e", "key", ["--quick"], 3.14)
+    notes.note("e", "key", [], 99.0)
+    again = finished.Finished(tmp_path)
+    assert schedule.expected_s("e", ["--quick"], again) == 3.1
+    assert schedule.expected_s("e", [], again) == 99.0
+
+
+STOPPED = """
+import sys
+from pathlib import Path
+from testbed.run_all.__main__ import main
+sys.exit(main([], Path(sys.argv[1]) / "experiments", Path(sys.argv[1]) / "results"))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_experiment_and_all(
+    experiments: Experiments, tmp_path: Path, number: signal.Signals
+) -> None:
+    script = experiments.add("a")
+    script.write_text(
+        "import signal, sys\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+        "print('begun', flush=True)\nsignal.pause()\n"
+    )
+    experiments.add("b")
+    process = subprocess.Popen(
+        [sys.executable, "-c", STOPPED, tmp_path],
+        stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    while process.stdout.readline() != "begun\n":
+        pass
+    if number == signal.SIGINT:  # as a terminal sends it: to all
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    said, _ = process.communicate(timeout=20)
+    assert process.returncode == 128 + number
+    assert f"ended by signal {number}" in said
+    assert "ran b" not in said
