@@ -1,0 +1,5 @@
+"""RDMA collection: switches write telemetry into a region of memory, over RoCE."""
+
+from pathlib import Path
+
+C_FOLDER = Path(__file__).parent / "c"

@@ -1,0 +1,72 @@
+"""A region: memory that peers write to, which is a file where it has a path.
+
+What lies in it is said in one place: `record`, the dtype of what a peer writes at a time. numpy
+sees the same memory while peers write to it: what it reads may be half written, until the peer was
+sent an acknowledgment, or a completion has told of it.
+"""
+
+import mmap
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from testbed.errors import TestbedError
+
+TCP = np.dtype([
+    ("source", "V16"), ("destination", "V16"), ("source_port", ">u2"), ("destination_port", ">u2"),
+    ("sequence", ">u4"), ("acknowledgment", ">u4"),
+])  # fmt: skip
+"""44 bytes of a TCP packet, in network byte order; IPv4 addresses as ::ffff:a.b.c.d.
+
+From Beltman, Knossen, "Collecting telemetry data using P4 and RDMA" (2020).
+"""
+
+
+class Region:
+    """`count` records, zeros at first; those that a file of this length holds stay there."""
+
+    def __init__(self, record: np.dtype[Any], count: int, path: Path | None = None) -> None:
+        """Raises TestbedError where there is no room, or the file is another region's."""
+        self.record, self.count, self.path = record, count, path
+        self.length = record.itemsize * count  # bytes
+        if self.length <= 0:
+            raise TestbedError(f"a region of {count} records of {record.itemsize} bytes: none fits")
+        try:
+            self._memory = mmap.mmap(-1, self.length) if path is None else self._mapped(path)
+        except OSError as error:
+            raise TestbedError(
+                f"region {path or 'in memory'} of {self.length} bytes: {error.strerror}"
+            ) from error
+        self.bytes: NDArray[np.uint8] = np.frombuffer(self._memory, np.uint8)
+        self.records: NDArray[Any] = self.bytes.view(record)  # (count,)
+
+    @property
+    def address(self) -> int:
+        """Where it lies in this process: for C."""
+        return int(self.bytes.ctypes.data)
+
+    def sync(self) -> None:
+        """Wait until the file is on its disk.
+
+        Without it, what is there survives the end of this process, however it ends, but not that of
+        the machine: the kernel writes it out within half a minute (vm.dirty_expire_centisecs).
+        """
+        self._memory.flush()
+
+    def _mapped(self, path: Path) -> mmap.mmap:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            length = os.fstat(descriptor).st_size
+            if length == 0:
+                os.posix_fallocate(descriptor, 0, self.length)  # or a full disk ends the process
+            elif length != self.length:
+                raise TestbedError(
+                    f"{path}: {length} bytes, and the region has {self.length}: "
+                    "take the length that it was made with, or another file"
+                )
+            return mmap.mmap(descriptor, self.length)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,53 @@
+"""Regions: files that stay what they are, and the layout of what lies in them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collectors.roce.endpoint import gid
+from collectors.roce.region import TCP, Region
+from testbed.errors import TestbedError
+
+
+def test_a_file_holds_what_was_written_and_is_found_again(tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    region = Region(TCP, 3, path)
+    assert not region.bytes.any()
+    region.bytes[44:88] = np.arange(44)
+    region.sync()
+    assert path.read_bytes() == bytes(44) + bytes(range(44)) + bytes(44)
+    again = Region(TCP, 3, path)
+    assert again.records["source_port"].tolist() == [0, 0x2021, 0]
+    assert again.records["acknowledgment"].tolist() == [0, 0x28292A2B, 0]
+    region.records["sequence"][2] = 7  # both see the same memory
+    assert again.records["sequence"].tolist() == [0, 0x24252627, 7]
+
+
+def test_memory_without_a_file_is_zeros() -> None:
+    region = Region(np.dtype("<u8"), 512)
+    assert (region.length, region.records.shape) == (4096, (512,))
+    assert not region.records.any()
+    assert region.address % 8 == 0
+
+
+def test_a_file_of_another_length_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    path.write_bytes(b"something else")
+    with pytest.raises(TestbedError, match="14 bytes, and the region has 132"):
+        Region(TCP, 3, path)
+    assert path.read_bytes() == b"something else"
+
+
+def test_what_cannot_be_a_region_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(TestbedError, match="none fits"):
+        Region(TCP, 0)
+    with pytest.raises(TestbedError, match="No such file"):
+        Region(TCP, 1, tmp_path / "missing" / "records")
+    with pytest.raises(TestbedError, match=r"region in memory of .*: Cannot allocate"):
+        Region(TCP, 1 << 50)
+
+
+def test_gids_of_ipv4_addresses_are_mapped() -> None:
+    assert gid("10.0.0.1") == bytes(10) + b"\xff\xff\x0a\0\0\1" == gid("::ffff:10.0.0.1")
+    assert gid("fd00::1") == b"\xfd" + bytes(14) + b"\1"
