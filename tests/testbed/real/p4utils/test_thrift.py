@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from testbed.errors import TestbedError
-from testbed.real.p4utils.environment import CHOICE, PLACES
+from testbed.real.p4utils.environment import CHOICE
 from testbed.real.p4utils.thrift import Thrift
 
 
@@ -97,10 +97,3 @@ def test_without_p4_utils(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("testbed.real.p4utils.environment.PLACES", ("/nowhere/a", "/nowhere/b"))
     with pytest.raises(TestbedError, match=r"neither /nowhere/a nor /nowhere/b has it.*vagrant up"):
         Thrift("s1", 9091).read_register("I.narrow", 32)
-
-
-def test_the_vm_has_it_where_it_is_looked_for_and_at_one_commit() -> None:
-    words = Path(__file__).parents[4].joinpath("Vagrantfile").read_text().split()
-    assert str(Path(PLACES[0]).with_name("pip")) in words
-    (source,) = [word for word in words if "nsg-ethz/p4-utils" in word]
-    assert len(bytes.fromhex(source.partition("@")[2])) == 20
