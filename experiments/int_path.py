@@ -6,7 +6,9 @@ with it, more of it from link to link. The last switch reports each packet to th
 are captures of the switches' ports: when this packet came and left, and how many of those before it
 had not left yet when it came. All must be equal, to the microsecond and the packet; in real time
 the queue may be what it was at any time until the switch took the packet in. And without the
-switches' captures: no time may be before the sender's call, or after the receiver's stamp.
+switches' captures: no time may be before the sender's call, or after the receiver's stamp; and from
+the kernel's stamp at the one host's veth to that at the other's it must have taken what hops and
+links took, and the last link, which INT does not see.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -15,6 +17,7 @@ import argparse
 from dataclasses import dataclass
 
 import numpy as np
+from int.end_to_end import Accounts, handed_over, read_accounts
 from int.reports import KeepingCollector, Kept, Told, told_of, ways
 from int.truth import Passage, read_passages, refuse_bmv2
 from matplotlib.axes import Axes
@@ -43,6 +46,7 @@ WATCHED_BYTES, CROSS_BYTES = 200, 1000
 WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
           | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
 HOP_BYTES, INT_BYTES = 32, 16  # what each switch pushes; what comes once
+LAST_LINK_NS = WATCHED_BYTES * 8 * 10**9 // RATE_BPS + DELAY_US * 1000  # without INT again
 BEFORE_S = 0.1  # queues are as full as they become when the watched flow begins
 QUANTITIES = ("arrival, us", "departure, us", "latency, us", "queue, packets")
 
@@ -70,6 +74,7 @@ class Outcome:
     ways: list[dict[str, int]]
     truth: list[Passage]
     record: FlowRecord
+    accounts: Accounts
     kept: Kept
     books: Books
 
@@ -102,7 +107,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         metrics=metrics_of(outcome),
         figure=draw(outcome),
         caption=caption(options),
-        tables=[summary_table(outcome)],
+        tables=[summary_table(outcome), table_of_accounts(outcome.accounts)],
     )
 
 
@@ -119,11 +124,16 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
             async with Traffic(net, [watched, *cross]) as traffic:
                 records = await traffic.finish()
     truth = read_passages(net, watched, PATH, stamped=stamped)
+    told, record = told_of(net, collector.result, PATH, truth[-1]), records[watched.id]
+    arrived_ns = (
+        handed_over(net, watched, PATH[-1]) if stamped else (truth[-1].left_ns + LAST_LINK_NS,) * 2
+    )
     return Outcome(
-        told=told_of(net, collector.result, PATH, truth[-1]),
+        told=told,
         ways=ways(net, watched, PATH),
         truth=truth,
-        record=records[watched.id],
+        record=record,
+        accounts=read_accounts(told, truth, record, arrived_ns),
         kept=collector.result,
         books=Books.of(net, records),
     )
@@ -183,7 +193,24 @@ def checks_of_hops(outcome: Outcome) -> list[Check]:
             errors = (said[what] - np.clip(said[what], least, most))[outcome.told.is_reported]
             largest = abs(errors).max(initial=0)
             checks.append(Check(f"{switch}: largest error of {what}", largest, 0))
-    return [*checks, order_of_times(outcome)]
+    return [*checks, order_of_times(outcome), *checks_of_accounts(outcome)]
+
+
+def checks_of_accounts(outcome: Outcome) -> list[Check]:
+    """What is told accounts for what the kernels saw; and the collector adds it up so."""
+    accounts = outcome.accounts
+    sums = [
+        hop[what]["sum"]
+        for flow in outcome.kept.findings.flows
+        for hop in flow["path"][: flow["hops"]]
+        for what in ("latency_ns", "link_ns")
+    ]
+    return [
+        Check("packets with a residual that the last link does not explain",
+              accounts.unaccounted, 0),
+        Check("the collector's sum of hops and links, us",
+              sum(sums) / 1000, (accounts.hops.sum() + accounts.links.sum()) / 1000),
+    ]  # fmt: skip
 
 
 def order_of_times(outcome: Outcome) -> Check:
@@ -229,6 +256,14 @@ def metrics_of(outcome: Outcome) -> dict[str, object]:
             "queue_packets": statistics.percentiles(said["queue, packets"]),
             "uncertain": np.count_nonzero(truth.least_waiting != truth.most_waiting),
         }
+    accounts = outcome.accounts
+    metrics["from veth to veth, us"] = {
+        "whole": statistics.percentiles(accounts.whole / 1000),
+        "residual": statistics.percentiles(accounts.residual / 1000),
+        "residual beyond the last link": statistics.percentiles(
+            (accounts.residual - LAST_LINK_NS) / 1000
+        ),
+    }
     return metrics
 
 
@@ -245,6 +280,20 @@ def summary_table(outcome: Outcome) -> Table:
         f"{what} {p}" for what in ("latency, us:", "queue:") for p in ("median", "p99", "most")
     ]
     return table("What packets met at each switch", ("switch", "load", *names), rows)
+
+
+def table_of_accounts(accounts: Accounts) -> Table:
+    """What the way of the packets is made of."""
+    parts = {
+        "from veth to veth, us": accounts.whole,
+        "hop latencies": accounts.hops,
+        "link latencies": accounts.links,
+        "residual: the last link, and its switch's thread": accounts.residual,
+    }
+    found = {name: statistics.percentiles(ns / 1000) for name, ns in parts.items()}
+    rows = [(name, *(each.get(p, np.nan) for p in ("p50", "p99", "max")))
+            for name, each in found.items()]  # fmt: skip
+    return table("From host to host", ("", "median", "p99", "most"), rows)
 
 
 def draw(outcome: Outcome) -> Figure:
