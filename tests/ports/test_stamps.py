@@ -136,6 +136,22 @@ def test_ports_take_turns_in_order_of_arrival(
     assert numbers == list(range(SENT))
 
 
+def test_a_flood_at_one_port_keeps_another_waiting_for_a_batch_at_most(
+    namespace: None, switch: Engine
+) -> None:
+    flood, batch = 200, 64  # BATCH in ports.c
+    driver = Driver(switch, {1: "s1", 2: "s2", 3: "s3"})
+    driver.start()
+    with wire.end("h1") as one, wire.end("h3") as three, wire.end("h2") as receiver:
+        with packets_waiting(switch):
+            for number in range(flood):
+                one.send(frame(64, number))
+            three.send(frame(64, flood))
+        numbers = [int.from_bytes(receiver.recv(100)[14:18], "big") for _ in range(flood + 1)]
+    driver.stop()
+    assert numbers == [*range(batch), flood, *range(batch, flood)]
+
+
 class WallClock(ctypes.Structure):
     """struct wall_clock of clock.h."""
 
