@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from loaded import Started
+from loaded import Started, StartExperiment
 
 from minip4.native import build
 
@@ -21,7 +21,6 @@ if "SANITIZE" in os.environ:
 
     build._mode = sanitized
 
-StartExperiment = Callable[..., Started]
 REPOSITORY = Path(__file__).parents[1]
 
 

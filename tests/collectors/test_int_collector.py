@@ -3,10 +3,10 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from subprocess import Popen
 
 import pytest
 from decoding import datagrams
+from loaded import StartExperiment
 from path_reports import alone
 
 from collectors.int.application import OTHERS, PORT, Collector, Findings, Limits
@@ -50,7 +50,7 @@ return Report(samples=[], checks=[], metrics={
 
 @pytest.mark.parametrize("time", ["virtual", "real"])
 def test_a_collector_finds_the_same_in_both_kinds_of_time(
-    start_experiment: Callable[..., Popen[str]], tmp_path: Path, time: str
+    start_experiment: StartExperiment, tmp_path: Path, time: str
 ) -> None:
     process = start_experiment(BODY, "--time", time, "--out", str(tmp_path / "out"), head=HEAD)
     output, errors = process.communicate(timeout=60)

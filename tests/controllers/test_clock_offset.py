@@ -1,13 +1,12 @@
 """The offset of a switch's clock, found by readout packets: within the bound that is told."""
 
 import random
-import subprocess
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from ampm_path import PROGRAM
+from loaded import StartExperiment
 
 from controllers.connection import connection
 from controllers.readout import CLOCK, MOST_ROUNDS, Readout, Readouts
@@ -148,7 +147,7 @@ return Report([], checks)
 """
 
 
-def test_of_a_switch_in_real_time(start_experiment: Callable[..., subprocess.Popen[str]]) -> None:
+def test_of_a_switch_in_real_time(start_experiment: StartExperiment) -> None:
     head = """
 from controllers.connection import connection
 from controllers.readout import Readouts

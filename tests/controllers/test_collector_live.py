@@ -1,11 +1,10 @@
 """The collector and a switch process that is killed and started again, under traffic."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from loaded import StartExperiment
 
 HEAD = """
 import asyncio
@@ -66,7 +65,7 @@ return Report([], [Check("ran", 1, 1)], metrics={
 
 
 def test_a_killed_switch_is_found_again_and_counts_right(
-    start_experiment: Callable[..., subprocess.Popen[str]], tmp_path: Path
+    start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
     process = start_experiment(RESTART, "--out", str(tmp_path / "out"), head=HEAD)
     output, errors = process.communicate(timeout=90)

@@ -1,13 +1,12 @@
 """docs/controllers.md: its pieces do what it says, in both kinds of time."""
 
 import re
-import subprocess
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import finsy as fy
 import pytest
+from loaded import StartExperiment
 
 from minip4.compiler import compile_p4
 
@@ -33,9 +32,7 @@ learning.cancel()
 
 
 @pytest.mark.parametrize("time", ["real", "virtual"])
-def test_the_pieces(
-    time: str, start_experiment: Callable[..., subprocess.Popen[str]], tmp_path: Path
-) -> None:
+def test_the_pieces(time: str, start_experiment: StartExperiment, tmp_path: Path) -> None:
     connect, *pieces = PIECE.findall(PAGE)
     table, default, digest, counter, register, readout = pieces
     body = "".join((table, default, digest, TRAFFIC, counter, register, readout))

@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -89,6 +90,9 @@ class Started:
                         key.fileobj.close()
         self.wait(max(deadline - time.monotonic(), 0))
         return said[self.stdout].decode(), said[self.stderr].decode()
+
+
+StartExperiment = Callable[..., Started]  # what the fixture start_experiment is
 
 
 def run(script: Path, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:

@@ -2,14 +2,13 @@
 
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from loaded import Started
+from loaded import Started, StartExperiment
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "ampm_loss.py"
 SHORT = ("--method", "double", "--loss", "1", "--blocks", "1", "--rate", "1000")
@@ -110,7 +109,7 @@ PATH = ("s1", "s2", "s3")
 )
 def test_a_clock_that_is_off_is_named(
     options: list[str], offset: int | None, error_us: int, words: str,
-    start_experiment: Callable[..., subprocess.Popen[str]],
+    start_experiment: StartExperiment,
 ) -> None:  # fmt: skip
     body = CLOCKS.format(options=options, offset=offset, error=error_us)
     process = start_experiment(body, "--time", "virtual", head=HEAD)

@@ -1,11 +1,9 @@
 """Raw frames over real interfaces: IPv6 with and without the option, fragments, and long ones."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-StartExperiment = Callable[..., subprocess.Popen[str]]
+from loaded import StartExperiment
 
 HEAD = """
 import asyncio, sys

@@ -3,12 +3,12 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from applications import Broken, Sender
+from loaded import StartExperiment
 from virtual_networks import WIRE, Pair, virtually
 
 from testbed.application import Application
@@ -16,7 +16,6 @@ from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.run import Run
 
-StartExperiment = Callable[..., subprocess.Popen[str]]
 HERE = Path(__file__).parent
 MS = 1_000_000
 HEAD = f"""

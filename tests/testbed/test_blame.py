@@ -1,7 +1,6 @@
 """What is told of an exception: a controller's mistake in a line, others by the user's lines."""
 
 import shutil
-import subprocess
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import finsy as fy
 import numpy as np
 import pytest
+from loaded import StartExperiment
 from virtual_networks import virtually
 
 from controllers.connection import connection
@@ -20,8 +20,6 @@ from testbed.real.targets.bmv2 import PROGRAM
 from testbed.run import Run
 from testbed.traffic import Flow
 from topologies.line import Line
-
-StartExperiment = Callable[..., subprocess.Popen[str]]
 
 HERE = Path(__file__).name
 KEY = {"hdr.ipv4.dst_addr": "10.0.0.1/32"}

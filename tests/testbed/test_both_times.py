@@ -1,14 +1,11 @@
 """One description of traffic, in real and in virtual time: the same packets at the same times."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-StartExperiment = Callable[..., subprocess.Popen[str]]
+from loaded import StartExperiment
 
 HEAD = f"""
 import asyncio

@@ -1,10 +1,9 @@
 """The common command line: mistakes get one line and status 2."""
 
 import argparse
-import subprocess
-from collections.abc import Callable
 
 import pytest
+from loaded import StartExperiment
 
 from testbed import cli
 from testbed.results.report import Report
@@ -99,7 +98,7 @@ def test_percentages(text: str, value: float) -> None:
 
 
 def test_an_experiment_may_open_as_many_files_as_the_machine_lets_it(
-    start_experiment: Callable[..., subprocess.Popen[str]],
+    start_experiment: StartExperiment,
 ) -> None:
     """A shell's first limit of 1,024 is too low for the captures of a thousand switches."""
     head = "import resource\nmost = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"

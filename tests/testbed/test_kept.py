@@ -1,19 +1,16 @@
 """--keep: captures and logs outlive the run, with the time of day."""
 
-import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from loaded import StartExperiment
 from scapy.utils import RawPcapReader
 
 from testbed import kept
 from testbed.errors import TestbedError
 from testbed.truth import capture
-
-StartExperiment = Callable[..., subprocess.Popen[str]]
 
 HEAD = f"""
 from testbed.network import Network

@@ -1,19 +1,16 @@
 """Properties of links: Mininet's words mean what they mean there, in both kinds of time."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loaded import StartExperiment
 from virtual_networks import WIRE
 
 from testbed import links
 from testbed.errors import TestbedError
 from topologies.line import Line
-
-StartExperiment = Callable[..., subprocess.Popen[str]]
 
 HEAD = f"""
 from mininet.topo import Topo

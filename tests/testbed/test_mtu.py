@@ -2,12 +2,11 @@
 
 import json
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loaded import StartExperiment
 from virtual_networks import WIRE, Pair, virtually
 
 from testbed.errors import TestbedError
@@ -16,7 +15,6 @@ from testbed.real.targets.bmv2 import PROGRAM
 from testbed.run import Run
 from testbed.traffic import Flow, Traffic
 
-StartExperiment = Callable[..., subprocess.Popen[str]]
 PROGRAMS = Path(__file__).parent / "programs"
 BOTH = pytest.mark.parametrize("time", ["virtual", "real"])
 

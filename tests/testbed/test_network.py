@@ -2,14 +2,11 @@
 
 import json
 import signal
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-StartExperiment = Callable[..., subprocess.Popen[str]]
+from loaded import StartExperiment
 
 HEAD = f"""
 import numpy as np
@@ -139,7 +136,6 @@ with Network(Pair(), run, program=PROGRAM) as net:
         await traffic.finish()
 """
     process = start_experiment(body, head=HEAD)
-    assert process.stdout is not None
     line = next(line for line in process.stdout if line.startswith("sending"))
     process.send_signal(signal.SIGINT)
     _output, errors = process.communicate(timeout=30)

@@ -1,13 +1,12 @@
 """Topologies with something odd: one clear line; and links that are two between the same nodes."""
 
-import subprocess
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from loaded import StartExperiment
 from mininet.topo import Topo
 from virtual_networks import WIRE, virtually
 
@@ -144,7 +143,7 @@ def test_of_parallel_links_a_capture_is_named_by_its_interface(tmp_path: Path) -
 
 
 def test_a_host_without_a_link_is_refused_in_real_time(
-    start_experiment: Callable[..., subprocess.Popen[str]],
+    start_experiment: StartExperiment,
 ) -> None:
     head = """
 from mininet.topo import Topo

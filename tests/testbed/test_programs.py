@@ -2,13 +2,12 @@
 
 import json
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from loaded import StartExperiment
 from virtual_networks import WIRE, Pair, virtually
 
 from testbed.errors import TestbedError
@@ -17,8 +16,6 @@ from testbed.programs import build, sources
 from testbed.real.targets.bmv2 import PROGRAM
 from testbed.results.provenance import P4Source
 from testbed.run import Run
-
-StartExperiment = Callable[..., subprocess.Popen[str]]
 
 TAG = WIRE.with_name("tag.p4")
 SWITCHES = ("s1", "s2", "s3")

@@ -1,20 +1,17 @@
 """When traffic starts, and by which ports it goes: the same in both kinds of time."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loaded import StartExperiment
 from virtual_networks import WIRE, Pair, virtually
 
 from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.run import Run
 from testbed.traffic import Flow, Traffic
-
-StartExperiment = Callable[..., subprocess.Popen[str]]
 
 HEAD = f"""
 import json

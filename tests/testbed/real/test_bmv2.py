@@ -5,12 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from loaded import StartExperiment
 
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
@@ -21,7 +21,6 @@ from testbed.virtual.clock import VirtualClock
 from topologies.line import Line
 
 REPOSITORY = Path(__file__).parents[3]
-StartExperiment = Callable[..., subprocess.Popen[str]]
 HEAD = """
 from testbed.network import Network
 from topologies.line import Line

@@ -5,14 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from loaded import Started, StartExperiment
 
 from testbed.real import isolation
 
-StartExperiment = Callable[..., subprocess.Popen[str]]
 PASS = 'return Report([{"a": 1}], [Check("c", 0, 0)])'
 WAIT = """
 import asyncio, sys
@@ -24,19 +23,16 @@ finally:
 """
 
 
-def folder_of(process: subprocess.Popen[str]) -> Path:
+def folder_of(process: Started) -> Path:
     """Wait until the experiment works, and return its run's folder."""
-    assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("folder "):
             return Path(line.split()[1])
-    assert process.stderr is not None
     pytest.fail(f"the experiment did not come up: {process.stderr.read()}")
 
 
-def inner_pid(process: subprocess.Popen[str]) -> int:
+def inner_pid(process: Started) -> int:
     """The PID of process 1 of the run, as the run says it."""
-    assert process.stdout is not None
     words = process.stdout.readline().split()
     assert words[:6] == ["To", "enter", "this", "run:", "sudo", "nsenter"]
     return int(words[words.index("-t") + 1])

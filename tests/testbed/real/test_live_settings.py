@@ -1,11 +1,9 @@
 """Links and queues changed in a Mininet network while packets flow, seen in delays and counts."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
-StartExperiment = Callable[..., subprocess.Popen[str]]
+from loaded import StartExperiment
 
 HEAD = f"""
 from mininet.topo import Topo

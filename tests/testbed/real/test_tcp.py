@@ -1,13 +1,12 @@
 """TCP flows: over real kernels, through switches with links that lose; and what is refused."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from loaded import StartExperiment
 from virtual_networks import WIRE, Pair, virtually
 
 from testbed.errors import TestbedError
@@ -15,8 +14,6 @@ from testbed.network import Network
 from testbed.run import Run
 from testbed.tcp import PROGRESS, RECEIVED, TcpFlow, TcpRecord
 from testbed.traffic import Flow, Traffic
-
-StartExperiment = Callable[..., subprocess.Popen[str]]
 
 HEAD = f"""
 import numpy as np

@@ -3,11 +3,11 @@
 import argparse
 import json
 import re
-import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from loaded import StartExperiment
 
 from testbed.errors import TestbedError
 from testbed.results import index, plots, reference
@@ -128,7 +128,7 @@ def test_an_index_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["results", "elsewhere"])
 def test_each_experiment_brings_the_page_up_to_date(
-    start_experiment: Callable[..., subprocess.Popen[str]], tmp_path: Path, folder: str
+    start_experiment: StartExperiment, tmp_path: Path, folder: str
 ) -> None:
     """But not where results go to a folder of the user's choice."""
     body = "return Report(samples=[{'x': 1}], checks=[Check('y', 1, 1)])"

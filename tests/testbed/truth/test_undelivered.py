@@ -1,13 +1,12 @@
 """A run of which nothing arrives, or whose switches drop, says so: where, why, and how many."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from loaded import StartExperiment
 
 from testbed.errors import TestbedError
 from testbed.network import Network
@@ -15,8 +14,6 @@ from testbed.run import Run
 from testbed.tcp import PROGRESS, RECEIVED, TcpFlow, TcpRecord
 from testbed.truth.undelivered import SHOWN, Undelivered
 from topologies.line import Line
-
-StartExperiment = Callable[..., subprocess.Popen[str]]
 
 HEAD = """
 import finsy as fy

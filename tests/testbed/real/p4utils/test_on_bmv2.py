@@ -2,18 +2,16 @@
 
 import json
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loaded import StartExperiment
 
 from testbed.errors import TestbedError
 from testbed.real.p4utils.environment import interpreter
 from testbed.real.targets.bmv2 import PROGRAM
 
-StartExperiment = Callable[..., subprocess.Popen[str]]
 HEAD = f"""
 import finsy as fy
 from controllers.connection import connection
