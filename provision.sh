@@ -50,13 +50,15 @@ install_p4utils() {
     }
 }
 
-echo "== 1 of 4: Telemark, its packages and its Python environment"
+echo "== 1 of 5: Telemark, its packages and its Python environment"
 ./setup.sh --dev
-echo "== 2 of 4: p4c and bmv2"
+echo "== 2 of 5: p4c and bmv2"
 command -v simple_switch_grpc || install_bmv2
-echo "== 3 of 4: p4-utils"
+echo "== 3 of 5: p4-utils"
 "$P4UTILS/bin/python" -c 'import p4utils; print(p4utils.__path__[0])' 2>/dev/null || install_p4utils
-echo "== 4 of 4: some of the tests"
+echo "== 4 of 5: the kernel's RoCE stack, in a virtual machine of its own"
+./setup.sh --dev --rdma || echo "left out: see the line above"
+echo "== 5 of 5: some of the tests"
 "${root[@]}" ./run_tests.sh -q tests/stf tests/topologies tests/p4src/test_count_min.py tests/testbed/real/test_application_host.py
 cat <<END
 

@@ -1,11 +1,15 @@
 #!/bin/bash
 # Sets up what is missing: Debian packages, and the project's Python environment in .venv.
-# Usage: ./setup.sh [--dev]     --dev adds what the tests and checks need
+# Usage: ./setup.sh [--dev] [--rdma]
+#   --dev    adds what the tests and checks need
+#   --rdma   adds libibverbs, and a virtual machine with the kernel's RoCE stack (Debian 12, amd64)
 # Does nothing, in a fraction of a second, when nothing is missing. Debian 12, Ubuntu 22.04 and 24.04.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
 PACKAGES=(mininet iproute2 iputils-ping ethtool gcc libc6-dev python3-venv)
+RDMA_PACKAGES=(ibverbs-providers python3-pyverbs qemu-system-x86 busybox-static)
+DIST_PACKAGES=/usr/lib/python3/dist-packages
 READY=.venv/telemark-ready # written last: for what the environment is complete, and what is in it
 
 fail() {
@@ -51,13 +55,30 @@ make_environment() {
     # Mininet is in no package index, and the environment must not see other Debian packages.
     local site
     site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    ln -sfn /usr/lib/python3/dist-packages/mininet "$site/mininet"
+    ln -sfn $DIST_PACKAGES/mininet "$site/mininet"
     .venv/bin/python -c 'import mininet.net' || fail "Mininet cannot be imported"
     { echo "$wanted" && ls -d .venv/bin/* "$site"/* | grep -v __pycache__; } >"$READY.new"
     if [[ -n ${SUDO_UID:-} ]]; then
         chown -R "$SUDO_UID:$SUDO_GID" .venv telemark.egg-info
     fi
     mv "$READY.new" "$READY"
+}
+
+# What --rdma adds to the environment and beside it: see testbed/real/vm/kernel.py.
+add_rdma() {
+    ln -sfn $DIST_PACKAGES/pyverbs \
+        "$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pyverbs"
+    ! .venv/bin/python -c 'from testbed.real.vm import kernel; kernel.find()' 2>/dev/null || return 0
+    local package
+    package=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/.*Depends: //p')
+    [[ -n $package ]] || fail "--rdma takes Debian's kernel: there is no package linux-image-amd64"
+    echo "setup.sh: taking $package to .vm"
+    mkdir -p .vm
+    rm -f .vm/*.deb
+    (cd .vm && apt-get -qq -o APT::Sandbox::User=root download "$package") || fail "$package could not be downloaded"
+    .venv/bin/python -m testbed.real.vm.kernel .vm/*.deb || fail "$package could not be unpacked"
+    rm .vm/*.deb
+    [[ -z ${SUDO_UID:-} ]] || chown -R "$SUDO_UID:$SUDO_GID" .vm
 }
 
 # Whether what was installed is still there: each of its files and folders, by name.
@@ -68,11 +89,14 @@ is_whole() {
     done < <(tail -n +2 "$READY")
 }
 
-case "$*" in
-"") extra="" ;;
---dev) extra="[dev]" ;;
-*) fail "unknown arguments: $* (usage: ./setup.sh [--dev])" ;;
-esac
+extra="" rdma=""
+for argument; do
+    case "$argument" in
+    --dev) extra="[dev]" ;;
+    --rdma) rdma=yes && PACKAGES+=("${RDMA_PACKAGES[@]}") ;;
+    *) fail "unknown argument: $argument (usage: ./setup.sh [--dev] [--rdma])" ;;
+    esac
+done
 command -v apt-get >/dev/null ||
     fail "Debian 12 or Ubuntu 22.04 or 24.04 is needed: there is no apt-get"
 [[ -w . ]] || fail "$PWD may not be written to: run it with sudo"
@@ -93,3 +117,4 @@ case "$ready" in
 *" [dev]") make_environment "[dev]" "$state [dev]" ;;
 *) make_environment "$extra" "$state $extra" ;;
 esac
+[[ -z $rdma ]] || add_rdma

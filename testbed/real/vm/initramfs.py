@@ -1,0 +1,57 @@
+"""What the kernel of the virtual machine starts from: an archive with busybox, modules, a script.
+
+The script mounts the machine's own root, read-only (9p over virtio), under a layer in memory that
+takes all that is written, and becomes the program that it is given there, as process 1. Only then
+does the kernel find /sbin/modprobe and whatever else it looks for by itself.
+"""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+BUSYBOX = Path("/usr/bin/busybox")
+ROOT_TAG = "root"  # of the 9p share
+FOLDERS = ("bin", "dev", "proc", "modules", "host", "layer", "root")
+S_IFDIR, S_IFREG = 0o040000, 0o100000
+
+INIT = """#!/bin/busybox sh
+set -e
+b=/bin/busybox
+$b mount -t devtmpfs dev /dev
+for module in {modules}; do $b insmod /modules/$module; done
+$b mount -t 9p -o trans=virtio,version=9p2000.L,ro,msize=512000,cache=loose {tag} /host
+$b mount -t tmpfs layer /layer
+$b mkdir /layer/upper /layer/work
+$b mount -t overlay -o lowerdir=/host,upperdir=/layer/upper,workdir=/layer/work overlay /root
+$b mount -t devtmpfs dev /root/dev
+$b mount -t proc proc /root/proc
+$b mount -t sysfs sys /root/sys
+exec $b switch_root /root {program}
+"""
+
+
+def archive(modules: Sequence[Path], program: Sequence[str]) -> bytes:
+    """The archive, with modules in the order in which they load, and a command with absolute path.
+
+    Its format is "newc", that of the kernel's Documentation/driver-api/early-userspace/
+    buffer-format.rst.
+    """
+    init = INIT.format(modules=" ".join(module.name for module in modules), tag=ROOT_TAG,
+                       program=shlex.join(program))  # fmt: skip
+    entries = [_entry(name, S_IFDIR | 0o755, b"") for name in FOLDERS]
+    entries.append(_entry("init", S_IFREG | 0o755, init.encode()))
+    entries.append(_entry("bin/busybox", S_IFREG | 0o755, BUSYBOX.read_bytes()))
+    entries += [_entry(f"modules/{m.name}", S_IFREG | 0o644, m.read_bytes()) for m in modules]
+    return b"".join([*entries, _entry("TRAILER!!!", 0, b"")])
+
+
+def _entry(name: str, mode: int, content: bytes) -> bytes:
+    fields = [0] * 13  # inode, mode, uid, gid, links, time, size, 4 of devices, length, checksum
+    fields[1], fields[4], fields[6] = mode, 1, len(content)
+    fields[11] = len(name) + 1
+    head = b"070701" + b"".join(b"%08x" % field for field in fields) + name.encode() + b"\0"
+    return _padded(head) + _padded(content)
+
+
+def _padded(part: bytes) -> bytes:
+    return part + bytes(-len(part) % 4)
