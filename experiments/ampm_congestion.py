@@ -77,10 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="background in one phase after the other, as shares of the link's rate; before and "
         "after them there is none (default: 0.6 1.5)",
     )  # fmt: skip
-    parser.add_argument(
-        "--rate", type=cli.positive_int, default=1000, metavar="PPS",
-        help="packets a second of the monitored flow (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_rate_option(parser, 1000, "the monitored flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
         help="blocks of each phase, two or more (default: 5)",

@@ -73,10 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--loss", type=cli.percentage, nargs="*", metavar="PERCENT",
         help="losses of the link, one after the other (default: 1 5)",
     )  # fmt: skip
-    parser.add_argument(
-        "--rate", type=cli.positive_int, default=500, metavar="PPS",
-        help="packets a second of each flow (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_rate_option(parser, 500, "each flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
         help="complete blocks of each run; two or more, with a load step (default: 6)",

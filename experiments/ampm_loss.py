@@ -20,6 +20,7 @@ from ampm.measurement import (
     LEAST_BLOCK_US,
     Outcome,
     Setting,
+    add_block_option,
     add_common_options,
     fitting,
     flow_count,
@@ -79,18 +80,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--loss", type=cli.percentage, nargs="+", metavar="PERCENT",
         help="loss of each link between switches (default: 0 0.1 1 5 10)",
     )  # fmt: skip
-    parser.add_argument(
-        "--rate", type=cli.positive_int, default=1000, metavar="PPS",
-        help="packets a second of each flow (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_rate_option(parser, 1000, "each flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
         help="complete blocks to measure for each loss and seed (default: 8)",
     )  # fmt: skip
-    parser.add_argument(
-        "--block-us", type=cli.power_of_two, metavar="US",
-        help="length of a block, a power of two of microseconds (default: 1048576, or more)",
-    )  # fmt: skip
+    add_block_option(parser, 2**20)
     add_common_options(parser)
 
 

@@ -53,18 +53,12 @@ LONGEST_HELD_US = 900_000  # at its end a network empties its links for a second
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--rate", type=cli.positive_int, default=4000, metavar="PPS",
-        help="packets a second of the flow (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_rate_option(parser, 4000, "the flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
         help="complete blocks to measure in each run (default: 40)",
     )  # fmt: skip
-    parser.add_argument(
-        "--block-us", type=cli.power_of_two, metavar="US",
-        help="length L of a block, a power of two of microseconds (default: 262144, or more)",
-    )  # fmt: skip
+    measurement.add_block_option(parser, 2**18)
     measurement.add_common_options(parser)
 
 

@@ -21,6 +21,7 @@ from ampm.machine import Workload, machine_for
 from ampm.measurement import (
     LEAST_BLOCK_US,
     UDP,
+    add_block_option,
     add_common_options,
     fitting,
     flow_count,
@@ -93,10 +94,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--blocks", type=cli.positive_int, default=4, metavar="N",
         help="complete blocks to measure (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--block-us", type=cli.power_of_two, metavar="US",
-        help="length of a block, a power of two of microseconds (default: 2097152, or more)",
-    )  # fmt: skip
+    add_block_option(parser, 2**21)
     add_common_options(parser)
 
 

@@ -22,6 +22,7 @@ from ampm.machine import Machine, Workload, machine_for
 from ampm.measurement import (
     LEAST_BLOCK_US,
     UDP,
+    add_block_option,
     add_common_options,
     fitting,
     flow_count,
@@ -91,18 +92,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--errors", type=cli.not_negative, nargs="+", metavar="A",
         help="clock errors, in lengths of a block (default: 0 to 2.5)",
     )  # fmt: skip
-    parser.add_argument(
-        "--rate", type=cli.positive_int, default=2000, metavar="PPS",
-        help="packets a second of each of the two flows (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_rate_option(parser, 2000, "each of the two flows")
     parser.add_argument(
         "--blocks", type=cli.positive_int, default=6, metavar="N",
         help="complete blocks to measure in each run (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--block-us", type=cli.power_of_two, metavar="US",
-        help="length L of a block, a power of two of microseconds (default: 1048576, or more)",
-    )  # fmt: skip
+    add_block_option(parser, 2**20)
     add_common_options(parser)
 
 

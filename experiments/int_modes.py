@@ -40,10 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--loss", type=cli.percentage, default=1, metavar="PERCENT",
         help="loss of the link from s3 to s4 (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--rate", type=cli.positive_int, default=500, metavar="PPS",
-        help="packets a second of the flow (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_rate_option(parser, 500, "the flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
         help="complete blocks of alternate marking, of 0.26 s (default: 20)",

@@ -56,10 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--packets", type=cli.positive_int, metavar="N",
         help="of the watched flow (default: 2000)",
     )  # fmt: skip
-    parser.add_argument(
-        "--rate", type=cli.positive_int, default=500, metavar="PPS",
-        help="packets a second of the watched flow (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_rate_option(parser, 500, "the watched flow")
     parser.add_argument(
         "--program", default="p4src/int/int.p4", metavar="P4",
         help="the switches' program: try your own variant (default: %(default)s)",

@@ -32,10 +32,7 @@ UDP = 17
 
 def add_options(parser):
     parser.add_argument("--flows", type=cli.positive_int, default=100, help="default: %(default)s")
-    parser.add_argument(
-        "--rate", type=cli.positive_int, default=1000, metavar="PPS",
-        help="packets a second of each flow (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_rate_option(parser, 1000, "each flow")
 
 
 async def experiment(options, run):

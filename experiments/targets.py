@@ -58,10 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--loss", type=cli.percentage, default=5, metavar="PERCENT",
         help="loss of each link between switches (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--rate", type=cli.positive_int, default=1000, metavar="PPS",
-        help="packets a second of the flow, if bmv2 bears that (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_rate_option(parser, 1000, "the flow, if bmv2 bears that")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
         help="complete blocks on each target (default: 20)",

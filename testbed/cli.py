@@ -265,6 +265,14 @@ def _require_root() -> None:
 # Types of options: argparse turns their ValueErrors into one line and exit status 2.
 
 
+def add_rate_option(parser: argparse.ArgumentParser, default_pps: int, of: str) -> None:
+    """`--rate` of `of`, as in "each flow"."""
+    parser.add_argument(
+        "--rate", type=positive_int, default=default_pps, metavar="PPS",
+        help=f"packets a second of {of} (default: %(default)s)",
+    )  # fmt: skip
+
+
 def percentage(text: str) -> float:
     """From 0 to 100."""
     return _number(text, 0, 100, "a percentage from 0 to 100")

@@ -105,6 +105,15 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_block_option(parser: argparse.ArgumentParser, default_us: int) -> None:
+    """`--block-us`, the length of all blocks."""
+    parser.add_argument(
+        "--block-us", type=cli.power_of_two, metavar="US",
+        help="length L of a block, a power of two of microseconds "
+        f"(default: {default_us}, or more)",
+    )  # fmt: skip
+
+
 def fitting(methods: Iterable[Method], bounds: Bounds) -> Schedule:
     """The shortest blocks with which all methods can bear these delays; 0.26 s at least."""
     schedule = Schedule(LEAST_BLOCK_US)
