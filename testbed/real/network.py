@@ -29,6 +29,7 @@ from testbed.real.command_line import converse
 from testbed.real.flow_processes import executable
 from testbed.real.frames import FrameSender
 from testbed.real.isolation import DISABLE_IPV6
+from testbed.real.p4utils.thrift import ThriftCalls
 from testbed.real.shell import Shell
 from testbed.real.targets.bmv2 import PANEL, Bmv2Switch, panel_interface
 from testbed.real.targets.minip4 import Minip4Switch, SwitchSettings
@@ -76,7 +77,7 @@ class MininetPlant:
         setLogLevel("error")
         mininet.net.fixLimits = lambda: None  # it writes settings of the whole machine
         self._mininet = Mininet(
-            switch=_switch_maker(settings, switch_settings),
+            switch=_switch_maker(settings, switch_settings, leaving),
             host=partial(Host, mtu_bytes=settings.mtu_bytes), link=ImpairedLink,
             controller=None, autoSetMacs=True, build=False,
         )  # fmt: skip
@@ -180,10 +181,14 @@ def check_interfaces(topo: Topo, target: str) -> None:
                 )
 
 
-def _switch_maker(settings: Settings, shared: SwitchSettings) -> Callable[..., Minip4Switch]:
+def _switch_maker(
+    settings: Settings, shared: SwitchSettings, leaving: contextlib.ExitStack
+) -> Callable[..., Minip4Switch]:
     if settings.target == "bmv2":
         panel = Program.write(compiled(Source(PANEL)), settings.folder, "bmv2-panel")
-        return partial(Bmv2Switch, settings=shared, panel=panel)
+        calls = ThriftCalls()
+        leaving.callback(calls.stop)
+        return partial(Bmv2Switch, settings=shared, panel=panel, calls=calls)
     return partial(Minip4Switch, settings=shared)
 
 

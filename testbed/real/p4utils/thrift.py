@@ -5,6 +5,7 @@ import json
 import select
 import subprocess
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from minip4.runtime.switch.port_options import QUEUE_KEYS, checked
@@ -17,17 +18,75 @@ LARGEST = 2**63 - 1  # Thrift has signed numbers of 64 bits, and says this of al
 QUEUE_WORDS = {"depth": "set_queue_depth", "rate_pps": "set_queue_rate"}
 
 
+class ThriftCalls:
+    """A process of p4-utils' environment that calls bmv2 switches; it starts when it must."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._asking = threading.Lock()
+
+    def call(self, port: int, method: str, arguments: Sequence[Any]) -> Any:
+        """What a method of the class returns. Raises TestbedError, also where p4-utils is not."""
+        with self._asking:
+            asked = {"port": port, "method": method, "arguments": arguments}
+            answer = self._ask(json.dumps(asked))
+        if "error" in answer:
+            raise TestbedError(f"{method}: {answer['error']}")
+        return answer["result"]
+
+    def stop(self) -> None:
+        """End the process, if there is one."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def _ask(self, line: str) -> dict[str, Any]:
+        if self._process is None:
+            python = interpreter()
+            self._process = subprocess.Popen(
+                [python, str(CALLS)], env=environment(python), text=True, start_new_session=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )  # fmt: skip
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(f"{line}\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+        if not select.select([process.stdout], [], [], ANSWER_S)[0]:
+            self.stop()
+            raise TestbedError(f"no answer within {ANSWER_S:g} s")
+        if not (found := process.stdout.readline()):
+            raise self._ended()
+        answer: dict[str, Any] = json.loads(found)
+        return answer
+
+    def _ended(self) -> TestbedError:
+        """Why the process ended: p4-utils is there, but not all that it needs of bmv2, mostly."""
+        assert self._process is not None
+        _, errors = self._process.communicate()
+        self._process = None
+        last = errors.strip().splitlines()[-1] if errors.strip() else "it said nothing"
+        return TestbedError(f"p4-utils' Thrift API ended: {last}")
+
+
 class Thrift:
-    """One bmv2 switch, asked by a process of p4-utils' environment, which starts when it must.
+    """One bmv2 switch, by the calls that all of its network share.
 
     All methods raise TestbedError: without p4-utils, and for what bmv2 does not do.
     """
 
-    def __init__(self, switch: str, port: int) -> None:
+    def __init__(self, switch: str, port: int, calls: ThriftCalls) -> None:
         self._switch = switch
         self.port = port
-        self._process: subprocess.Popen[str] | None = None
-        self._asking = threading.Lock()
+        self._calls = calls
+
+    def set_all_queues(self, depth: int) -> None:
+        """Change how many packets each queue has room for."""
+        self._call("set_queue_depth", depth)
 
     def set_queue(self, port: int, priority: int | None = None, **changes: Any) -> None:
         """Change `depth` (packets) and `rate_pps` (0: none) of a port's queue, as on minip4."""
@@ -67,48 +126,8 @@ class Thrift:
             )
         self._call("register_write", name, [cells.start, cells.stop], value)
 
-    def stop(self) -> None:
-        """End the process, if there is one."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
-
     def _call(self, method: str, *arguments: Any) -> Any:
-        with self._asking:
-            answer = self._ask(json.dumps({"method": method, "arguments": arguments}))
-        if "error" in answer:
-            raise TestbedError(f"switch {self._switch}: bmv2: {method}: {answer['error']}")
-        return answer["result"]
-
-    def _ask(self, line: str) -> dict[str, Any]:
-        if self._process is None:
-            python = interpreter()
-            self._process = subprocess.Popen(
-                [python, str(CALLS), str(self.port)], env=environment(python), text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                start_new_session=True,
-            )  # fmt: skip
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
         try:
-            process.stdin.write(f"{line}\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            raise self._ended() from None
-        if not select.select([process.stdout], [], [], ANSWER_S)[0]:
-            self.stop()
-            raise TestbedError(f"switch {self._switch}: bmv2 did not answer within {ANSWER_S:g} s")
-        if not (found := process.stdout.readline()):
-            raise self._ended()
-        answer: dict[str, Any] = json.loads(found)
-        return answer
-
-    def _ended(self) -> TestbedError:
-        """Why the process ended: p4-utils is there, but not all that it needs of bmv2, mostly."""
-        assert self._process is not None
-        _, errors = self._process.communicate()
-        self._process = None
-        last = errors.strip().splitlines()[-1] if errors.strip() else "it said nothing"
-        return TestbedError(f"switch {self._switch}: p4-utils' Thrift API ended: {last}")
+            return self._calls.call(self.port, method, arguments)
+        except TestbedError as error:
+            raise TestbedError(f"switch {self._switch}: bmv2: {error}") from None

@@ -15,10 +15,9 @@ from testbed.errors import TestbedError
 from testbed.mtu import SWITCH_MTU
 from testbed.plant import PORTS
 from testbed.programs import Program
-from testbed.real.p4utils.thrift import Thrift
+from testbed.real.p4utils.thrift import Thrift, ThriftCalls
 from testbed.real.precedence import take_precedence
 from testbed.real.targets.minip4 import Minip4Switch, SwitchSettings, how_it_ended
-from testbed.real.targets.thrift import call_i32
 
 PANEL = Path(__file__).with_name("panel.p4")
 PROGRAM = "simple_switch_grpc"
@@ -38,10 +37,12 @@ class Bmv2Switch(Minip4Switch):
     thrift: Thrift
     clock_error_us = 2000  # half of a readout's round trip, on a machine that has other work too
 
-    def __init__(self, name: str, settings: SwitchSettings, panel: Program, **params: Any) -> None:
+    def __init__(
+        self, name: str, settings: SwitchSettings, panel: Program, calls: ThriftCalls, **params: Any
+    ) -> None:
         super().__init__(name, settings, **params)
         self._panel = panel
-        self.thrift = Thrift(name, THRIFT_BASE_PORT + self.device_id)
+        self.thrift = Thrift(name, THRIFT_BASE_PORT + self.device_id, calls)
         self._bmv2: subprocess.Popen[bytes] | None = None
         self._wires: dict[int, tuple[str, str]] = {}  # port -> ends: the panel's and bmv2's
         self._sized_queues: set[int] = set()  # ports whose queues were given a depth
@@ -79,19 +80,19 @@ class Bmv2Switch(Minip4Switch):
         take_precedence(self._bmv2.pid)
 
     def wait_ready(self) -> None:
-        """Return when the panel forwards and bmv2 answers, and has its queues' depth."""
+        """Return when the panel forwards and bmv2 answers, and has its queues' depths."""
         super().wait_ready()
         host, _, port = self.grpc_address.rpartition(":")
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             self._check_bmv2()
             try:
-                socket.create_connection((host, int(port)), timeout=1).close()
-                call_i32(self.thrift.port, "simple_switch", "set_all_egress_queue_depths",
-                         QUEUE_DEPTH)  # fmt: skip
+                for each in (int(port), self.thrift.port):
+                    socket.create_connection((host, each), timeout=1).close()
             except OSError:
                 time.sleep(0.01)
             else:
+                self.thrift.set_all_queues(QUEUE_DEPTH)
                 return
         raise TestbedError(
             f"switch {self.name}: bmv2 did not answer within {START_S:g} s, by gRPC and by Thrift"
@@ -128,7 +129,6 @@ class Bmv2Switch(Minip4Switch):
 
     def stop(self, deleteIntfs: bool = True) -> None:
         """End both processes whatever state they are in, and remove the interfaces."""
-        self.thrift.stop()
         self._end_bmv2()
         for panel_end, _ in self._wires.values():
             subprocess.run(["ip", "link", "del", "dev", panel_end], check=False,

@@ -1,7 +1,7 @@
-"""Calls to a bmv2 switch by p4-utils' SimpleSwitchThriftAPI, for a process that has no Thrift.
+"""Calls to bmv2 switches by p4-utils' SimpleSwitchThriftAPI, for a process that has no Thrift.
 
-Usage: thrift_calls.py THRIFT_PORT. A line of stdin is `{"method": "register_read", "arguments":
-["name", 3]}`, a method of that class; the line of stdout that answers it is `{"result": ...}` or
+A line of stdin is `{"port": 9091, "method": "register_read", "arguments": ["name", 3]}`: a Thrift
+port, and a method of that class. The line of stdout that answers it is `{"result": ...}` or
 `{"error": "..."}`. It ends with its stdin.
 """
 
@@ -38,9 +38,8 @@ def _one_line(said: io.StringIO) -> str:
 
 def main() -> None:
     """Answer line by line."""
-    port = int(sys.argv[1])
     for line in sys.stdin:
-        print(json.dumps(answer(port, **json.loads(line))), flush=True)
+        print(json.dumps(answer(**json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":

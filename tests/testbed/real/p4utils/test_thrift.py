@@ -9,7 +9,7 @@ import pytest
 
 from testbed.errors import TestbedError
 from testbed.real.p4utils.environment import CHOICE
-from testbed.real.p4utils.thrift import Thrift
+from testbed.real.p4utils.thrift import Thrift, ThriftCalls
 
 
 @pytest.fixture
@@ -18,16 +18,32 @@ def told(p4utils_stand_in: Path) -> Callable[[], list[Any]]:
 
 
 @pytest.fixture
-def thrift() -> Iterator[Thrift]:
-    switch = Thrift("s1", 9091)
-    yield switch
-    switch.stop()
+def calls() -> Iterator[ThriftCalls]:
+    calls = ThriftCalls()
+    yield calls
+    calls.stop()
+
+
+@pytest.fixture
+def thrift(calls: ThriftCalls) -> Thrift:
+    return Thrift("s1", 9091, calls)
 
 
 def test_a_queue_s_changes_are_those_of_its_port(thrift: Thrift, told: Any) -> None:
     thrift.set_queue(0, depth=10, rate_pps=500)
     made = ["made", 9091, "127.0.0.1"]
     assert told() == [made, ["depth", 10, "0", None], made, ["rate", 500, "0", None]]
+
+
+def test_switches_share_one_process(calls: ThriftCalls, told: Any) -> None:
+    Thrift("s1", 9091, calls).set_all_queues(4096)
+    process = calls._process
+    Thrift("s2", 9092, calls).set_queue(3, depth=64)
+    assert calls._process is process is not None
+    assert told() == [
+        ["made", 9091, "127.0.0.1"], ["depth", 4096, None, None],
+        ["made", 9092, "127.0.0.1"], ["depth", 64, "3", None],
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -82,18 +98,16 @@ def test_a_process_that_ends_is_told_and_made_anew(thrift: Thrift, told: Any) ->
     assert thrift.read_register("I.narrow", 32, 1) == [1]
 
 
-def test_a_switch_that_does_not_listen(told: Any) -> None:
-    thrift = Thrift("s1", 1)
+def test_a_switch_that_does_not_listen(calls: ThriftCalls, told: Any) -> None:
     with pytest.raises(TestbedError, match=r"depth: Could not connect .* port 1 Make sure"):
-        thrift.set_queue(1, depth=1)
-    thrift.stop()
+        Thrift("s1", 1, calls).set_queue(1, depth=1)
 
 
-def test_without_p4_utils(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_p4_utils(thrift: Thrift, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CHOICE, "/nowhere/python")
     with pytest.raises(TestbedError, match="P4UTILS_PYTHON=/nowhere/python: expected a Python"):
-        Thrift("s1", 9091).read_register("I.narrow", 32)
+        thrift.read_register("I.narrow", 32)
     monkeypatch.delenv(CHOICE)
     monkeypatch.setattr("testbed.real.p4utils.environment.PLACES", ("/nowhere/a", "/nowhere/b"))
     with pytest.raises(TestbedError, match=r"neither /nowhere/a nor /nowhere/b has it.*vagrant up"):
-        Thrift("s1", 9091).read_register("I.narrow", 32)
+        thrift.read_register("I.narrow", 32)
