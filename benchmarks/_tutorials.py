@@ -82,10 +82,10 @@ CONTROLLER = "sh PYTHONPATH=../../utils {python} -u solution/mycontroller.py > $
 BOTTLENECK = f"""
 h22 iperf -s -u > $TMPDIR/h22 &
 {receiving("h2")}
-h1 {SEND} 20 {QUIET} &
+h1 {SEND} 30 {QUIET} &
 {until("tos", "h2")}
 sh sleep 2
-h11 iperf -c 10.0.2.22 -t 6 -u
+h11 iperf -c 10.0.2.22 -t 15 -u
 h1 wait
 sh cat $TMPDIR/h2
 """

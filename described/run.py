@@ -25,25 +25,13 @@ def conduct(options: argparse.Namespace, run: Run) -> int:
     if options.commands is not None:
         script_lines(options.commands)  # what cannot be read is told before the network is made
     described = read(options.file, options.p4)
-    for line in [*described.told, *told_of_target(described, options.target)]:
+    for line in described.told:
         run.progress.say(line)
     if options.time == "real":
         os.chdir(described.folder)  # hosts' shells begin there
     with cli.aftermath(run, options), run.progress:
         run.clock.run(_run(described, options, run))
     return cli.PASSED
-
-
-def told_of_target(described: DescribedNetwork, target: str) -> list[str]:
-    """What the target that was chosen cannot do of the description."""
-    if target != "bmv2":
-        return []
-    return [
-        f"link {link.node1} - {link.node2}: packets wait for its rate behind bmv2: its program "
-        "sees empty queues (on minip4 it sees how long they are)"
-        for link in described.links
-        if "rate_bps" in {**link.properties1, **link.properties2}
-    ]
 
 
 async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Run) -> None:

@@ -15,7 +15,10 @@ class DescribedTopo(Topo):
         """Called by Topo with what the constructor got. Raises TestbedError."""
         _check_hosts(network)
         for switch in network.switches:
-            self.addSwitch(switch.name, dpid=f"{switch.device_id:x}", grpc_port=switch.grpc_port)
+            self.addSwitch(
+                switch.name, dpid=f"{switch.device_id:x}", grpc_port=switch.grpc_port,
+                pushes_back=True,
+            )  # fmt: skip
         for host in network.hosts:
             route = {} if host.gateway is None else {"defaultRoute": f"via {host.gateway}"}
             self.addHost(

@@ -8,8 +8,6 @@ from typing import Any
 import exercise
 import pytest
 
-from described.readers import read
-from described.run import told_of_target
 from telemark.cli import main
 
 Telemark = Callable[..., tuple[int, str, str]]
@@ -196,13 +194,3 @@ def test_a_wrong_runtime_file_gets_one_line(
     assert len(errors.splitlines()) == 1
     assert told.partition("{...}")[0] in errors
     assert told.partition("{...}")[2] in errors
-
-
-def test_on_bmv2_it_is_told_whose_packets_wait_unseen(tmp_path: Path) -> None:
-    described = exercise.topology()
-    described["links"][1] += [5, 1]
-    described["links"][0] += [5]
-    network = read(exercise.write(tmp_path, described, {}, {}), None)
-    (line,) = told_of_target(network, "bmv2")
-    assert line.startswith("link s1 - s2: packets wait for its rate behind bmv2")
-    assert told_of_target(network, "minip4") == []

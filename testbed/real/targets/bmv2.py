@@ -3,6 +3,10 @@
 The panel (panel.p4) passes every frame on, between the switch's interfaces and bmv2's: so links,
 captures and counters are the same as on minip4. bmv2 counts nothing that it drops, but the panel
 counts what goes into it and what comes out.
+
+A link's rate is the panel's, too, and so bmv2's program sees empty queues. A switch that a topology
+gives `pushes_back=True` is held back by the kernel as well, as with Mininet's TCLink: bmv2 then
+waits for its interface, and packets for bmv2.
 """
 
 import socket
@@ -12,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import TestbedError
-from testbed.mtu import SWITCH_MTU
+from testbed.mtu import ETHERNET_BYTES, SWITCH_MTU
 from testbed.plant import PORTS
 from testbed.programs import Program
 from testbed.real.p4utils.thrift import Thrift, ThriftCalls
@@ -28,6 +32,9 @@ START_S = 20.0
 # waits here is what came while others had the core: 5 ms are enough for the usual 64.
 QUEUE_DEPTH, USUAL_DEPTH = 4096, 64
 KNOWN_OPTIONS = {"--cpu-port"}
+# Bytes that may wait in the kernel at an interface with a rate: it drops none, since bmv2's socket
+# (net.core.wmem_default) is full long before, and bmv2 waits.
+KERNEL_QUEUE_BYTES = 1 << 24
 
 
 class Bmv2Switch(Minip4Switch):
@@ -67,6 +74,8 @@ class Bmv2Switch(Minip4Switch):
                 # With offloads, bmv2's libpcap has room for 64 KB a frame, and so for 32 frames.
                 _run(f"ethtool -K {end} tx off rx off sg off tso off gso off gro off")
                 _run(f"ip link set dev {end} up")
+        for port, rate_bps in self._held_back().items():
+            hold_back(self._wires[port][1], rate_bps)
         super().start(controllers)
         bound = [word for port, (_, end) in self._wires.items() for word in ("-i", f"{port}@{end}")]
         with self._bmv2_log.open("w") as log:
@@ -92,7 +101,7 @@ class Bmv2Switch(Minip4Switch):
             except OSError:
                 time.sleep(0.01)
             else:
-                self.thrift.set_all_queues(QUEUE_DEPTH)
+                self._size_queues()
                 return
         raise TestbedError(
             f"switch {self.name}: bmv2 did not answer within {START_S:g} s, by gRPC and by Thrift"
@@ -135,6 +144,24 @@ class Bmv2Switch(Minip4Switch):
                            capture_output=True)  # fmt: skip
         super().stop(deleteIntfs)
 
+    def _held_back(self) -> dict[int, int]:
+        """The rates, bit/s, at which ports push back into bmv2."""
+        if not self.params.get("pushes_back"):
+            return {}
+        rates = {port: self._properties(port).get("rate_bps") for port in self._wires}
+        return {port: rate_bps for port, rate_bps in rates.items() if rate_bps}
+
+    def _properties(self, port: int) -> dict[str, Any]:
+        """Those of the link behind a port."""
+        given: dict[str, Any] = self.intfs[port].params
+        return given
+
+    def _size_queues(self) -> None:
+        self.thrift.set_all_queues(QUEUE_DEPTH)
+        for port in self._held_back():
+            depth = self._properties(port).get("queue_packets") or USUAL_DEPTH
+            self.set_queue(port, depth=depth)
+
     def _program_options(self) -> list[str]:
         towards_bmv2 = [
             word
@@ -159,6 +186,16 @@ class Bmv2Switch(Minip4Switch):
 def panel_interface(switch: str, port: int) -> str:
     """The panel's interface towards bmv2's port."""
     return f"{switch}-panel{port}"
+
+
+def hold_back(interface: str, rate_bps: int) -> None:
+    """Let the kernel send no more out of an interface: who sends by a packet socket must wait.
+
+    Not by tc's queues, of which it drops what has no room.
+    """
+    burst_bytes = SWITCH_MTU + ETHERNET_BYTES  # a longer frame would never get through (tc-tbf(8))
+    _run(f"tc qdisc add dev {interface} root tbf rate {rate_bps}bit burst {burst_bytes} "
+         f"limit {KERNEL_QUEUE_BYTES}")  # fmt: skip
 
 
 def with_inner_counts(counters: dict[str, Any]) -> dict[str, Any]:

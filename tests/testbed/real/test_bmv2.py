@@ -98,6 +98,58 @@ def test_a_queue_with_a_rate_has_the_usual_depth_unless_it_was_given_one() -> No
     ]  # fmt: skip
 
 
+def test_queues_of_ports_that_push_back_have_the_link_s_depth_or_the_usual_one() -> None:
+    asked: list[tuple[object, ...]] = []
+    switch = Bmv2Switch.__new__(Bmv2Switch)
+    switch.params = {"pushes_back": True}
+    switch._wires = dict.fromkeys((1, 2, 3), ("panel", "bmv2"))
+    switch._sized_queues = set()
+    properties = {1: {"rate_bps": 10**6}, 2: {}, 3: {"rate_bps": 10**7, "queue_packets": 7}}
+    switch.intfs = {port: SimpleNamespace(params=each) for port, each in properties.items()}
+    thrift: Any = SimpleNamespace(
+        set_all_queues=lambda depth: asked.append(("all", depth)),
+        set_queue=lambda port, **changes: asked.append((port, changes)),
+    )
+    switch.thrift = thrift
+    switch._size_queues()
+    assert asked == [("all", 4096), (1, {"depth": 64}), (3, {"depth": 7})]
+    switch.params = {}
+    switch._size_queues()
+    assert asked[3:] == [("all", 4096)]
+
+
+SENDER = """
+import socket, subprocess
+from testbed.real.targets.bmv2 import hold_back
+for command in ("add near type veth peer far", "set near up", "set far up"):
+    subprocess.run(["ip", "link", *command.split()], check=True)
+hold_back("near", 100_000)
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
+    sender.bind(("near", 0))
+    sender.setblocking(False)
+    sent = 0
+    try:
+        while sent < 10_000:
+            sender.send(bytes(1000))
+            sent += 1
+    except BlockingIOError:
+        pass
+print(sent)
+subprocess.run(["tc", "-s", "qdisc", "show", "dev", "near"], check=True)
+"""
+
+
+def test_who_sends_faster_than_a_rate_waits_and_loses_nothing() -> None:
+    done = subprocess.run(
+        ["unshare", "-n", sys.executable, "-c", SENDER], cwd=REPOSITORY, capture_output=True,
+        text=True, check=False, timeout=20,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    sent, _, told = done.stdout.partition("\n")
+    assert 10 < int(sent) < 1000  # by the socket's buffer, and what the rate lets through at once
+    assert "dropped 0" in told
+
+
 def test_captures_of_the_panel_s_inner_ports(tmp_path: Path) -> None:
     """The same port behind the panel, by the number that bmv2 knows it by."""
     run = Run("test", tmp_path, 1, clock=VirtualClock())
