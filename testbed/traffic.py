@@ -66,10 +66,12 @@ class Flow:
     after_s: float = 0.0  # it begins so long after the time at which traffic starts
     pattern: Pattern | None = None
     may_vanish: bool = False  # else a run in which nothing of it arrives fails
+    ttl: int = 64  # of IPv4: how many routers may pass it on
 
     def __post_init__(self) -> None:
         limits = {
-            "rate_pps": (1e-3, 1e8), "count": (1, 2**48), "size": (SMALLEST_FRAME, MAX_FRAME)
+            "rate_pps": (1e-3, 1e8), "count": (1, 2**48), "size": (SMALLEST_FRAME, MAX_FRAME),
+            "ttl": (1, 255),
         }  # fmt: skip
         complete(self, limits)
 

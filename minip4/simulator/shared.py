@@ -70,6 +70,7 @@ class FlowConfig(ctypes.Structure):
         ("source_port", c_uint16),
         ("destination_port", c_uint16),
         ("tos", c_uint8),
+        ("ttl", c_uint8),
         ("payload", c_uint32),
         ("count", u64),
         ("start_ns", u64),

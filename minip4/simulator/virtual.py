@@ -56,6 +56,7 @@ class FlowSpec:
     start_ns: int
     rate_pps: float
     due_ns: NDArray[np.uint64] | None = None  # offsets to start_ns, instead of a steady rate
+    ttl: int = 64  # of IPv4
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +226,7 @@ class Virtual:
         """Let a flow begin at its time; return its number."""
         config = FlowConfig(
             spec.source, spec.destination, spec.id, spec.source_port, spec.destination_port,
-            spec.tos, spec.payload, spec.count, spec.start_ns, spec.rate_pps,
+            spec.tos, spec.ttl, spec.payload, spec.count, spec.start_ns, spec.rate_pps,
         )  # fmt: skip
         if spec.due_ns is not None:
             due = np.ascontiguousarray(spec.due_ns, np.uint64)

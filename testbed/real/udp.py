@@ -82,5 +82,5 @@ class UdpProcesses(FlowProcesses):
             due = str(self._path("due"))
             self._schedule.due_ns.tofile(due)
         return ["send", self._hosts[flow.destination].IP(), flow.port, flow.source_port, flow.id,
-                flow.rate_pps, flow.count, flow.size - HEADERS_BYTES, flow.dscp << 2, BURST,
-                MAX_LAG_NS, self._path("sent"), due]  # fmt: skip
+                flow.rate_pps, flow.count, flow.size - HEADERS_BYTES, flow.dscp << 2,
+                flow.ttl, BURST, MAX_LAG_NS, self._path("sent"), due]  # fmt: skip

@@ -60,6 +60,7 @@ class VirtualCarrier:
             source_port=flow.source_port,
             destination_port=flow.port,
             tos=flow.dscp << 2,
+            ttl=flow.ttl,
             payload=flow.size - HEADERS_BYTES,
             count=flow.count,
             start_ns=self._start_ns + schedule.after_ns,

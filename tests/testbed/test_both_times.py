@@ -33,7 +33,7 @@ class Wire(Topo):
 
 PATTERNS = """
 flows = [
-    Flow(1, "h1", "h2", rate_pps=1000, count=300, dscp=9),
+    Flow(1, "h1", "h2", rate_pps=1000, count=300, dscp=9, ttl=7),
     Flow(2, "h2", "h1", rate_pps=1000, count=300, size=900, pattern=Poisson()),
     Flow(3, "h1", "h2", rate_pps=2000, count=300, pattern=OnOff(on_s=0.01, off_s=0.02)),
     *heavy_tailed([("h1", "h2")] * 5, flows_per_s=50, mean_count=20, rate_pps=2000, seed=run.seed,
@@ -44,7 +44,10 @@ with Network(Wire(), run, program=PROGRAM) as net:
     async with Traffic(net, flows, start_ns) as traffic:
         records = await traffic.finish()
 checks = Books.of(net, records).checks()
-metrics = {"counts": [flow.count for flow in flows], "received": [], "due": [], "late": []}
+came = capture.read(net.capture("s1", "h1", "in")).bytes
+ttls = {int.from_bytes(port): sorted({*came[(came[:, 36:38] == [*port]).all(axis=1), 22].tolist()})
+        for port in (flow.port.to_bytes(2, "big") for flow in flows)}
+metrics = {"ttls": ttls, "counts": [flow.count for flow in flows], "received": [], "due": [], "late": []}
 for flow in flows:
     sent, schedule = records[flow.id].sent, Schedule.of(flow, net.seed)
     due = (np.arange(flow.count) * 1e9 / flow.rate_pps if schedule.due_ns is None
@@ -113,6 +116,8 @@ def test_flows_have_the_same_schedules(start_experiment: StartExperiment, tmp_pa
     virtual = measure(start_experiment, PATTERNS, tmp_path / "virtual", "--time", "virtual")
     assert real["counts"] == virtual["counts"] == real["received"] == virtual["received"]
     assert real["due"] == virtual["due"]
+    ttls = {str(5000 + number): [7 if number == 1 else 64] for number in (1, 3, *range(10, 15))}
+    assert real["ttls"] == virtual["ttls"] == ttls | {"5002": []}  # which came by the other port
     assert set(virtual["late"]) == {0}
     assert min(real["late"]) >= 0  # a machine under load may send late, but never early
 

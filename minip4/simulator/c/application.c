@@ -155,7 +155,7 @@ bool virtual_send_datagram(struct virtual *v, uint32_t node, const uint8_t mac[6
     if (length > sizeof frame - HEADERS)
         return false;
     const struct datagram datagram = {&v->node[node]->host, mac, address, source_port, port, tos,
-                                      length};
+                                      64 /* ttl */, length};
     uint64_t sum = datagram_head(frame, &datagram);
     memcpy(frame + HEADERS, payload, length);
     uint16_t folded = checksum_fold(checksum_add(sum, payload, length));

@@ -141,7 +141,7 @@ uint64_t datagram_head(uint8_t *head, const struct datagram *datagram)
     memcpy(head, datagram->to_mac, 6);
     memcpy(head + 6, datagram->from->mac, 6);
     uint8_t ip[20] = {[0] = 0x45, [1] = datagram->tos, [6] = 0x40 /* do not fragment */,
-                      [8] = 64, [9] = 17};
+                      [8] = datagram->ttl, [9] = 17};
     uint16_t word = htons(0x0800); /* IPv4 */
     memcpy(head + 12, &word, 2);
     word = htons((uint16_t)(20 + udp_length));
@@ -168,7 +168,7 @@ static struct source flow_source(struct virtual *v, const struct virtual_flow_co
     };
     const struct datagram datagram = {
         &host->host, to->mac, to->address, config->source_port, config->destination_port,
-        config->tos, config->payload};
+        config->tos, config->ttl, config->payload};
     uint16_t id = htons(config->id);
     source.sum = datagram_head(source.head, &datagram);
     memcpy(source.head + HEADERS, &id, 2);

@@ -95,7 +95,7 @@ void virtual_host_counters(struct virtual *v, uint32_t node, struct virtual_host
 struct virtual_flow_config {
     uint32_t source, destination; /* hosts: the UDP datagrams go from one to the other */
     uint16_t id, source_port, destination_port;
-    uint8_t tos;
+    uint8_t tos, ttl;
     uint32_t payload;       /* bytes, at least those of struct flow_payload */
     uint64_t count, start_ns;
     double rate_pps;        /* datagram i is due at start_ns + i / rate; or: */

@@ -202,7 +202,7 @@ struct datagram {
     const uint8_t *to_mac;
     uint32_t to_address; /* network byte order */
     uint16_t source_port, destination_port;
-    uint8_t tos;
+    uint8_t tos, ttl;
     uint32_t payload; /* bytes */
 };
 /* Writes HEADERS bytes, without the UDP checksum; returns its sum as far as it does not depend on the

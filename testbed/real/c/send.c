@@ -19,7 +19,7 @@ struct options {
     uint64_t count, start_ns, max_lag_ns;
     double rate_pps;
     uint32_t payload, burst;
-    int tos;
+    int tos, ttl;
     const char *records;
     const uint64_t *due; /* of each datagram, after start_ns; NULL: steady rate */
 };
@@ -50,7 +50,8 @@ static int open_socket(const struct options *options)
         fail("source port");
     /* Without IP_RECVERR the kernel hides that it dropped a datagram on the way out (ENOBUFS). */
     if (setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on) != 0 ||
-        setsockopt(fd, IPPROTO_IP, IP_TOS, &options->tos, sizeof options->tos) != 0)
+        setsockopt(fd, IPPROTO_IP, IP_TOS, &options->tos, sizeof options->tos) != 0 ||
+        setsockopt(fd, IPPROTO_IP, IP_TTL, &options->ttl, sizeof options->ttl) != 0)
         fail("setsockopt");
     if (connect(fd, (const struct sockaddr *)&options->destination, sizeof options->destination))
         fail("connect");
@@ -155,11 +156,12 @@ static struct options parse(char **argv)
     options.count = natural(argv[6]);
     options.payload = (uint32_t)natural(argv[7]);
     options.tos = (int)natural(argv[8]);
-    options.burst = (uint32_t)natural(argv[9]);
-    options.max_lag_ns = natural(argv[10]);
-    options.records = argv[11];
-    if (strcmp(argv[12], "-") != 0)
-        options.due = read_due(argv[12], options.count);
+    options.ttl = (int)natural(argv[9]);
+    options.burst = (uint32_t)natural(argv[10]);
+    options.max_lag_ns = natural(argv[11]);
+    options.records = argv[12];
+    if (strcmp(argv[13], "-") != 0)
+        options.due = read_due(argv[13], options.count);
     if (options.payload < sizeof(struct flow_payload) || options.payload > FLOW_MAX_PAYLOAD ||
         options.burst == 0 || options.burst > FLOW_BATCH || !(options.rate_pps > 0)) {
         errno = EINVAL;
@@ -176,9 +178,9 @@ int main(int argc, char **argv)
     bool kept;
     int fd;
 
-    if (argc != 13) {
+    if (argc != 14) {
         fprintf(stderr, "usage: send ADDRESS PORT SOURCE_PORT FLOW RATE_PPS COUNT PAYLOAD TOS "
-                        "BURST MAX_LAG_NS RECORDS DUE\n");
+                        "TTL BURST MAX_LAG_NS RECORDS DUE\n");
         return FLOW_UNUSABLE;
     }
     options = parse(argv);

@@ -36,7 +36,7 @@ ip link set lo up
 {receive} {PORT} {received_flow} {payload} {received_tos} {folder}/received >{folder}/r.json &
 until grep -q ready {folder}/r.json; do :; done
 {sys.executable} -S -c 'import time; print(time.monotonic_ns() + 100_000_000)' >{folder}/start
-{send} {ADDRESS} {PORT} {SOURCE_PORT} 1 {rate_pps} {count} {payload} {tos} 32 \
+{send} {ADDRESS} {PORT} {SOURCE_PORT} 1 {rate_pps} {count} {payload} {tos} 64 32 \
     {max_lag_ns} {folder}/sent {due} <{folder}/start >{folder}/s.json &
 sender=$!
 {meanwhile}
