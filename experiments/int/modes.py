@@ -6,21 +6,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from ampm.measurement import AHEAD_US, LEAST_BLOCK_US, Setting, flow_count, watched_paths
+from ampm.measurement import Setting, flow_count, watched_paths
 from numpy.typing import NDArray
 
 from collectors.int.application import Collector, Findings
 from controllers.ampm.collector import BlockReport
-from controllers.ampm.collector import Collector as BlockCollector
 from controllers.ampm.records import Point, PointRecord, pulse_delay
-from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Bounds, Method
+from controllers.ampm.watch import Method
 from controllers.connection import connections, cpu_ports
 from controllers.int.domain import REPORT_PORT, Domain, configure
 from controllers.int.watch import Instruction, Mode, WatchedFlow
+from int.marking import BOUNDS, SCHEDULE, mark
 from int.reports import OURS
 from int.truth import Passage, read, read_passages
-from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.patterns import Poisson
 from testbed.run import Run
@@ -37,7 +35,6 @@ MODES = {"MD": Mode.DATA, "MX": Mode.INSTRUCTIONS, "XD": Mode.EXPORT}
 AMPM = "AM-PM"
 WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
           | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
-SCHEDULE, BOUNDS = Schedule(LEAST_BLOCK_US), Bounds(0, 50_000)
 
 
 @dataclass(frozen=True)
@@ -123,10 +120,14 @@ async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
         port = net.port(*LOSSY)
         net.switch(LOSSY[0]).set_link(port, loss_probability=options.loss / 100)
         collector = net.run_application("collector", Collector(OURS))
-        records, blocks = await (
-            mark(net, flows, options, run) if mode == AMPM
-            else report(net, flows, MODES[mode])
-        )  # fmt: skip
+        if mode == AMPM:
+            setting = Setting(
+                "marked", topo, PATH, {flows[0]: Method.DOUBLE}, SCHEDULE, BOUNDS, options.blocks
+            )
+            paths = watched_paths(net, setting)
+            records, blocks = await mark(net, paths, flows, options.blocks, run)
+        else:
+            records, blocks = await report(net, flows, MODES[mode]), []
     upstream = [*pairwise(reversed(PATH)), (PATH[0], "collector")]
     reports = [frames(net, *link, REPORT_PORT)["length"].sum() for link in upstream]
     ours = [frames(net, *link, flows[0].port) for link in pairwise([*PATH, "h2"])]
@@ -147,10 +148,8 @@ async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
     )
 
 
-async def report(
-    net: Network, flows: Sequence[Flow], mode: Mode
-) -> tuple[dict[int, AnyRecord], list[BlockReport]]:
-    """Have INT report all packets of the first flow; returns the records, and no blocks."""
+async def report(net: Network, flows: Sequence[Flow], mode: Mode) -> dict[int, AnyRecord]:
+    """Have INT report all packets of the first flow."""
     watched = WatchedFlow(
         net.host("h1").IP(), net.host("h2").IP(), dst_port=flows[0].port, protocol=17,
         instructions=WANTED, mode=mode,
@@ -158,28 +157,7 @@ async def report(
     async with connections(net) as switches:
         await configure(net, switches, Domain("collector", [watched]))
         async with Traffic(net, flows) as traffic:
-            return await traffic.finish(), []
-
-
-async def mark(
-    net: Network, flows: Sequence[Flow], options: argparse.Namespace, run: Run
-) -> tuple[dict[int, AnyRecord], list[BlockReport]]:
-    """Have the first flow marked, in blocks, and read them; returns the records, and blocks."""
-    setting = Setting(
-        "marked", net.topo, PATH, {flows[0]: Method.DOUBLE}, SCHEDULE, BOUNDS, options.blocks
-    )
-    async with BlockCollector(
-        watched_paths(net, setting), SCHEDULE, run.clock, bounds=BOUNDS
-    ) as collector:
-        await collector.watch()
-        first = SCHEDULE.block_at(run.clock.now_ns() // 1000 + AHEAD_US) + 1
-        start_us = SCHEDULE.start_us(first) + SCHEDULE.block_us // 2
-        async with Traffic(net, flows, start_ns=1000 * start_us) as traffic:
-            blocks = [b async for b in collector.blocks(first, first + options.blocks + 2)]
-            records = await traffic.finish()
-    for problem in (problem for block in blocks for problem in block.problems):
-        raise TestbedError(f"run invalid: {problem}; leave the machine more idle")
-    return records, blocks
+            return await traffic.finish()
 
 
 def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:

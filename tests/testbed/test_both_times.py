@@ -45,9 +45,10 @@ with Network(Wire(), run, program=PROGRAM) as net:
         records = await traffic.finish()
 checks = Books.of(net, records).checks()
 came = capture.read(net.capture("s1", "h1", "in")).bytes
-ttls = {int.from_bytes(port): sorted({*came[(came[:, 36:38] == [*port]).all(axis=1), 22].tolist()})
-        for port in (flow.port.to_bytes(2, "big") for flow in flows)}
-metrics = {"ttls": ttls, "counts": [flow.count for flow in flows], "received": [], "due": [], "late": []}
+ports = came[:, 36].astype(int) << 8 | came[:, 37]
+ttls = {flow.port: sorted({*came[ports == flow.port, 22].tolist()}) for flow in flows}
+metrics = {"ttls": ttls, "counts": [flow.count for flow in flows], "received": [], "due": [],
+           "late": []}
 for flow in flows:
     sent, schedule = records[flow.id].sent, Schedule.of(flow, net.seed)
     due = (np.arange(flow.count) * 1e9 / flow.rate_pps if schedule.due_ns is None

@@ -1,0 +1,69 @@
+"""Loss by drop reports and by AM-PM, in virtual time: both exact, faults of either found out."""
+
+from pathlib import Path
+
+import pytest
+from scripts import REPORTED, failed_checks, faulty_program, run, samples
+
+SHORT = ("--time", "virtual", "--blocks", "2", "--loss", "5")
+AT = "loss 5 %, "
+DROPPED = f"{AT}drop reports: largest difference to what a switch dropped, packets"
+GAPS = f"{AT}drop reports: largest difference between gaps and what the link lost"
+NAMED = f"{AT}drop reports: that name another port, reason or flow"
+
+
+def test_each_finds_what_it_can(tmp_path: Path) -> None:
+    done = run("int_loss", *SHORT, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = samples(tmp_path)
+    assert all(row["ampm"] == row["true"] for row in rows)
+    found = {
+        cause: [sum(int(row[what]) for row in rows if row["cause"] == cause)
+                for what in ("true", "drop_reports")]
+        for cause in {row["cause"] for row in rows}
+    }  # fmt: skip
+    assert found.pop("lossy link")[1] == 0
+    assert found.keys() == {"access list", "no route", "time to live"}
+    assert all(0.8 * true < reports <= true for true, reports in found.values()), found
+    assert sum(true - reports for true, reports in found.values()) > 0  # the link lost some
+    assert (tmp_path / "int_loss.png").stat().st_size > 10_000
+
+
+COUNTED = "arrivals.count(meta.ampm.cell);"
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "failed"),
+    [
+        (
+            "pipeline.p4", REPORTED,
+            REPORTED + "if (meta.report.sequence == 10) { mark_to_drop(standard_metadata); }",
+            {DROPPED, GAPS},
+        ),
+        ("ingress.p4", "drop_reason = NO_ROUTE;", "drop_reason = NO_SUCH_MAC;", {NAMED}),
+        (
+            "pipeline.p4", "meta.hop.ingress_port = standard_metadata.ingress_port;",
+            "meta.hop.ingress_port = 0;", {NAMED},
+        ),
+        (
+            "with_ampm.p4", COUNTED,
+            f"if (standard_metadata.egress_spec != DROPPED) {{ {COUNTED} }}",
+            {f"{AT}AM-PM: largest error of a block, packets"},
+        ),
+    ],
+    ids=["reports that vanish", "another reason", "another port", "drops before the count"],
+)  # fmt: skip
+def test_what_is_not_exact_is_found_out(
+    file: str, right: str, wrong: str, failed: set[str], tmp_path: Path
+) -> None:
+    program = faulty_program(tmp_path, file, right, wrong, "int/with_ampm.p4")
+    done = run("int_loss", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert failed_checks(tmp_path / "out") == failed
+
+
+def test_more_loss_than_there_is_to_lose_is_refused(tmp_path: Path) -> None:
+    done = run("int_loss", *SHORT[:-1], "34", "--out", str(tmp_path))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "--loss 34: 3 switches lose so much" in done.stderr.splitlines()[-1]
+    assert "less than 33" in done.stderr.splitlines()[-1]
