@@ -1,0 +1,14 @@
+/* CRC-32 (0x04C11DB7, reflected), of which the iCRC is made. */
+#ifndef COLLECTORS_ROCE_CRC_H
+#define COLLECTORS_ROCE_CRC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The register after the 8 bytes of ones that stand for an LRH (IBTA A16.5.1). */
+static const uint32_t crc_after_lrh = 0xdebb20e3;
+
+/* The register after more bytes; no complement, neither before nor after. */
+uint32_t crc_add(uint32_t crc, const uint8_t *bytes, size_t count);
+
+#endif

@@ -1,0 +1,114 @@
+/* How the responder lies in memory, and its parts: packets, rules, answers. */
+#ifndef COLLECTORS_ROCE_NIC_INTERNAL_H
+#define COLLECTORS_ROCE_NIC_INTERNAL_H
+
+#include "nic.h"
+
+enum {
+    ETHERNET = 14, GRH = 40, IPV4 = 20, IPV6 = 40, UDP = 8, BTH = 12, ICRC = 4, /* bytes of headers */
+    PSN_MASK = 0xffffff,
+    GSI = 1 /* the queue pair of connection management */
+};
+
+/* Opcodes without their transport (IBTA, 9.2.1). */
+enum {
+    SEND_FIRST = 0x00, SEND_MIDDLE, SEND_LAST, SEND_LAST_IMMEDIATE, SEND_ONLY, SEND_ONLY_IMMEDIATE,
+    WRITE_FIRST, WRITE_MIDDLE, WRITE_LAST, WRITE_LAST_IMMEDIATE, WRITE_ONLY, WRITE_ONLY_IMMEDIATE,
+    READ_REQUEST,
+    ACKNOWLEDGE = 0x11, ATOMIC_ACKNOWLEDGE, COMPARE_SWAP, FETCH_ADD,
+    SEND_LAST_INVALIDATE = 0x16, SEND_ONLY_INVALIDATE,
+    OPERATIONS = 0x20,
+    RC = 0x00, UC = 0x20, UD = 0x60, TRANSPORT = 0xe0
+};
+
+/* What an opcode stands for. */
+enum {
+    IS_REQUEST = 1, IS_WRITE = 2, IS_ATOMIC = 4, HAS_IMMEDIATE = 8,
+    BEGINS = 16, ENDS = 32, /* a message */
+    IS_RC_ONLY = 64, IS_SEND = 128
+};
+
+struct operation {
+    uint8_t is;
+    uint8_t headers; /* bytes between BTH and payload */
+};
+
+extern const struct operation operations[OPERATIONS];
+
+/* AETH syndromes (IBTA, 9.7.5.1) */
+enum {
+    SYNDROME_ACK = 0x1f, SYNDROME_RNR = 0x20, /* and how long to wait */
+    NAK_SEQUENCE = 0x60, NAK_INVALID = 0x61, NAK_ACCESS = 0x62,
+    RNR_WAIT = 1 /* 10 us (table 45) */
+};
+
+struct packet {
+    const uint8_t *frame, *bth, *headers, *payload; /* headers: those that follow BTH */
+    struct roce_gid source, destination;
+    uint32_t qpn, psn;
+    uint32_t payload_length; /* without padding */
+    const struct operation *operation;
+    uint16_t ethertype;
+    uint8_t opcode, padding;
+    bool wants_ack;
+};
+
+struct domain {
+    uint8_t *memory;
+    uint64_t length, base;
+    uint32_t rkey;
+    uint8_t access;
+};
+
+struct replay {
+    uint64_t before; /* what lay there */
+    uint32_t psn;
+    bool is_used;
+};
+
+struct queue_pair {
+    struct roce_connection with;
+    struct domain *domain;
+    uint32_t qpn; /* 0: not in use */
+    uint32_t psn; /* expected */
+    uint32_t msn; /* messages that were completed */
+    uint32_t receives; /* completions that may still come */
+    bool is_broken, is_nak_sent, is_dropping;
+    bool is_open; /* a message was begun; the rest of it: */
+    uint64_t at;
+    uint32_t left, written;
+    uint32_t next_replay;
+    struct replay replays[ROCE_REPLAYS];
+};
+
+struct roce_nic {
+    pthread_mutex_t lock;
+    struct roce_config config;
+    struct roce_counts counts;
+    struct domain domains[ROCE_DOMAINS];
+    uint32_t domains_used;
+    struct queue_pair *queue_pairs; /* at qpn % config.queue_pairs */
+    uint32_t next_qpn;
+    struct roce_completion *completions; /* a ring with room for all that may come */
+    uint64_t completions_put, completions_taken, completions_room;
+};
+
+enum roce_reason read_packet(const struct roce_nic *nic, const uint8_t *frame, uint32_t length,
+                             struct packet *packet, struct roce_verdict *verdict);
+uint32_t icrc(const uint8_t *network, const uint8_t *bth, const uint8_t *end);
+struct queue_pair *find_queue_pair(struct roce_nic *nic, uint32_t qpn);
+void respond(struct roce_nic *nic, struct queue_pair *pair, const struct packet *packet,
+             struct roce_verdict *verdict, uint8_t *reply);
+
+/* What an answer says; `before` is that of an atomic operation. */
+struct answer {
+    uint32_t psn;
+    uint8_t opcode, syndrome;
+    uint64_t before;
+};
+
+uint16_t write_answer(const struct queue_pair *pair, const struct packet *to, struct answer answer,
+                      uint8_t *reply);
+uint16_t ip_checksum(const uint8_t *header);
+
+#endif

@@ -1,0 +1,189 @@
+"""The software endpoint: a RoCE responder in C, for machines without RDMA, and for virtual time.
+
+Whoever has the frames hands them over, and sends the answers.
+"""
+
+import secrets
+import weakref
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.roce.endpoint import (
+    WRITE_AND_ATOMIC,
+    Access,
+    Completion,
+    Counts,
+    Domain,
+    Endpoint,
+    Peer,
+    Target,
+    Transport,
+    gid,
+)
+from collectors.roce.native import library
+from collectors.roce.packets import Op
+from collectors.roce.refusals import Refusal
+from collectors.roce.region import Region
+from collectors.roce.shared import (
+    COMPLETION,
+    OPERATIONS,
+    REPLY_ROOM,
+    VERDICT,
+    Config,
+    Connection,
+    Counters,
+    Gid,
+    Reason,
+)
+from testbed.arrivals import Frames
+from testbed.errors import TestbedError
+
+NONE = 0xFFFFFFFF
+BASE = 1 << 32  # virtual address of regions: whoever cuts addresses to 32 bits misses them
+PATH_MTUS = (256, 512, 1024, 2048, 4096)
+REFUSALS = 1000  # that are kept
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a SoftNic has room for."""
+
+    queue_pairs: int = 256  # a power of 2
+    receives: int = 256  # completions of a queue pair that may wait
+
+
+class SoftNic(Endpoint):
+    """RoCEv1 and v2 at one address; numbers of queue pairs go up from `first_qpn`."""
+
+    def __init__(
+        self, address: str, *, mac: str = "00:00:00:00:00:00", path_mtu: int = 1024,
+        first_qpn: int = 0x100, limits: Limits | None = None, sanitize: bool = False,
+    ) -> None:  # fmt: skip
+        """`mac`: zeros take frames to any. Raises TestbedError."""
+        limits = limits or Limits()
+        if path_mtu not in PATH_MTUS:
+            raise TestbedError(f"path MTU {path_mtu}: expected one of {PATH_MTUS}")
+        if limits.queue_pairs.bit_count() != 1 or not 0 < limits.receives < 1 << 20:
+            raise TestbedError(f"{limits}: expected a power of 2, and 1 to 1,048,575")
+        self.address, self.path_mtu = address, path_mtu
+        self.management: deque[bytes] = deque(maxlen=1000)  # frames to queue pair 1
+        self.refusals: deque[Refusal] = deque(maxlen=REFUSALS)  # the last ones
+        self._gid = gid(address)
+        self._regions: list[Region] = []  # whose memory C writes to
+        self._domains: list[Domain] = []
+        self._connected: set[int] = set()
+        self._library = library(sanitize=sanitize)
+        config = Config((*bytes.fromhex(mac.replace(":", "")),), (0, 0), first_qpn,
+                        limits.queue_pairs, limits.receives, path_mtu)  # fmt: skip
+        self._handle = self._library.roce_create(config)
+        if not self._handle:
+            raise TestbedError(f"memory is short for {limits}")
+        self._room = np.empty(limits.receives, COMPLETION)
+        weakref.finalize(self, self._library.roce_destroy, self._handle)
+
+    def register(
+        self, region: Region, access: Access = WRITE_AND_ATOMIC, *, rkey: int | None = None
+    ) -> Domain:
+        """Without `rkey` it is one that nobody can guess."""
+        domain = Domain(secrets.randbits(32) if rkey is None else rkey, BASE, region.length)
+        number = self._library.roce_register(
+            self._handle, region.address, region.length, domain.base, domain.rkey, access
+        )
+        if number == NONE:
+            raise TestbedError(f"{len(self._domains)} regions are registered: no more fit")
+        self._regions.append(region)
+        self._domains.append(domain)
+        return domain
+
+    def connect(
+        self, domain: Domain, peer: Peer, *, transport: Transport = Transport.RC,
+        access: Access = WRITE_AND_ATOMIC,
+    ) -> Target:  # fmt: skip
+        """See Endpoint."""
+        connection = Connection(
+            own=_gid(self._gid), peer=_gid(gid(peer.address)), peer_qpn=peer.qpn, psn=peer.psn,
+            domain=self._domains.index(domain), is_reliable=transport is Transport.RC,
+            access=access,
+        )  # fmt: skip
+        qpn = self._library.roce_connect(self._handle, connection)
+        if qpn == NONE:
+            raise TestbedError("all queue pairs are in use: disconnect some, or raise Limits")
+        self._connected.add(qpn)
+        return Target(self.address, qpn, peer.psn, domain.rkey, domain.base, domain.length,
+                      self.path_mtu, transport)  # fmt: skip
+
+    def disconnect(self, qpn: int) -> None:
+        """See Endpoint."""
+        if not self._library.roce_disconnect(self._handle, qpn):
+            raise TestbedError(f"there is no queue pair {qpn:#x}")
+        self._connected.remove(qpn)
+
+    def expected_psn(self, qpn: int) -> int | None:
+        """Of its next packet; None: there is no such queue pair, or it had a fatal error."""
+        psn: int = self._library.roce_expected(self._handle, qpn)
+        return None if psn == NONE else psn
+
+    def receive(self, frames: Frames) -> list[bytes]:
+        """Take frames in the order of arrival; what is to be sent in answer."""
+        records, data = frames.taken
+        verdicts = np.empty(len(records), VERDICT)
+        replies = np.empty((len(records), REPLY_ROOM), np.uint8)
+        room = np.frombuffer(data, np.uint8)
+        self._library.roce_receive(
+            self._handle, records.ctypes.data, len(records), room.ctypes.data,
+            verdicts.ctypes.data, replies.ctypes.data,
+        )  # fmt: skip
+        self._note(frames, verdicts)
+        answered = np.flatnonzero(verdicts["reply_length"])
+        return [replies[i, : verdicts["reply_length"][i]].tobytes() for i in answered]
+
+    def completions(self) -> list[Completion]:
+        """See Endpoint."""
+        found: list[Completion] = []
+        while taken := self._library.roce_completions(
+            self._handle, self._room.ctypes.data, len(self._room)
+        ):
+            found += [Completion(*each) for each in self._room[:taken].tolist()]
+        return found
+
+    def counts(self) -> Counts:
+        """See Endpoint; operations have the names of Op, reasons those of Reason."""
+        counters = Counters()
+        self._library.roce_get_counts(self._handle, counters)
+        found = Counts()
+        for op in range(OPERATIONS):
+            if counters.accepted[op]:
+                found.accepted[Op(op).name] = counters.accepted[op]
+        for reason in Reason:
+            if counters.refused[reason]:
+                found.refused[reason.name] = counters.refused[reason]
+        return found
+
+    def close(self) -> None:
+        """See Endpoint."""
+        for qpn in [*self._connected]:
+            self.disconnect(qpn)
+
+    def _note(self, frames: Frames, verdicts: NDArray[np.void]) -> None:
+        refused = verdicts["reason"] > Reason.FOREIGN
+        managed = verdicts["reason"] == Reason.MANAGEMENT
+        if not (refused.any() or managed.any()):  # as usual
+            return
+        for frame, verdict, is_refused, is_managed in zip(
+            frames, verdicts, refused, managed, strict=True
+        ):
+            if is_managed:
+                self.management.append(frame.frame)
+            if is_refused:
+                self.refusals.append(
+                    Refusal(frame.time_ns, Reason(verdict["reason"]), *(
+                        int(verdict[name]) for name in ("qpn", "psn", "opcode", "got", "expected")
+                    ))
+                )  # fmt: skip
+
+
+def _gid(packed: bytes) -> Gid:
+    return Gid((*packed,))

@@ -1,0 +1,16 @@
+"""Frames as they come to an application."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from minip4.simulator.shared import ARRIVAL
+from testbed.arrivals import Frames
+
+
+def frames(contents: Sequence[bytes], time_ns: int = 0) -> Frames:
+    """Frames that came at one time."""
+    records = np.zeros(len(contents), ARRIVAL)
+    records["time_ns"] = time_ns
+    records["length"] = [len(content) for content in contents]
+    return Frames((records, b"".join(contents)))
