@@ -1,0 +1,137 @@
+"""What this machine has of all that Telemark can use, and how to get what is missing.
+
+Then which experiments can run here: in virtual time, in real time, and on bmv2.
+"""
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from testbed import cli
+from testbed.errors import TestbedError
+from testbed.real.p4utils import environment
+from testbed.real.targets import bmv2
+from testbed.real.vm import machine
+from testbed.results.report import table
+from testbed.run_all.catalogue import Experiment, experiments
+
+BUSY = 0.5  # processes that want to run, for each processor: beyond, runs may be invalid
+LEAST_MB = 2000
+SETUP = "./setup.sh"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Of one thing: what is there, or how to get it."""
+
+    what: str
+    use: str
+    found: str  # "" where it is missing
+    get: str
+    needed: bool = False  # by every experiment in real time
+
+    @property
+    def shown(self) -> str:
+        """What the table says."""
+        return self.found or f"missing: {self.get}"
+
+
+def add_arguments(_parser: argparse.ArgumentParser) -> None:
+    """It has no options."""
+
+
+def run(_options: argparse.Namespace) -> int:
+    """Print what was found; the exit status is 2 where real time lacks something, else 0."""
+    found = findings()
+    ready = all(finding.found for finding in found if finding.needed)
+    rows = [(finding.what, finding.use, finding.shown) for finding in found]
+    known = experiments(cli.REPOSITORY / "experiments")
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console.print(table("This machine", ("what", "for", "found"), rows))
+    console.print(
+        table("Experiments", ("name", "virtual time", "real time", "bmv2"),
+              [(each.name, *where(each, ready)) for each in known])
+    )  # fmt: skip
+    return cli.PASSED if ready else cli.UNUSABLE
+
+
+def findings() -> list[Finding]:
+    """All that can be looked for, what experiments need first."""
+    return [
+        Finding("namespaces", "real time", _namespaces(),
+                "use sudo; a container needs --privileged", needed=True),
+        _program("mnexec", "real time: Mininet", SETUP, needed=True),
+        _program("cc", "switches, senders and receivers", SETUP, needed=True),
+        _load(),
+        _memory(),
+        _program(bmv2.PROGRAM, "--target bmv2, targets.py", "./provision.sh, on Ubuntu"),
+        _program("p4c-bm2-ss", "tests against p4c", "./provision.sh, on Ubuntu"),
+        _p4utils(),
+        _machine(),
+        _program("tshark", "tests of the dissector", "apt install tshark"),
+        _program("nfcapd", "tests of IPFIX", "apt install nfdump"),
+    ]  # fmt: skip
+
+
+def where(experiment: Experiment, ready: bool) -> list[str]:
+    """Whether it runs in virtual time, in real time, and on bmv2; or why not."""
+    settings = [("virtual", "minip4"), ("real", "minip4"), ("real", "bmv2")]
+    return [_runs(experiment, time, target, ready) for time, target in settings]
+
+
+def _runs(experiment: Experiment, time: str, target: str, ready: bool) -> str:
+    if why := experiment.unfit(argparse.Namespace(time=time, target=target)):
+        return f"no: {why}"
+    if time == "real" and not ready:
+        return "no: see above"
+    if target == "bmv2" and shutil.which(bmv2.PROGRAM) is None:
+        return "no: see above"
+    return "yes"
+
+
+def _program(name: str, use: str, get: str, *, needed: bool = False) -> Finding:
+    return Finding(name, use, shutil.which(name) or "", get, needed)
+
+
+def _namespaces() -> str:
+    command = ["unshare", "--net", "--mount", "--pid", "--fork", "true"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    return f"yes, of Linux {platform.release()}" if done.returncode == 0 else ""
+
+
+def _load() -> Finding:
+    processors = os.cpu_count() or 1
+    load, _, _ = os.getloadavg()
+    text = f"{processors} processors, {load:.1f} processes that want to run"
+    if load > BUSY * processors:
+        text += ": other work may make runs in real time invalid"
+    return Finding("processors", "real time", text, "")
+
+
+def _memory() -> Finding:
+    lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    free_mb = int(lines["MemAvailable"].split()[0]) // 1024
+    few = f": expected {LEAST_MB:,} MB" if free_mb < LEAST_MB else ""
+    return Finding("memory", "all", f"{free_mb:,} MB free{few}", "")
+
+
+def _p4utils() -> Finding:
+    try:
+        found = environment.interpreter()
+    except TestbedError:
+        found = ""
+    use = "scripts of NetworkAPI; queues and registers of bmv2"
+    return Finding("p4-utils", use, found, "./provision.sh")
+
+
+def _machine() -> Finding:
+    lacking = machine.missing()
+    found = "yes" if lacking is None else ""
+    return Finding("a VM with RDMA", "RoCE against Linux's own", found, lacking or "")
