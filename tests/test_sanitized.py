@@ -18,6 +18,7 @@ ELSEWHERE = {
     "test_int_store.py",  # what others do with what test_int_decoder.py and test_int_index.py find
     "test_limits.py",
     "test_reader.py",
+    "test_roce_application.py",
     "test_roce_packets.py",
     "test_roce_region.py",
     "test_widths.py",  # run no C, or hardly any

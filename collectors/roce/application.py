@@ -1,0 +1,94 @@
+"""The responder at a host of a network, as its network card: in real and in virtual time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.roce.endpoint import Completion, Counts, Peer, Target, Transport
+from collectors.roce.region import Region
+from collectors.roce.softnic import BASE, Limits, SoftNic
+from testbed.application import Application, Host
+from testbed.arrivals import Frames
+
+FIRST_QPN, FIRST_RKEY = 0x100, 0x1000
+PATH_MTU = 1024
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A peer, and the region that it alone writes to: see Region."""
+
+    peer: Peer
+    record: np.dtype[Any]
+    count: int
+    path: Path | None = None
+    transport: Transport = Transport.RC
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a responder has at the end."""
+
+    records: list[NDArray[Any]]  # of each writer: (count,)
+    completions: list[tuple[int, Completion]]  # when (ns of the common clock), and what
+    counts: Counts
+    refusals: list[str]  # the last ones, explained
+
+
+class Responder(Application):
+    """Takes what writers write; its result is the Outcome.
+
+    The writers' targets are known before it runs, so that a controller can tell them to its
+    switches. Keys are therefore no secret: in a network that the experiment owns.
+    """
+
+    def __init__(
+        self, address: str, writers: Sequence[Writer], *, hold_us: float = 0, receives: int = 256
+    ) -> None:
+        """`address` is that of its host; `hold_us` is as of Host.frames()."""
+        self._address = address
+        self._writers = writers
+        self._hold_us = hold_us
+        self._receives = receives
+        self._completions: list[tuple[int, Completion]] = []
+
+    @property
+    def targets(self) -> list[Target]:
+        """What each writer has to know."""
+        return [
+            Target(self._address, FIRST_QPN + number, writer.peer.psn, FIRST_RKEY + number, BASE,
+                   writer.record.itemsize * writer.count, PATH_MTU, writer.transport)
+            for number, writer in enumerate(self._writers)
+        ]  # fmt: skip
+
+    def start(self, host: Host) -> None:
+        """Connect the writers, and take the host's frames."""
+        self._nic = SoftNic(
+            self._address, mac=host.mac, path_mtu=PATH_MTU, first_qpn=FIRST_QPN,
+            limits=Limits(receives=self._receives),
+        )  # fmt: skip
+        self._regions = []
+        for writer, target in zip(self._writers, self.targets, strict=True):
+            region = Region(writer.record, writer.count, writer.path)
+            domain = self._nic.register(region, rkey=target.rkey)
+            connected = self._nic.connect(domain, writer.peer, transport=writer.transport)
+            assert connected == target
+            self._regions.append(region)
+        self._port = host.frames(self.on_frames, hold_us=self._hold_us)
+
+    def on_frames(self, frames: Frames) -> None:
+        """Carry out what they ask for, and answer."""
+        for reply in self._nic.receive(frames):
+            self._port.send(reply)
+        last_ns = int(frames.time_ns[-1])
+        self._completions += [(last_ns, each) for each in self._nic.completions()]
+
+    def result(self) -> Any:
+        """The Outcome."""
+        records = [region.records.copy() for region in self._regions]
+        explained = [*map(str, self._nic.refusals)]
+        return Outcome(records, self._completions, self._nic.counts(), explained)
