@@ -4,13 +4,14 @@ What passed before with the same options is left as it is, where nothing that it
 changed. An experiment that fails does not hold up the others; the exit status is the worst of all.
 """
 
+import argparse
 import json
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -21,6 +22,7 @@ from testbed.errors import TestbedError
 from testbed.real.isolation import STOPPING
 from testbed.results import index
 from testbed.results.files import make_folder
+from testbed.results.reference import compare
 from testbed.results.report import table
 from testbed.run_all.catalogue import Experiment, experiments
 from testbed.run_all.finished import Finished, key_of
@@ -44,6 +46,7 @@ class Outcome:
     said: str
     status: int = cli.PASSED
     duration_s: float = 0.0
+    is_here: bool = True  # whether what it left is of these options
 
 
 def main(arguments: Sequence[str], folder: Path, results: Path) -> int:
@@ -53,37 +56,40 @@ def main(arguments: Sequence[str], folder: Path, results: Path) -> int:
     """
     known = experiments(folder)
     options = parse(arguments, known, __doc__ or "")
-    given = for_each(options)
     chosen = [e for e in known if e.name in options.only and options.system in (None, e.system)]
     make_folder(results)
-    finished = Finished(results)
-    unfit = {e: why for e in chosen if (why := e.unfit(options))}
-    keys = {e: key_of(e.script, given) for e in chosen}
-    standing = {e for e in chosen if not options.again and finished.stands(e.name, keys[e])}
-    outcomes: list[Outcome] = []
-    for number, each in enumerate(chosen):
-        left_s = sum(
-            expected_s(e.name, given, finished)
-            for e in chosen[number:]
-            if e not in standing and e not in unfit
-        )
-        print(
-            f"== {each.name}, {number + 1} of {len(chosen)}, about {shown(left_s)} to go",
-            flush=True,
-        )
-        if each in unfit:
-            outcomes.append(Outcome(each.name, f"left out: {unfit[each]}"))
-        elif each in standing:
-            outcomes.append(Outcome(each.name, "passed before; nothing it depends on has changed"))
-        else:
-            outcomes.append(_run(each, given, results))
-            if outcomes[-1].status == cli.PASSED:
-                finished.note(each.name, keys[each], given, outcomes[-1].duration_s)
-        if outcomes[-1].status >= SIGNALLED:  # which ends all
-            break
+    outcomes = list(_outcomes(chosen, options, results))
+    if options.compare:
+        outcomes = [_compared(outcome, results) for outcome in outcomes]
     _show(outcomes)
     print(f"All results: {index.build(results)}")
     return max((outcome.status for outcome in outcomes), default=cli.PASSED)
+
+
+def _outcomes(
+    chosen: Sequence[Experiment], options: argparse.Namespace, results: Path
+) -> Iterator[Outcome]:
+    """Run what has to run, and tell how far it is."""
+    given = for_each(options)
+    finished = Finished(results)
+    keys = {each: key_of(each.script, given) for each in chosen}
+    unfit = {each: why for each in chosen if (why := each.unfit(options))}
+    standing = {e for e in chosen if not options.again and finished.stands(e.name, keys[e])}
+    for number, each in enumerate(chosen):
+        todo = [e for e in chosen[number:] if e not in standing and e not in unfit]
+        left_s = sum(expected_s(e.name, given, finished) for e in todo)
+        print(f"== {each.name}, {number + 1} of {len(chosen)}, {shown(left_s)} to go", flush=True)
+        if each in unfit:
+            yield Outcome(each.name, f"left out: {unfit[each]}", is_here=False)
+        elif each in standing:
+            yield Outcome(each.name, "passed before; nothing it depends on has changed")
+        else:
+            outcome = _run(each, given, results)
+            if outcome.status == cli.PASSED:
+                finished.note(each.name, keys[each], given, outcome.duration_s)
+            yield outcome
+            if outcome.status >= SIGNALLED:  # which ends all
+                return
 
 
 def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome:
@@ -107,6 +113,17 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
         failed = [check["name"] for check in summary["checks"] if not check["passed"]]
         said += ": " + ("; ".join(failed) or "it has no checks")
     return Outcome(experiment.name, said, status, time.monotonic() - began)
+
+
+def _compared(outcome: Outcome, results: Path) -> Outcome:
+    """What passed, held against results/reference/: other numbers there are a check that failed."""
+    summary = results / outcome.name / "summary.json"
+    if outcome.status != cli.PASSED or not outcome.is_here:
+        return outcome
+    found = compare(summary.parent, json.loads(summary.read_text()))
+    said = "no reference" if found is None else f"reference of {found.date}: {found.text}"
+    status = cli.CHECK_FAILED if found is not None and found.agrees is False else cli.PASSED
+    return replace(outcome, said=f"{outcome.said}; {said}", status=status)
 
 
 def _show(outcomes: Sequence[Outcome]) -> None:

@@ -24,6 +24,10 @@ def parse(arguments: Sequence[str], known: Sequence[Experiment], about: str) -> 
     parser.add_argument(
         "--again", action="store_true", help="run also what passed and has not changed since"
     )
+    parser.add_argument(
+        "--compare", action="store_true",
+        help="hold results against results/reference/; in virtual time no number may differ",
+    )  # fmt: skip
     common = parser.add_argument_group("what each experiment is given")
     cli.add_run_options(common)
     common.add_argument("--quick", action="store_true", help="small versions, of 30 seconds each")

@@ -1,5 +1,6 @@
 """run_all.sh: what runs, what does not run again, and what it ends with."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from testbed.real.targets.bmv2 import PROGRAM as BMV2
+from testbed.results.reference import Comparison
 from testbed.run_all import finished, schedule
 from testbed.run_all.__main__ import main
 
@@ -182,6 +184,31 @@ def test_time_to_go_is_that_of_the_last_run(tmp_path: Path) -> None:
     again = finished.Finished(tmp_path)
     assert schedule.expected_s("e", ["--quick"], again) == 3.1
     assert schedule.expected_s("e", [], again) == 99.0
+
+
+@pytest.mark.parametrize(
+    ("agrees", "status"), [(True, 0), (None, 0), (False, 1), ("no reference", 0)]
+)
+def test_results_are_held_against_the_reference(
+    experiments: Experiments, monkeypatch: pytest.MonkeyPatch, agrees: object, status: int
+) -> None:
+    def compare(results: Path, summary: object) -> Comparison | None:
+        assert results == experiments.results / "good"
+        assert json.loads((results / "summary.json").read_text()) == summary
+        if agrees == "no reference":
+            return None
+        return Comparison(results, "2026-01-01", "told", agrees=agrees)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("testbed.run_all.__main__.compare", compare)
+    experiments.add("good")
+    experiments.add("targets")  # left out
+    ended, said = experiments.run_all("--compare", "--time=virtual")
+    assert ended == status
+    words = "no reference" if agrees == "no reference" else "reference of 2026-01-01: told"
+    assert f"passed; {words}" in said
+    assert experiments.run_all("--time=virtual")[0] == 0
+    experiments.add("good", 1)
+    assert "FAILED: one; two" in experiments.run_all("--compare", "--time=virtual")[1]
 
 
 STOPPED = """
