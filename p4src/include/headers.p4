@@ -69,6 +69,15 @@ header ports_t {  // the first eight bytes of both UDP and TCP
     bit<32> word;  // UDP: length and checksum; TCP: sequence number
 }
 
+header tcp_t {  // RFC 9293, behind the eight bytes of ports_t
+    bit<32> acknowledgement;
+    bit<4> data_offset;
+    bit<12> flags;
+    bit<16> window;
+    bit<16> checksum;
+    bit<16> urgent;
+}
+
 /* A checksum after one of the words that it covers has changed (RFC 1624, equation 3). So options
  * need not be known, and a header that was damaged on its way is not made good by it. */
 bit<16> changed_checksum(in bit<16> checksum, in bit<16> before, in bit<16> after) {

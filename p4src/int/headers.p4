@@ -22,15 +22,6 @@ const bit<32> ETHERNET_BYTES = 14;
 const bit<16> INT_BYTES = 16;
 const bit<8> INT_HEADER_WORDS = 3;
 
-header tcp_t {  // RFC 9293, behind the eight bytes of ports_t
-    bit<32> acknowledgement;
-    bit<4> data_offset;
-    bit<12> flags;
-    bit<16> window;
-    bit<16> checksum;
-    bit<16> urgent;
-}
-
 header tcp_options_t {
     varbit<320> options;
 }
