@@ -1,0 +1,146 @@
+/* What a collector answers: ACKs and NAKs, and where records go on after some were lost. */
+#ifndef TELEMARK_ROCE_ANSWERS_P4
+#define TELEMARK_ROCE_ANSWERS_P4
+
+#include "icrc.p4"
+#include "session.p4"
+
+/* A switch keeps no copies: of what was lost on the way nothing comes again, and all that the collector
+ * gets before what it expects, it drops. So records must go on with the PSN that it expects, soon:
+ *
+ * - A NAK names it. It is sent once; another one of the same name, without an ACK in between, is late.
+ * - An ACK that is ahead of what was sent names it, too: PSNs were set back too far.
+ * - So do two ACKs of the same PSN: the second is of a probe (write.p4), and nothing was written between
+ *   the two, though a record was sent. This is how a session goes on after its NAK was lost.
+ *
+ * Slots follow PSNs, so that no slot of the ring is left out. */
+control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
+    bit<1> is_resumed = 0;
+    bit<24> expected = 0;
+    bit<1> is_nak = 0;
+    bit<32> acked = 0;  // with IS_KNOWN, of an ACK that can come twice
+
+    action hear() {
+        bit<32> index = (bit<32>)session;
+        bit<24> psn;
+        bit<32> slot;
+        bit<32> lost;
+        bit<32> acked_before;
+        bit<32> resumed;
+        roce_psn.read(psn, index);
+        roce_slot.read(slot, index);
+        roce_lost.read(lost, index);
+        roce_acked.read(acked_before, index);
+        roce_resumed.read(resumed, index);
+        bit<24> behind = psn - expected;  // so many records; from 2^23 on it is ahead
+        bit<32> lack = behind[23:23] == 1 ? 8w0xFF ++ behind : 8w0 ++ behind;
+        bit<32> goal = IS_KNOWN ++ expected;
+        bool is_late = is_nak == 1 && resumed == goal;
+        bool is_stuck = is_nak == 1 || (acked != 0 && acked == acked_before);
+        if (behind != 0 && !is_late && (behind[23:23] == 1 || is_stuck)) {
+            is_resumed = 1;
+            psn = expected;
+            lost = lost + lack;
+            slot = slot - lack;
+            if (slot >= slots) {  // it passed the end, or the beginning
+                slot = behind[23:23] == 1 ? slot - slots : slot + slots;
+            }
+            if (slot >= slots) {  // by more than the whole ring
+                slot = 0;
+            }
+            acked = 0;
+            resumed = goal;
+        } else if (is_nak == 0 && resumed != goal) {
+            resumed = 0;
+        }
+        roce_psn.write(index, psn);
+        roce_slot.write(index, slot);
+        roce_lost.write(index, lost);
+        roce_acked.write(index, acked);
+        roce_resumed.write(index, resumed);
+        roce_unanswered.write(index, 0);
+    }
+
+    apply {
+        bit<2> what = hdr.aeth.syndrome[6:5];
+        if (what == SYNDROME_ACK) {
+            expected = hdr.bth.psn + 1;
+            if (hdr.bth.opcode == ACKNOWLEDGE) {
+                acked = IS_KNOWN ++ hdr.bth.psn;
+            }
+            roce_events.count(ROCE_EVENT(session, ACKED));
+            hear();
+        } else if (what == SYNDROME_NOT_READY || hdr.aeth.syndrome == NAK_SEQUENCE) {
+            expected = hdr.bth.psn;
+            is_nak = 1;
+            if (what == SYNDROME_NOT_READY) {
+                roce_events.count(ROCE_EVENT(session, NOT_READY));
+            } else {
+                roce_events.count(ROCE_EVENT(session, NAKED));
+            }
+            hear();
+        } else {
+            roce_events.count(ROCE_EVENT(session, REFUSED));
+        }
+        if (is_resumed == 1) {
+            roce_events.count(ROCE_EVENT(session, RESUMED));
+        }
+    }
+}
+
+/* Answers to this switch go no further; those to others are none of its business. */
+control Answers(inout headers_t hdr, inout standard_metadata_t standard_metadata) {
+    Icrc() check;
+    HearAnswer() hear_answer;
+    bit<8> session = NO_SESSION;
+    bit<32> slots = 0;
+
+    action answer(bit<8> session_number, bit<32> slots_of_ring) {
+        session = session_number;
+        slots = slots_of_ring;
+        mark_to_drop(standard_metadata);
+    }
+
+    table answers_v1 {
+        key = {
+            hdr.bth.dst_qp: exact;
+            hdr.grh.src_gid: exact;
+            hdr.grh.dst_gid: exact;
+        }
+        actions = { answer; NoAction; }
+        default_action = NoAction();
+        size = ROCE_SESSIONS;
+    }
+
+    table answers_v2 {
+        key = {
+            hdr.bth.dst_qp: exact;
+            hdr.ipv4.src_addr: exact;
+            hdr.ipv4.dst_addr: exact;
+        }
+        actions = { answer; NoAction; }
+        default_action = NoAction();
+        size = ROCE_SESSIONS;
+    }
+
+    apply {
+        if (hdr.icrc.isValid()) {
+            if (hdr.grh.isValid()) {
+                answers_v1.apply();
+            } else {
+                answers_v2.apply();
+            }
+        }
+        if (session != NO_SESSION) {
+            bit<32> icrc = 0;
+            check.apply(hdr, icrc);
+            if (icrc == hdr.icrc.value) {
+                hear_answer.apply(hdr, session, slots);
+            } else {
+                roce_events.count(ROCE_EVENT(session, DAMAGED));
+            }
+        }
+    }
+}
+
+#endif

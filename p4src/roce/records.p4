@@ -1,0 +1,106 @@
+/* What is written into the collector's memory of a packet: one record, big-endian. */
+#ifndef TELEMARK_ROCE_RECORDS_P4
+#define TELEMARK_ROCE_RECORDS_P4
+
+#include "../include/headers.p4"
+
+const bit<8> RECORD_FIELDS = 1;  // metadata that the clone of a recorded packet takes along
+
+header flow_record_t {  // of Beltman and Knossen; IPv4 addresses as ::ffff:a.b.c.d
+    bit<128> src_addr;
+    bit<128> dst_addr;
+    bit<16> src_port;
+    bit<16> dst_port;
+    bit<32> tcp_sequence;  // 0 of what is not TCP
+    bit<32> tcp_acknowledgement;
+}
+
+header hop_record_t {  // as INT's metadata of bits 0 to 5 has it (docs/int.md)
+    bit<32> node_id;
+    bit<16> ingress_port;
+    bit<16> egress_port;
+    bit<32> latency_us;
+    bit<8> queue;
+    bit<24> waiting_packets;
+    bit<64> ingress_us;
+    bit<64> egress_us;
+}
+
+const bit<16> FLOW_RECORD_BYTES = 44;
+const bit<16> HOP_RECORD_BYTES = 32;
+const bit<128> IPV4_MAPPED = 0x0000_0000_0000_0000_0000_FFFF_0000_0000;  // RFC 4291, 2.5.5.2
+
+/* Of a packet. */
+control FillRecord(
+    inout flow_record_t flow, in ipv4_t ipv4, in ipv6_t ipv6, in ports_t ports, in tcp_t tcp) {
+    apply {
+        flow.setValid();
+        flow.src_addr = 0;
+        flow.dst_addr = 0;
+        flow.src_port = 0;
+        flow.dst_port = 0;
+        flow.tcp_sequence = 0;
+        flow.tcp_acknowledgement = 0;
+        if (ipv4.isValid()) {
+            flow.src_addr = IPV4_MAPPED | (bit<128>)ipv4.src_addr;
+            flow.dst_addr = IPV4_MAPPED | (bit<128>)ipv4.dst_addr;
+        } else if (ipv6.isValid()) {
+            flow.src_addr = ipv6.src_addr;
+            flow.dst_addr = ipv6.dst_addr;
+        }
+        if (ports.isValid()) {
+            flow.src_port = ports.src_port;
+            flow.dst_port = ports.dst_port;
+        }
+        if (tcp.isValid()) {
+            flow.tcp_sequence = ports.word;
+            flow.tcp_acknowledgement = tcp.acknowledgement;
+        }
+    }
+}
+
+/* What this switch knows of a packet when it leaves. */
+struct hop_t {
+    @field_list(RECORD_FIELDS)
+    bit<32> node_id;
+    @field_list(RECORD_FIELDS)
+    bit<9> ingress_port;
+    @field_list(RECORD_FIELDS)
+    bit<9> egress_port;
+    @field_list(RECORD_FIELDS)
+    bit<8> queue;
+    @field_list(RECORD_FIELDS)
+    bit<24> waiting_packets;  // in the queue, when this one came to it
+    @field_list(RECORD_FIELDS)
+    bit<48> ingress_us;  // of the common clock
+    @field_list(RECORD_FIELDS)
+    bit<48> egress_us;
+    bit<48> offset_us;   // common clock - clock of this switch
+}
+
+control SeeHop(inout hop_t hop, in standard_metadata_t standard_metadata) {
+    apply {
+        hop.ingress_port = standard_metadata.ingress_port;
+        hop.egress_port = standard_metadata.egress_port;
+        hop.queue = (bit<8>)standard_metadata.priority;
+        hop.waiting_packets = (bit<24>)standard_metadata.enq_qdepth;
+        hop.ingress_us = standard_metadata.ingress_global_timestamp + hop.offset_us;
+        hop.egress_us = standard_metadata.egress_global_timestamp + hop.offset_us;
+    }
+}
+
+control FillHopRecord(inout hop_record_t record, in hop_t hop) {
+    apply {
+        record.setValid();
+        record.node_id = hop.node_id;
+        record.ingress_port = (bit<16>)hop.ingress_port;
+        record.egress_port = (bit<16>)hop.egress_port;
+        record.latency_us = (hop.egress_us - hop.ingress_us)[31:0];
+        record.queue = hop.queue;
+        record.waiting_packets = hop.waiting_packets;
+        record.ingress_us = (bit<64>)hop.ingress_us;
+        record.egress_us = (bit<64>)hop.egress_us;
+    }
+}
+
+#endif

@@ -1,0 +1,102 @@
+/* Which packets are recorded, and in which session. */
+#ifndef TELEMARK_ROCE_WATCH_P4
+#define TELEMARK_ROCE_WATCH_P4
+
+#include "packet.p4"
+#include "session.p4"
+
+struct roce_t {
+    @field_list(RECORD_FIELDS)
+    bit<8> session;
+    @field_list(RECORD_FIELDS)
+    bit<1> is_probe;
+    @field_list(RECORD_FIELDS)
+    bit<32> cell;    // of FETCH ADD: which counter of the region
+    @field_list(RECORD_FIELDS)
+    bit<64> addend;
+}
+
+control RoceWatch(
+    in headers_t hdr, inout roce_t roce, inout hop_t hop,
+    in standard_metadata_t standard_metadata) {
+    bit<16> src_port = 0;
+    bit<16> dst_port = 0;
+
+    /* Who this switch is, and what is to be added to its clock. */
+    action set_node(bit<32> node_id, bit<48> offset_us) {
+        hop.node_id = node_id;
+        hop.offset_us = offset_us;
+    }
+
+    table node {
+        actions = { set_node; }
+        default_action = set_node(0, 0);
+    }
+
+    /* In one of `count` sessions from `first` on: always the same for a flow. */
+    action record(bit<8> first, bit<8> count) {
+        bit<8> number;
+        hash(
+            number, HashAlgorithm.crc32, 8w0,
+            {
+                hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol,
+                hdr.ipv6.src_addr, hdr.ipv6.dst_addr, hdr.ipv6.next_header, src_port, dst_port
+            },
+            count);
+        roce.session = first + number;
+    }
+
+    /* No record, but one more in a counter of the collector's memory. */
+    action count_packet(bit<8> session, bit<32> cell) {
+        roce.session = session;
+        roce.cell = cell;
+        roce.addend = 1;
+    }
+
+    action count_bytes(bit<8> session, bit<32> cell) {
+        roce.session = session;
+        roce.cell = cell;
+        roce.addend = (bit<64>)standard_metadata.packet_length;
+    }
+
+    table record_list {
+        key = {
+            hdr.ipv4.src_addr: ternary;
+            hdr.ipv4.dst_addr: ternary;
+            hdr.ipv4.protocol: ternary;
+            src_port: ternary @name("hdr.ports.src_port");
+            dst_port: ternary @name("hdr.ports.dst_port");
+        }
+        actions = { record; count_packet; count_bytes; NoAction; }
+        default_action = NoAction();
+        size = 1024;
+    }
+
+    table record_list_ipv6 {
+        key = {
+            hdr.ipv6.src_addr: ternary;
+            hdr.ipv6.dst_addr: ternary;
+            hdr.ipv6.next_header: ternary;
+            src_port: ternary @name("hdr.ports.src_port");
+            dst_port: ternary @name("hdr.ports.dst_port");
+        }
+        actions = { record; count_packet; count_bytes; NoAction; }
+        default_action = NoAction();
+        size = 1024;
+    }
+
+    apply {
+        node.apply();
+        if (hdr.ports.isValid()) {
+            src_port = hdr.ports.src_port;
+            dst_port = hdr.ports.dst_port;
+        }
+        if (hdr.ipv4.isValid()) {
+            record_list.apply();
+        } else if (hdr.ipv6.isValid()) {
+            record_list_ipv6.apply();
+        }
+    }
+}
+
+#endif
