@@ -1,0 +1,198 @@
+"""A RoCE switch in this process: packets of users and answers of a collector in, records out."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+
+import subject
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, Raw
+from simple_switch import Twins
+
+from collectors.roce.endpoint import gid
+from collectors.roce.packets import AETH, BTH, GRH, RETH, AtomicAckETH, Nak, Op, icrc
+from minip4.engine.engine import Engine
+from minip4.engine.keys import Exact, Ternary
+
+PROGRAM = Path(__file__).parents[2] / "p4src" / "roce" / "roce.p4"
+IN, OUT, TO_COLLECTOR, CPU_PORT = 1, 2, 3, 255
+HOST_MAC, SWITCH_MAC, COLLECTOR_MAC = 0x020000000002, 0x0200000000FF, 0x020000000063
+SWITCH_ADDR, COLLECTOR_ADDR = "10.0.9.1", "10.0.9.9"
+SWITCH_QPN, COLLECTOR_QPN = 0x800011, 0x000263
+RKEY, BASE = 0xCAFE0001, 0x7F00_0000_1000
+NEVER = 0xFFFFFFFF  # of masks
+FLOW, HOP = 44, 32  # bytes of records
+KINDS = ("sent", "acked", "naked", "not ready", "refused", "resumed", "probed", "damaged",
+         "out of region")  # fmt: skip
+ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
+CRC_OF_UDP = {"sport": 0xC011, "dport": 4791, "chksum": 0}
+
+
+@functools.cache
+def _switch() -> Engine | Twins:
+    return subject.switch(PROGRAM, ports=(IN, OUT, TO_COLLECTOR, CPU_PORT))
+
+
+@dataclass(frozen=True)
+class Session:
+    """As a controller would install it; `fetch_add`: counters instead of records."""
+
+    number: int = 1
+    version: int = 2
+    unreliable: bool = False
+    fetch_add: bool = False
+    slots: int = 8
+    stride: int = FLOW
+    length: int | None = None  # bytes of the region; None: what the slots need
+    has_hop: bool = False
+    ack_mask: int = 0xFFFFFF
+    immediate_mask: int = NEVER
+    patience: int = 0
+    qpn: int = COLLECTOR_QPN
+
+    @property
+    def region(self) -> int:
+        """Bytes of the region."""
+        return self.slots * self.stride if self.length is None else self.length
+
+
+class Switch:
+    """Users' packets come in by port 1 and leave by port 2; the collector is behind port 3."""
+
+    def __init__(self, *sessions: Session, watch: bool = True) -> None:
+        self.engine = _switch().another()
+        self.add = self.engine.table_add
+        for mac, port in ((HOST_MAC, OUT), (COLLECTOR_MAC, TO_COLLECTOR)):
+            self.add("RoceIngress.forwarding", [Exact(mac)], "RoceIngress.forward", [port])
+        for session in sessions or (Session(),):
+            self._install(session)
+        if watch:
+            self.watch("record", [1, 1])
+
+    def _install(self, s: Session) -> None:
+        collectors = "RoceEgress.write_record"
+        macs = [SWITCH_MAC, COLLECTOR_MAC]
+        here, there = (int(IPv4Address(a)) for a in (SWITCH_ADDR, COLLECTOR_ADDR))
+        gids = [int(IPv6Address(gid(a))) for a in (SWITCH_ADDR, COLLECTOR_ADDR)]
+        ends = [*gids] if s.version == 1 else [here, there, 0xC011]
+        self.add(f"{collectors}.collectors", [Exact(s.number)],
+                 f"{collectors}.over_v{s.version}", [*macs, *ends])  # fmt: skip
+        pair = [s.qpn, RKEY, BASE, s.region]
+        if s.fetch_add:
+            self.add(f"{collectors}.queue_pairs", [Exact(s.number)], f"{collectors}.fetch_add",
+                     [*pair, s.patience])  # fmt: skip
+        else:
+            self.add(f"{collectors}.queue_pairs", [Exact(s.number)], f"{collectors}.write",
+                     [int(s.unreliable), *pair, s.stride, s.slots, int(s.has_hop), s.ack_mask,
+                      s.immediate_mask, s.patience])  # fmt: skip
+        peers = gids[::-1] if s.version == 1 else [there, here]
+        self.add(f"RoceIngress.answers.answers_v{s.version}",
+                 [Exact(SWITCH_QPN + s.number - 1), *map(Exact, peers)],
+                 "RoceIngress.answers.answer", [s.number, s.slots])  # fmt: skip
+        self.engine.mirror_set(s.number, [(TO_COLLECTOR, 0)])
+
+    def watch(self, action: str, params: Sequence[int], dst_port: int | None = None) -> None:
+        """Record packets of both versions of IP: all of them, or those to a port."""
+        port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
+        for table in ("record_list", "record_list_ipv6"):
+            self.add(f"RoceIngress.watch.{table}", [*[Ternary(0, 0)] * 4, port],
+                     f"RoceIngress.watch.{action}", params, 1)  # fmt: skip
+
+    def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
+        """All that leaves, in the order of ports."""
+        return sorted(self.engine.process(port, frame, 1000 * time_us), key=lambda out: out[0])
+
+    def records(self, frame: bytes, time_us: int = 0) -> list[bytes]:
+        """What goes to the collector, while the packet itself leaves as it came."""
+        (port, out), *others = self.send(frame, time_us)
+        assert (port, out) == (OUT, frame)
+        assert all(port == TO_COLLECTOR for port, _ in others)
+        return [frame for _, frame in others]
+
+    def record(self, frame: bytes | None = None, time_us: int = 0) -> Packet:
+        """The one record of a packet, with a right iCRC."""
+        (record,) = self.records(udp() if frame is None else frame, time_us)
+        return opened(record)
+
+    def hear(self, frame: bytes) -> None:
+        """An answer of the collector, which goes no further."""
+        assert self.send(frame, port=TO_COLLECTOR) == []
+
+    def events(self, session: int = 1) -> dict[str, int]:
+        """What was counted of a session, by kind, but zeros."""
+        counts = {kind: self.engine.counter_read("roce_events", session * 16 + number)[0]
+                  for number, kind in enumerate(KINDS)}  # fmt: skip
+        return {kind: count for kind, count in counts.items() if count}
+
+    def state(self, session: int = 1) -> tuple[int, ...]:
+        """PSN, slot, records lost, records without an answer: by a readout packet."""
+        request = b"\0\x01" + session.to_bytes(4, "big") + b"number 7"
+        ((port, answer),) = self.send(request, port=CPU_PORT)
+        assert port == CPU_PORT
+        return tuple(int.from_bytes(answer[i : i + 8], "big") for i in range(12, 44, 8))
+
+
+def opened(frame: bytes) -> Packet:
+    """A frame to the collector, whose addresses, lengths, checksum and iCRC are right."""
+    packet = Ether(frame)
+    assert (packet.dst, packet.src) == ("02:00:00:00:00:63", "02:00:00:00:00:ff")
+    assert frame[-4:] == icrc(frame[14:-4])
+    if GRH in packet:
+        assert packet[GRH].paylen == len(frame) - 54
+        assert packet[GRH].sgid == int(IPv6Address(gid(SWITCH_ADDR)))
+        assert packet[GRH].dgid == int(IPv6Address(gid(COLLECTOR_ADDR)))
+    else:
+        assert (packet[IP].src, packet[IP].dst) == (SWITCH_ADDR, COLLECTOR_ADDR)
+        assert packet[IP].len == len(frame) - 14
+        assert {name: getattr(packet[UDP], name) for name in CRC_OF_UDP} == CRC_OF_UDP
+        assert packet[UDP].len == len(frame) - 34
+        again = packet[IP].copy()
+        del again.chksum
+        assert IP(bytes(again)).chksum == packet[IP].chksum
+    assert packet[BTH].dqpn == COLLECTOR_QPN
+    return packet
+
+
+def slot_of(packet: Packet, stride: int = FLOW) -> int:
+    """Which slot of the ring a WRITE goes to."""
+    slot, rest = divmod(packet[RETH].va - BASE, stride)
+    assert rest == 0
+    return int(slot)
+
+
+def answer(
+    psn: int, syndrome: int = 0x1F, *, version: int = 2, qpn: int = SWITCH_QPN, msn: int = 0,
+    opcode: int = Op.ACKNOWLEDGE, src: str = COLLECTOR_ADDR,
+) -> bytes:  # fmt: skip
+    """A frame of the collector's: an ACK, unless the syndrome is another one's."""
+    ether = Ether(dst="02:00:00:00:00:ff", src="02:00:00:00:00:63")
+    bth = BTH(opcode=opcode, dqpn=qpn, psn=psn & 0xFFFFFF) / AETH(syndrome=syndrome, msn=msn)
+    if opcode == Op.ATOMIC_ACKNOWLEDGE:
+        bth = bth / AtomicAckETH(before=7)
+    if version == 1:
+        ends = (int(IPv6Address(gid(a))) for a in (src, SWITCH_ADDR))
+        return bytes(ether / GRH(**dict(zip(("sgid", "dgid"), ends, strict=True))) / bth)
+    return bytes(ether / IP(src=src, dst=SWITCH_ADDR, flags="DF") / UDP(sport=50000) / bth)
+
+
+def nak(psn: int, **fields: int) -> bytes:
+    """That the collector expects another PSN: this one."""
+    return answer(psn, Nak.SEQUENCE, **fields)
+
+
+def udp(payload: bytes = b"payload!", *, src: str = "10.0.0.1", **fields: int) -> bytes:
+    """A UDP frame of a host's."""
+    return bytes(ETHER / IP(src=src, dst="10.0.0.2")
+                 / UDP(**{"sport": 4000, "dport": 5000, **fields}) / Raw(payload))  # fmt: skip
+
+
+def tcp(seq: int = 99, ack: int = 77, payload: bytes = b"payload!", *, version: int = 4) -> bytes:
+    """A TCP frame of a host's, with options."""
+    ip = IP(src="10.0.0.1", dst="10.0.0.2") if version == 4 else IPv6(src="fd00::1", dst="fd00::2")
+    options = [("Timestamp", (7, 8)), ("NOP", None), ("NOP", None)]
+    return bytes(ETHER / ip / TCP(sport=4000, dport=5000, seq=seq, ack=ack, options=options)
+                 / Raw(payload))  # fmt: skip

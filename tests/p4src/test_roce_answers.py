@@ -1,0 +1,324 @@
+"""Answers of a collector: after a loss records go on with the PSN that it expects, and no slot is
+left out."""
+
+import random
+from collections import deque
+from collections.abc import Callable
+
+import pytest
+from roce_path import (
+    BASE,
+    FLOW,
+    OUT,
+    SWITCH_QPN,
+    TO_COLLECTOR,
+    Session,
+    Switch,
+    answer,
+    nak,
+    slot_of,
+    tcp,
+    udp,
+)
+from roce_responder import Responder
+
+from collectors.roce.packets import BTH, Nak, Op
+from minip4.engine.keys import Exact
+
+
+def place(switch: Switch) -> tuple[int, int]:
+    """PSN and slot of the next record."""
+    record = switch.record()
+    return record[BTH].psn, slot_of(record)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_after_a_nak_records_go_on_with_what_it_names(version: int) -> None:
+    switch = Switch(Session(version=version))
+    assert [place(switch) for _ in range(6)] == [(n, n) for n in range(6)]
+    switch.hear(nak(2, version=version))  # 2 was lost, 3 to 5 came too soon
+    assert switch.state() == (2, 2, 4, 0)
+    assert [place(switch) for _ in range(2)] == [(2, 2), (3, 3)]
+    assert switch.events() == {"sent": 8, "naked": 1, "resumed": 1}
+
+
+def test_slots_go_back_over_the_beginning_of_the_ring() -> None:
+    switch = Switch(Session(slots=4))
+    for _ in range(6):
+        switch.record()
+    switch.hear(nak(3))
+    assert [place(switch) for _ in range(3)] == [(3, 3), (4, 0), (5, 1)]
+
+
+def test_psns_go_back_over_zero() -> None:
+    switch = Switch(Session(slots=64))
+    switch.hear(nak(0xFFFFF0))
+    lost = switch.state()[2]
+    for _ in range(32):
+        switch.record()
+    switch.hear(nak(0xFFFFF8))
+    assert switch.state()[0] == 0xFFFFF8
+    assert switch.state()[2] - lost == 24
+
+
+def test_by_more_than_the_ring_slots_begin_anew() -> None:
+    switch = Switch(Session(slots=4))
+    for _ in range(11):
+        switch.record()
+    switch.hear(nak(1))
+    assert place(switch) == (1, 0)
+
+
+def test_an_ack_that_is_ahead_takes_records_along() -> None:
+    """As after PSNs were set back too far."""
+    switch = Switch()
+    switch.hear(answer(5))
+    assert place(switch) == (6, 6)
+    assert switch.events() == {"sent": 1, "acked": 1, "resumed": 1}
+
+
+def test_acks_of_what_was_sent_change_nothing() -> None:
+    switch = Switch(Session(ack_mask=0))
+    for number in range(6):
+        assert place(switch) == (number, number)
+    for number in (0, 1, 4, 5):
+        switch.hear(answer(number))
+    assert place(switch) == (6, 6)
+    assert switch.events() == {"sent": 7, "acked": 4}
+
+
+def test_a_second_ack_of_the_same_psn_names_what_is_expected() -> None:
+    switch = Switch()
+    for _ in range(6):
+        switch.record()
+    switch.hear(answer(2))
+    assert switch.state()[0] == 6
+    switch.hear(answer(2))
+    assert place(switch) == (3, 3)
+    assert switch.events() == {"sent": 7, "acked": 2, "resumed": 1}
+
+
+def test_the_first_ack_of_psn_0_is_no_second_one() -> None:
+    switch = Switch()
+    for _ in range(3):
+        switch.record()
+    switch.hear(answer(0))
+    assert place(switch) == (3, 3)
+
+
+def test_atomics_acks_are_never_second_ones() -> None:
+    """They are not asked for by what a probe follows."""
+    switch = Switch(Session(fetch_add=True, length=64, patience=3), watch=False)
+    switch.watch("count_packet", [1, 0])
+    for _ in range(3):
+        switch.records(udp())
+    switch.hear(answer(1, opcode=Op.ATOMIC_ACKNOWLEDGE))
+    switch.hear(answer(1))
+    assert switch.state()[0] == 3
+    switch.hear(answer(1))
+    assert switch.state()[0] == 2
+
+
+def test_a_nak_that_says_the_same_again_is_late() -> None:
+    """The record that it names was sent again since; an ACK ends that."""
+    switch = Switch()
+    for _ in range(4):
+        switch.record()
+    switch.hear(nak(1))
+    switch.record()
+    switch.hear(nak(1))
+    assert switch.state()[0] == 2
+    switch.hear(answer(1))
+    switch.hear(nak(1))
+    assert switch.state()[0] == 1
+
+
+def test_what_finds_the_collector_not_ready_is_lost_and_no_more() -> None:
+    switch = Switch()
+    for _ in range(3):
+        switch.record()
+    switch.hear(answer(1, Nak.RNR))
+    switch.hear(nak(1))  # of record 2, which was on its way
+    assert place(switch) == (1, 1)
+    assert switch.events() == {"sent": 4, "naked": 1, "not ready": 1, "resumed": 1}
+
+
+@pytest.mark.parametrize(
+    "syndrome", [Nak.INVALID_REQUEST, Nak.REMOTE_ACCESS, Nak.REMOTE_OPERATION, 0x40, 0x7F]
+)
+def test_errors_are_counted_and_change_nothing(syndrome: int) -> None:
+    switch = Switch()
+    switch.record()
+    switch.hear(answer(0, syndrome))
+    assert switch.state()[0] == 1
+    assert switch.events() == {"sent": 1, "refused": 1}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_any_answer_that_was_damaged_is_not_heard(version: int) -> None:
+    """Each bit behind the addresses that the switch looks for, but those that routers change."""
+    switch, damages = Switch(Session(version=version)), 0
+    for _ in range(4):
+        switch.record()
+    for opcode in (Op.ACKNOWLEDGE, Op.ATOMIC_ACKNOWLEDGE):
+        good = answer(1, version=version, opcode=opcode)
+        bth = 54 if version == 1 else 42
+        checked = [*range(bth + 1, bth + 4), *range(bth + 8, len(good))]
+        for at in checked:
+            bad = bytearray(good)
+            bad[at] ^= 1 << at % 8
+            switch.hear(bytes(bad))
+            damages += 1
+    assert switch.state() == (4, 4, 0, 4)
+    assert switch.events() == {"sent": 4, "damaged": damages}
+
+
+def others() -> dict[str, bytes]:
+    """Answers that are not for this session: they go to whom they are addressed."""
+    truncated = answer(1)[:-4]
+    return {
+        "another queue pair": answer(1, qpn=SWITCH_QPN + 1),
+        "another collector": answer(1, src="10.0.9.10"),
+        "another collector, v1": answer(1, src="10.0.9.10", version=1),
+        "v1 of a session over v2": answer(1, version=1),
+        "no iCRC": truncated,
+    }
+
+
+@pytest.mark.parametrize("frame", others().values(), ids=others().keys())
+def test_answers_to_others_pass(frame: bytes) -> None:
+    switch = Switch(watch=False)
+    switch.add("RoceIngress.forwarding", [Exact(0x0200000000FF)], "RoceIngress.forward", [OUT])
+    assert switch.send(frame, port=TO_COLLECTOR) == [(OUT, frame)]
+    assert switch.events() == {}
+
+
+class Path:
+    """To a responder and back, in order; `lose` says of each frame whether it is lost."""
+
+    def __init__(self, switch: Switch, responder: Responder, flight: int,
+                 lose: Callable[[bytes], bool]) -> None:  # fmt: skip
+        self.switch, self.responder, self.lose = switch, responder, lose
+        self.there = deque([[] for _ in range(flight)])
+        self.back = deque([[] for _ in range(flight)])
+
+    def step(self, frame: bytes | None) -> None:
+        """What is on its way moves on; with a frame the switch has another record."""
+        for each in self.back.popleft():
+            self.switch.hear(each)
+        sent = self.switch.records(frame) if frame else []
+        self.there.append([each for each in sent if not self.lose(each)])
+        answers = [a for each in self.there.popleft() for a in self.responder.take(each)]
+        self.back.append([each for each in answers if not self.lose(each)])
+
+
+def run(session: Session, lose: Callable[[bytes], bool], records: int, flight: int,
+        responder: Responder | None = None) -> tuple[Switch, Responder]:  # fmt: skip
+    """So many records, numbered by TCP's sequence, and then what is on its way arrives."""
+    switch, responder = Switch(session), responder or Responder()
+    path = Path(switch, responder, flight, lose)
+    for number in range(records):
+        path.step(tcp(seq=number))
+    for _ in range(3 * flight):
+        path.step(None)
+    return switch, responder
+
+
+def numbers(responder: Responder) -> list[int]:
+    """Of the records that were written."""
+    return [int.from_bytes(data[36:40], "big") for data in responder.data]
+
+
+def is_psn(psn: int) -> Callable[[bytes], bool]:
+    """The first frame to the collector with this PSN."""
+    lost: list[bytes] = []
+
+    def lose(frame: bytes) -> bool:
+        wanted = frame[51:54] == psn.to_bytes(3, "big") and frame[42] != Op.ACKNOWLEDGE
+        if wanted and not lost:
+            lost.append(frame)
+            return True
+        return False
+
+    return lose
+
+
+@pytest.mark.parametrize("flight", [1, 2, 5, 20])
+def test_one_lost_record_costs_itself_and_those_in_flight(flight: int) -> None:
+    switch, responder = run(Session(slots=100, ack_mask=3), is_psn(10), 100, flight)
+    in_flight = 2 * flight  # until the NAK of the next one was back
+    assert numbers(responder) == [*range(10), *range(11 + in_flight, 100)]
+    assert responder.written == [BASE + FLOW * n for n in range(99 - in_flight)]
+    assert switch.state()[2] == 1 + in_flight
+
+
+def test_of_an_unreliable_connection_one_is_lost() -> None:
+    session = Session(slots=100, unreliable=True)
+    _, responder = run(session, is_psn(10), 100, 5)
+    assert numbers(responder) == [n for n in range(100) if n != 10]
+    assert responder.written == [BASE + FLOW * n for n in range(100) if n != 10]
+
+
+@pytest.mark.parametrize("ack_mask", [0, 3, 0xFFFFFF])
+@pytest.mark.parametrize("patience", [8, 20])
+def test_a_lost_nak_costs_two_probes(ack_mask: int, patience: int) -> None:
+    """Nothing is answered but probes: the collector has said what it expects. Where each record
+    asks for an ACK, the first probe's is a second one already."""
+    lose_record = is_psn(10)
+    naks = []
+
+    def lose(frame: bytes) -> bool:
+        is_nak = frame[42] == Op.ACKNOWLEDGE and frame[54] == Nak.SEQUENCE
+        naks.extend([frame] * is_nak)
+        return is_nak or lose_record(frame)
+
+    switch, responder = run(Session(slots=200, ack_mask=ack_mask, patience=patience), lose, 200, 3)
+    assert len(naks) == 1
+    lost = 200 - len(responder.data)
+    probes = 1 if ack_mask == 0 else 2
+    assert lost <= 1 + probes * patience + (probes + 1) * 2 * 3
+    assert numbers(responder) == [*range(10), *range(10 + lost, 200)]
+    assert responder.written == [BASE + FLOW * n for n in range(200 - lost)]
+    assert switch.state()[2] == lost
+
+
+def test_without_probes_a_lost_nak_is_the_end() -> None:
+    lose_record = is_psn(10)
+    _, responder = run(
+        Session(slots=200), lambda f: lose_record(f) or f[54] == Nak.SEQUENCE, 200, 3
+    )
+    assert numbers(responder) == list(range(10))
+
+
+def test_a_collector_that_is_not_ready_costs_that_record_and_those_in_flight() -> None:
+    responder = Responder()
+    responder.not_ready = 1
+    switch, _ = run(Session(slots=100, immediate_mask=0), lambda _: False, 50, 3, responder)
+    assert numbers(responder) == list(range(6, 50))
+    assert switch.state()[2] == 6
+
+
+@pytest.mark.parametrize("first", [0xFFFFF0, 0x7FFFF8])
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_lost_the_session_goes_on(seed: int, first: int) -> None:
+    """Records stay in order, slots follow each other, and the switch knows how many were lost."""
+    dice = random.Random(seed)
+    lossy = [True]
+    slots, flight = 128, dice.choice([1, 2, 4])
+    switch, responder = Switch(Session(slots=slots, ack_mask=3, patience=12)), Responder(first)
+    switch.hear(nak(first))
+    before = switch.state()[2]
+    path = Path(switch, responder, flight, lambda _: lossy[0] and dice.random() < 0.05)
+    for number in range(400):
+        lossy[0] = number < 300
+        path.step(tcp(seq=number))
+    written = numbers(responder)
+    assert written == sorted(set(written))
+    assert written[-10:] == list(range(400 - flight - 10, 400 - flight))
+    start = (responder.written[0] - BASE) // FLOW
+    expected = [BASE + FLOW * ((start + n) % slots) for n in range(len(written))]
+    assert responder.written == expected
+    for _ in range(3 * flight):
+        path.step(None)
+    known = (switch.state()[2] - before) % (1 << 32)
+    assert known == 400 - len(numbers(responder))

@@ -1,0 +1,168 @@
+"""What a RoCE switch sends of a packet: every byte, as scapy and zlib make it of its own."""
+
+from ipaddress import IPv6Address
+
+import pytest
+from roce_path import (
+    BASE,
+    COLLECTOR_ADDR,
+    COLLECTOR_QPN,
+    FLOW,
+    HOP,
+    IN,
+    OUT,
+    RKEY,
+    SWITCH_ADDR,
+    Session,
+    Switch,
+    opened,
+    slot_of,
+    tcp,
+    udp,
+)
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, Raw
+
+from collectors.roce.endpoint import gid
+from collectors.roce.packets import BTH, GRH, RETH, AtomicETH, ImmDt, Op
+
+TCP_RECORD = gid("10.0.0.1") + gid("10.0.0.2") + bytes.fromhex("0fa0 1388 00000063 0000004d")
+UC = 0x20
+
+
+def expected(version: int, content: Packet) -> bytes:
+    """The whole frame."""
+    ether = Ether(dst="02:00:00:00:00:63", src="02:00:00:00:00:ff")
+    if version == 1:
+        ends = [int(IPv6Address(gid(address))) for address in (SWITCH_ADDR, COLLECTOR_ADDR)]
+        return bytes(ether / GRH(sgid=ends[0], dgid=ends[1]) / content)
+    ip = IP(src=SWITCH_ADDR, dst=COLLECTOR_ADDR, flags="DF", id=0, ttl=64)
+    return bytes(ether / ip / UDP(sport=0xC011, chksum=0) / content)
+
+
+def bth(op: int, psn: int = 0, ackreq: int = 0) -> Packet:
+    return BTH(opcode=op, migreq=1, pkey=0xFFFF, dqpn=COLLECTOR_QPN, ackreq=ackreq, psn=psn)
+
+
+RETH_44 = RETH(va=BASE, rkey=RKEY, length=FLOW)
+LAYOUTS = {
+    "write": (Session(), bth(Op.WRITE_ONLY) / RETH_44 / Raw(TCP_RECORD)),
+    "ack requested": (
+        Session(ack_mask=0), bth(Op.WRITE_ONLY, ackreq=1) / RETH_44 / Raw(TCP_RECORD),
+    ),
+    "immediate": (
+        Session(immediate_mask=0),
+        bth(Op.WRITE_ONLY_IMMEDIATE) / RETH_44 / ImmDt(data=0) / Raw(TCP_RECORD),
+    ),
+    "uc write": (
+        Session(unreliable=True, ack_mask=0), bth(Op.WRITE_ONLY | UC) / RETH_44 / Raw(TCP_RECORD),
+    ),
+    "uc immediate": (
+        Session(unreliable=True, immediate_mask=0),
+        bth(Op.WRITE_ONLY_IMMEDIATE | UC) / RETH_44 / ImmDt(data=0) / Raw(TCP_RECORD),
+    ),
+    "with what the switch knows": (
+        Session(has_hop=True, stride=FLOW + HOP),
+        bth(Op.WRITE_ONLY) / RETH(va=BASE, rkey=RKEY, length=FLOW + HOP)
+        / Raw(TCP_RECORD + bytes.fromhex("0000002a 0001 0002 00000000 00000000")
+              + (1234 + 500).to_bytes(8, "big") * 2),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_record_byte_by_byte(layout: str, version: int) -> None:
+    session, content = LAYOUTS[layout]
+    switch = Switch(Session(**{**vars(session), "version": version}))
+    switch.engine.table_set_default("RoceIngress.watch.node", "RoceIngress.watch.set_node",
+                                    [42, 500])  # fmt: skip
+    (record,) = switch.records(tcp(), 1234)
+    assert record.hex() == expected(version, content).hex()
+    assert switch.events() == {"sent": 1}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(("action", "addend"), [("count_packet", 1), ("count_bytes", len(tcp()))])
+def test_a_fetch_add_byte_by_byte(action: str, addend: int, version: int) -> None:
+    switch = Switch(Session(version=version, fetch_add=True, length=64), watch=False)
+    switch.watch(action, [1, 7])
+    (record,) = switch.records(tcp())
+    content = bth(Op.FETCH_ADD, ackreq=1) / AtomicETH(va=BASE + 56, rkey=RKEY, swap=addend)
+    assert record.hex() == expected(version, content).hex()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_probe_byte_by_byte(version: int) -> None:
+    """A quarter of all PSNs old, without a byte to write, and it asks for an ACK."""
+    switch = Switch(Session(version=version, patience=2))
+    switch.record()
+    record, probe = switch.records(udp())
+    assert opened(record)[BTH].psn == 1
+    content = bth(Op.WRITE_ONLY, psn=2 - 0x400000 & 0xFFFFFF, ackreq=1) / RETH(va=BASE, rkey=RKEY)
+    assert probe.hex() == expected(version, content).hex()
+    assert switch.events() == {"sent": 2, "probed": 1}
+
+
+def test_a_probe_s_own_record_asks_for_no_ack() -> None:
+    """Else its ACK and the probe's would name the same PSN, and nothing would have been lost."""
+    switch = Switch(Session(ack_mask=0, patience=2))
+    asked = [opened(switch.records(udp())[0])[BTH].ackreq for _ in range(4)]
+    assert asked == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("frame", "record"),
+    [
+        (udp(), gid("10.0.0.1") + gid("10.0.0.2") + bytes.fromhex("0fa0 1388") + bytes(8)),
+        (tcp(version=6), gid("fd00::1") + gid("fd00::2") + TCP_RECORD[32:]),
+        (udp()[:34], gid("10.0.0.1") + gid("10.0.0.2") + bytes(12)),
+        (tcp()[:50], gid("10.0.0.1") + gid("10.0.0.2") + TCP_RECORD[32:40] + bytes(4)),
+        (tcp(payload=bytes(1400)), TCP_RECORD),
+    ],
+    ids=["UDP", "IPv6", "no ports", "TCP header cut", "long"],
+)
+def test_what_a_record_has_of_a_packet(frame: bytes, record: bytes) -> None:
+    if len(frame) == 50:
+        record = record[:36] + bytes(8)  # what is not all there is nothing
+    assert bytes(Switch().record(frame)[RETH].payload) == record
+
+
+def test_a_packet_that_nobody_watches_leaves_alone() -> None:
+    switch = Switch(watch=False)
+    switch.watch("record", [1, 1], dst_port=5001)
+    assert switch.records(udp()) == []
+    assert len(switch.records(udp(dport=5001))) == 1
+
+
+def test_acks_and_immediates_come_by_their_masks() -> None:
+    switch = Switch(Session(ack_mask=3, immediate_mask=1))
+    sent = [switch.record() for _ in range(9)]
+    assert [packet[BTH].psn for packet in sent if packet[BTH].ackreq] == [3, 7]
+    told = [(packet[BTH].psn, packet[ImmDt].data) for packet in sent if ImmDt in packet]
+    assert told == [(1, 1), (3, 3), (5, 5), (7, 7)]
+
+
+def test_flows_are_spread_over_sessions() -> None:
+    """A flow stays in its session, and each session has PSNs and slots of its own."""
+    switch = Switch(*(Session(number, slots=64) for number in (1, 2, 3)), watch=False)
+    switch.watch("record", [1, 3])
+    for port in range(60):
+        switch.record(udp(sport=port))
+        switch.record(udp(sport=port))
+    counts = [switch.events(number)["sent"] for number in (1, 2, 3)]
+    assert sum(counts) == 120
+    assert all(count % 2 == 0 and count > 20 for count in counts)
+    assert [switch.state(number)[0] for number in (1, 2, 3)] == counts
+
+
+def test_of_a_session_that_is_not_there_nothing_is_sent() -> None:
+    switch = Switch(watch=False)
+    switch.watch("record", [9, 1])
+    switch.engine.mirror_set(9, [(OUT, 0)])
+    assert switch.send(udp(), port=IN) == [(OUT, udp())]
+
+
+def test_the_first_record_is_in_the_first_slot() -> None:
+    assert slot_of(Switch().record()) == 0

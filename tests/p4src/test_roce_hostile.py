@@ -1,0 +1,72 @@
+"""Frames damaged or made to do harm: they pass or are dropped, and records stay well formed."""
+
+import random
+
+import pytest
+from roce_path import (
+    BASE,
+    FLOW,
+    HOP,
+    IN,
+    OUT,
+    TO_COLLECTOR,
+    Session,
+    Switch,
+    answer,
+    nak,
+    opened,
+    tcp,
+    udp,
+)
+
+from collectors.roce.packets import RETH, Op
+from minip4.engine.keys import Exact
+
+SLOTS = 5
+FRAMES = [
+    udp(), tcp(), tcp(version=6), answer(1), answer(1, version=1), nak(2),
+    answer(1, opcode=Op.ATOMIC_ACKNOWLEDGE), answer(3, version=1, opcode=Op.ATOMIC_ACKNOWLEDGE),
+    udp(b"\x0a" + bytes(80), dport=4791), udp(b"\x11" + bytes(19), dport=4791),
+    udp(b"\x12" + bytes(5), dport=4791), udp()[:12] + b"\x89\x15" + bytes(70),
+]  # fmt: skip
+
+
+def damaged(frame: bytes, dice: random.Random) -> bytes:
+    """Some bytes behind the Ethernet header changed, and now and then the end cut off."""
+    data = bytearray(frame)
+    for _ in range(dice.randrange(1, 6)):
+        data[dice.randrange(14, len(data))] = dice.choice((0, 1, 0x7F, 0xFF, dice.randrange(256)))
+    return bytes(data[: dice.choice((len(data), len(data), dice.randrange(14, len(data))))])
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_damaged_frames_do_no_harm(version: int) -> None:
+    """Whatever comes, also from the collector's side, no record leaves the region."""
+    stride = FLOW + HOP
+    switch, dice, records = Switch(
+        Session(version=version, slots=SLOTS, stride=stride, has_hop=True, immediate_mask=1,
+                patience=9)
+    ), random.Random(version), 0  # fmt: skip
+    switch.add("RoceIngress.forwarding", [Exact(0x0200000000FF)], "RoceIngress.forward", [OUT])
+    for _ in range(40):
+        for frame in FRAMES:
+            came = damaged(frame, dice) if dice.random() < 0.8 else frame
+            for port, out in switch.send(came, port=dice.choice((IN, TO_COLLECTOR))):
+                if port == TO_COLLECTOR:
+                    packet = opened(out)
+                    records += 1
+                    assert 0 <= packet[RETH].va - BASE <= SLOTS * stride - packet[RETH].length
+                else:
+                    assert (port, out) == (OUT, came)
+    assert records > 100
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_any_psn_in_an_answer_leaves_records_in_their_slots(version: int) -> None:
+    switch, dice = Switch(Session(version=version, slots=SLOTS)), random.Random(3)
+    for _ in range(100):
+        psn = dice.choice((0, 1, 0x7FFFFF, 0x800000, 0xFFFFFF, dice.randrange(1 << 24)))
+        switch.hear(dice.choice((answer, nak))(psn, version=version))
+        slots = [(switch.record()[RETH].va - BASE) / FLOW for _ in range(2)]
+        assert slots[0] in range(SLOTS)
+        assert slots[1] == (slots[0] + 1) % SLOTS
