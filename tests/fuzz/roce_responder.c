@@ -1,0 +1,185 @@
+/* Fuzzes the RoCE responder: frames from a file, changed at random, to queue pairs of both kinds.
+ *
+ * Usage: roce_responder FRAMES SEED COUNT. FRAMES has of each frame its length (32 bits) and its bytes.
+ * Only what is accepted may change memory; an answer has a right iCRC. Prints what became of frames:
+ * accepted, answered, then how many each reason refused. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "nic_internal.h"
+
+enum { FRAMES = 4096, REGION = 8192, MOST = 2048, PAIRS = 4, FIRST_QPN = 0x100 };
+
+static const uint64_t base = (uint64_t)1 << 32;
+static const uint32_t rkey = 0x1000;
+static struct {
+    uint32_t length;
+    uint8_t bytes[MOST];
+} frames[FRAMES];
+static uint64_t state;
+
+static uint32_t dice(uint32_t sides)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((state >> 33) % sides);
+}
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "%s\n", what);
+    abort();
+}
+
+static unsigned read_frames(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    unsigned count = 0;
+
+    if (!file)
+        fail(path);
+    while (count < FRAMES && fread(&frames[count].length, 4, 1, file) == 1) {
+        if (frames[count].length > MOST ||
+            fread(frames[count].bytes, 1, frames[count].length, file) != frames[count].length)
+            fail("a frame is cut");
+        count++;
+    }
+    fclose(file);
+    return count;
+}
+
+static uint32_t connect_pair(struct roce_nic *nic, const uint8_t *frame, unsigned number)
+{
+    struct roce_connection with = {.peer_qpn = 7, .psn = dice(1 << 24), .domain = !dice(8)};
+
+    with.is_reliable = number % 2;
+    with.access = (uint8_t)(dice(8) ? 3 : dice(4));
+    if (get16(frame + 12) == 0x0800) {
+        with.own.bytes[10] = with.own.bytes[11] = with.peer.bytes[10] = with.peer.bytes[11] = 0xff;
+        memcpy(with.peer.bytes + 12, frame + 26, 4);
+        memcpy(with.own.bytes + 12, frame + 30, 4);
+    } else {
+        memcpy(with.peer.bytes, frame + 22, 16);
+        memcpy(with.own.bytes, frame + 38, 16);
+    }
+    return roce_connect(nic, &with);
+}
+
+static uint32_t bth_of(const uint8_t *frame)
+{
+    uint16_t type = get16(frame + 12);
+
+    return ETHERNET + (type == 0x0800 ? IPV4 + UDP : type == 0x8915 ? GRH : IPV6 + UDP);
+}
+
+static void change(uint8_t *frame, uint32_t *length)
+{
+    static const uint8_t often[] = {0, 1, 3, 4, 7, 8, 0x0a, 0x0b, 0x14, 0x7f, 0x80, 0xff};
+
+    for (unsigned left = dice(4); left; left--) {
+        uint32_t at = dice(dice(4) ? *length < 90 ? *length : 90 : *length);
+
+        switch (dice(5)) {
+        case 0: frame[at] ^= (uint8_t)(1 << dice(8)); break;
+        case 1: frame[at] = (uint8_t)dice(256); break;
+        case 2: frame[at] = often[dice(sizeof often)]; break;
+        case 3: *length = dice(8) ? *length : 1 + dice(*length); break;
+        default: *length += *length + 8 < MOST ? dice(8) : 0; break;
+        }
+    }
+}
+
+/* Makes most frames ones that get further: to a queue pair, in order, with a right iCRC. */
+static void mend(struct roce_nic *nic, uint8_t *frame, uint32_t length, uint32_t qpn)
+{
+    uint32_t bth = length > ETHERNET ? bth_of(frame) : 0, right, psn;
+
+    if (length < bth + BTH + ICRC || !bth)
+        return;
+    psn = roce_expected(nic, qpn);
+    if (dice(8))
+        put24(frame + bth + 5, dice(32) ? qpn : GSI);
+    if (!dice(64))
+        frame[bth] = UD | SEND_ONLY;
+    if (dice(4) && psn != UINT32_MAX)
+        put24(frame + bth + 9, psn + (dice(4) ? 0 : dice(5) - 2));
+    if (bth == ETHERNET + IPV4 + UDP && dice(8)) {
+        put16(frame + 24, 0);
+        put16(frame + 24, (uint16_t)~ip_checksum(frame + ETHERNET));
+    }
+    if (dice(16)) {
+        right = icrc(frame + ETHERNET, frame + bth, frame + length - ICRC);
+        memcpy(frame + length - ICRC, &right, sizeof right);
+    }
+}
+
+/* One frame, in memory of just its length; returns why it was refused. */
+static unsigned give(struct roce_nic *nic, const uint8_t *frame, uint32_t length, uint8_t *memory,
+                     uint8_t *before, uint64_t *answered)
+{
+    struct arrival_record arrival = {.length = length};
+    struct roce_verdict verdict;
+    uint8_t *exact = malloc(length), (*reply)[ROCE_REPLY_ROOM] = malloc(ROCE_REPLY_ROOM);
+    unsigned reason;
+
+    memcpy(exact, frame, length);
+    roce_receive(nic, &arrival, 1, exact, &verdict, reply);
+    reason = verdict.reason;
+    if (reason && memcmp(memory, before, REGION))
+        fail("a frame that was refused changed memory");
+    if (!reason)
+        memcpy(before, memory, REGION);
+    if (verdict.reply_length) {
+        uint8_t *end = *reply + verdict.reply_length - ICRC;
+        uint32_t right = icrc(*reply + ETHERNET, *reply + bth_of(*reply), end);
+
+        if (memcmp(end, &right, sizeof right))
+            fail("an answer has a wrong iCRC");
+        ++*answered;
+    }
+    free(exact);
+    free(reply);
+    return reason;
+}
+
+int main(int count, char **arguments)
+{
+    struct roce_config config = {
+        .first_qpn = FIRST_QPN, .queue_pairs = PAIRS, .receives = 1, .path_mtu = 1024};
+    struct roce_nic *nic = roce_create(&config);
+    uint8_t *memory = calloc(1, REGION), *before = calloc(1, REGION);
+    uint64_t reasons[ROCE_REASONS] = {0}, answered = 0;
+    unsigned kinds = count == 4 ? read_frames(arguments[1]) : 0;
+
+    if (!kinds || !nic)
+        fail("expected FRAMES SEED COUNT");
+    state = strtoull(arguments[2], NULL, 10);
+    roce_register(nic, memory, REGION, base, rkey, 3);
+    roce_register(nic, memory, REGION, base, rkey, ROCE_WRITE);
+    for (uint64_t left = strtoull(arguments[3], NULL, 10); left; left--) {
+        unsigned kind = dice(kinds), steps = 1 + dice(4);
+        uint32_t qpn = connect_pair(nic, frames[kind].bytes, dice(2));
+        struct roce_completion completions[8];
+
+        for (; steps; steps--, kind = dice(4) ? kind : dice(kinds)) {
+            uint8_t changed[MOST];
+            uint32_t length = frames[kind].length;
+
+            memcpy(changed, frames[kind].bytes, length);
+            change(changed, &length);
+            mend(nic, changed, length, qpn);
+            reasons[give(nic, changed, length, memory, before, &answered)]++;
+        }
+        roce_disconnect(nic, qpn);
+        if (!dice(16))
+            roce_completions(nic, completions, 8);
+    }
+    printf("%lu\n", answered);
+    for (unsigned reason = 0; reason < ROCE_REASONS; reason++)
+        printf("%lu\n", reasons[reason]);
+    roce_destroy(nic);
+    free(memory);
+    free(before);
+    return 0;
+}
