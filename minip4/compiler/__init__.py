@@ -10,10 +10,11 @@ from typing import Any
 from finsy.proto import p4i
 
 from minip4.compiler.bmv2 import bmv2_json
-from minip4.compiler.front import deep_recursion, parse_and_check
+from minip4.compiler.front import parse_and_check
 from minip4.compiler.instances.architecture import Architecture
 from minip4.compiler.lower import lower
 from minip4.compiler.p4info import p4info
+from minip4.compiler.recursion import deep_recursion
 from minip4.compiler.warnings import P4Warning
 
 

@@ -6,9 +6,9 @@ import argparse
 import json
 from pathlib import Path
 
-from minip4.compiler.front import deep_recursion
 from minip4.compiler.options import add_compiler_arguments, compile_with_warnings
 from minip4.compiler.p4info.text import check_suffix, write_p4info
+from minip4.compiler.recursion import deep_recursion
 from minip4.errors import Minip4Error
 
 

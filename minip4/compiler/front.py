@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from minip4.compiler import syntax
 from minip4.compiler.analysis import warn_of_mistakes
 from minip4.compiler.check.program import check
-from minip4.compiler.errors import P4Error
 from minip4.compiler.parse.parser import parse
 from minip4.compiler.preprocess.preprocessor import preprocess
-from minip4.compiler.source import Source, SourceFile
+from minip4.compiler.recursion import deep_recursion
 from minip4.errors import Minip4Error
-
-# The parser limits nesting, and operators in a row (token_stream.py, expressions.py), but not one
-# times the other; one level takes a few Python frames in each pass.
-DEEPEST_RECURSION = 10_000
 
 
 def parse_and_check(
@@ -42,18 +35,3 @@ def parse_and_check(
         check(program)
         warn_of_mistakes(program)
     return program
-
-
-@contextmanager
-def deep_recursion(path: str | Path) -> Iterator[None]:
-    """Room for passes that recurse over the tree of a program; refuses it if that is not enough."""
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, DEEPEST_RECURSION))
-    try:
-        yield
-    except RecursionError:
-        somewhere = Source(SourceFile(str(path), ""), 1, 1, 1, 1)
-        message = "an expression of this program is nested too deeply"
-        raise P4Error(message, somewhere, "variables for parts of it") from None
-    finally:
-        sys.setrecursionlimit(limit)

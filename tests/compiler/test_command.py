@@ -50,14 +50,6 @@ def test_long_expressions_are_written(program: Path) -> None:
     assert program.with_suffix(".json").read_text().count('"+"') == 390
 
 
-def test_expressions_too_deep_to_compile(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    value = "h.d.b"
-    for _ in range(60):
-        value = f"({value}{' + h.d.c' * 80})"
-    assert main(["compile", str(program), "-D", f"VALUE={value}"]) == 2
-    assert "nested too deeply" in capsys.readouterr().err
-
-
 def test_warnings_are_printed(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", str(program), "-D", "VALUE=8w256"]) == 0
     assert "warning: 8w256 does not fit bit<8>" in capsys.readouterr().err

@@ -1,0 +1,42 @@
+"""Room for passes that recurse over a program, and the place where one took more than that."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from traceback import walk_tb
+from types import TracebackType
+
+from minip4.compiler import syntax
+from minip4.compiler.errors import P4Error
+from minip4.compiler.source import Source, SourceFile
+
+# The parser limits nesting, and operators in a row (token_stream.py, expressions.py), but not one
+# times the other, nor calls in what is called; one level takes a few Python frames in each pass.
+DEEPEST_RECURSION = 10_000
+
+
+@contextmanager
+def deep_recursion(path: str | Path) -> Iterator[None]:
+    """Refuses a program, with P4Error, that needs more."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, DEEPEST_RECURSION))
+    try:
+        yield
+    except RecursionError as error:
+        place = _place(error.__traceback__) or Source(SourceFile(str(path), ""), 1, 1, 1, 1)
+        expected = "variables for parts of it, or fewer calls in what it calls"
+        raise P4Error("this is nested too deeply", place, expected) from None
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _place(trace: TracebackType | None) -> Source | None:
+    """Of the first expression that was being worked on: others are in it, or in what it calls."""
+    for frame, _ in walk_tb(trace):
+        for value in frame.f_locals.values():
+            if isinstance(value, syntax.Expression):
+                return value.source
+    return None
