@@ -90,5 +90,4 @@ class Responder(Application):
     def result(self) -> Any:
         """The Outcome."""
         records = [region.records.copy() for region in self._regions]
-        explained = [*map(str, self._nic.refusals)]
-        return Outcome(records, self._completions, self._nic.counts(), explained)
+        return Outcome(records, self._completions, self._nic.counts(), self._nic.refusals())

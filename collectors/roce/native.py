@@ -18,7 +18,9 @@ _FUNCTIONS: Signatures = {
     "roce_connect": (c_uint32, [handle, POINTER(Connection)]),
     "roce_disconnect": (c_bool, [handle, c_uint32]),
     "roce_expected": (c_uint32, [handle, c_uint32]),
-    "roce_receive": (None, [handle, handle, c_uint32, handle, handle, handle]),
+    "roce_receive": (None, [handle, handle, c_uint32, handle, handle]),
+    "roce_refusals": (c_uint32, [handle, handle]),
+    "roce_management": (c_uint32, [handle, handle]),
     "roce_completions": (c_uint32, [handle, handle, c_uint32]),
     "roce_get_counts": (None, [handle, POINTER(Counters)]),
 }

@@ -1,12 +1,13 @@
 """Refused packets, explained: what was wrong, what would have been right, and what to look at."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import numpy as np
 
 from collectors.roce.shared import Reason
 
 TEXTS: Mapping[Reason, str] = {
-    Reason.MANAGEMENT: "connection management, to queue pair 1",
+    Reason.MANAGED: "connection management, to queue pair 1",
     Reason.FOREIGN: "no RoCE, or for another MAC address",
     Reason.TRUNCATED: "shorter than its headers say",
     Reason.IP_HEADER: "IP header with a wrong checksum, options or a fragment; or a GRH with "
@@ -42,20 +43,9 @@ TEXTS: Mapping[Reason, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A packet that changed nothing."""
-
-    time_ns: int
-    reason: Reason
-    qpn: int
-    psn: int
-    opcode: int
-    got: int
-    expected: int
-
-    def __str__(self) -> str:
-        told = TEXTS[self.reason].format(
-            got=self.got, expected=self.expected, qpn=self.qpn, opcode=self.opcode
-        )
-        return f"{self.time_ns / 1e9:.6f} s, queue pair {self.qpn:#x}, PSN {self.psn}: {told}"
+def explained(refusal: np.void) -> str:
+    """A record of REFUSAL in one line."""
+    numbers = {name: int(refusal[name]) for name in ("got", "expected", "qpn", "opcode")}
+    told = TEXTS[Reason(refusal["reason"])].format(**numbers)
+    where = f"queue pair {refusal['qpn']:#x}, PSN {refusal['psn']}"
+    return f"{refusal['time_ns'] / 1e9:.6f} s, {where}: {told}"

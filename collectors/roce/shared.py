@@ -8,14 +8,15 @@ import numpy as np
 
 from minip4.native.layouts import Shared
 
-REPLY_ROOM, DOMAINS, REPLAYS, OPERATIONS = 96, 256, 16, 32
+DOMAINS, REPLAYS, OPERATIONS = 256, 16, 32
+REFUSALS, MANAGEMENT_ROOM = 1024, 2048
 
 
 class Reason(enum.IntEnum):
     """Why a packet changed nothing: enum roce_reason."""
 
     ACCEPTED = 0
-    MANAGEMENT = 1
+    MANAGED = 1
     FOREIGN = 2
     TRUNCATED = 3
     IP_HEADER = 4
@@ -45,10 +46,11 @@ class Reason(enum.IntEnum):
     ALIGNMENT = 28
 
 
-VERDICT = np.dtype([
-    ("got", "<u8"), ("expected", "<u8"), ("qpn", "<u4"), ("psn", "<u4"), ("reply_length", "<u2"),
-    ("reason", "u1"), ("opcode", "u1"), ("syndrome", "u1"), ("none", "V3"),
+REFUSAL = np.dtype([
+    ("time_ns", "<u8"), ("got", "<u8"), ("expected", "<u8"), ("qpn", "<u4"), ("psn", "<u4"),
+    ("reason", "u1"), ("opcode", "u1"), ("none", "V6"),
 ])  # fmt: skip
+REPLY = np.dtype([("length", "<u2"), ("frame", "V94")])
 COMPLETION = np.dtype([("qpn", "<u4"), ("immediate", "<u4"), ("length", "<u4")])
 
 
@@ -87,13 +89,15 @@ SHARED = (
     Shared("nic.h", "struct roce_gid", Gid),
     Shared("nic.h", "struct roce_connection", Connection),
     Shared("nic.h", "struct roce_counts", Counters),
-    Shared("nic.h", "struct roce_verdict", VERDICT),
+    Shared("nic.h", "struct roce_refusal", REFUSAL),
+    Shared("nic.h", "struct roce_reply", REPLY),
     Shared("nic.h", "struct roce_completion", COMPLETION),
 )
 NUMBERS = {
     **{f"ROCE_{reason.name}": reason.value for reason in Reason},
     "ROCE_REASONS": len(Reason),
-    "ROCE_REPLY_ROOM": REPLY_ROOM,
+    "ROCE_REFUSALS": REFUSALS,
+    "ROCE_MANAGEMENT_ROOM": MANAGEMENT_ROOM,
     "ROCE_DOMAINS": DOMAINS,
     "ROCE_REPLAYS": REPLAYS,
     "ROCE_WRITE": 1,

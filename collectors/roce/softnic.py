@@ -5,11 +5,9 @@ Whoever has the frames hands them over, and sends the answers.
 
 import secrets
 import weakref
-from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from collectors.roce.endpoint import (
     WRITE_AND_ATOMIC,
@@ -25,13 +23,15 @@ from collectors.roce.endpoint import (
 )
 from collectors.roce.native import library
 from collectors.roce.packets import Op
-from collectors.roce.refusals import Refusal
+from collectors.roce.refusals import explained
 from collectors.roce.region import Region
 from collectors.roce.shared import (
     COMPLETION,
+    MANAGEMENT_ROOM,
     OPERATIONS,
-    REPLY_ROOM,
-    VERDICT,
+    REFUSAL,
+    REFUSALS,
+    REPLY,
     Config,
     Connection,
     Counters,
@@ -44,7 +44,6 @@ from testbed.errors import TestbedError
 NONE = 0xFFFFFFFF
 BASE = 1 << 32  # virtual address of regions: whoever cuts addresses to 32 bits misses them
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
-REFUSALS = 1000  # that are kept
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,6 @@ class SoftNic(Endpoint):
         if limits.queue_pairs.bit_count() != 1 or not 0 < limits.receives < 1 << 20:
             raise TestbedError(f"{limits}: expected a power of 2, and 1 to 1,048,575")
         self.address, self.path_mtu = address, path_mtu
-        self.management: deque[bytes] = deque(maxlen=1000)  # frames to queue pair 1
-        self.refusals: deque[Refusal] = deque(maxlen=REFUSALS)  # the last ones
         self._gid = gid(address)
         self._regions: list[Region] = []  # whose memory C writes to
         self._domains: list[Domain] = []
@@ -129,16 +126,27 @@ class SoftNic(Endpoint):
     def receive(self, frames: Frames) -> list[bytes]:
         """Take frames in the order of arrival; what is to be sent in answer."""
         records, data = frames.taken
-        verdicts = np.empty(len(records), VERDICT)
-        replies = np.empty((len(records), REPLY_ROOM), np.uint8)
+        replies = np.empty(len(records), REPLY)
         room = np.frombuffer(data, np.uint8)
         self._library.roce_receive(
-            self._handle, records.ctypes.data, len(records), room.ctypes.data,
-            verdicts.ctypes.data, replies.ctypes.data,
-        )  # fmt: skip
-        self._note(frames, verdicts)
-        answered = np.flatnonzero(verdicts["reply_length"])
-        return [replies[i, : verdicts["reply_length"][i]].tobytes() for i in answered]
+            self._handle, records.ctypes.data, len(records), room.ctypes.data, replies.ctypes.data
+        )
+        answers = replies[replies["length"] > 0]
+        return [each["frame"].tobytes()[: each["length"]] for each in answers]
+
+    def management(self) -> list[bytes]:
+        """Frames to queue pair 1 that were not taken yet: see ConnectionManager."""
+        room = np.empty(MANAGEMENT_ROOM, np.uint8)
+        found = []
+        while length := self._library.roce_management(self._handle, room.ctypes.data):
+            found.append(room[:length].tobytes())
+        return found
+
+    def refusals(self) -> list[str]:
+        """The last packets that were refused, and why, in words; see counts() for how many."""
+        room = np.empty(REFUSALS, REFUSAL)
+        count = self._library.roce_refusals(self._handle, room.ctypes.data)
+        return [explained(each) for each in room[:count]]
 
     def completions(self) -> list[Completion]:
         """See Endpoint."""
@@ -166,23 +174,6 @@ class SoftNic(Endpoint):
         """See Endpoint."""
         for qpn in [*self._connected]:
             self.disconnect(qpn)
-
-    def _note(self, frames: Frames, verdicts: NDArray[np.void]) -> None:
-        refused = verdicts["reason"] > Reason.FOREIGN
-        managed = verdicts["reason"] == Reason.MANAGEMENT
-        if not (refused.any() or managed.any()):  # as usual
-            return
-        for frame, verdict, is_refused, is_managed in zip(
-            frames, verdicts, refused, managed, strict=True
-        ):
-            if is_managed:
-                self.management.append(frame.frame)
-            if is_refused:
-                self.refusals.append(
-                    Refusal(frame.time_ns, Reason(verdict["reason"]), *(
-                        int(verdict[name]) for name in ("qpn", "psn", "opcode", "got", "expected")
-                    ))
-                )  # fmt: skip
 
 
 def _gid(packed: bytes) -> Gid:

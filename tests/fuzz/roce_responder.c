@@ -115,24 +115,23 @@ static void mend(struct roce_nic *nic, uint8_t *frame, uint32_t length, uint32_t
 }
 
 /* One frame, in memory of just its length; returns why it was refused. */
-static unsigned give(struct roce_nic *nic, const uint8_t *frame, uint32_t length, uint8_t *memory,
-                     uint8_t *before, uint64_t *answered)
+static enum roce_reason give(struct roce_nic *nic, const uint8_t *frame, uint32_t length,
+                             const uint8_t *memory, uint8_t *before, uint64_t *answered)
 {
-    struct arrival_record arrival = {.length = length};
-    struct roce_verdict verdict;
-    uint8_t *exact = malloc(length), (*reply)[ROCE_REPLY_ROOM] = malloc(ROCE_REPLY_ROOM);
-    unsigned reason;
+    struct roce_refusal refusal = {0};
+    struct roce_reply *reply = malloc(sizeof *reply);
+    uint8_t *exact = malloc(length);
+    enum roce_reason reason;
 
     memcpy(exact, frame, length);
-    roce_receive(nic, &arrival, 1, exact, &verdict, reply);
-    reason = verdict.reason;
+    reason = take_frame(nic, exact, length, &refusal, reply);
     if (reason && memcmp(memory, before, REGION))
         fail("a frame that was refused changed memory");
     if (!reason)
         memcpy(before, memory, REGION);
-    if (verdict.reply_length) {
-        uint8_t *end = *reply + verdict.reply_length - ICRC;
-        uint32_t right = icrc(*reply + ETHERNET, *reply + bth_of(*reply), end);
+    if (reply->length) {
+        const uint8_t *end = reply->frame + reply->length - ICRC;
+        uint32_t right = icrc(reply->frame + ETHERNET, reply->frame + bth_of(reply->frame), end);
 
         if (memcmp(end, &right, sizeof right))
             fail("an answer has a wrong iCRC");

@@ -58,12 +58,12 @@ static uint8_t *write_network(const struct queue_pair *pair, const struct packet
     return write_ipv6(pair, length, to->bth - to->frame == ETHERNET + GRH ? NEXT_BTH : NEXT_UDP, at);
 }
 
-uint16_t write_answer(const struct queue_pair *pair, const struct packet *to, struct answer answer,
-                      uint8_t *reply)
+void write_answer(const struct queue_pair *pair, const struct packet *to, struct answer answer,
+                  struct roce_reply *reply)
 {
     bool is_atomic = answer.opcode == ATOMIC_ACKNOWLEDGE;
     uint32_t length = BTH + AETH + (is_atomic ? ATOMIC_ACK : 0) + ICRC, right;
-    uint8_t *bth = write_network(pair, to, length, reply), *end = bth + length - ICRC;
+    uint8_t *bth = write_network(pair, to, length, reply->frame), *end = bth + length - ICRC;
 
     memset(bth, 0, BTH);
     bth[0] = answer.opcode;
@@ -75,7 +75,7 @@ uint16_t write_answer(const struct queue_pair *pair, const struct packet *to, st
     put24(bth + BTH + 1, pair->msn);
     if (is_atomic)
         put64(bth + BTH + AETH, answer.before);
-    right = icrc(reply + ETHERNET, bth, end);
+    right = icrc(reply->frame + ETHERNET, bth, end);
     memcpy(end, &right, sizeof right);
-    return (uint16_t)(end + ICRC - reply);
+    reply->length = (uint16_t)(end + ICRC - reply->frame);
 }

@@ -129,7 +129,7 @@ uint32_t roce_expected(struct roce_nic *nic, uint32_t qpn)
 
 /* Whether a packet is of the peer of the queue pair that it is for (IBTA, 9.6.1). */
 static enum roce_reason check_headers(const struct queue_pair *pair, const struct packet *packet,
-                                      struct roce_verdict *verdict)
+                                      struct roce_refusal *refusal)
 {
     uint8_t transport;
 
@@ -138,7 +138,7 @@ static enum roce_reason check_headers(const struct queue_pair *pair, const struc
     transport = pair->with.is_reliable ? RC : UC;
     if ((packet->opcode & TRANSPORT) != transport || !(packet->operation->is & IS_REQUEST) ||
         (transport == UC && packet->operation->is & IS_RC_ONLY)) {
-        verdict->got = packet->opcode;
+        refusal->got = packet->opcode;
         return ROCE_OPCODE;
     }
     if (pair->is_broken)
@@ -149,53 +149,107 @@ static enum roce_reason check_headers(const struct queue_pair *pair, const struc
     return ROCE_ACCEPTED;
 }
 
-static enum roce_reason check_partition(const uint8_t *bth, struct roce_verdict *verdict)
+static enum roce_reason check_partition(const uint8_t *bth, struct roce_refusal *refusal)
 {
-    verdict->got = (uint64_t)(bth[2] << 8 | bth[3]);
-    verdict->expected = 0xffff;
-    return (verdict->got & DEFAULT_PARTITION) == DEFAULT_PARTITION ? ROCE_ACCEPTED
+    refusal->got = (uint64_t)(bth[2] << 8 | bth[3]);
+    refusal->expected = 0xffff;
+    return (refusal->got & DEFAULT_PARTITION) == DEFAULT_PARTITION ? ROCE_ACCEPTED
                                                                    : ROCE_PARTITION;
 }
 
-static void take(struct roce_nic *nic, const uint8_t *frame, uint32_t length,
-                 struct roce_verdict *verdict, uint8_t *reply)
+static void keep_management(struct roce_nic *nic, const uint8_t *frame, uint32_t length)
+{
+    struct management *place = &nic->managed[nic->managed_put % ROCE_MANAGEMENT_FRAMES];
+
+    if (length > ROCE_MANAGEMENT_ROOM ||
+        nic->managed_put - nic->managed_taken == ROCE_MANAGEMENT_FRAMES)
+        return;
+    place->length = length;
+    memcpy(place->frame, frame, length);
+    nic->managed_put++;
+}
+
+static enum roce_reason for_whom(struct roce_nic *nic, const struct packet *packet,
+                                 struct queue_pair **pair, struct roce_refusal *refusal)
+{
+    enum roce_reason reason;
+
+    if (packet->bth[1] & 0xf) {
+        refusal->got = packet->bth[1] & 0xf;
+        return ROCE_VERSION;
+    }
+    if (packet->qpn == GSI)
+        return packet->opcode == (UD | SEND_ONLY) ? ROCE_MANAGED : ROCE_OPCODE;
+    *pair = find_queue_pair(nic, packet->qpn);
+    reason = check_headers(*pair, packet, refusal);
+    return reason ? reason : check_partition(packet->bth, refusal);
+}
+
+enum roce_reason take_frame(struct roce_nic *nic, const uint8_t *frame, uint32_t length,
+                            struct roce_refusal *refusal, struct roce_reply *reply)
 {
     struct packet packet;
-    enum roce_reason reason = read_packet(nic, frame, length, &packet, verdict);
-    struct queue_pair *pair = NULL;
+    struct queue_pair *pair;
+    enum roce_reason reason = read_packet(nic, frame, length, &packet, refusal);
 
-    if (!reason && packet.bth[1] & 0xf) {
-        verdict->got = packet.bth[1] & 0xf;
-        reason = ROCE_VERSION;
-    }
-    if (!reason && packet.qpn == GSI)
-        reason = packet.opcode == (UD | SEND_ONLY) ? ROCE_MANAGEMENT : ROCE_OPCODE;
-    if (!reason) {
-        pair = find_queue_pair(nic, packet.qpn);
-        reason = check_headers(pair, &packet, verdict);
-    }
+    reply->length = 0;
     if (!reason)
-        reason = check_partition(packet.bth, verdict);
-    verdict->reason = (uint8_t)reason;
+        reason = for_whom(nic, &packet, &pair, refusal);
+    if (reason == ROCE_MANAGED)
+        keep_management(nic, frame, length);
     if (!reason)
-        respond(nic, pair, &packet, verdict, reply);
+        reason = respond(nic, pair, &packet, refusal, reply);
+    if (reason)
+        nic->counts.refused[reason]++;
+    else
+        nic->counts.accepted[packet.opcode & (OPERATIONS - 1)]++;
+    return reason;
 }
 
 void roce_receive(struct roce_nic *nic, const struct arrival_record *arrivals, uint32_t count,
-                  const uint8_t *bytes, struct roce_verdict *verdicts,
-                  uint8_t (*replies)[ROCE_REPLY_ROOM])
+                  const uint8_t *bytes, struct roce_reply *replies)
 {
     pthread_mutex_lock(&nic->lock);
     for (uint32_t i = 0; i < count; i++) {
-        memset(&verdicts[i], 0, sizeof verdicts[i]);
-        take(nic, bytes, arrivals[i].length, &verdicts[i], replies[i]);
-        if (verdicts[i].reason)
-            nic->counts.refused[verdicts[i].reason]++;
-        else
-            nic->counts.accepted[verdicts[i].opcode & (OPERATIONS - 1)]++;
+        struct roce_refusal refusal = {.time_ns = arrivals[i].time_ns};
+
+        refusal.reason =
+            (uint8_t)take_frame(nic, bytes, arrivals[i].length, &refusal, &replies[i]);
+        if (refusal.reason > ROCE_FOREIGN)
+            nic->refusals[nic->refusals_put++ % ROCE_REFUSALS] = refusal;
         bytes += arrivals[i].length;
     }
     pthread_mutex_unlock(&nic->lock);
+}
+
+uint32_t roce_refusals(struct roce_nic *nic, struct roce_refusal refusals[ROCE_REFUSALS])
+{
+    uint64_t first;
+    uint32_t count;
+
+    pthread_mutex_lock(&nic->lock);
+    first = nic->refusals_put > ROCE_REFUSALS ? nic->refusals_put - ROCE_REFUSALS : 0;
+    count = (uint32_t)(nic->refusals_put - first);
+    for (uint32_t i = 0; i < count; i++)
+        refusals[i] = nic->refusals[(first + i) % ROCE_REFUSALS];
+    pthread_mutex_unlock(&nic->lock);
+    return count;
+}
+
+uint32_t roce_management(struct roce_nic *nic, uint8_t frame[ROCE_MANAGEMENT_ROOM])
+{
+    uint32_t length = 0;
+
+    pthread_mutex_lock(&nic->lock);
+    if (nic->managed_taken < nic->managed_put) {
+        const struct management *place =
+            &nic->managed[nic->managed_taken++ % ROCE_MANAGEMENT_FRAMES];
+
+        length = place->length;
+        memcpy(frame, place->frame, length);
+    }
+    pthread_mutex_unlock(&nic->lock);
+    return length;
 }
 
 uint32_t roce_completions(struct roce_nic *nic, struct roce_completion *completions, uint32_t room)

@@ -13,13 +13,15 @@
 enum {
     ROCE_DOMAINS = 256, /* registered regions, at most */
     ROCE_REPLAYS = 16,  /* atomic operations a queue pair of which the answer is kept (9.4.5) */
-    ROCE_REPLY_ROOM = 96 /* bytes of the longest answer, and some */
+    ROCE_REFUSALS = 1024, /* the last ones, which are kept */
+    ROCE_MANAGEMENT_ROOM = 2048, /* bytes of a frame to queue pair 1 */
+    ROCE_MANAGEMENT_FRAMES = 64  /* that wait, at most: peers send them again */
 };
 
 /* Why a packet changed nothing, in the order in which it is asked. */
 enum roce_reason {
     ROCE_ACCEPTED,
-    ROCE_MANAGEMENT, /* for queue pair 1: whoever asked for the frames has to look at it */
+    ROCE_MANAGED, /* for queue pair 1: see roce_management() */
     /* frames */
     ROCE_FOREIGN,      /* no RoCE, or another's MAC address: not a word about it */
     ROCE_TRUNCATED,    /* shorter than its headers say */
@@ -60,15 +62,19 @@ struct roce_gid {
     uint8_t bytes[16];
 };
 
-/* What became of a frame. Where it was refused, `got` is what was wrong with it, and `expected`
- * what would have been right, if there is one such number. */
-struct roce_verdict {
+/* A frame that was refused: `got` is what was wrong with it, and `expected` what would have been
+ * right, if there is one such number. */
+struct roce_refusal {
+    uint64_t time_ns; /* when it came */
     uint64_t got, expected;
     uint32_t qpn, psn;
-    uint16_t reply_length; /* bytes; 0: no answer */
     uint8_t reason, opcode;
-    uint8_t syndrome; /* of the answer (AETH) */
-    uint8_t none[3];
+    uint8_t none[6];
+};
+
+struct roce_reply {
+    uint16_t length; /* bytes of the frame; 0: no answer */
+    uint8_t frame[94];
 };
 
 struct roce_completion {
@@ -111,13 +117,18 @@ bool roce_disconnect(struct roce_nic *nic, uint32_t qpn);
 /* PSN that is expected next; UINT32_MAX: no such queue pair, or one that is broken. */
 uint32_t roce_expected(struct roce_nic *nic, uint32_t qpn);
 
-/* `count` frames, one after the other in `bytes`, and for each a verdict and room for a reply. */
+/* `count` frames, one after the other in `bytes`, and room for the answer to each. */
 void roce_receive(struct roce_nic *nic, const struct arrival_record *arrivals, uint32_t count,
-                  const uint8_t *bytes, struct roce_verdict *verdicts,
-                  uint8_t (*replies)[ROCE_REPLY_ROOM]);
+                  const uint8_t *bytes, struct roce_reply *replies);
 
 /* Takes at most `room` completions; as many more may come then. */
 uint32_t roce_completions(struct roce_nic *nic, struct roce_completion *completions, uint32_t room);
 void roce_get_counts(struct roce_nic *nic, struct roce_counts *counts);
+
+/* The last refusals, the oldest of them first; returns how many. */
+uint32_t roce_refusals(struct roce_nic *nic, struct roce_refusal refusals[ROCE_REFUSALS]);
+
+/* Takes a frame to queue pair 1; returns its length, or 0 where none waits. */
+uint32_t roce_management(struct roce_nic *nic, uint8_t frame[ROCE_MANAGEMENT_ROOM]);
 
 #endif

@@ -81,6 +81,11 @@ struct queue_pair {
     struct replay replays[ROCE_REPLAYS];
 };
 
+struct management {
+    uint32_t length;
+    uint8_t frame[ROCE_MANAGEMENT_ROOM];
+};
+
 struct roce_nic {
     pthread_mutex_t lock;
     struct roce_config config;
@@ -91,14 +96,22 @@ struct roce_nic {
     uint32_t next_qpn;
     struct roce_completion *completions; /* a ring with room for all that may come */
     uint64_t completions_put, completions_taken, completions_room;
+    struct roce_refusal refusals[ROCE_REFUSALS]; /* a ring */
+    uint64_t refusals_put;
+    struct management managed[ROCE_MANAGEMENT_FRAMES]; /* a ring */
+    uint64_t managed_put, managed_taken;
 };
 
+/* A frame: what is wrong with it goes to `refusal`. The lock is held. */
+enum roce_reason take_frame(struct roce_nic *nic, const uint8_t *frame, uint32_t length,
+                            struct roce_refusal *refusal, struct roce_reply *reply);
+
 enum roce_reason read_packet(const struct roce_nic *nic, const uint8_t *frame, uint32_t length,
-                             struct packet *packet, struct roce_verdict *verdict);
+                             struct packet *packet, struct roce_refusal *refusal);
 uint32_t icrc(const uint8_t *network, const uint8_t *bth, const uint8_t *end);
 struct queue_pair *find_queue_pair(struct roce_nic *nic, uint32_t qpn);
-void respond(struct roce_nic *nic, struct queue_pair *pair, const struct packet *packet,
-             struct roce_verdict *verdict, uint8_t *reply);
+enum roce_reason respond(struct roce_nic *nic, struct queue_pair *pair, const struct packet *packet,
+                         struct roce_refusal *refusal, struct roce_reply *reply);
 
 /* What an answer says; `before` is that of an atomic operation. */
 struct answer {
@@ -107,8 +120,8 @@ struct answer {
     uint64_t before;
 };
 
-uint16_t write_answer(const struct queue_pair *pair, const struct packet *to, struct answer answer,
-                      uint8_t *reply);
+void write_answer(const struct queue_pair *pair, const struct packet *to, struct answer answer,
+                  struct roce_reply *reply);
 uint16_t ip_checksum(const uint8_t *header);
 
 #endif

@@ -182,7 +182,7 @@ static enum roce_reason read_transport(const uint8_t *end, struct packet *packet
 }
 
 enum roce_reason read_packet(const struct roce_nic *nic, const uint8_t *frame, uint32_t length,
-                             struct packet *packet, struct roce_verdict *verdict)
+                             struct packet *packet, struct roce_refusal *refusal)
 {
     const uint8_t *end;
     enum roce_reason reason = read_network(nic, frame, length, &end, packet);
@@ -195,12 +195,12 @@ enum roce_reason read_packet(const struct roce_nic *nic, const uint8_t *frame, u
     right = icrc(frame + ETHERNET, packet->bth, end - ICRC);
     memcpy(&given, end - ICRC, sizeof given);
     reason = read_transport(end, packet);
-    verdict->qpn = packet->qpn;
-    verdict->psn = packet->psn;
-    verdict->opcode = packet->opcode;
+    refusal->qpn = packet->qpn;
+    refusal->psn = packet->psn;
+    refusal->opcode = packet->opcode;
     if (right != given) {
-        verdict->got = __builtin_bswap32(given);
-        verdict->expected = __builtin_bswap32(right);
+        refusal->got = __builtin_bswap32(given);
+        refusal->expected = __builtin_bswap32(right);
         return ROCE_ICRC;
     }
     return reason;

@@ -9,8 +9,8 @@ struct request {
     struct roce_nic *nic;
     struct queue_pair *pair;
     const struct packet *packet;
-    struct roce_verdict *verdict;
-    uint8_t *reply;
+    struct roce_refusal *refusal;
+    struct roce_reply *reply;
 };
 
 static bool is(const struct request *request, unsigned what)
@@ -20,9 +20,7 @@ static bool is(const struct request *request, unsigned what)
 
 static void answer(const struct request *request, struct answer with)
 {
-    request->verdict->syndrome = with.syndrome;
-    request->verdict->reply_length =
-        write_answer(request->pair, request->packet, with, request->reply);
+    write_answer(request->pair, request->packet, with, request->reply);
 }
 
 static void acknowledge(const struct request *request, uint32_t psn, uint8_t syndrome)
@@ -33,8 +31,8 @@ static void acknowledge(const struct request *request, uint32_t psn, uint8_t syn
 static enum roce_reason note(const struct request *request, enum roce_reason reason, uint64_t got,
                              uint64_t expected)
 {
-    request->verdict->got = got;
-    request->verdict->expected = expected;
+    request->refusal->got = got;
+    request->refusal->expected = expected;
     return reason;
 }
 
@@ -270,22 +268,22 @@ static enum roce_reason check_and_carry_out(const struct request *request, uint6
     return is(request, IS_WRITE) ? carry_out_write(request) : carry_out_atomic(request, before);
 }
 
-void respond(struct roce_nic *nic, struct queue_pair *pair, const struct packet *packet,
-             struct roce_verdict *verdict, uint8_t *reply)
+enum roce_reason respond(struct roce_nic *nic, struct queue_pair *pair, const struct packet *packet,
+                         struct roce_refusal *refusal, struct roce_reply *reply)
 {
-    struct request request = {nic, pair, packet, verdict, reply};
+    struct request request = {nic, pair, packet, refusal, reply};
     uint64_t before = 0;
+    enum roce_reason reason = check_and_carry_out(&request, &before);
 
-    verdict->reason = (uint8_t)check_and_carry_out(&request, &before);
-    if (verdict->reason)
-        return;
-    verdict->got = verdict->expected = 0;
+    if (reason)
+        return reason;
     pair->psn = (packet->psn + 1) & PSN_MASK;
     pair->msn = (pair->msn + is(&request, ENDS)) & PSN_MASK;
     if (!pair->with.is_reliable)
-        return;
+        return ROCE_ACCEPTED;
     if (is(&request, IS_ATOMIC))
         answer(&request, (struct answer){packet->psn, ATOMIC_ACKNOWLEDGE, SYNDROME_ACK, before});
     else if (packet->wants_ack)
         acknowledge(&request, packet->psn, SYNDROME_ACK);
+    return ROCE_ACCEPTED;
 }
