@@ -102,7 +102,7 @@ class Output(ctypes.Structure):
 
 GROUP = np.dtype([
     ("time_ns", u8), ("datagram", u4), ("reporter", u4), ("node", u4), ("sequence", u4),
-    ("reports", u4), ("version", u1), ("hw_id", u1), ("none", "V2"),
+    ("reports", u4), ("version", u1), ("hw_id", u1), ("content", u2),
 ])  # fmt: skip
 KEY = np.dtype([
     ("source", "V16"), ("destination", "V16"), ("source_port", u2), ("destination_port", u2),

@@ -264,6 +264,37 @@ def test_sequences_against_the_truth() -> None:
     assert "restarts" not in known
 
 
+def restarted(before: Sequence[int], after: Sequence[int], payload: int) -> dict[str, int]:
+    """What is known of a source that numbers datagrams twice, the second time of other packets."""
+    lives = [[alone(1, sequence, number=sequence)for sequence in before],
+             [alone(1, sequence, number=payload + sequence) for sequence in after]]  # fmt: skip
+    taken = Taken([*lives[0], *lives[1]])
+    taken.index.end(5)
+    [source] = taken.index.sources()
+    names = ("lost", "missing", "reordered", "duplicates", "restarts")
+    return {name: int(source[name]) for name in names if source[name]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "payload", "known"),
+    [
+        (range(100), range(50), 100, {"restarts": 1}),
+        (range(100), range(150), 100, {"restarts": 1}),
+        ([0], [0], 1, {"restarts": 1}),
+        # What it loses afterwards is known, too; and so is what had not come before.
+        ([*range(5), *range(7, 100)], [*range(3), *range(9, 20)], 100, {"restarts": 1, "lost": 8}),
+        (range(3000, 3100), range(3050, 3120), 100, {"restarts": 1}),
+        # A burst that comes twice, as it was.
+        (range(100), range(50), 0, {"duplicates": 50}),
+        (range(100), range(95, 120), 0, {"duplicates": 5}),
+    ],
+)
+def test_numbers_that_come_again_with_other_reports_are_a_new_beginning(
+    before: Sequence[int], after: Sequence[int], payload: int, known: dict[str, int]
+) -> None:
+    assert restarted(before, after, payload) == known
+
+
 def test_each_hardware_subsystem_has_a_sequence_of_its_own() -> None:
     taken = Taken([group(1, 1, 0), group(9, 1, 1), group(2, 1, 0), group(10, 2, 1)])
     assert taken.index.sources()["datagrams"].tolist() == [2, 1, 1]

@@ -236,6 +236,19 @@ static enum trouble read_1_0(const struct decoder *decoder, struct span span,
     return TROUBLE_NONE;
 }
 
+/* Tells datagrams of one number apart; never 0. */
+static uint16_t hash_content(struct span span)
+{
+    uint64_t hash = left(span);
+    uint8_t last[8] = {0};
+
+    for (; has(span, 8); span = rest(span, 8))
+        hash = mix(hash, read64(span.at));
+    memcpy(last, span.at, left(span));
+    hash = mix(hash, read64(last));
+    return (uint16_t)(hash >> 48) | 1;
+}
+
 static enum trouble read_datagram(const struct decoder *decoder, struct span span,
                                   struct int_group *group)
 {
@@ -243,6 +256,7 @@ static enum trouble read_datagram(const struct decoder *decoder, struct span spa
 
     if (!has(span, GROUP_HEADER))
         return TROUBLE_GROUP_HEADER;
+    group->content = hash_content(span);
     group->version = *span.at >> 4;
     if (group->version == 2) {
         read_group(decoder, span, group);

@@ -29,6 +29,7 @@ void int_index_destroy(struct int_index *index)
     free(index->pending);
     free(index->pending_chains);
     free(index->sources);
+    free(index->contents);
     free(index->source_slots);
     free(index->gaps);
     free(index->changes);
@@ -50,12 +51,13 @@ struct int_index *int_index_create(const struct int_index_config *config)
     index->flows = calloc(config->flows, sizeof *index->flows);
     index->pending = calloc(config->packets, sizeof *index->pending);
     index->sources = calloc(config->sources, sizeof *index->sources);
+    index->contents = calloc(config->sources, sizeof *index->contents);
     index->gaps = calloc(config->events, sizeof *index->gaps);
     index->changes = calloc(config->events, sizeof *index->changes);
     index->flow_chains = make_chains(index->flow_mask + 1);
     index->pending_chains = make_chains(index->pending_mask + 1);
     index->source_slots = make_chains(index->source_mask + 1);
-    if (index->flows && index->pending && index->sources && index->gaps && index->changes &&
+    if (index->flows && index->pending && index->sources && index->contents && index->gaps && index->changes &&
         index->flow_chains && index->pending_chains && index->source_slots)
         return index;
     int_index_destroy(index);

@@ -36,6 +36,7 @@ struct int_index {
     uint32_t *pending_chains, pending_mask;
     uint32_t pending_first, pending_used;
     struct int_source *sources;
+    uint16_t (*contents)[SEQUENCE_WINDOW]; /* of each source's last datagrams; 0: not known */
     uint32_t *source_slots, source_mask; /* open addressing: nothing is ever removed */
     uint32_t sources_used;
     struct int_gap *gaps;

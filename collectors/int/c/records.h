@@ -78,7 +78,7 @@ struct int_group {
     uint32_t reports;  /* of it that could be read */
     uint8_t version;
     uint8_t hw_id;
-    uint8_t none[2];
+    uint16_t content;  /* hash of the datagram's bytes, never 0 */
 };
 
 /* Of a packet, what all nodes see alike. */

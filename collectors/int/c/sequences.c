@@ -1,5 +1,8 @@
 /* The sequence of reports, by who numbers them (TR, 3.2): what is lost between, and how often it is
- * only late. A number counts as lost when it is too old to come. */
+ * only late. A number counts as lost when it is too old to come.
+ *
+ * Who restarts begins anew, mostly with 0. A leap back by more than the window tells that, and so does a
+ * number that came already, when the datagram is another one: what a network doubles is the same. */
 #include "index_internal.h"
 
 static uint64_t *word_of(struct int_source *source, uint32_t number, uint64_t *bit)
@@ -52,9 +55,15 @@ static void advance(struct int_index *index, struct int_source *source, uint32_t
     source->highest = (source->highest + steps) & mask_of(source);
 }
 
-static void begin(struct int_source *source, uint32_t number)
+static uint16_t *content_of(struct int_index *index, const struct int_source *source, uint32_t number)
+{
+    return &index->contents[source - index->sources][number % SEQUENCE_WINDOW];
+}
+
+static void begin(struct int_index *index, struct int_source *source, uint32_t number)
 {
     memset(source->received, 0xff, sizeof source->received);
+    memset(index->contents[source - index->sources], 0, sizeof *index->contents);
     source->missing = 0;
     source->highest = number;
 }
@@ -65,7 +74,7 @@ static void give_up(struct int_index *index, struct int_source *source, uint64_t
     uint32_t highest = source->highest;
 
     advance(index, source, SEQUENCE_WINDOW, time_ns);
-    begin(source, highest);
+    begin(index, source, highest);
 }
 
 static void go_ahead(struct int_index *index, struct int_source *source, uint32_t steps,
@@ -111,37 +120,58 @@ static struct int_source *source_of(struct int_index *index, const struct int_gr
     source->node = group->node;
     source->hw_id = group->hw_id;
     source->version = group->version;
-    begin(source, group->sequence);
+    begin(index, source, group->sequence);
     return source;
+}
+
+/* Of a number that came already. */
+static bool is_another(struct int_index *index, const struct int_source *source,
+                       const struct int_group *group)
+{
+    uint16_t before = *content_of(index, source, group->sequence);
+
+    return before && before != group->content;
+}
+
+/* A number behind the highest one, or that one again, within the window; false: it begins anew. */
+static bool note_behind(struct int_index *index, struct int_source *source,
+                        const struct int_group *group)
+{
+    uint64_t bit, *word = word_of(source, group->sequence, &bit);
+
+    if (*word & bit) {
+        if (is_another(index, source, group))
+            return false;
+        source->duplicates++;
+        return true;
+    }
+    source->reordered++;
+    source->missing--;
+    *word |= bit;
+    return true;
 }
 
 void note_sequence(struct int_index *index, const struct int_group *group)
 {
     struct int_source *source = source_of(index, group);
     uint32_t ahead, behind;
-    uint64_t bit, *word;
 
     if (!source) {
         index->counters.sources_refused++;
         return;
     }
-    if (!source->datagrams++)
-        return;
     ahead = (group->sequence - source->highest) & mask_of(source);
     behind = (source->highest - group->sequence) & mask_of(source);
-    if (ahead && ahead <= SEQUENCE_JUMP) {
+    if (!source->datagrams++) {
+        /* the first one, with which the source began */
+    } else if (ahead && ahead <= SEQUENCE_JUMP) {
         go_ahead(index, source, ahead, group->time_ns);
-    } else if (behind < SEQUENCE_WINDOW) {
-        word = word_of(source, group->sequence, &bit);
-        source->duplicates += (*word & bit) != 0;
-        source->reordered += (*word & bit) == 0;
-        source->missing -= (*word & bit) == 0;
-        *word |= bit;
-    } else {
+    } else if (behind >= SEQUENCE_WINDOW || !note_behind(index, source, group)) {
         source->restarts++;
         give_up(index, source, group->time_ns);
-        begin(source, group->sequence);
+        begin(index, source, group->sequence);
     }
+    *content_of(index, source, group->sequence) = group->content;
 }
 
 /* Nothing comes any more. */
