@@ -1,0 +1,152 @@
+"""The collector as a process of its own: takes Telemetry Reports until it is interrupted (Ctrl-C),
+then says what it found, as JSON. Without options reports are those of our switches."""
+
+import argparse
+import io
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from collectors.int.application import PORT, Collector, Encoding, Findings
+from collectors.int.export.http import Endpoint
+from collectors.int.keys import endpoints
+from testbed.application import Host, Place
+from testbed.arrivals import Datagrams
+from testbed.cli import Parser
+from testbed.errors import TestbedError
+from testbed.mtu import USUAL_MTU
+from testbed.real.application_host import ProcessHost
+from testbed.real.applications import Task
+
+PROGRAM = "python -m collectors.int"
+MARKER = int.from_bytes(b"TELEMARK", "big")  # of p4src/int/
+FLOWS = 20  # that are told of in the end, those seen last
+
+
+class SharedCollector(Collector):
+    """One whose findings() another thread may call."""
+
+    def start(self, host: Host) -> None:
+        """Listen."""
+        self._lock = threading.Lock()
+        super().start(host)
+
+    def on_datagrams(self, datagrams: Datagrams) -> None:
+        """Decode what came, and take it in."""
+        with self._lock:
+            super().on_datagrams(datagrams)
+
+    def findings(self) -> Findings:
+        """What is known now."""
+        with self._lock:
+            return super().findings()
+
+
+def arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = Parser(prog=PROGRAM, description=__doc__)
+    parser.add_argument("--address", default="0.0.0.0", help="to listen at (default: all)")
+    _add_number(parser, "--port", PORT, (1, 0xFFFF), "UDP")
+    parser.add_argument("--metrics", type=partial(_number, 0, 0xFFFF), metavar="PORT",
+                        help="answer Prometheus at this TCP port, too")  # fmt: skip
+    parser.add_argument("--store", metavar="FOLDER/RUN", type=Path,
+                        help="keep all reports as Parquet, as this run of a dataset")  # fmt: skip
+    marks = parser.add_argument_group("how INT is found in reported packets; 0: not by this")
+    _add_number(marks, "--int-port", 32767, (0, 0xFFFF), "UDP destination port")
+    _add_number(marks, "--int-dscp", 0x04, (0, 63), "DSCP")
+    _add_number(marks, "--int-dscp-mask", 0x3C, (0, 63), "bits of it that count")
+    _add_number(marks, "--int-marker", MARKER, (0, 2**64 - 1), "probe marker")
+    units = parser.add_argument_group("units of reports, in ns")
+    _add_number(units, "--timestamp-unit", 1000, (1, 10**9), "of 64-bit timestamps")
+    _add_number(units, "--latency-unit", 1000, (1, 10**9), "of hop latencies")
+    return parser.parse_args(given)
+
+
+def _add_number(
+    to: argparse._ActionsContainer, name: str, default: int, within: tuple[int, int], meaning: str
+) -> None:
+    to.add_argument(name, type=partial(_number, *within), default=default, metavar="N",
+                    help=f"{meaning} (default: %(default)s)")  # fmt: skip
+
+
+def _number(low: int, high: int, text: str) -> int:
+    """Decimal, or as 0x3C."""
+    try:
+        number = int(text, 0)
+    except ValueError:
+        number = low - 1
+    if not low <= number <= high:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} to {high}")
+    return number
+
+
+def collect(options: argparse.Namespace) -> dict[str, Any]:
+    """Take reports until a signal comes; what was found. Raises TestbedError."""
+    encoding = Encoding(
+        options.int_port, options.int_dscp, options.int_dscp_mask, options.int_marker,
+        options.timestamp_unit, options.latency_unit,
+    )  # fmt: skip
+    store = options.store and (options.store.parent, options.store.name)
+    collector = SharedCollector(encoding, port=options.port, store=store)
+    place = Place("here", options.address, "", USUAL_MTU, {})
+    host = ProcessHost(Task(place, "", [], None))
+    try:
+        collector.start(host)
+    except OSError as error:
+        raise TestbedError(f"{options.address}: {error.strerror}") from None
+    endpoint = None if options.metrics is None else Endpoint(options.metrics, collector.findings)
+    ended, end = os.pipe()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os.write(end, b"\n"))
+    print(f"listening at UDP port {options.port}; Ctrl-C ends it", file=sys.stderr, flush=True)
+    with os.fdopen(ended, "rb", buffering=0) as commands:
+        host.serve(commands, io.BytesIO())
+    if endpoint is not None:
+        endpoint.close()
+    return summary(collector.result(), host.kernel_drops())
+
+
+def summary(found: Findings, kernel_drops: int) -> dict[str, Any]:
+    """Findings in short, and what they cost."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    counted = ("lost", "reordered", "duplicates", "restarts")
+    return {
+        **{what: getattr(found, what) for what in ("datagrams", "reports", "hops")},
+        **{what: int(found.sources[what].sum()) for what in counted},
+        "kernel_drops": kernel_drops,
+        "malformed": {trouble.name.lower(): count for trouble, count in found.troubles.items()},
+        "overflow": {what: count for what, count in found.overflow.items() if count},
+        "dropped_packets": [
+            {"node": node, "reason": reason, "packets": count}
+            for (node, reason), count in found.drops.items()
+        ],
+        "flows": len(found.flows),
+        "seen_last": [
+            {**endpoints(flow["key"]), "reports": int(flow["reports"]),
+             "path": flow["path"]["node"][: flow["hops"]].tolist(),
+             "changes": int(flow["changes"])}
+            for flow in found.flows[:FLOWS]
+        ],
+        "user_s": usage.ru_utime,
+        "system_s": usage.ru_stime,
+    }  # fmt: skip
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    options = arguments(given)
+    try:
+        print(json.dumps(collect(options), indent=2))
+    except TestbedError as error:
+        print(f"{PROGRAM}: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
