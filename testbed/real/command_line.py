@@ -17,6 +17,7 @@ from mininet.cli import CLI
 from mininet.log import error, output
 from mininet.net import Mininet
 from mininet.node import Node
+from mininet.util import quietRun
 
 from testbed.errors import TestbedError
 from testbed.real.isolation import STOPPING
@@ -69,7 +70,7 @@ def end_command(node: Node) -> None:
     first character that bash reads next, too: an empty line goes before.
     """
     for attempt in itertools.count():
-        if not node.waiting:
+        if not node.waiting or node.shell.poll() is not None:
             return
         node.sendInt()
         node.write(f"\necho idle {attempt}\n")
@@ -129,6 +130,26 @@ class CommandLine(CLI):
             error(f"*** {line.strip()}: {words[0]} lives in its shell; `exit` alone ends all\n")
         else:
             super().default(line)
+
+    def waitForNode(self, node: Node) -> None:
+        """Show what a command at a node says, and give it what is typed, until it ends.
+
+        Mininet's does not see that a shell has ended. Raises TestbedError where it has.
+        """
+        if self.isatty():
+            quietRun("stty -icanon min 1")  # each key, and not only lines
+        typed, poller = self.stdin.fileno(), select.poll()
+        for descriptor in (typed, node.stdout, node.end):
+            poller.register(descriptor, select.POLLIN)
+        while node.waiting:
+            try:
+                ready = {descriptor for descriptor, _ in poller.poll()}
+                if typed in ready:
+                    node.write(self.stdin.read(1))
+                if ready - {typed}:
+                    output(node.monitor())
+            except KeyboardInterrupt:
+                node.sendInt()
 
     def do_iperf(self, line: str) -> None:
         """TCP for 5 seconds, from the first host to the last or between two.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import mininet.net
-from mininet.link import Link
+from mininet.link import Intf, Link
 from mininet.log import lg, setLogLevel
 from mininet.net import Mininet
 from mininet.node import Node
@@ -142,9 +142,16 @@ class MininetPlant:
             switch.check_alive()
         for application in self._applications:
             application.check_alive()
+        self._check_shells()
+
+    def _check_shells(self) -> None:
+        """Raise TestbedError for a shell that has ended: with it went its host's namespace."""
+        for node in (*self.hosts, *self.switches):
+            node.check_shell()
 
     def finish(self) -> Outcome:
         """Stop the switches, and take all counters in."""
+        self._check_shells()
         end_s = time.monotonic() + FRAMES_S
         for sender in self._frame_senders:
             sender.finish(max(end_s - time.monotonic(), 0))
@@ -248,13 +255,22 @@ class Host(Shell, Node):
             raise TestbedError(f"host {self.name} cannot be set up: {done.stderr.strip()}")
 
 
+class Interface(Intf):
+    """An end of a link."""
+
+    def delete(self) -> None:
+        """Remove it; where its node's shell has ended, it goes with the run."""
+        with contextlib.suppress(TestbedError):
+            super().delete()
+
+
 class ImpairedLink(Link):
     """A veth pair; its ends keep their link's properties for the switches to read."""
 
     def __init__(self, node1: Any, node2: Any, **params: Any) -> None:
         own = dict(zip(("params1", "params2"), links.of_ends(node1, node2, params), strict=True))
         plain = {key: value for key, value in params.items() if key in links.MININET_PARAMETERS}
-        super().__init__(node1, node2, **{**plain, **own})
+        super().__init__(node1, node2, **{"intf": Interface, **plain, **own})
 
 
 def _widen(interfaces: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from mininet.node import Node
 
+from testbed.errors import TestbedError
 from testbed.real import command_line
 from testbed.real.shell import Shell
 
@@ -248,3 +249,37 @@ def test_no_signal_comes_between_a_command_and_its_note() -> None:
     finally:
         signal.signal(signal.SIGTERM, before)
         host.terminate()
+
+
+class Hosting(Shell, Node):
+    """A shell in the tests' own namespaces."""
+
+
+@pytest.fixture
+def host() -> Iterator[Hosting]:
+    host = Hosting("h1", inNamespace=False)
+    yield host
+    host.terminate()
+
+
+@pytest.mark.parametrize("command", ["echo said; exit 3", "kill -9 $$", "exec true"])
+def test_a_command_that_ends_its_shell_is_told_then_and_at_each_later_one(
+    host: Hosting, command: str
+) -> None:
+    assert host.cmd("echo before").strip() == "before"
+    for later in (command, "echo on"):
+        with pytest.raises(TestbedError, match=rf"^h1: its shell .* at `{re.escape(command)}`"):
+            host.cmd(later)
+    command_line.end_command(host)  # as a signal does, and it does not wait
+
+
+def test_the_command_line_waits_for_no_shell_that_has_ended(host: Hosting) -> None:
+    typed, typing = os.pipe()
+    with open(typed) as nobody, open(typing, "w"):
+        line = command_line.CommandLine.__new__(command_line.CommandLine)
+        line.stdin = nobody
+        host.sendCmd("sleep 0.05; echo said")
+        line.waitForNode(host)
+        host.sendCmd("sleep 0.05; exit")
+        with pytest.raises(TestbedError, match=r"^h1: its shell has ended"):
+            line.waitForNode(host)
