@@ -1,6 +1,7 @@
 """One run of a described network: up, its switches filled, and then whatever the user commands."""
 
 import argparse
+import dataclasses
 import os
 import re
 import shlex
@@ -39,13 +40,15 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
     topo = DescribedTopo(described)
     programs = {switch.name: switch.program for switch in described.switches}
     switch_options = {switch.name: switch.options for switch in described.switches}
-    scripts = Scripts(described.scripts, described.folder, run)
     with (
-        scripts,
+        # The user's turn comes inside of the block, before scripts are judged: the network's end
+        # is no failure of theirs.
         Network(
-            topo, run, program=programs, switch_options=switch_options, capture=run.keeps
+            topo, dataclasses.replace(run, interactive=False), program=programs,
+            switch_options=switch_options, capture=run.keeps,
         ) as net,
-    ):
+        Scripts(described.scripts, described.folder, run) as scripts,
+    ):  # fmt: skip
         for switch in described.switches:
             await fill(net, switch, run)
         for host in described.hosts:
@@ -59,6 +62,8 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
                 run.progress.say(f"not in virtual time: {command}")
         if options.commands is not None:
             await net.obey(options.commands)
+        else:
+            net.command_line()
 
 
 async def fill(net: Network, switch: Switch, run: Run) -> None:

@@ -14,7 +14,14 @@ from testbed import programs
 from testbed.application import Application, Running
 from testbed.errors import TestbedError
 from testbed.mtu import ETHERNET_BYTES, USUAL_MTU, check_mtu
-from testbed.plant import LinkEnd, Plant, Settings, check_ports, check_topology, derived_seed
+from testbed.plant import (
+    LinkEnd,
+    Plant,
+    Settings,
+    check_ports,
+    check_topology,
+    derived_seed,
+)
 from testbed.real.network import MininetPlant
 from testbed.real.targets.bmv2 import panel_interface
 from testbed.results.provenance import P4Source
@@ -104,7 +111,7 @@ class Network:
         with self._leaving:
             if kind is None:
                 if self._run.interactive:
-                    self._command_line()
+                    self.command_line()
                 self._finish()
             elif issubclass(kind, Exception):
                 self.plant.check_alive()  # what a controller met may come of a dead switch
@@ -205,6 +212,12 @@ class Network:
         self._run.progress.pause()
         await self.plant.obey(script)
 
+    def command_line(self) -> None:
+        """Let the user type commands until `exit`, in real time and at a terminal."""
+        self._run.progress.pause()
+        print(f"Network {self.name}: type `exit` to go on, `help` for what there is")
+        self.plant.command_line()
+
     def discard(self) -> None:
         """Remove captures, which are large, and logs before the run's end; not with --keep."""
         if not self._run.keeps:
@@ -286,11 +299,6 @@ class Network:
         self.udp_losses = outcome.udp_losses
         self.applications = outcome.applications
         self.undelivered.add_network(self.name, self.counters, self.expected_drops)
-
-    def _command_line(self) -> None:
-        self._run.progress.pause()
-        print(f"Network {self.name}: type `exit` to go on, `help` for what there is")
-        self.plant.command_line()
 
 
 def _plant(settings: Settings, run: Run) -> Plant:

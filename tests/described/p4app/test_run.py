@@ -54,7 +54,11 @@ def test_in_virtual_time(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 def test_in_real_time(tmp_path: Path) -> None:
-    scripts = [{"cmd": "echo begun > begun; sleep 600"}, {"cmd": "echo no >&2; exit 3"}]
+    scripts = [
+        {"cmd": "echo begun > begun; sleep 600"},
+        {"cmd": "echo no >&2; exit 3"},
+        {"cmd": "while ip link show s1-eth1; do sleep 0.01; done; exit 4"},
+    ]
     path = write(tmp_path / "x", exec_scripts=scripts, tasks_file="tasks.txt")
     path.with_name("tasks.txt").write_text(
         'h2 0 0 "cp /sys/class/net/h2-eth0/address mac"\nh1 0 0 no-such-program\n'
@@ -73,3 +77,4 @@ def test_in_real_time(tmp_path: Path) -> None:
     assert "h1: `no-such-program` ended with status 127: sh: " in output
     assert "timeout" not in output
     assert "`echo no >&2; exit 3` ended with status 3: no" in output
+    assert "status 4" not in output  # the network's end is not its failure
