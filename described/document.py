@@ -16,6 +16,7 @@ from testbed.plant import NAME, NAMES
 
 _SHOWN = 60  # characters of a value in an error
 _MOST = 1e15  # of numbers that are not whole, so that none becomes endless
+_MOST_NODES = 10_000  # hosts, and switches; no machine runs so many, and no run should begin to
 _DIGITS = 20  # of a number in a text: Python refuses to read thousands
 
 
@@ -74,6 +75,8 @@ class Document:
 
     def nodes(self, taken: Collection[str] = ()) -> "dict[str, Document]":
         """An object whose keys are names of hosts or switches; others have those that are taken."""
+        if len(self.mapping()) > _MOST_NODES:
+            self.wrong(f"at most {_MOST_NODES}, and not {len(self.mapping())}")
         for name in self.mapping():
             if not NAME.fullmatch(name):
                 self.wrong(f"{NAMES}, where there is {json.dumps(name)[:_SHOWN]}")

@@ -18,6 +18,7 @@ from testbed.plant import (
     LinkEnd,
     Plant,
     Settings,
+    check_addresses,
     check_ports,
     check_topology,
     derived_seed,
@@ -280,6 +281,7 @@ class Network:
         self._run.origin.programs |= {P4Source.read(source.path, source.defines) for source in new}
         self._plant = _plant(settings, self._run)
         self._plant.start(leaving)
+        check_addresses(self._plant.hosts)
         self._switches = {switch.name: switch for switch in self._plant.switches}
         self._hosts = {host.name: host for host in self._plant.hosts}
         self.links = list(self._plant.links)

@@ -124,6 +124,19 @@ def check_topology(topo: Topo) -> None:
             raise TestbedError(f"link {node1}-{node2}: both its ends are {node1}")
 
 
+def check_addresses(hosts: Sequence[Any]) -> None:
+    """Raise TestbedError for hosts that share an address, their own or one that they were given."""
+    for kind, address_of in (("ip", lambda host: host.IP()), ("mac", lambda host: host.MAC())):
+        owners: dict[str, str] = {}
+        for host in hosts:
+            address = address_of(host)
+            owner = owners.setdefault(address.lower(), host.name)
+            if owner != host.name:
+                raise TestbedError(
+                    f"host {host.name}: {kind} {address} is {owner}'s: expected one of its own"
+                )
+
+
 def check_ports(topo: Topo, options: Mapping[str, Sequence[str]], target: str) -> None:
     """Raise TestbedError for links at ports that the target has not, that are CPU ports, or that
     have another link."""

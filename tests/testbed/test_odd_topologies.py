@@ -38,6 +38,8 @@ class Odd(Topo):
         (Odd(ip="foo"), 0, "^host h1: ip 'foo': expected as in 10.0.0.1/8$"),
         (Odd(ip="10.0.0.1"), 0, "^host h1: ip '10.0.0.1': expected as in 10.0.0.1/8$"),
         (Odd(mac="00:00:00:00:00"), 0, "^host h1: mac '00:00:00:00:00': expected as in"),
+        (Odd(ip="10.0.0.2/8"), 0, "^host h2: ip 10.0.0.2 is h1's: expected one of its own$"),
+        (Odd(mac="00:00:00:00:00:02"), 0, "^host h2: mac 00:00:00:00:00:02 is h1's: expected"),
         (Odd(loop=True), 0, "^link s1-s1: both its ends are s1$"),
         (Odd(port2=1), 0, "^switch s1: port 1 is given to two links$"),
         (Odd(), -5, "^control_delay_us -5: expected 0 to"),

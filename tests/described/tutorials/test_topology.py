@@ -115,6 +115,8 @@ def host(**parts: Any) -> dict[str, Any]:
         ({"switches": {"s1": {"runtime_json": "n" * 5000}}}, "switches.s1.runtime_json: {...}: "
          "expected a file below"),
         ({"switches": {"s1": {"cpu_port": "9" * 5000}}, "links": []}, "switches.s1.cpu_port: "),
+        ({"switches": {f"s{number}": {} for number in range(10_001)}},
+         "switches: {...}: expected at most 10000, and not 10001"),
         ({"switches": {}}, "switches: {}: expected a switch in it"),
         ({"switches": {"s1": {"runtime_json": "net/s9.json"}}},
          'switches.s1.runtime_json: "net/s9.json": expected a file below {...}/x/net or {...}/x'),
