@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from small_programs import engine
 
+from minip4 import wire
 from minip4.engine import C_FOLDER
 from minip4.engine.engine import Engine
 from minip4.engine.errors import NotFound
@@ -176,6 +177,18 @@ def test_a_batch_makes_all_its_changes_in_their_order() -> None:
             e.register_write("I.r", index, value)
         assert e.register_read_all("I.r") == [0, 0, 0, 0]
     assert e.register_read_all("I.r") == [3, 2, 4, 0]
+
+
+def test_a_change_happens_where_it_is_meant_once_and_owns_its_memory() -> None:
+    sources = [C_FOLDER / "lock.c", C_FOLDER / "change.c", Path(__file__).parent / "changes.c"]
+    path = build.program(sources, include=(wire.C_FOLDER, C_FOLDER), sanitize=True)
+    done = subprocess.run([path], capture_output=True, text=True, check=False)
+    before, in_force, after, taken_back, words = done.stdout.splitlines()
+    assert before == "011211111110 second"
+    assert in_force == "045444444410 staged"
+    assert after == taken_back == "345444444410 staged"
+    assert int(words) == 2 + 1 + 1 + 1  # nine bytes, one, and two pointers
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_batch_that_fails_leaves_no_trace() -> None:
