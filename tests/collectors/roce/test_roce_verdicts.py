@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from arriving import frames
 from requester import Answer, Session
-from verdicts import BEFORE, LENGTH, PATH_MTU, Case
+from verdicts import BEFORE, LENGTH, PATH_MTU, Case, alike
 from verdicts_bad import BAD
 from verdicts_good import GOOD
 
@@ -46,17 +46,6 @@ def test_verdict(version: str, case: Case) -> None:
         assert alike(answers, step.answer)
     assert region.bytes.tobytes() == case.after()
     assert nic.completions() == case.completed(target.qpn)
-
-
-def alike(answers: list[Answer], expected: Answer | None) -> bool:
-    """The answers, as expected; how long an RNR NAK asks to wait, and credits, are free."""
-    if expected is None or len(answers) != 1:
-        return not answers and expected is None
-    found = answers[0]
-    is_free = 0x1F if expected.syndrome >> 5 == 1 else 0
-    return (found.psn, found.before, found.syndrome & ~is_free) == (
-        expected.psn, expected.before, expected.syndrome & ~is_free
-    ) and expected.msn in (None, found.msn)  # fmt: skip
 
 
 def test_the_list_has_many_packets_of_every_kind() -> None:

@@ -57,6 +57,14 @@ def test_an_error_in_it_is_told_and_the_next_call_works(booted: Machine) -> None
 
 
 @with_qemu
+def test_objects_live_in_it(booted: Machine) -> None:
+    path = booted.make(Path, "/proc/self/comm")
+    assert path.read_text() == "python\n"
+    assert path.with_name(name="x") == Path("/proc/self/x")
+    assert booted.call(str, path) == "/proc/self/comm"
+
+
+@with_qemu
 def test_more_than_the_channel_holds_goes_both_ways(booted: Machine) -> None:
     assert booted.call(bytes.upper, b"a" * 3_000_000) == b"A" * 3_000_000
 

@@ -1,0 +1,115 @@
+"""The kernel's RoCE stack, rdma_rxe, as a judge: packets to queue pairs in a virtual machine."""
+
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import judged
+from requester import Answer, Session, write
+from scapy.layers.l2 import Ether
+from verdicts import BEFORE, Case
+
+from collectors.roce.endpoint import Completion, Peer
+from collectors.roce.packets import BTH
+from testbed.real.vm import card
+from testbed.real.vm.machine import Machine
+
+OWN_MAC, PEER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
+ADDRESSES = {"v2": ("10.9.0.1", "10.9.0.2"), "v2_ipv6": ("fd09::1", "fd09::2")}
+BATCH = 32  # frames; fewer than any queue on the way holds
+FIRST_QPN = 0x1000  # of peers; the sentinel's is one less
+# IPv6 as far as an address is concerned: nothing is sent unasked.
+WITH_IPV6 = f"""
+echo 1 > /proc/sys/net/ipv6/conf/{card.INTERFACE}/addr_gen_mode
+echo 0 > /proc/sys/net/ipv6/conf/{card.INTERFACE}/disable_ipv6
+ip address add fd09::1/64 dev {card.INTERFACE} nodad
+ip neigh replace fd09::2 lladdr {PEER_MAC} dev {card.INTERFACE}
+"""
+
+
+@dataclass
+class Outcome:
+    """What became of a case."""
+
+    answers: list[list[Answer]]  # to each step
+    memory: bytes
+    completions: list[Completion]
+    qpn: int
+
+
+class Judge:
+    """rxe in a virtual machine, and the other end of its network card."""
+
+    def __init__(self, machine: Machine, packets: socket.socket) -> None:
+        self.machine, self._packets = machine, packets
+        own, peer = ADDRESSES["v2"]
+        machine.call(card.settle, own, 24, {peer: PEER_MAC})
+        machine.call(subprocess.run, ["sh", "-ec", WITH_IPV6])
+        bench = _bench(FIRST_QPN - 1, "v2", Case("sentinel", ()))
+        (target,) = machine.make(judged.Benches, [bench]).connected()
+        self._sentinel = Session("v2", OWN_MAC, bench.peer, PEER_MAC, target)
+        self._sentinels = 0  # that were sent
+
+    def try_out(self, cases: Sequence[tuple[str, Case]]) -> list[Outcome]:
+        """What rxe does with each case, given the version of RoCE that it comes in.
+
+        Each has a region and a queue pair of its own, so that the first packets of all go out one
+        after the other, then the second ones. A sentinel goes behind some: its ACK says that all
+        before it were taken, since rxe takes packets in the order in which they come.
+        """
+        benches = [_bench(FIRST_QPN + i, version, case)
+                   for i, (version, case) in enumerate(cases)]  # fmt: skip
+        remote = self.machine.make(judged.Benches, benches)
+        targets = remote.connected()
+        sessions = [
+            Session(version, OWN_MAC, bench.peer, PEER_MAC, target)
+            for (version, _), bench, target in zip(cases, benches, targets, strict=True)
+        ]
+        found = self._send_all(sessions, [case for _, case in cases])
+        memory, completions = remote.results()
+        return [
+            Outcome(answers, left, [c for c in completions if c.qpn == target.qpn], target.qpn)
+            for answers, left, target in zip(found, memory, targets, strict=True)
+        ]
+
+    def ask(self, session: Session, frame: bytes) -> list[Answer]:
+        """The answers to a frame."""
+        self._packets.send(frame)
+        return [Answer.read(session, got) for _, got in self._until_sentinel()]
+
+    def _send_all(
+        self, sessions: Sequence[Session], cases: Sequence[Case]
+    ) -> list[list[list[Answer]]]:
+        """The answers to each step of each case."""
+        found: list[list[list[Answer]]] = [[[] for _ in case.steps] for case in cases]
+        for step in range(max(len(case.steps) for case in cases)):
+            numbers = [i for i, case in enumerate(cases) if step < len(case.steps)]
+            for at in range(0, len(numbers), BATCH):
+                for i in numbers[at : at + BATCH]:
+                    self._packets.send(cases[i].steps[step].request(sessions[i]))
+                for qpn, frame in self._until_sentinel():
+                    i = qpn - FIRST_QPN
+                    found[i][step].append(Answer.read(sessions[i], frame))
+        return found
+
+    def _until_sentinel(self) -> Iterator[tuple[int, bytes]]:
+        """Send a sentinel, and give what comes before its ACK: to which queue pair, and what."""
+        session, psn = self._sentinel, self._sentinels
+        self._sentinels += 1
+        self._packets.send(write(psn, b"sentinel")(session))
+        while True:
+            frame = self._packets.recv(4096)
+            packet = Ether(frame)
+            if BTH not in packet:  # IPv6 tells which multicast groups it is in
+                continue
+            if packet[BTH].dqpn == session.peer.qpn:
+                assert Answer.read(session, frame).psn == psn
+                return
+            yield packet[BTH].dqpn, frame
+
+
+def _bench(qpn: int, version: str, case: Case) -> judged.Bench:
+    own, peer = ADDRESSES[version]
+    return judged.Bench(own, Peer(peer, qpn, case.psn), case.transport, case.access,
+                        case.region_access, case.receives, BEFORE)  # fmt: skip

@@ -1,0 +1,97 @@
+"""The kernel's RoCE stack, rdma_rxe: what it makes of our packets, and as an endpoint of ours."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from judge import ADDRESSES, OWN_MAC, PEER_MAC, Judge, Outcome
+from requester import Session, add, write
+from verdicts import Case, alike
+from verdicts_bad import BAD
+from verdicts_good import GOOD
+from wire import end, namespace, veth
+
+from collectors.roce.endpoint import Completion, Peer
+from collectors.roce.packets import Nak
+from collectors.roce.region import TCP, Region
+from collectors.roce.verbs import Verbs
+from testbed.errors import TestbedError
+from testbed.real.vm import machine
+from testbed.real.vm.machine import Machine, Socket
+
+pytestmark = pytest.mark.skipif(machine.missing() is not None, reason=str(machine.missing()))
+CASES = [(version, case) for case in (*GOOD, *BAD) for version in case.versions if version != "v1"]
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
+    with namespace():
+        veth("here", "card")
+        folder = tmp_path_factory.mktemp("rxe")
+        with end("here") as packets, Machine(folder, Socket("card", OWN_MAC)) as started:
+            yield Judge(started, packets)
+
+
+def wrong(case: Case, outcome: Outcome) -> list[object]:
+    """What is not as the case says."""
+    found: list[object] = [
+        f"packet {number}: {answers}, expected {step.answer}"
+        for number, (step, answers) in enumerate(zip(case.steps, outcome.answers, strict=True))
+        if not alike(answers, step.answer)
+    ]
+    pairs = zip(outcome.memory, case.after(), strict=True)
+    found += [f"byte {at}: {is_}" for at, (is_, expected) in enumerate(pairs) if is_ != expected]
+    if outcome.completions != case.completed(outcome.qpn):
+        found.append(outcome.completions)
+    return found
+
+
+def test_rxe_gives_the_same_verdicts_but_where_the_list_says_so(judge: Judge) -> None:
+    """All in one test: a virtual machine takes longer to boot than all packets together."""
+    outcomes = judge.try_out(CASES)
+    differs = {}
+    for (version, case), outcome in zip(CASES, outcomes, strict=True):
+        if bool(what := wrong(case, outcome)) != bool(case.rxe):
+            differs[f"{version}: {case.name}"] = what or f"it does not: {case.rxe}"
+    assert differs == {}
+    assert len(CASES) >= 500
+
+
+def test_the_endpoint_takes_what_peers_write(judge: Judge) -> None:
+    """Its interface from end to end: a region in a file, completions, counts, what is closed."""
+    own, address = ADDRESSES["v2"]
+    call, make = judge.machine.call, judge.machine.make
+    endpoint, region = make(Verbs, own), make(Region, TCP, 4, Path("/tmp/records"))
+    domain = endpoint.register(region)
+    peer = Peer(address, qpn=0x123, psn=77)
+    target = endpoint.connect(domain, peer)
+    assert (target.address, target.psn, target.path_mtu) == (own, 77, 1024)
+    assert (target.rkey, target.base, target.length) == domain
+    assert domain.length == 4 * 44
+    session = Session("v2", OWN_MAC, peer, PEER_MAC, target)
+    frames = [write(0, b"record", 44, immediate=0x01020304), add(1, 88, 5),
+              write(3, b"too soon"), write(0, b"again")]  # fmt: skip
+    answers = [judge.ask(session, frame(session))[0] for frame in frames]
+    assert [answer.syndrome for answer in answers] == [0x1F, 0x1F, Nak.SEQUENCE, 0x1F]
+    written = call(Path.read_bytes, Path("/tmp/records"))
+    assert written == bytes(44) + b"record".ljust(44, b"\0") + b"\5".ljust(88, b"\0")
+    records = call(getattr, region, "records")
+    assert np.array_equal(records, np.frombuffer(written, TCP))
+    assert endpoint.completions() == [Completion(target.qpn, 0x01020304, 6)]
+    assert endpoint.completions() == []
+    refused = endpoint.counts().refused
+    assert (refused["out_of_seq_request"], refused["duplicate_request"]) == (1, 1)
+    endpoint.disconnect(target.qpn)
+    assert judge.ask(session, write(2, b"late")(session)) == []
+    endpoint.close()
+    assert call(Path.read_bytes, Path("/tmp/records")) == written
+
+
+def test_what_cannot_be_is_told_in_a_line(judge: Judge) -> None:
+    with pytest.raises(TestbedError, match=r"no RDMA device has the address 10\.9\.0\.77"):
+        judge.machine.make(Verbs, "10.9.0.77")
+    endpoint = judge.machine.make(Verbs, ADDRESSES["v2"][0])
+    domain = endpoint.register(judge.machine.make(Region, TCP, 4))
+    with pytest.raises(TestbedError, match=r"queue pair for 192\.0\.2\.1: no route, or no MAC"):
+        endpoint.connect(domain, Peer("192.0.2.1", 1, 0))
