@@ -19,8 +19,12 @@ ELSEWHERE = {
     "test_limits.py",
     "test_reader.py",
     "test_roce_application.py",
+    "test_roce_exchange.py",
+    "test_roce_manager.py",
     "test_roce_packets.py",
+    "test_roce_persistence.py",
     "test_roce_region.py",
+    "test_roce_shares.py",
     "test_widths.py",  # run no C, or hardly any
     "test_unmapping.py",  # what has sanitizers stays mapped
 }

@@ -31,6 +31,7 @@ PORT = 4791  # UDP's, of RoCEv2 (A17.2)
 ETHERTYPE = 0x8915  # of RoCEv1 (A16.2)
 NEXT_HEADER = 0x1B  # GRH's, for BTH (8.3.3)
 UC = 0x20  # added to an Op it is one of unreliable connections
+UD = 0x60  # the same of unreliable datagrams
 PSN_MASK = 0xFFFFFF
 UNLIMITED = 0x1F  # AETH syndrome of an ACK that limits no credits
 
@@ -145,6 +146,13 @@ class ImmDt(Packet):
     fields_desc = [XIntField("data", 0)]
 
 
+class DETH(Packet):
+    """Datagram Extended Transport Header (9.3.2): connection management comes behind one."""
+
+    name = "DETH"
+    fields_desc = [XIntField("qkey", 0), ByteField("reserved", 0), XBitField("sqpn", 0, 24)]
+
+
 class AtomicETH(Packet):
     """Atomic Extended Transport Header (9.3.4); `swap` is what FETCH_ADD adds."""
 
@@ -186,6 +194,7 @@ def _bind() -> None:
         bind_layers(BTH, ImmDt, opcode=opcode)
     for op in (Op.COMPARE_SWAP, Op.FETCH_ADD):
         bind_layers(BTH, AtomicETH, opcode=op)
+    bind_layers(BTH, DETH, opcode=UD | Op.SEND_ONLY)
     for op in (Op.ACKNOWLEDGE, Op.ATOMIC_ACKNOWLEDGE):
         bind_layers(BTH, AETH, opcode=op)
     bind_layers(BTH, roce.CNPPadding, opcode=roce.CNP_OPCODE)

@@ -86,7 +86,6 @@ static enum roce_reason check_psn(const struct request *request)
     if (!pair->with.is_reliable) {
         if (!distance && !pair->is_dropping)
             return ROCE_ACCEPTED;
-        pair->is_open = false; /* what is missing was of that message, if there was one */
         pair->is_dropping = !is(request, BEGINS);
         return pair->is_dropping ? ROCE_MESSAGE_CUT : ROCE_ACCEPTED;
     }

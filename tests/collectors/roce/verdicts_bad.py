@@ -252,6 +252,8 @@ def replays() -> Iterator[Case]:
         yield Case(f"{kind} with the same PSN", steps, {8: packed(old(8) + 42)})
     swapped = (Step(swap(0, 8, old(8), 5), once), Step(swap(0, 8, 5, 6), once, "DUPLICATE"))
     yield Case("swap with the same PSN", swapped, {8: packed(5)})
+    never = (GOOD, Step(add(0, 8, 1), None, "FORGOTTEN"))
+    yield Case("an add behind a write", never, GOOD_MEMORY, psn=0)
     many = tuple(
         Step(add(i, 8, 1), Answer(i, msn=i + 1, before=old(8) + i)) for i in range(ATOMICS + 1)
     )

@@ -1,0 +1,149 @@
+"""Queue pairs set up over TCP: the controller of a switch asks a collector for a target.
+
+Messages of both sides, in network byte order:
+
+    magic "TLMK", version (1 byte: 1), kind (1 byte), length of what follows (2 bytes)
+    ASK    transport (1: 0 RC, 1 UC), access (1), 2 bytes of zeros, QPN (4), first PSN (4), GID (16)
+    TARGET the same, of the collector, then R_Key (4), path MTU (4), base (8), length (8)
+    REFUSE why, in UTF-8
+
+The queue pair lives as long as the connection: whoever sees it end connects anew, with a new PSN.
+"""
+
+import asyncio
+import contextlib
+import struct
+from ipaddress import IPv6Address
+from typing import NamedTuple
+
+from collectors.roce.endpoint import Access, Domain, Endpoint, Peer, Target, Transport, gid
+from testbed.errors import TestbedError
+
+MAGIC, VERSION = b"TLMK", 1
+ASK, TARGET, REFUSE = 1, 2, 3
+TIMEOUT_S = 5.0  # for a message to be whole
+_HEAD = struct.Struct("!4sBBH")
+_ENDS = struct.Struct("!BBHII16s")
+_MEMORY = struct.Struct("!IIQQ")
+_TRANSPORTS = (Transport.RC, Transport.UC)
+
+
+class Asked(NamedTuple):
+    """What the controller of a switch asks for."""
+
+    peer: Peer
+    transport: Transport
+    access: Access
+
+
+class Lease:
+    """A queue pair that was set up over TCP."""
+
+    def __init__(self, target: Target, writer: asyncio.StreamWriter) -> None:
+        self.target = target
+        self._writer = writer
+
+    async def close(self) -> None:
+        """The collector closes the queue pair."""
+        self._writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+
+async def serve(endpoint: Endpoint, domain: Domain, address: str, port: int) -> asyncio.Server:
+    """Give targets in a domain to whoever asks. Raises OSError where the port is taken."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        target = None
+        try:
+            asked = _read_ask(*await _receive(reader))
+            target = endpoint.connect(
+                domain, asked.peer, transport=asked.transport, access=asked.access
+            )
+            writer.write(_packed(TARGET, _target(target, asked.access)))
+            await reader.read()  # until the other side ends the connection
+        except (TestbedError, ValueError) as error:
+            writer.write(_packed(REFUSE, str(error).encode()))
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.TimeoutError):
+            pass  # nobody is there any more, or nobody who speaks this
+        finally:
+            if target is not None:
+                endpoint.disconnect(target.qpn)
+            writer.close()
+
+    return await asyncio.start_server(answer, address, port)
+
+
+async def lease(
+    address: str, port: int, peer: Peer, *, transport: Transport = Transport.RC,
+    access: Access = Access.WRITE,
+) -> Lease:  # fmt: skip
+    """Ask a collector for a target. Raises TestbedError where it refuses, or is not there."""
+    where = f"collector at {address}, port {port}"
+    try:
+        reader, writer = await asyncio.open_connection(address, port)
+    except OSError as error:
+        raise TestbedError(f"{where}: {error.strerror or error}") from error
+    ends = _ENDS.pack(_TRANSPORTS.index(transport), access, 0, peer.qpn, peer.psn,
+                      gid(peer.address))  # fmt: skip
+    writer.write(_packed(ASK, ends))
+    try:
+        return Lease(_read_target(*await _receive(reader)), writer)
+    except (ValueError, asyncio.IncompleteReadError, asyncio.TimeoutError, OSError) as error:
+        writer.close()
+        told = str(error) if isinstance(error, ValueError) else "no answer"
+        raise TestbedError(f"{where}: {told}") from error
+
+
+async def _receive(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """A message's kind, and what follows its head. Raises ValueError."""
+
+    async def both() -> tuple[int, bytes]:
+        magic, version, kind, length = _HEAD.unpack(await reader.readexactly(_HEAD.size))
+        if (magic, version) != (MAGIC, VERSION):
+            raise ValueError(f"magic {magic!r}, version {version}: expected {MAGIC!r}, {VERSION}")
+        return kind, await reader.readexactly(length)
+
+    return await asyncio.wait_for(both(), TIMEOUT_S)
+
+
+def _packed(kind: int, content: bytes) -> bytes:
+    return _HEAD.pack(MAGIC, VERSION, kind, len(content)) + content
+
+
+def _target(target: Target, access: Access) -> bytes:
+    return _ENDS.pack(
+        _TRANSPORTS.index(target.transport), access, 0, target.qpn, target.psn, gid(target.address)
+    ) + _MEMORY.pack(target.rkey, target.path_mtu, target.base, target.length)
+
+
+def _read_ends(content: bytes) -> Asked:
+    transport, access, _, qpn, psn, packed = _ENDS.unpack(content)
+    if transport >= len(_TRANSPORTS) or access not in (1, 2, 3):
+        raise ValueError(f"transport {transport}, access {access}: expected 0 or 1, and 1 to 3")
+    if qpn >> 24 or psn >> 24:
+        raise ValueError(f"QPN {qpn}, PSN {psn}: expected 24 bits each")
+    return Asked(Peer(_address(packed), qpn, psn), _TRANSPORTS[transport], Access(access))
+
+
+def _read_ask(kind: int, content: bytes) -> Asked:
+    if kind != ASK or len(content) != _ENDS.size:
+        raise ValueError(f"message of kind {kind}, {len(content)} bytes: expected {ASK}, 28")
+    return _read_ends(content)
+
+
+def _read_target(kind: int, content: bytes) -> Target:
+    if kind == REFUSE:
+        raise ValueError(f"refused: {content.decode(errors='replace')}")
+    if kind != TARGET or len(content) != _ENDS.size + _MEMORY.size:
+        raise ValueError(f"message of kind {kind}, {len(content)} bytes: expected {TARGET}, 52")
+    ends = _read_ends(content[: _ENDS.size])
+    rkey, path_mtu, base, length = _MEMORY.unpack(content[_ENDS.size :])
+    peer = ends.peer
+    return Target(peer.address, peer.qpn, peer.psn, rkey, base, length, path_mtu, ends.transport)
+
+
+def _address(packed: bytes) -> str:
+    """A GID as an address: IPv4 where it is mapped."""
+    address = IPv6Address(packed)
+    return str(address.ipv4_mapped or address)

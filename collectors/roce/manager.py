@@ -1,0 +1,163 @@
+"""Connection management (CM): queue pairs set up as peers of librdmacm expect.
+
+IBTA, chapter 12, and annex A11 (RDMA IP CM service). A peer sends REQ to queue pair 1, we answer
+REP, and it RTU; DREQ ends it, and we answer DREP. What we refuse is told by REJ. In REP's private
+data the peer finds where to write: base (8 bytes), R_Key (4) and length (8), in network byte order.
+"""
+
+import enum
+import secrets
+import struct
+from dataclasses import dataclass
+from ipaddress import IPv6Address
+
+from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, Raw
+
+from collectors.roce.endpoint import Domain, Peer, Target, Transport
+from collectors.roce.packets import BTH, DETH, GRH, PSN_MASK, UD, Op
+from collectors.roce.shared import REPLAYS
+from collectors.roce.softnic import SoftNic
+from testbed.errors import TestbedError
+
+QKEY = 0x80010000  # of queue pair 1 (10.2.5)
+SERVICE_OF_TCP_PORTS = 0x0000000001060000  # and the port (A11.2)
+SOURCE_PORT = 0xC001
+CONNECTIONS = 1024  # that are remembered
+_MAD = struct.Struct("!BBBBHHQHHI")  # 13.4.3: base version to attribute modifier
+_CLASS, _CLASS_VERSION, _SEND = 7, 2, 3
+_BODY = 232
+_MEMORY = struct.Struct("!QIQ")
+
+
+class Attribute(enum.IntEnum):
+    """Messages (12.6)."""
+
+    REQ = 0x10
+    REJ = 0x12
+    REP = 0x13
+    RTU = 0x14
+    DREQ = 0x15
+    DREP = 0x16
+
+
+class Why(enum.IntEnum):
+    """Reasons of REJ (12.6.7.2)."""
+
+    NO_QUEUE_PAIR = 1
+    INVALID_SERVICE = 8
+    INVALID_TRANSPORT = 9
+    INVALID_MTU = 26
+
+
+@dataclass(frozen=True)
+class _Connection:
+    own_id: int
+    qpn: int
+    reply: bytes  # REP's body
+
+
+class ConnectionManager:
+    """Gives targets in a domain to peers that ask for a port."""
+
+    def __init__(self, nic: SoftNic, domain: Domain, port: int) -> None:
+        self._nic = nic
+        self._domain = domain
+        self._service = SERVICE_OF_TCP_PORTS + port
+        self._connections: dict[tuple[str, int], _Connection] = {}  # by address, and their id
+        self._next_id = secrets.randbits(32)
+        self._psn = 0  # of queue pair 1
+
+    def answers(self, frames: list[bytes]) -> list[bytes]:
+        """What is to be sent in answer to frames to queue pair 1 (SoftNic.management())."""
+        found = []
+        for frame in frames:
+            packet = Ether(frame)
+            message = bytes(packet[DETH].payload)
+            if packet[DETH].qkey != QKEY or len(message) != _MAD.size + _BODY:
+                continue
+            head = _MAD.unpack(message[: _MAD.size])
+            if (head[1], head[2], head[3] & 0x7F) != (_CLASS, _CLASS_VERSION, _SEND):
+                continue
+            answer = self._answer(head[7], message[_MAD.size :], _source(packet))
+            if answer is not None:
+                found.append(self._frame(packet, head[6], *answer))
+        return found
+
+    def _answer(self, attribute: int, body: bytes, source: str) -> tuple[Attribute, bytes] | None:
+        (their_id,) = struct.unpack_from("!I", body)
+        if attribute == Attribute.REQ:
+            return self._connect(body, their_id, source)
+        if attribute == Attribute.DREQ:
+            connection = self._connections.pop((source, their_id), None)
+            if connection is not None:
+                self._nic.disconnect(connection.qpn)
+            return Attribute.DREP, (body[4:8] + body[:4]).ljust(_BODY, b"\0")
+        return None
+
+    def _connect(self, body: bytes, their_id: int, source: str) -> tuple[Attribute, bytes]:
+        known = self._connections.get((source, their_id))
+        if known is not None:  # REP was lost, and REQ comes again
+            return Attribute.REP, known.reply
+        service, transport = struct.unpack_from("!Q", body, 8)[0], body[43] >> 1 & 3
+        if service != self._service:
+            return _reject(their_id, Why.INVALID_SERVICE)
+        if transport > 1:
+            return _reject(their_id, Why.INVALID_TRANSPORT)
+        if 128 << (body[50] >> 4) != self._nic.path_mtu:
+            return _reject(their_id, Why.INVALID_MTU)
+        # What we answer is the PSN that the peer begins with (12.7.31).
+        peer = Peer(source, qpn=int.from_bytes(body[32:35], "big"), psn=secrets.randbits(24))
+        kind = Transport.UC if transport else Transport.RC
+        try:
+            if len(self._connections) >= CONNECTIONS:
+                raise TestbedError("connections are as many as may be")
+            target = self._nic.connect(self._domain, peer, transport=kind)
+        except TestbedError:
+            return _reject(their_id, Why.NO_QUEUE_PAIR)
+        self._next_id = (self._next_id + 1) % (1 << 32)
+        connection = _Connection(self._next_id, target.qpn, _rep(self._next_id, their_id, target))
+        self._connections[source, their_id] = connection
+        return Attribute.REP, connection.reply
+
+    def _frame(self, to: Packet, transaction: int, attribute: Attribute, body: bytes) -> bytes:
+        self._psn = (self._psn + 1) & PSN_MASK
+        mad = _MAD.pack(1, _CLASS, _CLASS_VERSION, _SEND, 0, 0, transaction, attribute, 0, 0)
+        transport = BTH(opcode=UD | Op.SEND_ONLY, migreq=1, dqpn=1, psn=self._psn)
+        datagram = transport / DETH(qkey=QKEY, sqpn=1) / Raw(mad + body)
+        return bytes(Ether(src=to.dst, dst=to.src) / _network_back(to) / datagram)
+
+
+def _source(packet: Packet) -> str:
+    if GRH in packet:
+        return _text(packet[GRH].sgid)
+    return str(packet[IP if IP in packet else IPv6].src)
+
+
+def _text(number: int) -> str:
+    return str(IPv6Address(number))
+
+
+def _network_back(to: Packet) -> Packet:
+    if GRH in to:
+        return GRH(sgid=to[GRH].dgid, dgid=to[GRH].sgid)
+    if IP in to:
+        return IP(src=to[IP].dst, dst=to[IP].src, flags="DF") / UDP(sport=SOURCE_PORT, chksum=0)
+    return IPv6(src=to[IPv6].dst, dst=to[IPv6].src) / UDP(sport=SOURCE_PORT, chksum=0)
+
+
+def _rep(own_id: int, their_id: int, target: Target) -> bytes:
+    body = bytearray(_BODY)
+    struct.pack_into("!II", body, 0, own_id, their_id)
+    struct.pack_into("!II", body, 12, target.qpn << 8, 0)
+    struct.pack_into("!IBB", body, 20, target.psn << 8, REPLAYS, 0)
+    _MEMORY.pack_into(body, 36, target.base, target.rkey, target.length)
+    return bytes(body)
+
+
+def _reject(their_id: int, why: Why) -> tuple[Attribute, bytes]:
+    body = bytearray(_BODY)
+    struct.pack_into("!IIBBH", body, 0, 0, their_id, 0, 0, why)  # "rejected: REQ" is 0
+    return Attribute.REJ, bytes(body)

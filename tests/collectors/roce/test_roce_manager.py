@@ -1,0 +1,131 @@
+"""Connection management, by messages made by hand (IBTA, 12.6)."""
+
+import struct
+
+import numpy as np
+import pytest
+from arriving import frames
+from requester import Session, write
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+from collectors.roce.endpoint import Peer, Target, Transport
+from collectors.roce.manager import ConnectionManager
+from collectors.roce.packets import BTH, DETH, icrc
+from collectors.roce.region import Region
+from collectors.roce.softnic import Limits, SoftNic
+
+MACS = ("02:00:00:00:00:02", "02:00:00:00:00:01")
+ADDRESSES = {"v1": ("10.0.0.2", "10.0.0.1"), "v2": ("10.0.0.2", "10.0.0.1"),
+             "v2_ipv6": ("fd00::2", "fd00::1")}  # fmt: skip
+REQ, REJ, REP, RTU, DREQ, DREP = 0x10, 0x12, 0x13, 0x14, 0x15, 0x16
+PORT, THEIR_ID, TRANSACTION = 18515, 0xCAFE, 0x1122334455667788
+
+
+class Client:
+    """A peer at queue pair 1."""
+
+    def __init__(self, version: str = "v2", limits: Limits | None = None) -> None:
+        own, peer = ADDRESSES[version]
+        self.nic = SoftNic(own, mac=MACS[0], limits=limits)
+        self.region = Region(np.dtype("u1"), 64)
+        self.domain = self.nic.register(self.region)
+        self.manager = ConnectionManager(self.nic, self.domain, PORT)
+        self.version = version
+        self.session = Session(version, MACS[0], Peer(peer, 7, 0), MACS[1],
+                               Target(own, 1, 0, 0, 0, 0, 1024, Transport.RC))  # fmt: skip
+
+    def tell(self, attribute: int, body: bytes, qkey: int = 0x80010000) -> tuple[int, bytes] | None:
+        """Send a message; the attribute and the body of the answer, whose rest is asserted."""
+        mad = struct.pack("!BBBBHHQHHI", 1, 7, 2, 3, 0, 0, TRANSACTION, attribute, 0, 0)
+        datagram = BTH(opcode=0x64, dqpn=1, psn=3) / DETH(qkey=qkey, sqpn=1)
+        frame = self.session.frame(datagram / Raw(mad + body.ljust(232, b"\0")))
+        assert self.nic.receive(frames([frame])) == []
+        answers = self.manager.answers(self.nic.management())
+        if not answers:
+            return None
+        [answer] = answers
+        assert answer[-4:] == icrc(answer[14:-4])
+        packet = Ether(answer)
+        assert (packet.dst, packet[BTH].dqpn, packet[BTH].opcode) == (MACS[1], 1, 0x64)
+        assert (packet[DETH].qkey, packet[DETH].sqpn) == (0x80010000, 1)
+        told = bytes(packet[DETH].payload)
+        assert len(told) == 256
+        head = struct.unpack("!BBBBHHQHHI", told[:24])
+        assert head == (1, 7, 2, 3, 0, 0, TRANSACTION, head[7], 0, 0)
+        return head[7], told[24:]
+
+
+def request(*, port: int = PORT, transport: int = 0, mtu: int = 3) -> bytes:
+    body = bytearray(232)
+    struct.pack_into("!I", body, 0, THEIR_ID)
+    struct.pack_into("!Q", body, 8, 0x01060000 + port)
+    body[32:35] = b"\x12\x34\x56"
+    body[43] = transport << 1
+    body[44:47] = b"\x00\x00\x09"  # what we would begin with, if we sent
+    body[50] = mtu << 4
+    return bytes(body)
+
+
+@pytest.mark.parametrize("version", ADDRESSES)
+@pytest.mark.parametrize("transport", [0, 1])
+def test_a_peer_connects_writes_and_leaves(version: str, transport: int) -> None:
+    client = Client(version)
+    answer = client.tell(REQ, request(transport=transport))
+    assert answer is not None
+    attribute, rep = answer
+    assert attribute == REP
+    own_id, their_id = struct.unpack_from("!II", rep)
+    assert their_id == THEIR_ID
+    qpn, psn = (int.from_bytes(rep[at : at + 3], "big") for at in (12, 20))
+    base, rkey, length = struct.unpack_from("!QIQ", rep, 36)
+    assert (base, rkey, length) == (client.domain.base, client.domain.rkey, 64)
+    assert client.nic.expected_psn(qpn) == psn
+    assert rep[24] > 0  # or a strict requester would send no atomic operations
+    kind = Transport.UC if transport else Transport.RC
+    own, peer = ADDRESSES[version]
+    target = Target(own, qpn, psn, rkey, base, length, 1024, kind)
+    session = Session(version, MACS[0], Peer(peer, 0x123456, psn), MACS[1], target)
+    assert client.tell(RTU, struct.pack("!II", THEIR_ID, own_id)) is None
+    replies = client.nic.receive(frames([write(0, b"data")(session)]))
+    assert client.region.bytes[:4].tobytes() == b"data"
+    assert [Ether(reply)[BTH].dqpn for reply in replies] == [0x123456] * (1 - transport)
+    drep = client.tell(DREQ, struct.pack("!II", THEIR_ID, own_id))
+    assert drep is not None
+    assert (drep[0], struct.unpack_from("!II", drep[1])) == (DREP, (own_id, THEIR_ID))
+    assert client.nic.expected_psn(qpn) is None
+
+
+def test_a_request_that_comes_again_gets_the_same_queue_pair() -> None:
+    client = Client()
+    assert client.tell(REQ, request()) == client.tell(REQ, request())
+    assert client.nic.expected_psn(0x101) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [(request(port=1), 8), (request(transport=2), 9), (request(mtu=5), 26)],
+)
+def test_what_cannot_be_is_rejected(body: bytes, why: int) -> None:
+    client = Client()
+    answer = client.tell(REQ, body)
+    assert answer is not None
+    assert answer[0] == REJ
+    assert struct.unpack_from("!II", answer[1]) == (0, THEIR_ID)
+    assert struct.unpack_from("!H", answer[1], 10) == (why,)
+    assert client.nic.expected_psn(0x100) is None
+
+
+def test_no_queue_pair_is_left() -> None:
+    client = Client(limits=Limits(queue_pairs=1))
+    client.nic.connect(client.domain, Peer("10.0.0.3", 1, 1))
+    answer = client.tell(REQ, request())
+    assert answer is not None
+    assert (answer[0], struct.unpack_from("!H", answer[1], 10)) == (REJ, (1,))
+
+
+def test_other_datagrams_are_passed_over() -> None:
+    client = Client()
+    assert client.tell(REQ, request(), qkey=1) is None
+    assert client.tell(0x99, request()) is None
+    assert client.tell(REJ, request()) is None
