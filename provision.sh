@@ -11,8 +11,17 @@ P4UTILS_SOURCE=git+https://github.com/nsg-ethz/p4-utils@83b118bbae530b31cc74e7fa
 root=()
 [[ $EUID -eq 0 ]] || root=(sudo)
 
+# Runs a command quietly; where it fails, says the first line that tells why.
+quietly() {
+    local said
+    said=$("${root[@]}" "$@" 2>&1) || {
+        grep -m 1 -E '^ *(fatal|E|ERROR|error):' <<<"$said" || tail -n 1 <<<"$said"
+        return 1
+    }
+}
+
 install_packages() {
-    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y "$@" >/dev/null
+    quietly env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y "$@"
 }
 
 # p4lang's package of p4c brings bmv2 (simple_switch, simple_switch_grpc) and PI with it. Its repository
@@ -35,8 +44,10 @@ install_bmv2() {
         return
     fi
     echo "deb [signed-by=$key] $packages /" | "${root[@]}" tee /etc/apt/sources.list.d/p4lang.list >/dev/null
-    "${root[@]}" apt-get update -qq
-    install_packages p4lang-p4c || echo "left out: p4lang-p4c of $packages cannot be installed"
+    quietly apt-get update -qq && install_packages p4lang-p4c || {
+        "${root[@]}" rm -f /etc/apt/sources.list.d/p4lang.list
+        echo "left out: p4lang-p4c of $packages cannot be installed"
+    }
 }
 
 # It pins protobuf and grpcio: an environment of its own, which sees what Debian packages of Python's
@@ -44,7 +55,7 @@ install_bmv2() {
 install_p4utils() {
     install_packages bridge-utils git python3-venv
     "${root[@]}" python3 -m venv --system-site-packages "$P4UTILS"
-    "${root[@]}" "$P4UTILS/bin/pip" install --quiet --disable-pip-version-check thrift "$P4UTILS_SOURCE" || {
+    quietly "$P4UTILS/bin/pip" install --quiet --disable-pip-version-check thrift "$P4UTILS_SOURCE" || {
         "${root[@]}" rm -rf "$P4UTILS"
         echo "left out: $P4UTILS_SOURCE cannot be installed"
     }

@@ -19,7 +19,7 @@ case "${0##*/} $*" in
 "dpkg --print-architecture") echo amd64 ;;
 "env "*) shift; exec "$@" ;;
 "tee "*) cat >>ASKED ;;
-BROKEN) exit 1 ;;
+BROKEN) printf 'said\\n  fatal: the reason\\nnote\\n' >&2; exit 1 ;;
 "python3 -m venv "*) mkdir -p UTILS/bin && cp "$0" UTILS/bin/pip ;;
 esac
 """
@@ -47,7 +47,7 @@ def provision(folder: Path, system: str, broken: str = "nothing") -> tuple[list[
         env={"PATH": path, "HOME": str(folder)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("== ") == 4
+    assert done.stdout.count("== ") == 5
     assert "Telemark is ready" in done.stdout
     return asked.read_text().splitlines(), done.stdout
 
@@ -72,6 +72,7 @@ def test_debian_has_no_packages_of_bmv2_and_the_rest_stands(tmp_path: Path) -> N
     ("broken", "words"),
     [
         ('"curl "*', "left out: http://download.opensuse.org/repositories/home:/p4lang/"),
+        ('"apt-get update"*', "left out: p4lang-p4c of http://"),
         ("*p4lang-p4c", "left out: p4lang-p4c of http://"),
         ('"pip install"*', "left out: git+https://github.com/nsg-ethz/p4-utils@"),
     ],
@@ -82,6 +83,8 @@ def test_what_cannot_be_had_gets_a_line_and_the_rest_stands(
     _, said = provision(tmp_path, UBUNTU, broken)
     assert said.count("left out") == 1
     assert words in said
+    assert ("fatal: the reason\nleft out" in said) == ("curl" not in broken)
+    assert "note" not in said
     assert (tmp_path / "p4utils").exists() == ("pip" not in broken)  # nothing half made
 
 
