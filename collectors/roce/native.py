@@ -1,7 +1,7 @@
 """The responder's C: built once, loaded, its functions typed."""
 
 import ctypes
-from ctypes import POINTER, c_bool, c_uint8, c_uint32, c_uint64
+from ctypes import POINTER, c_bool, c_char_p, c_int, c_uint8, c_uint32, c_uint64
 from ctypes import c_void_p as handle
 from functools import cache
 
@@ -22,6 +22,11 @@ _FUNCTIONS: Signatures = {
     "roce_refusals": (c_uint32, [handle, handle]),
     "roce_management": (c_uint32, [handle, handle]),
     "roce_completions": (c_uint32, [handle, handle, c_uint32]),
+    "roce_card_open": (handle, [handle, c_char_p]),
+    "roce_card_close": (None, [handle]),
+    "roce_card_run": (c_int, [handle, c_int, c_int]),
+    "roce_card_send": (c_int, [handle, c_char_p, c_uint32]),
+    "roce_card_drops": (c_uint64, [handle]),
     "roce_get_counts": (None, [handle, POINTER(Counters)]),
 }
 
@@ -36,5 +41,5 @@ def library(*, sanitize: bool = False) -> ctypes.CDLL:
         sanitize=sanitize,
     ) as built:
         loaded = ctypes.CDLL(str(built))
-    declare(loaded, loaded, _FUNCTIONS)
+    declare(loaded, loaded, _FUNCTIONS, errno=True)
     return loaded

@@ -75,11 +75,11 @@ class SoftNic(Endpoint):
         self._library = library(sanitize=sanitize)
         config = Config((*bytes.fromhex(mac.replace(":", "")),), (0, 0), first_qpn,
                         limits.queue_pairs, limits.receives, path_mtu)  # fmt: skip
-        self._handle = self._library.roce_create(config)
-        if not self._handle:
+        self.handle = self._library.roce_create(config)
+        if not self.handle:
             raise TestbedError(f"memory is short for {limits}")
         self._room = np.empty(limits.receives, COMPLETION)
-        weakref.finalize(self, self._library.roce_destroy, self._handle)
+        weakref.finalize(self, self._library.roce_destroy, self.handle)
 
     def register(
         self, region: Region, access: Access = WRITE_AND_ATOMIC, *, rkey: int | None = None
@@ -87,7 +87,7 @@ class SoftNic(Endpoint):
         """Without `rkey` it is one that nobody can guess."""
         domain = Domain(secrets.randbits(32) if rkey is None else rkey, BASE, region.length)
         number = self._library.roce_register(
-            self._handle, region.address, region.length, domain.base, domain.rkey, access
+            self.handle, region.address, region.length, domain.base, domain.rkey, access
         )
         if number == NONE:
             raise TestbedError(f"{len(self._domains)} regions are registered: no more fit")
@@ -105,7 +105,7 @@ class SoftNic(Endpoint):
             domain=self._domains.index(domain), is_reliable=transport is Transport.RC,
             access=access,
         )  # fmt: skip
-        qpn = self._library.roce_connect(self._handle, connection)
+        qpn = self._library.roce_connect(self.handle, connection)
         if qpn == NONE:
             raise TestbedError("all queue pairs are in use: disconnect some, or raise Limits")
         self._connected.add(qpn)
@@ -114,13 +114,13 @@ class SoftNic(Endpoint):
 
     def disconnect(self, qpn: int) -> None:
         """See Endpoint."""
-        if not self._library.roce_disconnect(self._handle, qpn):
+        if not self._library.roce_disconnect(self.handle, qpn):
             raise TestbedError(f"there is no queue pair {qpn:#x}")
         self._connected.remove(qpn)
 
     def expected_psn(self, qpn: int) -> int | None:
         """Of its next packet; None: there is no such queue pair, or it had a fatal error."""
-        psn: int = self._library.roce_expected(self._handle, qpn)
+        psn: int = self._library.roce_expected(self.handle, qpn)
         return None if psn == NONE else psn
 
     def receive(self, frames: Frames) -> list[bytes]:
@@ -129,7 +129,7 @@ class SoftNic(Endpoint):
         replies = np.empty(len(records), REPLY)
         room = np.frombuffer(data, np.uint8)
         self._library.roce_receive(
-            self._handle, records.ctypes.data, len(records), room.ctypes.data, replies.ctypes.data
+            self.handle, records.ctypes.data, len(records), room.ctypes.data, replies.ctypes.data
         )
         answers = replies[replies["length"] > 0]
         return [each["frame"].tobytes()[: each["length"]] for each in answers]
@@ -138,21 +138,21 @@ class SoftNic(Endpoint):
         """Frames to queue pair 1 that were not taken yet: see ConnectionManager."""
         room = np.empty(MANAGEMENT_ROOM, np.uint8)
         found = []
-        while length := self._library.roce_management(self._handle, room.ctypes.data):
+        while length := self._library.roce_management(self.handle, room.ctypes.data):
             found.append(room[:length].tobytes())
         return found
 
     def refusals(self) -> list[str]:
         """The last packets that were refused, and why, in words; see counts() for how many."""
         room = np.empty(REFUSALS, REFUSAL)
-        count = self._library.roce_refusals(self._handle, room.ctypes.data)
+        count = self._library.roce_refusals(self.handle, room.ctypes.data)
         return [explained(each) for each in room[:count]]
 
     def completions(self) -> list[Completion]:
         """See Endpoint."""
         found: list[Completion] = []
         while taken := self._library.roce_completions(
-            self._handle, self._room.ctypes.data, len(self._room)
+            self.handle, self._room.ctypes.data, len(self._room)
         ):
             found += [Completion(*each) for each in self._room[:taken].tolist()]
         return found
@@ -160,7 +160,7 @@ class SoftNic(Endpoint):
     def counts(self) -> Counts:
         """See Endpoint; operations have the names of Op, reasons those of Reason."""
         counters = Counters()
-        self._library.roce_get_counts(self._handle, counters)
+        self._library.roce_get_counts(self.handle, counters)
         found = Counts()
         for op in range(OPERATIONS):
             if counters.accepted[op]:

@@ -206,17 +206,22 @@ enum roce_reason take_frame(struct roce_nic *nic, const uint8_t *frame, uint32_t
     return reason;
 }
 
+void receive_frame(struct roce_nic *nic, const uint8_t *frame, uint32_t length, uint64_t time_ns,
+                   struct roce_reply *reply)
+{
+    struct roce_refusal refusal = {.time_ns = time_ns};
+
+    refusal.reason = (uint8_t)take_frame(nic, frame, length, &refusal, reply);
+    if (refusal.reason > ROCE_FOREIGN)
+        nic->refusals[nic->refusals_put++ % ROCE_REFUSALS] = refusal;
+}
+
 void roce_receive(struct roce_nic *nic, const struct arrival_record *arrivals, uint32_t count,
                   const uint8_t *bytes, struct roce_reply *replies)
 {
     pthread_mutex_lock(&nic->lock);
     for (uint32_t i = 0; i < count; i++) {
-        struct roce_refusal refusal = {.time_ns = arrivals[i].time_ns};
-
-        refusal.reason =
-            (uint8_t)take_frame(nic, bytes, arrivals[i].length, &refusal, &replies[i]);
-        if (refusal.reason > ROCE_FOREIGN)
-            nic->refusals[nic->refusals_put++ % ROCE_REFUSALS] = refusal;
+        receive_frame(nic, bytes, arrivals[i].length, arrivals[i].time_ns, &replies[i]);
         bytes += arrivals[i].length;
     }
     pthread_mutex_unlock(&nic->lock);

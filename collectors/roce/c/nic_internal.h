@@ -106,6 +106,10 @@ struct roce_nic {
 enum roce_reason take_frame(struct roce_nic *nic, const uint8_t *frame, uint32_t length,
                             struct roce_refusal *refusal, struct roce_reply *reply);
 
+/* The same, with the refusal kept. */
+void receive_frame(struct roce_nic *nic, const uint8_t *frame, uint32_t length, uint64_t time_ns,
+                   struct roce_reply *reply);
+
 enum roce_reason read_packet(const struct roce_nic *nic, const uint8_t *frame, uint32_t length,
                              struct packet *packet, struct roce_refusal *refusal);
 uint32_t icrc(const uint8_t *network, const uint8_t *bth, const uint8_t *end);

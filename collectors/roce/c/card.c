@@ -1,0 +1,178 @@
+/* The responder on a packet socket with a mapped ring (packet(7), TPACKET_V2). */
+#define _GNU_SOURCE
+#include "card.h"
+
+#include <errno.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "nic_internal.h"
+
+/* With jumbo frames a slot has room for a path MTU of 4096. */
+enum { SLOT = 8192, SLOTS = 4096, BLOCK = 1 << 20, BATCH = 64 };
+
+struct roce_card {
+    struct roce_nic *nic;
+    int socket;
+    uint8_t *ring;
+    uint32_t head;
+    struct roce_reply replies[BATCH];
+    struct iovec parts[BATCH];
+    struct mmsghdr messages[BATCH];
+};
+
+static int bind_ring(struct roce_card *card, const char *interface)
+{
+    struct sockaddr_ll to = {.sll_family = AF_PACKET, .sll_protocol = __builtin_bswap16(ETH_P_ALL)};
+    struct tpacket_req request = {.tp_block_size = BLOCK, .tp_block_nr = SLOTS / (BLOCK / SLOT),
+                                  .tp_frame_size = SLOT, .tp_frame_nr = SLOTS};
+    int version = TPACKET_V2, yes = 1;
+
+    to.sll_ifindex = (int)if_nametoindex(interface);
+    if (!to.sll_ifindex ||
+        setsockopt(card->socket, SOL_PACKET, PACKET_VERSION, &version, sizeof version) ||
+        setsockopt(card->socket, SOL_PACKET, PACKET_IGNORE_OUTGOING, &yes, sizeof yes) ||
+        setsockopt(card->socket, SOL_PACKET, PACKET_RX_RING, &request, sizeof request))
+        return -1;
+    card->ring = mmap(NULL, (size_t)SLOT * SLOTS, PROT_READ | PROT_WRITE, MAP_SHARED, card->socket, 0);
+    if (card->ring == MAP_FAILED)
+        return -1;
+    return bind(card->socket, (const struct sockaddr *)&to, sizeof to);
+}
+
+struct roce_card *roce_card_open(struct roce_nic *nic, const char *interface)
+{
+    struct roce_card *card = calloc(1, sizeof *card);
+    int error;
+
+    if (!card)
+        return NULL;
+    card->nic = nic;
+    card->ring = MAP_FAILED;
+    card->socket = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    if (card->socket >= 0 && !bind_ring(card, interface))
+        return card;
+    error = errno;
+    roce_card_close(card);
+    errno = error;
+    return NULL;
+}
+
+void roce_card_close(struct roce_card *card)
+{
+    if (card->ring != MAP_FAILED)
+        munmap(card->ring, (size_t)SLOT * SLOTS);
+    if (card->socket >= 0)
+        close(card->socket);
+    free(card);
+}
+
+static struct tpacket2_hdr *slot(const struct roce_card *card)
+{
+    return (void *)(card->ring + (size_t)(card->head % SLOTS) * SLOT);
+}
+
+static bool is_filled(const struct roce_card *card)
+{
+    return __atomic_load_n(&slot(card)->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER;
+}
+
+/* One frame of the ring. The kernel has taken a VLAN tag out of it: such frames are not for us. */
+static bool take_slot(struct roce_card *card, uint64_t now_ns, struct roce_reply *reply)
+{
+    struct tpacket2_hdr *header = slot(card);
+
+    reply->length = 0;
+    if (!(header->tp_status & TP_STATUS_VLAN_VALID))
+        receive_frame(card->nic, (const uint8_t *)header + header->tp_mac, header->tp_snaplen,
+                      now_ns, reply);
+    __atomic_store_n(&header->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
+    card->head++;
+    return reply->length;
+}
+
+static uint32_t take_batch(struct roce_card *card, bool *is_told)
+{
+    uint64_t before;
+    uint32_t answered = 0;
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    pthread_mutex_lock(&card->nic->lock);
+    before = card->nic->completions_put + card->nic->managed_put;
+    for (uint32_t taken = 0; taken < BATCH && is_filled(card); taken++)
+        answered += take_slot(card, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+                              &card->replies[answered]);
+    *is_told = card->nic->completions_put + card->nic->managed_put != before;
+    pthread_mutex_unlock(&card->nic->lock);
+    return answered;
+}
+
+static int send_replies(struct roce_card *card, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        card->parts[i] = (struct iovec){card->replies[i].frame, card->replies[i].length};
+        card->messages[i].msg_hdr = (struct msghdr){.msg_iov = &card->parts[i], .msg_iovlen = 1};
+    }
+    for (uint32_t sent = 0; sent < count;) {
+        int done = sendmmsg(card->socket, card->messages + sent, count - sent, 0);
+
+        if (done > 0)
+            sent += (uint32_t)done;
+        else if (errno == ENOBUFS) /* an answer that is lost: peers ask again */
+            sent++;
+        else if (errno != EINTR)
+            return errno;
+    }
+    return 0;
+}
+
+int roce_card_run(struct roce_card *card, int stop, int wake)
+{
+    struct pollfd waiting[] = {{stop, POLLIN, 0}, {card->socket, POLLIN, 0}};
+
+    for (;;) {
+        uint64_t one = 1;
+        bool is_told;
+        uint32_t answered = take_batch(card, &is_told);
+        int error = send_replies(card, answered);
+
+        if (!error && is_told && write(wake, &one, sizeof one) < 0)
+            error = errno;
+        if (error)
+            return error;
+        if (poll(waiting, 2, is_filled(card) ? 0 : -1) < 0 && errno != EINTR)
+            return errno;
+        if (waiting[0].revents)
+            return 0;
+        if (waiting[1].revents & POLLERR) { /* as when the interface goes down */
+            socklen_t size = sizeof error;
+
+            getsockopt(card->socket, SOL_SOCKET, SO_ERROR, &error, &size);
+            if (error)
+                return error;
+        }
+    }
+}
+
+int roce_card_send(struct roce_card *card, const uint8_t *frame, uint32_t length)
+{
+    return send(card->socket, frame, length, 0) < 0 ? errno : 0;
+}
+
+uint64_t roce_card_drops(struct roce_card *card)
+{
+    struct tpacket_stats found = {0};
+    socklen_t size = sizeof found;
+
+    getsockopt(card->socket, SOL_PACKET, PACKET_STATISTICS, &found, &size);
+    return found.tp_drops;
+}
