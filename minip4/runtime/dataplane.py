@@ -152,6 +152,8 @@ class PortCalls(Protocol):
 
     def set_priorities(self, count: int) -> None: ...
 
+    def deflect_on_drop(self, *, is_on: bool) -> None: ...
+
     def set_queue(
         self, port: int, priority: int, *, depth_packets: int, depth_bytes: int, rate_pps: int,
         rate_bps: int,

@@ -11,8 +11,8 @@ from minip4.runtime.switch.options import SwitchOptions
 from testbed.errors import TestbedError
 
 # Of the options of `minip4 switch`, by the names of SwitchOptions' fields.
-VIRTUAL_OPTIONS = {"device_id", "cpu_port", "links", "queues", "priority_queues", "seed",
-                   "clock_offset_us", "clock_drift_ppb", "trace"}  # fmt: skip
+VIRTUAL_OPTIONS = {"device_id", "cpu_port", "links", "queues", "priority_queues", "deflect_on_drop",
+                   "seed", "clock_offset_us", "clock_drift_ppb", "trace"}  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):

@@ -82,6 +82,7 @@ struct engine {
     _Alignas(CACHE_LINE) struct cell received[ENGINE_MAX_PORTS];
     struct port port[ENGINE_MAX_PORTS];
     /* The rest. */
+    bool deflects;
     uint64_t pending[ENGINE_MAX_PORTS / 64]; /* bit set: ports that are due */
     uint64_t again_due_ns;     /* when work that was put off goes on; UINT64_MAX: none */
     uint64_t drifts_since_ns;
@@ -130,6 +131,10 @@ void pipeline_ingress(struct engine *e, uint16_t port);
 void pipeline_again(struct engine *e, struct packet *packet);
 void pipeline_egress(struct engine *e, struct port *port, struct packet *packet, uint32_t depth,
                      uint8_t priority);
+
+/* Egress of a packet for which a queue has no room; the caller drops it then. */
+void pipeline_deflect(struct engine *e, struct port *port, struct packet *packet,
+                      const struct queue *queue);
 
 /* traffic.c */
 void fifo_push(struct fifo *fifo, struct packet *packet);

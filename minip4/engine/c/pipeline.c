@@ -4,13 +4,13 @@
 
 #include "engine_internal.h"
 
-/* A copy of the frame at hand; NULL: memory is short, and the copy counts as dropped. */
-static struct packet *copy_frame(struct engine *e, const struct packet *packet)
+/* A copy of the frame; NULL: memory is short, and the copy counts as dropped. */
+static struct packet *copy_frame(struct engine *e, struct packet *packet)
 {
     struct packet *copy = packet_take(e->pool);
     e->counters.replicas++;
     if (!copy) {
-        traffic_count_drop(e, DROP_MEMORY, phv_start(e->context.packet)->ingress_port);
+        traffic_count_drop(e, DROP_MEMORY, phv_start(packet)->ingress_port);
         return NULL;
     }
     copy->data = copy->buffer + (packet->data - packet->buffer);
@@ -19,7 +19,7 @@ static struct packet *copy_frame(struct engine *e, const struct packet *packet)
     return copy;
 }
 
-static struct packet *copy_packet(struct engine *e, const struct packet *packet)
+static struct packet *copy_packet(struct engine *e, struct packet *packet)
 {
     struct packet *copy = copy_frame(e, packet);
     if (copy)
@@ -76,6 +76,7 @@ static void clone_ingress(struct engine *e, const struct requests *request, uint
     e->context.packet = clone;
     program.start(&e->context, port);
     phv_start(clone)->ingress_port = port;
+    phv_start(clone)->is_clone = true;
     program.parse(&e->context);
     program.clear_metadata(clone->phv);
     program.copy_list(request->clone_list, clone->phv, original->phv);
@@ -99,6 +100,7 @@ static void clone_egress(struct engine *e, const struct requests *request)
     program.copy_list(request->clone_list, clone->phv, original->phv);
     program.set_instance(clone->phv, INSTANCE_EGRESS_CLONE);
     phv_start(clone)->truncate_to = UINT32_MAX;
+    phv_start(clone)->is_clone = true;
     uint32_t traced = phv_start(original)->trace;
     TRACE(&e->context, traced, TRACED_CLONE, request->clone_session & (MAX_SESSIONS - 1), 0,
           TRACE_WORDS(to->count));
@@ -250,4 +252,24 @@ void pipeline_egress(struct engine *e, struct port *port, struct packet *packet,
         put_again(e, request.recirculate_list, INSTANCE_RECIRCULATED);
     else
         traffic_transmit(e, port, packet);
+}
+
+/* Never of a clone: that would have no end where the queue of a clone's clone is full, too. */
+void pipeline_deflect(struct engine *e, struct port *port, struct packet *packet,
+                      const struct queue *queue)
+{
+    struct phv_start *start = phv_start(packet);
+    e->context.packet = packet;
+    e->context.queue_depth = queue->packets.count;
+    clear_requests(e);
+    start->egress_port = number_of(e, port);
+    start->enqueued_us = e->context.now_us;
+    program.set_enqueued(packet->phv, e->context.now_us, queue->packets.count);
+    program.set_instance(packet->phv, INSTANCE_DEFLECTED);
+    TRACE(&e->context, start->trace, TRACED_DEFLECT, start->priority, start->egress_port,
+          TRACE_WORDS(queue->packets.count, queue->bytes));
+    program.egress(&e->context);
+    struct requests request = e->context.request;
+    if (request.clone_session)
+        clone_egress(e, &request);
 }

@@ -18,7 +18,8 @@ enum instance_type {
     INSTANCE_EGRESS_CLONE = 2,
     INSTANCE_RECIRCULATED = 4,
     INSTANCE_REPLICATION = 5,
-    INSTANCE_RESUBMITTED = 6
+    INSTANCE_RESUBMITTED = 6,
+    INSTANCE_DEFLECTED = 7 /* not simple_switch's: engine_deflect_on_drop() */
 };
 
 enum {
@@ -37,6 +38,7 @@ struct phv_start {
     uint16_t payload;        /* bytes that the parser took from the frame */
     uint16_t egress_port;
     uint8_t priority;        /* its queue */
+    bool is_clone;
     uint16_t ingress_port;
     uint32_t trace;          /* its number in the trace; 0: it is not traced */
 };

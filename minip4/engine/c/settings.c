@@ -67,6 +67,13 @@ void engine_set_priorities(struct engine *e, uint32_t count)
     e->priorities = (uint16_t)count;
 }
 
+void engine_deflect_on_drop(struct engine *e, bool is_on)
+{
+    engine_lock(e);
+    e->deflects = is_on;
+    engine_unlock(e);
+}
+
 static void set_rate(struct shaper *shaper, uint64_t rate, uint64_t now_ns)
 {
     if (shaper->rate != rate)

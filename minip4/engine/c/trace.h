@@ -31,6 +31,7 @@ enum trace_kind {
     TRACED_MULTICAST, /* group number; words: copies; the packet itself ends */
     TRACED_ENQUEUE,   /* at port; number: priority; words: packets before it, bytes before it */
     TRACED_DEQUEUE,   /* at port; number: priority; words: packets left, us waited */
+    TRACED_DEFLECT,   /* at port, whose queue is full; number: priority; words: as TRACED_ENQUEUE */
     TRACED_AGAIN,     /* parsed once more; number: instance type */
     TRACED_OUT,       /* at port; number: bytes; words: is lost by the link */
     TRACED_DROP       /* at port; number: enum drop_reason */

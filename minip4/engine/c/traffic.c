@@ -138,6 +138,8 @@ void traffic_enqueue(struct engine *e, uint16_t number, struct packet *packet)
     if (!has_room(queue, bytes)) {
         queue->drops++;
         backlog->queue_drops++;
+        if (e->deflects && !start->is_clone)
+            pipeline_deflect(e, port, packet, queue);
         traffic_drop(e, packet, DROP_QUEUE, number);
         return;
     }

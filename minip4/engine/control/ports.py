@@ -39,6 +39,10 @@ class PortControl(Core):
         """How many queues each port has."""
         self.library.engine_set_priorities(self.handle, count)
 
+    def deflect_on_drop(self, *, is_on: bool) -> None:
+        """Whether what a full queue drops goes through egress before, and may be cloned there."""
+        self.library.engine_deflect_on_drop(self.handle, is_on)
+
     def set_queue(
         self, port: int, priority: int, *, depth_packets: int, depth_bytes: int = 0,
         rate_pps: int = 0, rate_bps: int = 0,

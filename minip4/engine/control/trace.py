@@ -249,6 +249,10 @@ class Trace:
         return [f"to port {e.port} after {e.words[1]} us in queue {e.number}, {e.words[0]} packets "
                 f"behind it, {_time(e.time_ns)}"]  # fmt: skip
 
+    def _deflect(self, e: _Event) -> list[str]:
+        return [f"deflected: queue {e.number} of port {e.port} has {e.words[0]} packets, "
+                f"{e.words[1]} bytes, {_time(e.time_ns)}"]  # fmt: skip
+
     def _again(self, e: _Event) -> list[str]:
         return [f"{INSTANCES[e.number]}, {_time(e.time_ns)}"]
 
@@ -281,6 +285,7 @@ _KINDS: tuple[tuple[Callable[[Trace, _Event], list[str]], bool], ...] = (
     (Trace._multicast, True),
     (Trace._enqueue, False),
     (Trace._dequeue, False),
+    (Trace._deflect, False),
     (Trace._again, False),
     (Trace._out, True),
     (Trace._drop, True),

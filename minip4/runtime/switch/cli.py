@@ -43,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         + ", ".join(QUEUE_KEYS))  # fmt: skip
     add("--priority-queues", type=_priorities, default=1, metavar="N",
         help="queues of each port, 1 to 8; of two, the higher is served first (1)")  # fmt: skip
+    add("--deflect-on-drop", action="store_true",
+        help="what a full queue drops goes through egress before, as instance type 7")  # fmt: skip
     add("--seed", type=_natural, default=0, metavar="N", help="of random() in the program (0)")
     add("--clock-offset-us", type=_clock_offset, default=0, metavar="N",
         help="added to the program's timestamps (0)")  # fmt: skip

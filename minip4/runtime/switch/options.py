@@ -71,6 +71,7 @@ class SwitchOptions:
     links: list[LinkOptions]
     queues: list[QueueOptions]
     priority_queues: int
+    deflect_on_drop: bool
     seed: int
     clock_offset_us: int
     clock_drift_ppb: int

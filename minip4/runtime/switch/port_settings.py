@@ -18,6 +18,7 @@ class PortSettings:
     def __init__(self, options: SwitchOptions, ports: Iterable[int]) -> None:
         """For a switch with these ports, and the CPU port. Raises Minip4Error."""
         self.priority_queues = options.priority_queues
+        self._deflects_on_drop = options.deflect_on_drop
         self._ports = set(ports)
         if options.cpu_port is not None:
             self._ports.add(options.cpu_port)
@@ -35,6 +36,7 @@ class PortSettings:
     def apply(self, dataplane: Dataplane) -> None:
         """Give a data plane that is new all of the settings."""
         dataplane.set_priorities(self.priority_queues)
+        dataplane.deflect_on_drop(is_on=self._deflects_on_drop)
         for link in self._links.values():
             set_link(dataplane, link)
         for queue in self._queues.values():

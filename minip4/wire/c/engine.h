@@ -90,6 +90,10 @@ struct queue_config {
 void engine_set_queue(struct engine *engine, uint16_t port, uint32_t priority,
                       const struct queue_config *config, uint64_t now_ns);
 
+/* A packet that finds its queue full goes through egress before it is dropped, with an instance type of its
+ * own: what the program clones of it goes on. Not so what is a clone itself. Off at first. */
+void engine_deflect_on_drop(struct engine *engine, bool is_on);
+
 struct queue_state {
     struct queue_config config;
     uint64_t packets, bytes; /* waiting now */

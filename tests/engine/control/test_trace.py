@@ -102,6 +102,27 @@ LINES = {
 }  # fmt: skip
 
 
+def test_a_deflected_packets_way() -> None:
+    engine = traced(
+        ingress="std.egress_spec = 2;",
+        egress="if (std.instance_type == 7) { clone(CloneType.E2E, 6); }",
+    )
+    engine.process(1, bytes(4), 0)
+    engine.deflect_on_drop(is_on=True)
+    engine.mirror_set(6, [(3, 0)])
+    engine.set_queue(2, 0, depth_packets=0, rate_pps=1)
+    [dropped, copy] = told(engine, "00000000")[-2:]
+    assert copy[0] == "packet 3: copy of packet 2 (egress clone) to port 3, replica 0"
+    assert dropped[-6:] == [
+        "deflected: queue 0 of port 2 has 0 packets, 0 bytes",
+        "egress",
+        "if std.instance_type == 7: true",
+        "clone(CloneType.E2E, 6)",
+        "cloned to session 6: 1 copies",
+        "dropped, queue: the queue was full (port 2)",
+    ]
+
+
 STATE = """register<bit<48>>(4) r; register<bit<128>>(2) w; counter(4, CounterType.packets) c;
     meter(4, MeterType.packets) m; direct_counter(CounterType.packets_and_bytes) d;
     direct_meter<bit<8>>(MeterType.packets) n; bit<48> seen; bit<128> wide;

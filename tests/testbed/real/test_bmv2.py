@@ -46,7 +46,7 @@ def stand_in(folder: Path, script: str) -> None:
     ("options", "words"),
     [
         ("{}", "switch s1: bmv2 ended with status 3: no such library"),
-        ("{'s1': ['--clock-offset-us', '5']}", "switch s1: bmv2 has no --clock-offset-us"),
+        ("{'s1': ['--deflect-on-drop']}", "switch s1: bmv2 has no --deflect-on-drop"),
     ],
 )
 def test_what_cannot_be_gets_one_line(
