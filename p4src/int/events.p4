@@ -100,18 +100,20 @@ control QueueReports(inout int_report_t report, in hop_t hop) {
 
 const bit<8> OUT_OF_TIME = 26;
 const bit<8> NO_ROUTE = 29;
+const bit<8> QUEUE_FULL = 71;
 const bit<8> DENIED = 80;
 const bit<8> NO_SUCH_MAC = 89;
 
-/* Of packets of watched flows, and of those that carry INT, that this switch drops in ingress. */
-control DropReports(in int_watch_t watch, inout int_report_t report) {
+/* Of packets of watched flows, and of those that carry INT, that a part of this switch drops, which knows
+ * these metadata. The caller clones them. */
+control DropReports(in int_watch_t watch, inout int_report_t report)(bit<6> hw_id, bit<16> known) {
     Number() number;
 
     action report_drops(bit<16> metadata_bits) {
         report.dropped = 1;
         report.flow = watch.is_watched | watch.is_int;
-        report.hw_id = HW_INGRESS;
-        report.metadata_bits = (metadata_bits & KNOWN_TO_INGRESS) | DROP_REASON;
+        report.hw_id = hw_id;
+        report.metadata_bits = (metadata_bits & known) | DROP_REASON;
     }
 
     table drop_reports {
@@ -120,10 +122,11 @@ control DropReports(in int_watch_t watch, inout int_report_t report) {
     }
 
     apply {
-        drop_reports.apply();
+        if ((watch.is_watched | watch.is_int) == 1) {
+            drop_reports.apply();
+        }
         if (report.dropped == 1) {
             number.apply(report);
-            clone_preserving_field_list(CloneType.I2E, REPORT_SESSION, REPORT_FIELDS);
         }
     }
 }

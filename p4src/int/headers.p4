@@ -87,6 +87,7 @@ const bit<16> DROP_REASON = 0x0001;  // of reports
 const bit<16> KNOWN_TO_REPORTS = 0x7F00;  // the node id is in the group header, buffers nobody knows
 const bit<16> UTILISATION = 0x0100;
 const bit<16> KNOWN_TO_INGRESS = 0x4A00;  // ports, and when the packet came
+const bit<16> KNOWN_TO_QUEUES = 0x5A00;   // how many packets wait, too
 
 header report_group_t {
     bit<4> version;

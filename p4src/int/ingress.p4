@@ -34,6 +34,7 @@ control Forward(
             hdr.ipv4.src_addr: ternary;
             hdr.ipv4.dst_addr: ternary;
             hdr.ipv4.protocol: ternary;
+            hdr.ports.src_port: ternary;
             hdr.ports.dst_port: ternary;
         }
         actions = { deny; NoAction; }

@@ -13,16 +13,19 @@ control IntArrival(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Forward() forward;
     IntWatch() watch;
-    DropReports() drop_reports;
+    DropReports(HW_INGRESS, KNOWN_TO_INGRESS) arriving_drops;
 
     apply {
         forward.apply(hdr, meta.drop_reason, standard_metadata);
         watch.apply(hdr, meta.watch, meta.hop, standard_metadata);
-        if (meta.drop_reason != 0 && (meta.watch.is_watched | meta.watch.is_int) == 1) {
+        if (meta.drop_reason != 0) {
             meta.hop.ingress_port = standard_metadata.ingress_port;
             meta.hop.ingress_us =
                 standard_metadata.ingress_global_timestamp + meta.hop.offset_us;
-            drop_reports.apply(meta.watch, meta.report);
+            arriving_drops.apply(meta.watch, meta.report);
+            if (meta.report.dropped == 1) {
+                clone_preserving_field_list(CloneType.I2E, REPORT_SESSION, REPORT_FIELDS);
+            }
         }
     }
 }
@@ -111,10 +114,27 @@ control IntPacket(
     }
 }
 
+/* INT of a packet for which its queue has no room. It is dropped, and only its clone goes on. */
+control IntDeflected(
+    inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    Hop() hop;
+    DropReports(HW_QUEUES, KNOWN_TO_QUEUES) queue_drops;
+
+    apply {
+        meta.drop_reason = QUEUE_FULL;
+        hop.apply(meta.hop, standard_metadata);
+        queue_drops.apply(meta.watch, meta.report);
+        if (meta.report.dropped == 1) {
+            clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, REPORT_FIELDS);
+        }
+    }
+}
+
 /* A report is the clone of a packet, which came this way before. */
 control IntDeparture(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     IntPacket() packet;
+    IntDeflected() deflected;
     PutBack() put_back;
     WriteReport() write_report;
 
@@ -125,6 +145,8 @@ control IntDeparture(
                 put_back.apply(hdr);
             }
             write_report.apply(hdr, meta.watch, meta.report, meta.hop, meta.drop_reason);
+        } else if (standard_metadata.instance_type == DEFLECTED) {
+            deflected.apply(meta, standard_metadata);
         } else if (!hdr.readout.isValid()) {
             packet.apply(hdr, meta, standard_metadata);
         }

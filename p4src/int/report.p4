@@ -10,6 +10,7 @@
 
 const bit<32> INGRESS_CLONE = 1;  // instance_type
 const bit<32> EGRESS_CLONE = 2;
+const bit<32> DEFLECTED = 7;  // of minip4 alone, with --deflect-on-drop: its queue was full
 
 const bit<32> REPORT_SESSION = 500;  // the clone session whose port leads to the collector
 
@@ -18,6 +19,7 @@ const bit<32> PAYLOAD_BYTES = 16;  // in a report, of UDP packets without an ide
 // Parts of a switch that count their reports by themselves.
 const bit<6> HW_EGRESS = 0;
 const bit<6> HW_INGRESS = 1;
+const bit<6> HW_QUEUES = 2;
 
 struct int_report_t {
     @field_list(REPORT_FIELDS)

@@ -65,12 +65,14 @@ control BothEgress(
     apply {
         bit<48> now_us = standard_metadata.egress_global_timestamp + meta.ampm.offset_us;
         departure.apply(hdr, meta, standard_metadata);
-        block_departures.apply(meta.ampm, now_us, meta.readout);
-        pulse_departures.apply(meta.ampm, now_us, meta.readout);
-        sample_departures.apply(meta.ampm, meta.sample, now_us, meta.readout);
-        if (meta.ampm.watched == 1) {
-            departures.count(meta.ampm.cell);
-            leave_domain.apply(hdr, meta.ampm);
+        if (standard_metadata.instance_type != DEFLECTED) {  // which does not depart
+            block_departures.apply(meta.ampm, now_us, meta.readout);
+            pulse_departures.apply(meta.ampm, now_us, meta.readout);
+            sample_departures.apply(meta.ampm, meta.sample, now_us, meta.readout);
+            if (meta.ampm.watched == 1) {
+                departures.count(meta.ampm.cell);
+                leave_domain.apply(hdr, meta.ampm);
+            }
         }
         readout_departure.apply(hdr.readout, meta.readout);
     }

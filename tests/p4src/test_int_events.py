@@ -98,11 +98,11 @@ def drop_reports(*, watched: bool = True, wanted: int = LEVEL_1 | INGRESS) -> Sw
     switch = Switch(1)
     if watched:
         switch.watch("watch_drops", [])
-    drops = "IntIngress.arrival.drop_reports"
+    drops = "IntIngress.arrival.arriving_drops"
     switch.engine.table_set_default(f"{drops}.drop_reports", f"{drops}.report_drops", [wanted])
     switch.engine.table_add(
         "IntIngress.arrival.forward.access_list",
-        [*[Ternary(0, 0)] * 3, Ternary(5009, 0xFFFF)], "IntIngress.arrival.forward.deny", [], 1,
+        [*[Ternary(0, 0)] * 4, Ternary(5009, 0xFFFF)], "IntIngress.arrival.forward.deny", [], 1,
     )  # fmt: skip
     switch.engine.table_add(
         "IntIngress.arrival.forward.routing.routes", [Lpm(0x0A000000, 8)],

@@ -53,7 +53,7 @@ def everything(outside: list[int]) -> Switch:
     switch.report_all()
     for version in (4, 6):
         switch.watch("export_data", [NODE | LEVEL_1, ALL], version=version)
-    drops, queues = "IntIngress.arrival.drop_reports", "IntEgress.departure.packet.queue_reports"
+    drops, queues = "IntIngress.arrival.arriving_drops", "IntEgress.departure.packet.queue_reports"
     switch.engine.table_set_default(f"{drops}.drop_reports", f"{drops}.report_drops", [LEVEL_1])
     switch.engine.table_add(f"{queues}.queue_reports", [Exact(OUT)], f"{queues}.report_queue",
                             [0, 0, 1 << 31, QUEUE])  # fmt: skip

@@ -1,9 +1,12 @@
 """INT and alternate marking on the same packets, in one switch program."""
 
+import os
+
 import pytest
 from ampm_path import SCHEDULE, L, marks
 from int_layers import NODE, QUEUE
-from int_path import DSCP, IN, OUT, PROBE, Switch, opened_int, tcp, udp
+from int_path import DSCP, IN, OUT, PROBE, TO_COLLECTOR, Switch, opened_int, tcp, udp
+from int_queue import crowded, inject
 
 from controllers.ampm.watch import Method
 from minip4.engine.keys import Ternary
@@ -58,3 +61,14 @@ def test_reports_are_no_packets_of_the_flow() -> None:
     _, report = last.report(inside, 4 * L)
     assert report.fragment[1] >> 2 == 4
     assert last.engine.counter_read("BothEgress.departures", 0)[0] == 1
+
+
+@pytest.mark.skipif("P4_SWITCH" in os.environ, reason="bmv2 deflects nothing")
+def test_a_dropped_packet_does_not_depart_by_alternate_marking() -> None:
+    switch = crowded(both(1, "mark", [IN]))
+    switch.watch("watch_drops", [])
+    ports = [port for port, _ in inject(switch, [udp()] * 6, 4 * L)]
+    assert ports.count(TO_COLLECTOR) == 3
+    counts = [switch.engine.counter_read(point, 0)[0]
+              for point in ("BothIngress.arrivals", "BothEgress.departures")]  # fmt: skip
+    assert counts == [7, 4]
