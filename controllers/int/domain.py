@@ -15,6 +15,7 @@ import finsy as fy
 from mininet.topo import Topo
 
 from controllers.forwarding import forwarding_entries
+from controllers.int.access import Denied
 from controllers.int.watch import Instruction, WatchedFlow
 from controllers.readout import CLOCK_BITS
 from controllers.tables import reconcile
@@ -66,6 +67,8 @@ class Domain:
     `collector` is a host, whose UDP port `port` the reports go to. `mtu_bytes` is that of the links
     between switches, whose packets INT makes longer. Of watched flows all chosen packets are
     reported, or `changes`; `drops` says what a report of a dropped packet has beside the reason.
+    Packets that are `denied` are dropped. What full queues drop is reported where switches deflect
+    it (`--deflect-on-drop` of minip4).
     """
 
     collector: str
@@ -75,6 +78,7 @@ class Domain:
     changes: Changes | None = None
     queues: QueueReports | None = None
     drops: Instruction | None = None
+    denied: Sequence[Denied] = ()
 
 
 async def configure(
@@ -129,12 +133,15 @@ def entries(
     if domain.changes is not None:
         defaults["flow_reports"] = fy.Action("report_changes", **domain.changes.parameters())
     if domain.drops is not None:
-        defaults["drop_reports"] = fy.Action("report_drops", metadata_bits=int(domain.drops))
+        for part in ("arriving_drops", "queue_drops"):
+            report = fy.Action(f"{part}.report_drops", metadata_bits=int(domain.drops))
+            defaults[f"{part}.drop_reports"] = report
     return [
         *(fy.P4TableEntry(t, action=a, is_default_action=True) for t, a in defaults.items()),
         *_port_entries(net, switch, domain),
         *forwarding_entries(net, switch),
         *(flow.entry() for flow in domain.flows if flow.is_at(net, switch)),
+        *(denied.entry() for denied in domain.denied if denied.is_at(switch)),
     ]
 
 
