@@ -11,7 +11,7 @@ from minip4.compiler.instances.objects import ExternObject, Instance, instantiat
 from minip4.compiler.lower import places
 from minip4.compiler.lower.assignments import copied
 from minip4.compiler.lower.context import Context
-from minip4.compiler.lower.expressions import has_effects
+from minip4.compiler.lower.expressions import can_change
 from minip4.compiler.syntax import CallKind
 
 
@@ -65,7 +65,7 @@ def evaluated(
     todo = [(i, e) for i in order if (e := expressions[i]) is not None]
     result = []
     for number, (i, expression) in enumerate(todo):
-        is_exposed = any(has_effects(later) for _, later in todo[number + 1 :])
+        is_exposed = any(can_change(later) for _, later in todo[number + 1 :])
         of = context.environment.resolve(parameter_types[i])
         argument = Argument(parameters[i], i, of, expression)
         evaluate = (special or {}).get(i, context.expressions.value)

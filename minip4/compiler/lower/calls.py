@@ -14,7 +14,7 @@ from minip4.compiler.lower.arguments import Argument, conflict, evaluated
 from minip4.compiler.lower.assignments import assign
 from minip4.compiler.lower.builtins import builtin_method, invalidate
 from minip4.compiler.lower.context import Context, Frame, Restart
-from minip4.compiler.lower.expressions import has_effects
+from minip4.compiler.lower.expressions import can_change
 from minip4.compiler.lower.externs import extern_function, extern_method
 from minip4.compiler.syntax import CallKind
 
@@ -171,7 +171,7 @@ class Calls:
             call.arguments,
             call.order,
         )
-        by_reference = by_reference and not any(has_effects(a.expression) for a in bound)
+        by_reference = by_reference and not any(can_change(a.expression) for a in bound)
         for i, argument in enumerate(bound):
             others = bound[:i] + bound[i + 1 :]
             is_alone = by_reference and not any(conflict(argument, other) for other in others)

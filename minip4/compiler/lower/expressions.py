@@ -45,6 +45,21 @@ def has_effects(node: syntax.Node) -> bool:
     return any(has_effects(child) for child in syntax.children(node))
 
 
+def can_change(node: syntax.Node) -> bool:
+    """Whether evaluating it can change what is around it: a function, which sees none of that, does
+    so only by out and inout parameters, and by objects that are handed to it."""
+    if not has_effects(node):
+        return False
+    if isinstance(node, syntax.Call):
+        if node.kind is not CallKind.FUNCTION:
+            return True
+        if any(parameter.direction in ("out", "inout") for parameter in node.parameters) or any(
+            isinstance(of, types.Extern) for of in node.parameter_types
+        ):
+            return True
+    return any(can_change(child) for child in syntax.children(node))
+
+
 def read_scalar(value: places.Value, source: syntax.Source) -> ir.Expression:
     if is_compound(value) or isinstance(value, places.Next):
         raise P4Error("a number or bool was expected here", source)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from programs_to_run import outcome
+from programs_to_run import compiled, outcome
 
 PACKET = "0102037f00000004"  # a b c s w
 INC = "bit<8> inc(inout bit<8> x) { x = x + 1; return x; }"
 TWO = "{ x = 0xaa; y = 0xbb; }"
+TWICE_OF = "bit<8> twice(in bit<8> x) { return x + x; }"
+BY_B = (
+    "control S(inout headers_t g, in bit<8> x) { apply { g.d.b = x; g.d.c = g.d.a; g.d.a = 9; } }"
+)
 ITEMS = "h.items[0] = { 0x10 }; h.items[1] = { 0x11 }; h.items[2] = { 0x12 };"
 
 IN_INGRESS = {
@@ -216,6 +220,24 @@ IN_INGRESS = {
         "h.d.c = add(add(inc(h.d.a), h.d.a), add(y = h.d.a, x = inc(h.d.a)));",
         "030209",
     ),
+    "a function of what the sub-control changes": (
+        TWICE_OF + BY_B,
+        "S() s;",
+        "s.apply(h, twice(h.d.a));",
+        "090201",
+    ),
+    "a function that changes what the sub-control gets": (
+        INC + BY_B,
+        "S() s;",
+        "s.apply(h, inc(h.d.a));",
+        "090201",
+    ),
+    "a function of what another one changes, which the sub-control gets": (
+        INC + TWICE_OF + BY_B,
+        "S() s;",
+        "s.apply(h, twice(inc(h.d.a)));",
+        "090401",
+    ),
 }
 
 
@@ -321,6 +343,18 @@ def test_in_ingress(tmp_path: Path, name: str) -> None:
     assert left[1].startswith(expected)
 
 
+def headers(directory: Path, code: str) -> list[str]:
+    """Those of a program, with what was made to hold copies."""
+    program = compiled(directory, declarations=TWICE_OF + BY_B, locals="S() s;", ingress=code)
+    return sorted(header["header_type"] for header in program.bmv2_json["headers"])
+
+
+def test_a_function_beside_them_costs_no_copies_of_headers(tmp_path: Path) -> None:
+    assert headers(tmp_path, "s.apply(h, twice(h.d.b));") == headers(
+        tmp_path, "s.apply(h, meta.m);"
+    )
+
+
 SUB = (
     "parser S(packet_in packet, inout bit<8> x, inout bit<8> y)"
     " { state start { x = 0xaa; y = 0xbb; transition accept; } }"
@@ -357,6 +391,14 @@ IN_PARSER = {
         " (2, 2): accept; (1, 2): right; } } state right { h.d.b = 0;",
         PACKET,
         "0200",
+    ),
+    "a function that takes from the packet": (
+        "bit<8> skip(packet_in p) { p.advance(8); return 1; }"
+        "bit<8> add(in bit<8> x, in bit<8> y) { return x + y; }",
+        "",
+        "packet.extract(h.d); h.d.a = add(packet.lookahead<bit<8>>(), skip(packet));",
+        PACKET + "0509",
+        "06",
     ),
     "verify": (
         INC,
