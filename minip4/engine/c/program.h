@@ -132,6 +132,14 @@ struct program {
 
 extern const struct program program;
 
+/* Whether one of eight headers is valid. */
+ALWAYS_INLINE bool any_valid(const uint8_t *flags)
+{
+    uint64_t eight;
+    memcpy(&eight, flags, sizeof eight);
+    return eight != 0;
+}
+
 /* P4 time when the packet at hand arrived. */
 ALWAYS_INLINE uint64_t arrived_us(const struct context *c)
 {

@@ -133,7 +133,7 @@ class Generator:
             "void program_start(struct context *c, uint16_t port UNUSED)",
             [
                 "struct phv *h = (struct phv *)c->packet->phv;",
-                "memset(h, 0, sizeof *h);",
+                *self.layout.clear(),
                 "h->start.packet_length = h->start.ingress_length = c->packet->length;",
                 "h->start.truncate_to = UINT32_MAX;",
                 *self._set("ingress_port", "port"),

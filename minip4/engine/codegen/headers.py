@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import groupby
+
 from minip4.engine import model as m
 from minip4.engine.codegen.layout import Layout
 from minip4.engine.words import limbs
@@ -41,6 +44,10 @@ def store_lines(value: str, at: str, offset: int, width: int) -> Lines:
         start = max(offset, end - 64)
         lines.append(f"store_bits({at}, {start}, {end - start}, {value}[{i}]);")
     return lines
+
+
+def _indented(lines: Lines, depth: int) -> str:
+    return "\n".join("    " * depth + line for line in lines)
 
 
 class HeaderCode:
@@ -104,35 +111,51 @@ class HeaderCode:
 
     # --- deparser --------------------------------------------------------------------------
 
+    def _size(self, header: m.Header) -> str:
+        size, varbit = f"{header.type.fixed_bytes}u", header.type.varbit
+        if varbit is None:
+            return size
+        name = f"{self.layout.place(header).pointer}->{self.layout.member(header.type, varbit)}"
+        return f"({size} + {name}_bits / 8)"
+
+    def _add_size(self, header: m.Header) -> Lines:
+        raw = f"h->raw[{self.layout.place(header).number}]"
+        return [f"in_place &= {raw} == start + size; size += {self._size(header)};"]
+
+    def _write_back(self, header: m.Header) -> Lines:
+        place, type_ = self.layout.place(header), self.layout.type_of(header.type)
+        return [f"write_back_{type_}({place.pointer}, buffer + h->raw[{place.number}]);"]
+
+    def _put(self, header: m.Header) -> Lines:
+        if header.type.fixed_bytes > FRAME_ROOM:
+            return []  # a packet with it is dropped before
+        place, type_ = self.layout.place(header), self.layout.type_of(header.type)
+        return [
+            f"if (h->raw[{place.number}]) {{",
+            f"    memcpy(out, buffer + h->raw[{place.number}], {self._size(header)});",
+            f"    write_back_{type_}({place.pointer}, out);",
+            f"}} else put_{type_}({place.pointer}, out);",
+            f"out += {self._size(header)};",
+        ]
+
+    def _of_valid(self, order: tuple[m.Header, ...], code: Callable[[m.Header], Lines]) -> Lines:
+        """Code for each header, if it is valid. Most are not: eight flags are asked at once."""
+        lines: Lines = []
+        numbered = [(self.layout.place(header).number, header) for header in order]
+        for eight, group in groupby(numbered, lambda each: int(each[0]) // 8):
+            headers = list(group)
+            lines.append(f"if (any_valid(h->valid + {8 * eight})) {{")
+            for number, header in headers:
+                lines += [f"    if (h->valid[{number}]) {{",
+                          *(f"        {line}" for line in code(header)), "    }"]  # fmt: skip
+            lines.append("}")
+        return lines
+
     def deparser(self, order: tuple[m.Header, ...], before: Lines) -> str:
         """The deparser: headers that lie where they lay only get their changed fields."""
-        sizes, put, back = [], [], []
-        for header in order:
-            place = self.layout.place(header)
-            type_ = self.layout.type_of(header.type)
-            n, x = place.number, place.pointer
-            varbit = header.type.varbit
-            size = str(header.type.fixed_bytes)
-            if varbit:
-                size = f"({size} + {x}->{self.layout.member(header.type, varbit)}_bits / 8u)"
-            sizes.append(
-                f"    if (h->valid[{n}]) {{ in_place &= h->raw[{n}] == start + size; "
-                f"size += {size}; }}"
-            )
-            back.append(
-                f"        if (h->valid[{n}]) write_back_{type_}({x}, buffer + h->raw[{n}]);"
-            )
-            if header.type.fixed_bytes > FRAME_ROOM:
-                continue  # a packet with it is dropped before
-            put += [
-                f"    if (h->valid[{n}]) {{",
-                f"        if (h->raw[{n}]) {{",
-                f"            memcpy(out, buffer + h->raw[{n}], {size});",
-                f"            write_back_{type_}({x}, out);",
-                f"        }} else put_{type_}({x}, out);",
-                f"        out += {size};",
-                "    }",
-            ]
+        sizes = self._of_valid(order, self._add_size)
+        back = self._of_valid(order, self._write_back)
+        put = self._of_valid(order, self._put)
         checks = "".join(f"    {line}\n" for line in before)
         return f"""
 static bool program_deparse(struct context *c)
@@ -141,15 +164,15 @@ static bool program_deparse(struct context *c)
     uint8_t *buffer = c->packet->buffer;
     uint32_t start = (uint32_t)(c->packet->data - buffer), size = 0;
     bool in_place = true;
-{checks}{chr(10).join(sizes)}
+{checks}{_indented(sizes, 1)}
     if (in_place && size == h->start.payload) {{
-{chr(10).join(back)}
+{_indented(back, 2)}
         return true;
     }}
     if (size >= start + h->start.payload)
         return false;
     uint8_t scratch[PACKET_ROOM + PACKET_MAX_FRAME], *out = scratch; /* start + payload at most */
-{chr(10).join(put)}
+{_indented(put, 1)}
     c->packet->data += (int64_t)h->start.payload - size;
     c->packet->length += size - h->start.payload;
     memcpy(c->packet->data, scratch, (size_t)(out - scratch));

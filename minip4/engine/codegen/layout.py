@@ -197,7 +197,7 @@ class Layout:
     def _structure(self, type_: m.HeaderType) -> str:
         kept = [f for f in type_.fields if self.is_kept(type_, f)]
         lines = []
-        for field in sorted(kept, key=lambda f: -f.width):
+        for field in sorted(kept, key=lambda f: (f.varbit, -f.width)):
             name = self.member(type_, field)
             if field.varbit:
                 lines.append(f"    uint32_t {name}_bits;\n    uint8_t {name}[{field.width // 8}];")
@@ -215,7 +215,7 @@ class Layout:
             *self.program.stacks.values(),
             *self.program.union_stacks.values(),
         ]
-        count = max(1, self.header_count)
+        count = 8 * max(1, -(-self.header_count // 8))  # any_valid() looks at eight flags
         return "\n".join(
             [
                 "struct phv {",
@@ -226,8 +226,32 @@ class Layout:
                 f"    uint8_t valid[{count}];",
                 *(f"    uint16_t next_{identifier(s.name)};" for s in stacks),
                 f"    uint16_t raw[{count}]; /* offset in the packet's buffer; 0: none */",
-                *(declare(h) for h in self.single),
+                *(declare(h) for h in self.single if not h.type.varbit),
                 *(declare(a, f"[{len(a.headers) + 1}]") for a in self.program.arrays),
+                *(declare(h) for h in self._varying),
                 "};",
             ]
         )
+
+    @property
+    def _varying(self) -> list[m.Header]:
+        """Headers with a varbit, which is the last of them and may be long: they lie at the end."""
+        return [h for h in self.single if h.type.varbit]
+
+    def clear(self) -> list[str]:
+        """C that clears a parsed packet, but for what no length says is there."""
+        if not self._varying:
+            return ["memset(h, 0, sizeof *h);"]
+        first = self.names[id(self._varying[0])]
+        return [
+            f"memset(h, 0, offsetof(struct phv, {first}));",
+            *(
+                f"memset(&h->{self.names[id(h)]}, 0, {self.fixed_size(h.type)});"
+                for h in self._varying
+            ),
+        ]
+
+    def fixed_size(self, type_: m.HeaderType) -> str:
+        """C for the bytes of a header's structure without those of its varbit."""
+        assert type_.varbit is not None
+        return f"offsetof(struct {self.type_of(type_)}, {self.member(type_, type_.varbit)})"

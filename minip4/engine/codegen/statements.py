@@ -92,7 +92,7 @@ class Statements(StateStatements):
             raise NotSupported("assign_VL between varbit fields of different sizes")
         is_metadata = place.number == "-1"
         return [
-            f"memmove({target}, {source}, {field.width // 8});",
+            f"memmove({target}, {source}, {source}_bits / 8);",
             f"{target}_bits = {source}_bits;",
             *([] if is_metadata else [f"h->raw[{place.number}] = 0;"]),
         ]
@@ -106,13 +106,22 @@ class Statements(StateStatements):
             return [f"*{to.pointer} = *{source.pointer};"]
         return [
             f"if (h->valid[{source.number}]) {{",
-            f"    *{to.pointer} = *{source.pointer};",
+            f"    {self._copy_fields(to, source)}",
             f"    h->raw[{to.number}] = h->raw[{source.number}];",
             *(f"    {line}" for line in self.set_valid(to)),
             "} else {",
             f"    h->valid[{to.number}] = 0;",
             "}",
         ]
+
+    def _copy_fields(self, to: Place, source: Place) -> str:
+        """Of a varbit, as many bytes as there are."""
+        varbit = source.type.varbit
+        if varbit is None:
+            return f"*{to.pointer} = *{source.pointer};"
+        bits = f"{source.pointer}->{self.layout.member(source.type, varbit)}_bits"
+        size = f"{self.layout.fixed_size(source.type)} + {bits} / 8"
+        return f"memmove({to.pointer}, {source.pointer}, {size});"
 
     def assign_union(self, p: m.Primitive) -> Lines:
         pairs = zip(
