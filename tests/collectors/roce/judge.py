@@ -1,17 +1,22 @@
 """The kernel's RoCE stack, rdma_rxe, as a judge: packets to queue pairs in a virtual machine."""
 
+import contextlib
+import select
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import judged
+from arriving import frames
 from requester import Answer, Session, write
 from scapy.layers.l2 import Ether
 from verdicts import BEFORE, Case
 
 from collectors.roce.endpoint import Completion, Peer
 from collectors.roce.packets import BTH
+from collectors.roce.softnic import SoftNic
 from testbed.real.vm import card
 from testbed.real.vm.machine import Machine
 
@@ -42,7 +47,7 @@ class Judge:
     """rxe in a virtual machine, and the other end of its network card."""
 
     def __init__(self, machine: Machine, packets: socket.socket) -> None:
-        self.machine, self._packets = machine, packets
+        self.machine, self.packets = machine, packets
         own, peer = ADDRESSES["v2"]
         machine.call(card.settle, own, 24, {peer: PEER_MAC})
         machine.call(subprocess.run, ["sh", "-ec", WITH_IPV6])
@@ -75,7 +80,7 @@ class Judge:
 
     def ask(self, session: Session, frame: bytes) -> list[Answer]:
         """The answers to a frame."""
-        self._packets.send(frame)
+        self.packets.send(frame)
         return [Answer.read(session, got) for _, got in self._until_sentinel()]
 
     def _send_all(
@@ -87,7 +92,7 @@ class Judge:
             numbers = [i for i, case in enumerate(cases) if step < len(case.steps)]
             for at in range(0, len(numbers), BATCH):
                 for i in numbers[at : at + BATCH]:
-                    self._packets.send(cases[i].steps[step].request(sessions[i]))
+                    self.packets.send(cases[i].steps[step].request(sessions[i]))
                 for qpn, frame in self._until_sentinel():
                     i = qpn - FIRST_QPN
                     found[i][step].append(Answer.read(sessions[i], frame))
@@ -97,9 +102,9 @@ class Judge:
         """Send a sentinel, and give what comes before its ACK: to which queue pair, and what."""
         session, psn = self._sentinel, self._sentinels
         self._sentinels += 1
-        self._packets.send(write(psn, b"sentinel")(session))
+        self.packets.send(write(psn, b"sentinel")(session))
         while True:
-            frame = self._packets.recv(4096)
+            frame = self.packets.recv(4096)
             packet = Ether(frame)
             if BTH not in packet:  # IPv6 tells which multicast groups it is in
                 continue
@@ -107,6 +112,28 @@ class Judge:
                 assert Answer.read(session, frame).psn == psn
                 return
             yield packet[BTH].dqpn, frame
+
+
+@contextlib.contextmanager
+def answering(nic: SoftNic, packets: socket.socket) -> Iterator[list[bytes]]:
+    """Have a responder of ours answer all that comes; gives the frames that did."""
+    came: list[bytes] = []
+    ended = threading.Event()
+
+    def answer() -> None:
+        while not ended.is_set():
+            if select.select([packets], [], [], 0.01)[0]:
+                came.append(packets.recv(4096))
+                for reply in nic.receive(frames(came[-1:])):
+                    packets.send(reply)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    try:
+        yield came
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _bench(qpn: int, version: str, case: Case) -> judged.Bench:

@@ -1,26 +1,35 @@
 """The kernel's RoCE stack, rdma_rxe: what it makes of our packets, and as an endpoint of ours."""
 
+import errno
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from judge import ADDRESSES, OWN_MAC, PEER_MAC, Judge, Outcome
+from judge import ADDRESSES, OWN_MAC, PEER_MAC, Judge, Outcome, answering
 from requester import Session, add, write
+from roce.real_session import KINDS, RECORD, TRANSPORTS, RealSession, captured, fields
+from scapy.layers.l2 import Ether
 from verdicts import Case, alike
 from verdicts_bad import BAD
 from verdicts_good import GOOD
 from wire import end, namespace, veth
 
+from collectors.roce.device import checked
 from collectors.roce.endpoint import Completion, Peer
-from collectors.roce.packets import Nak
+from collectors.roce.packets import BTH, Nak
 from collectors.roce.region import TCP, Region
+from collectors.roce.softnic import SoftNic
 from collectors.roce.verbs import Verbs
 from testbed.errors import TestbedError
 from testbed.real.vm import machine
 from testbed.real.vm.machine import Machine, Socket
 
 pytestmark = pytest.mark.skipif(machine.missing() is not None, reason=str(machine.missing()))
+PyverbsRDMAError: Any = pytest.importorskip("pyverbs.pyverbs_error").PyverbsRDMAError
+OWN = {"IP id", "IP chksum", "UDP sport", "BTH icrc"}  # of one session
 CASES = [(version, case) for case in (*GOOD, *BAD) for version in case.versions if version != "v1"]
 
 
@@ -88,10 +97,42 @@ def test_the_endpoint_takes_what_peers_write(judge: Judge) -> None:
     assert call(Path.read_bytes, Path("/tmp/records")) == written
 
 
-def test_what_cannot_be_is_told_in_a_line(judge: Judge) -> None:
+def test_an_address_that_no_device_has_is_told(judge: Judge) -> None:
     with pytest.raises(TestbedError, match=r"no RDMA device has the address 10\.9\.0\.77"):
         judge.machine.make(Verbs, "10.9.0.77")
-    endpoint = judge.machine.make(Verbs, ADDRESSES["v2"][0])
-    domain = endpoint.register(judge.machine.make(Region, TCP, 4))
-    with pytest.raises(TestbedError, match=r"queue pair for 192\.0\.2\.1: no route, or no MAC"):
-        endpoint.connect(domain, Peer("192.0.2.1", 1, 0))
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [(errno.ETIMEDOUT, "peer: no route, or no MAC"), (errno.ENOMEM, "peer: Cannot allocate mem")],
+)
+def test_what_verbs_refuse_is_told_in_a_line(code: int, told: str) -> None:
+    def refuse() -> None:
+        raise PyverbsRDMAError("Failed to modify QP state to RTR", code)
+
+    with pytest.raises(TestbedError, match=told):
+        checked("peer", refuse)
+
+
+def test_rxe_as_a_peer_is_content_with_our_responder_and_sends_what_was_captured(
+    judge: Judge,
+) -> None:
+    """Each call returns when rxe has its answer. Some fields are of one session alone."""
+    own, address = ADDRESSES["v2"]
+    nic, region = SoftNic(address, mac=PEER_MAC), Region(np.dtype("u1"), 96)
+    domain = nic.register(region, rkey=0x1000)
+    session = RealSession(judge.machine, own)
+    targets = [nic.connect(domain, peer, transport=transport)
+               for peer, transport in zip(session.peers, TRANSPORTS, strict=True)]  # fmt: skip
+    with answering(nic, judge.packets) as came:
+        session.carry_out(targets)
+        deadline_s = time.monotonic() + 10
+        while len(nic.completions()) < 1:  # UC's is not waited for
+            assert time.monotonic() < deadline_s
+    assert region.bytes.tobytes() == RECORD + RECORD + (1).to_bytes(8, "little")
+    assert nic.counts().accepted == {"WRITE_ONLY": 2, "WRITE_ONLY_IMMEDIATE": 2, "FETCH_ADD": 1}
+    sent = [fields(frame) for frame in came if BTH in Ether(frame)]
+    known = captured()
+    for kind, found in zip(KINDS, sent, strict=True):
+        assert {name for name in found if found[name] != known[kind][name]} <= OWN, kind
+        assert found.keys() == known[kind].keys()

@@ -1,0 +1,103 @@
+"""An RDMA device of the kernel's, by libibverbs: a network card with RDMA, or rdma_rxe.
+
+Needs ./setup.sh --rdma.
+"""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from collectors.roce.endpoint import Access, Peer, Transport, gid
+from testbed.errors import TestbedError
+
+try:
+    from pyverbs import addr, device, enums, pyverbs_error, qp
+except ImportError:  # which only who opens one needs to know
+    device = None
+
+PORT = 1
+MOST_ATOMICS = 16  # answers that are kept for peers that ask again (max_dest_rd_atomic)
+HOP_LIMIT = 64
+RNR_TIMER = 14  # 1 ms (IBTA 9.7.5.2.8, table 45)
+MTU_BYTES = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # of enum ibv_mtu
+
+DEVICES = Path("/sys/class/infiniband")
+
+
+class Device:
+    """An RDMA device, by the address that it has: IPv4 or IPv6, as RoCEv2 knows it."""
+
+    def __init__(self, address: str) -> None:
+        """Raises TestbedError where no device has it, or there is no libibverbs."""
+        if device is None:
+            raise TestbedError("there is no libibverbs (pyverbs) here: run ./setup.sh --rdma")
+        self.name, self._gid_index = _found(address)
+        self.context = device.Context(name=self.name)
+        self._path_mtu = self.context.query_port(PORT).active_mtu
+
+    @property
+    def path_mtu(self) -> int:
+        """Bytes of payload that a packet may have."""
+        return MTU_BYTES[self._path_mtu]
+
+    @staticmethod
+    def kind(transport: Transport) -> int:
+        """Of a queue pair."""
+        return int(enums.IBV_QPT_RC if transport is Transport.RC else enums.IBV_QPT_UC)
+
+    def attributes(self, peer: Peer, transport: Transport, access: Access) -> Any:
+        """Of a queue pair that is ready to receive from a peer."""
+        route = addr.GlobalRoute(addr.GID(_written(gid(peer.address))),
+                                 sgid_index=self._gid_index, hop_limit=HOP_LIMIT)  # fmt: skip
+        attributes = qp.QPAttr(port_num=PORT)
+        attributes.qp_access_flags = flags(access)
+        attributes.ah_attr = addr.AHAttr(gr=route, is_global=1, port_num=PORT)
+        attributes.path_mtu = self._path_mtu
+        attributes.dest_qp_num, attributes.rq_psn = peer.qpn, peer.psn
+        if transport is Transport.RC:
+            attributes.max_dest_rd_atomic = MOST_ATOMICS
+            attributes.min_rnr_timer = RNR_TIMER
+        return attributes
+
+
+def _found(address: str) -> tuple[str, int]:
+    """A device, and the index of the address among its GIDs of RoCEv2."""
+    for path in sorted(DEVICES.glob(f"*/ports/{PORT}/gids/*")):
+        kind = path.parents[1] / "gid_attrs/types" / path.name
+        try:
+            found = path.read_text().strip() == _written(gid(address)) and kind.read_text().strip()
+        except OSError:  # EINVAL: nothing stands at this index
+            continue
+        if found == "RoCE v2":
+            return path.parts[len(DEVICES.parts)], int(path.name)
+    raise TestbedError(f"no RDMA device has the address {address}: see `rdma link`, `ip address`")
+
+
+def _written(packed: bytes) -> str:
+    """A GID as verbs write it: all eight groups."""
+    return ":".join(packed[at : at + 2].hex() for at in range(0, 16, 2))
+
+
+def flags(access: Access) -> int:
+    """Rights, as verbs have them."""
+    flags = enums.IBV_ACCESS_LOCAL_WRITE
+    if access & Access.WRITE:
+        flags |= enums.IBV_ACCESS_REMOTE_WRITE
+    if access & Access.ATOMIC:
+        flags |= enums.IBV_ACCESS_REMOTE_ATOMIC
+    return int(flags)
+
+
+def checked(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function of verbs; raises TestbedError where it fails, with what it was about."""
+    try:
+        return call(*arguments)
+    except pyverbs_error.PyverbsRDMAError as error:
+        code = error.error_code
+        if code in (errno.ETIMEDOUT, errno.ENETUNREACH):
+            why = "no route, or no MAC address, leads there"
+        else:
+            why = os.strerror(code) if code > 0 else " ".join(str(error).split())
+        raise TestbedError(f"{what}: {why}") from error

@@ -1,0 +1,1 @@
+"""What RoCE experiments share: a switch that writes records, and what they must be."""

@@ -1,0 +1,70 @@
+"""A real RoCE session, to hold our switches' packets against: Linux's rdma_rxe writes a record.
+
+Live, in the virtual machine, by RealSession; or as it was captured: rxe_session.pcap has what it
+sent to our responder, on 2026-11-22, by Linux 6.1.192 and rdma-core 44.0 of Debian 12, a packet for
+each of KINDS. A test holds one against the other.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+import collectors.roce.packets  # noqa: F401  its layers
+from collectors.roce.endpoint import Peer, Target, Transport
+from collectors.roce.verbs_peer import VerbsPeer
+from testbed.real.vm.machine import Machine
+from testbed.truth.capture import read_frames
+
+CAPTURE = Path(__file__).with_name("rxe_session.pcap")
+KINDS = ("RC WRITE ONLY", "RC WRITE ONLY WITH IMMEDIATE", "RC FETCH ADD",
+         "UC WRITE ONLY", "UC WRITE ONLY WITH IMMEDIATE")  # fmt: skip
+TRANSPORTS = (Transport.RC, Transport.UC)
+PSN, IMMEDIATE = 0x123456, 7
+RECORD = bytes(range(44))  # as long as that of a TCP packet
+
+
+class RealSession:
+    """rdma_rxe in the virtual machine, with a queue pair for each of TRANSPORTS."""
+
+    def __init__(self, machine: Machine, address: str) -> None:
+        """`address` is the virtual machine's. Raises TestbedError."""
+        self._peers: list[Any] = [
+            machine.make(VerbsPeer, address, PSN, transport=transport) for transport in TRANSPORTS
+        ]
+
+    @property
+    def peers(self) -> list[Peer]:
+        """Whom a responder has to know."""
+        return [peer.peer() for peer in self._peers]
+
+    def carry_out(self, targets: Sequence[Target]) -> None:
+        """Write to one target of each of TRANSPORTS, a packet of each of KINDS."""
+        for peer, target in zip(self._peers, targets, strict=True):
+            peer.connect(target)
+            peer.write(RECORD, 0)
+            peer.write(RECORD, len(RECORD), IMMEDIATE)
+            if target.transport is Transport.RC:
+                peer.add(1, 2 * len(RECORD))
+
+
+def captured() -> Mapping[str, Mapping[str, Any]]:
+    """Fields of the packets that were captured, by KINDS."""
+    _, frames = read_frames(CAPTURE)
+    return {kind: fields(frame) for kind, frame in zip(KINDS, frames, strict=True)}
+
+
+def fields(frame: bytes) -> dict[str, Any]:
+    """All header fields of a frame, as in "BTH psn": numbers, and addresses as texts."""
+    found: dict[str, Any] = {}
+    layer: Any = Ether(frame)
+    while layer and not isinstance(layer, Raw):
+        for field in layer.fields_desc:
+            value = layer.getfieldval(field.name)
+            found[f"{layer.name} {field.name}"] = (
+                value if isinstance(value, (int, str)) else str(value)
+            )
+        layer = layer.payload
+    return found
