@@ -35,7 +35,7 @@ from collectors.roce.region import TCP
 from collectors.roce.softnic import BASE
 from testbed import cli
 from testbed.errors import TestbedError
-from testbed.results.report import Report, table
+from testbed.results.report import Check, Report, table
 from testbed.run import Run
 
 COLLECTOR, PORT, QPN = "10.66.0.2", 5000, 0x100
@@ -192,6 +192,9 @@ def report(rows: list[Taken]) -> Report:
                    whole_ns(ROCE) / whole_ns(UDP_C), HALF),
             AtLeast("million records/s a core over RoCE, with the iCRC checked, at least",
                     median(ROCE, AS_FAST, "per_s") / 1e6, MILLION),
+            Check("records that are neither received nor counted as dropped",
+                  sum(row.sent - row.received - row.dropped for row in rows
+                      if row.collector not in (NOBODY, UDP_PYTHON)), 0),
         ],
         tables=[table("Collectors of records", columns, values)],
     )  # fmt: skip
