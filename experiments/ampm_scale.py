@@ -15,12 +15,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 
-import finsy as fy
 import numpy as np
 from ampm.machine import Workload, machine_for
 from ampm.measurement import (
     LEAST_BLOCK_US,
-    UDP,
     add_block_option,
     add_common_options,
     fitting,
@@ -37,14 +35,15 @@ from ampm.scale import (
     topo_of,
     true_losses,
     truths_of,
+    watch_list,
 )
 from matplotlib.figure import Figure
 
 from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.records import Record
 from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Bounds, Hop, Method, WatchedFlow
-from controllers.connection import connection, cpu_ports
+from controllers.ampm.watch import Bounds, Method
+from controllers.connection import cpu_ports
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.network import Network
@@ -255,26 +254,6 @@ def flows_of(
              pattern=Poisson())
         for number in range(count)
     ]  # fmt: skip
-
-
-def watch_list(net: Network, topo: Backhaul, flows: Sequence[Flow]) -> dict[WatchedFlow, list[Hop]]:
-    """All flows with their paths."""
-    server = net.host(topo.server)
-    hops = {}
-    for name, above in topo.uplinks.items():
-        up = fy.P4TableEntry(
-            "forwarding",
-            match=fy.Match({"hdr.ethernet.dst_addr": server.MAC()}),
-            action=fy.Action("forward", port=net.port(name, above)),
-        )
-        hops[name] = Hop(connection(net, name), [up], net.switch(name).clock_offset_us)
-    return {
-        WatchedFlow(
-            flow.id, net.host(flow.source).IP(), server.IP(), UDP, dst_port=flow.port,
-            methods=Method.DOUBLE,
-        ): [hops[name] for name in topo.paths[flow.source]]
-        for flow in flows
-    }  # fmt: skip
 
 
 def rows_of(m: Measurement) -> list[dict[str, object]]:

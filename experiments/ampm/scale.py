@@ -1,16 +1,18 @@
-"""Losses of many flows in ampm_scale.py: as switches measured them, and as they were."""
+"""Many flows in ampm_scale.py: who watches them, their losses as measured, and as they were."""
 
 from collections.abc import Mapping, Sequence
 
+import finsy as fy
 import numpy as np
 from numpy.typing import NDArray
 
-from ampm.measurement import refuse_late_packets
+from ampm.measurement import UDP, refuse_late_packets
 from ampm.truth import Truth, read_truths
 from controllers.ampm.collector import BlockReport
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Method
+from controllers.ampm.watch import Hop, Method, WatchedFlow
+from controllers.connection import connection
 from testbed.network import Network
 from testbed.traffic import Flow, FlowRecord
 from topologies.backhaul import Backhaul
@@ -25,6 +27,26 @@ def topo_of(switches: int) -> Backhaul:
     """The backhaul of so many switches."""
     access, aggregation = BACKHAULS[switches]
     return Backhaul(access=access, aggregation=aggregation, **LINK)
+
+
+def watch_list(net: Network, topo: Backhaul, flows: Sequence[Flow]) -> dict[WatchedFlow, list[Hop]]:
+    """All flows with their paths."""
+    server = net.host(topo.server)
+    hops = {}
+    for name, above in topo.uplinks.items():
+        up = fy.P4TableEntry(
+            "forwarding",
+            match=fy.Match({"hdr.ethernet.dst_addr": server.MAC()}),
+            action=fy.Action("forward", port=net.port(name, above)),
+        )
+        hops[name] = Hop(connection(net, name), [up], net.switch(name).clock_offset_us)
+    return {
+        WatchedFlow(
+            flow.id, net.host(flow.source).IP(), server.IP(), UDP, dst_port=flow.port,
+            methods=Method.DOUBLE,
+        ): [hops[name] for name in topo.paths[flow.source]]
+        for flow in flows
+    }  # fmt: skip
 
 
 def segments_of(path: Sequence[str]) -> list[tuple[Point, Point]]:
