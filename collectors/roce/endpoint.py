@@ -16,6 +16,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
 from collectors.roce.region import Region
+from testbed.errors import TestbedError
 
 
 class Transport(enum.Enum):
@@ -42,6 +43,13 @@ class Peer:
     address: str  # IPv4 or IPv6; of RoCEv1 its GID, as ::ffff:10.0.0.1
     qpn: int  # queue pair number, to which answers go
     psn: int  # of its first packet
+
+    def __post_init__(self) -> None:
+        """Raises TestbedError."""
+        gid(self.address)
+        for name in ("qpn", "psn"):
+            if not 0 <= getattr(self, name) < 1 << 24:
+                raise TestbedError(f"{name} {getattr(self, name)}: expected 24 bits")
 
 
 @dataclass(frozen=True)
@@ -118,8 +126,11 @@ class Endpoint(ABC):
 
 
 def gid(address: str) -> bytes:
-    """The 16 bytes of an address as a GID (IBTA A17.4.1). Raises ValueError."""
-    parsed = ip_address(address)
+    """The 16 bytes of an address as a GID (IBTA A17.4.1). Raises TestbedError."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        raise TestbedError(f"address {address!r}: expected IPv4 or IPv6") from None
     if isinstance(parsed, IPv4Address):
         parsed = IPv6Address(f"::ffff:{address}")
     return parsed.packed

@@ -89,10 +89,12 @@ async def lease(
     writer.write(_packed(ASK, ends))
     try:
         return Lease(_read_target(*await _receive(reader)), writer)
-    except (ValueError, asyncio.IncompleteReadError, asyncio.TimeoutError, OSError) as error:
+    except (TestbedError, ValueError) as error:
         writer.close()
-        told = str(error) if isinstance(error, ValueError) else "no answer"
-        raise TestbedError(f"{where}: {told}") from error
+        raise TestbedError(f"{where}: {error}") from error
+    except (asyncio.IncompleteReadError, asyncio.TimeoutError, OSError) as error:
+        writer.close()
+        raise TestbedError(f"{where}: no answer") from error
 
 
 async def _receive(reader: asyncio.StreamReader) -> tuple[int, bytes]:
@@ -121,8 +123,6 @@ def _read_ends(content: bytes) -> Asked:
     transport, access, _, qpn, psn, packed = _ENDS.unpack(content)
     if transport >= len(_TRANSPORTS) or access not in (1, 2, 3):
         raise ValueError(f"transport {transport}, access {access}: expected 0 or 1, and 1 to 3")
-    if qpn >> 24 or psn >> 24:
-        raise ValueError(f"QPN {qpn}, PSN {psn}: expected 24 bits each")
     return Asked(Peer(_address(packed), qpn, psn), _TRANSPORTS[transport], Access(access))
 
 

@@ -100,6 +100,8 @@ class SoftNic(Endpoint):
         access: Access = WRITE_AND_ATOMIC,
     ) -> Target:  # fmt: skip
         """See Endpoint."""
+        if domain not in self._domains:
+            raise TestbedError(f"R_Key {domain.rkey:#x}: registered at another endpoint")
         connection = Connection(
             own=_gid(self._gid), peer=_gid(gid(peer.address)), peer_qpn=peer.qpn, psn=peer.psn,
             domain=self._domains.index(domain), is_reliable=transport is Transport.RC,

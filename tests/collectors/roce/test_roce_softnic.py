@@ -121,3 +121,10 @@ def test_what_cannot_be_is_said_in_one_line() -> None:
         SoftNic("10.0.0.2", path_mtu=1500)
     with pytest.raises(TestbedError, match="a power of 2"):
         SoftNic("10.0.0.2", limits=Limits(queue_pairs=3))
+    with pytest.raises(TestbedError, match="address 'h2': expected IPv4 or IPv6"):
+        SoftNic("h2")
+    with pytest.raises(TestbedError, match="psn 16777216: expected 24 bits"):
+        Peer("10.0.0.1", qpn=7, psn=1 << 24)
+    elsewhere = nic().register(Region(np.dtype("u1"), 64), rkey=0x1234)
+    with pytest.raises(TestbedError, match="R_Key 0x1234: registered at another endpoint"):
+        nic().connect(elsewhere, PEER)
