@@ -1,0 +1,128 @@
+"""Random packets through four switches, held against RFCs by code of its own, and broken ones."""
+
+import random
+from dataclasses import dataclass
+
+import pytest
+from int_layers import NODE, QUEUE
+from int_path import (
+    DSCP,
+    IN,
+    MARKER,
+    NEW_UDP,
+    OUT,
+    PORT,
+    PROBE,
+    TO_COLLECTOR,
+    Switch,
+    opened,
+    tcp,
+    udp,
+)
+
+PACKETS = 60
+TOS = (0, 8, 0xB9, 0xFF)  # none with INT's DSCP
+MAX_HOPS = 8
+UDP_PROTOCOL = 17
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a packet's own numbers say of it, read byte by byte."""
+
+    sums_are_right: bool  # of IPv4, and of layer 4 where it has one; and all lengths
+    payload: bytes  # behind the first header of layer 4
+
+
+def ones_sum(data: bytes) -> int:
+    """RFC 1071, without the inversion."""
+    total = sum(int.from_bytes(data[at : at + 2].ljust(2, b"\0")) for at in range(0, len(data), 2))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return total
+
+
+def checked(frame: bytes) -> Checked:
+    """RFC 791, 8200, 768 and 9293."""
+    is_right = True
+    if frame[14] >> 4 == 4:
+        head, protocol, addresses = (frame[14] & 15) * 4, frame[23], frame[26:34]
+        is_right = ones_sum(frame[14 : 14 + head]) == 0xFFFF
+        is_right &= int.from_bytes(frame[16:18]) == len(frame) - 14
+    else:
+        head, protocol, addresses = 40, frame[20], frame[22:54]
+        is_right = int.from_bytes(frame[18:20]) == len(frame) - 54
+    segment = frame[14 + head :]
+    is_udp = protocol == UDP_PROTOCOL
+    if is_udp:
+        is_right &= int.from_bytes(segment[4:6]) == len(segment)
+    if not (is_udp and segment[6:8] == bytes(2)):
+        pseudo = addresses + len(segment).to_bytes(4) + bytes([0, 0, 0, protocol])
+        is_right &= ones_sum(pseudo + segment) == 0xFFFF
+    return Checked(is_right, segment[8 if is_udp else segment[12] // 16 * 4 :])
+
+
+def hops(frame: bytes) -> tuple[int, int]:
+    """How many switches pushed, and how many more may."""
+    data = checked(frame).payload.removeprefix(MARKER)
+    words, hop_words, remaining = data[1] - 3, data[6] & 31, data[7]
+    assert words % hop_words == 0
+    return words // hop_words, remaining
+
+
+def random_packet(dice: random.Random) -> tuple[bytes, int]:
+    """One with or without a checksum, with options, an odd length; and its version of IP."""
+    version, payload = dice.choice((4, 6)), dice.randbytes(dice.randrange(60))
+    if dice.random() < 0.5:
+        options = dice.choice(([], [("NOP", None)] * 4, [("MSS", 1460)] + [("NOP", None)] * 36))
+        return tcp(payload, version=version, options=options, tos=dice.choice(TOS)), version
+    chksum = {"chksum": 0} if dice.random() < 0.3 else {}
+    return udp(payload, version=version, tos=dice.choice(TOS), **chksum), version
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_packets(seed: int) -> None:
+    dice = random.Random(seed)
+    for _ in range(PACKETS):
+        data, version = random_packet(dice)
+        is_udp = data[23 if version == 4 else 20] == UDP_PROTOCOL
+        mark = dice.choice((DSCP, NEW_UDP, PROBE, *[PORT] * is_udp))
+        instructions = dice.randrange(1, 1 << 16)
+        source, sink = Switch(1, outside=[IN]), Switch(4, outside=[OUT])
+        source.embed_data(instructions, MAX_HOPS, mark, version=version)
+        sink.report_all()
+        inside = data
+        for pushed, switch in enumerate((source, Switch(2), Switch(3)), 1):
+            inside = switch.pass_on(inside, dice.randrange(1 << 40))
+            assert checked(inside).sums_are_right, (hex(instructions), mark, inside.hex())
+            assert hops(inside) == (pushed, MAX_HOPS - pushed)
+        (_, out), (port, report) = sink.send(inside)
+        assert (out, port) == (data, TO_COLLECTOR)
+        assert checked(report).sums_are_right
+        assert inside[14:].startswith(opened(report).fragment)
+
+
+def inside_and_sink() -> tuple[bytes, Switch]:
+    source = Switch(1, outside=[IN])
+    source.embed_data(NODE | QUEUE, MAX_HOPS, DSCP)
+    return source.pass_on(udp(b"payload!")), Switch(3, outside=[OUT])
+
+
+INT = 14 + 20 + 8  # where INT begins in it
+BROKEN = {
+    "hop count": INT + 7,
+    "metadata, the checksum left as it was": INT + 16 + 3,
+    "checksum": INT - 1,
+    "data": INT + 16 + 8,
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_is_changed_between_switches_is_found_out_at_the_host(what: str) -> None:
+    """Switches change checksums by the difference: none of them makes a wrong one right."""
+    inside, sink = inside_and_sink()
+    assert checked(sink.pass_on(Switch(2).pass_on(inside))).sums_are_right
+    broken = bytearray(inside)
+    broken[BROKEN[what]] ^= 1
+    out = sink.pass_on(Switch(2).pass_on(bytes(broken)))
+    assert not checked(out).sums_are_right
