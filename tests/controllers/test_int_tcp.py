@@ -1,0 +1,68 @@
+"""TCP of kernels through five switches with INT, on shaped links: whole, and as fast as can be."""
+
+import json
+from pathlib import Path
+
+import pytest
+from loaded import StartExperiment
+
+RATE_BPS = 30e6
+HEAD = f"""
+import numpy as np
+from controllers.connection import connections
+from controllers.int.domain import Changes, Domain, configure
+from controllers.int.watch import Instruction, WatchedFlow
+from testbed.network import Network
+from testbed.tcp import TcpFlow
+from testbed.traffic import Traffic
+from testbed.truth import capture
+from mininet.topo import Topo
+class FiveHops(Topo):
+    def build(self):
+        names = ("h1", "s1", "s2", "s3", "s4", "s5", "h2")
+        for name in names:
+            (self.addHost if name[0] == "h" else self.addSwitch)(name)
+        # The last link between switches is the slow one: there INT's bytes are most.
+        for one, two, rate_bps in zip(names[1:], names[2:-1], (100e6, 100e6, 100e6, {RATE_BPS})):
+            self.addLink(one, two, rate_bps=rate_bps, queue_packets=10_000)
+        self.addLink("h1", "s1")
+        self.addLink("s5", "h2")
+"""
+# Headers that a segment with data has (with timestamps), and INT's in front of the last switch.
+SEGMENT, HEADERS, INT = 1448, 14 + 20 + 32, 16 + 4 * 8
+BODY = """
+flow = TcpFlow(1, "h1", "h2", duration_s=1.5)
+with Network(FiveHops(), run, program="p4src/int/int.p4") as net:
+    async with connections(net) as switches:
+        watched = WatchedFlow("10.0.0.1", "10.0.0.2", protocol=6,
+                              instructions=Instruction.NODE_ID | Instruction.QUEUE)
+        await configure(net, switches, Domain("h2", [watched], mtu_bytes=1600, changes=Changes()))
+        async with Traffic(net, [flow]) as traffic:
+            record = (await traffic.finish())[1]
+    wrong = {host: net.host(host).cmd("nstat -asz TcpInCsumErrors UdpInCsumErrors | tail -n +2")
+             for host in ("h1", "h2")}
+frames = capture.read(net.capture("s4", "s5", "out"))
+time_ns, total = record.received["time_ns"], record.received["bytes"]
+is_late = time_ns >= time_ns[0] + 500_000_000  # slow start is over
+return Report([], [Check("segments sent again", record.retransmitted_segments, 0)], {
+    "goodput_bps": 8e9 * float(np.ptp(total[is_late])) / float(np.ptp(time_ns[is_late])),
+    "longest": int(frames.length.max()), "wrong": wrong,
+    "acknowledged": record.acknowledged_bytes, "received": record.received_bytes,
+})
+"""
+
+
+def test_goodput_is_what_the_bytes_of_int_leave(
+    start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    process = start_experiment(BODY, head=HEAD)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, output + errors
+    found = json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"]
+    assert found["longest"] == HEADERS + SEGMENT + INT
+    expected_bps = RATE_BPS * SEGMENT / (HEADERS + SEGMENT + INT)
+    assert found["goodput_bps"] == pytest.approx(expected_bps, rel=0.02)
+    assert found["acknowledged"] == found["received"] > 2e6
+    for host, counts in found["wrong"].items():
+        values = [int(line.split()[1]) for line in counts.splitlines()]
+        assert values == [0, 0], f"{host}: {counts}"
