@@ -88,11 +88,11 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
     }
 }
 
-/* Answers to this switch go no further; those to others are none of its business. */
-control Answers(inout headers_t hdr, inout standard_metadata_t standard_metadata) {
+/* Answers to this switch have a session, and go no further; those to others are none of its business. */
+control Answers(
+    in headers_t hdr, inout bit<8> session, inout standard_metadata_t standard_metadata) {
     Icrc() check;
     HearAnswer() hear_answer;
-    bit<8> session = NO_SESSION;
     bit<32> slots = 0;
 
     action answer(bit<8> session_number, bit<32> slots_of_ring) {

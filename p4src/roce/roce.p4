@@ -48,9 +48,12 @@ control RoceIngress(
             session_readout.apply(meta.readout);
             readout_arrival.apply(hdr.readout, meta.readout);
         } else {
-            forwarding.apply();
-            watch.apply(hdr, meta.roce, meta.hop, standard_metadata);
-            answers.apply(hdr, standard_metadata);
+            bit<8> answered = NO_SESSION;
+            answers.apply(hdr, answered, standard_metadata);
+            if (answered == NO_SESSION) {
+                forwarding.apply();
+                watch.apply(hdr, meta.roce, meta.hop, standard_metadata);
+            }
         }
     }
 }

@@ -119,8 +119,9 @@ class Switch:
         return opened(record)
 
     def hear(self, frame: bytes) -> None:
-        """An answer of the collector, which goes no further."""
+        """An answer of the collector, which goes no further; it was counted when this returns."""
         assert self.send(frame, port=TO_COLLECTOR) == []
+        self.events()
 
     def events(self, session: int = 1) -> dict[str, int]:
         """What was counted of a session, by kind, but zeros."""

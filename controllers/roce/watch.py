@@ -1,0 +1,61 @@
+"""Which packets a switch records; the P4 side is p4src/roce/watch.p4."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+import finsy as fy
+
+from controllers.flow_keys import known_bits, match, networks
+
+
+class What(Enum):
+    """What a packet adds; the values are the list's actions."""
+
+    RECORD = "record"
+    PACKET = "count_packet"  # 1 in a counter of the region
+    BYTES = "count_bytes"  # its length
+
+
+@dataclass(frozen=True)
+class RecordedFlow:
+    """Packets that are recorded, each in a session of the switch.
+
+    Addresses may be prefixes, and what is None is left open; of several flows that a packet
+    matches, the one that leaves least open has it. `sessions` are numbers that follow each other:
+    a hash spreads flows over them. `cell` is which counter of the region packets add to.
+
+    Raises ValueError for what cannot be.
+    """
+
+    src_addr: str
+    dst_addr: str
+    protocol: int | None = None
+    src_port: int | None = None
+    dst_port: int | None = None
+    sessions: range = range(1, 2)
+    what: What = What.RECORD
+    cell: int = 0
+
+    def __post_init__(self) -> None:
+        src, dst = networks(self)
+        where = f"recorded flow {self.src_addr} -> {self.dst_addr}"
+        if src.version != dst.version:
+            raise ValueError(f"{where}: the addresses are of different versions of IP")
+        if not self.sessions or self.sessions.step != 1 or self.sessions[-1] > 255:
+            raise ValueError(f"{where}: {self.sessions}: expected some of the sessions 1 to 255")
+        if self.what is not What.RECORD and len(self.sessions) != 1:
+            raise ValueError(f"{where}: counters are in one session: got {self.sessions}")
+
+    def entry(self) -> fy.P4TableEntry:
+        """Its entry in a switch's list."""
+        first = self.sessions[0]
+        given = {"first": first, "count": len(self.sessions)}
+        if self.what is not What.RECORD:
+            given = {"session": first, "cell": self.cell}
+        table, *names = ("record_list", "ipv4", "protocol")
+        if networks(self)[0].version == 6:
+            table, *names = ("record_list_ipv6", "ipv6", "next_header")
+        return fy.P4TableEntry(
+            table, match=match(self, *names), priority=known_bits(self) + 1,
+            action=fy.Action(self.what.value, **given),
+        )  # fmt: skip
