@@ -1,0 +1,114 @@
+"""A switch that records packets, and the collector behind another switch that they are written to.
+
+h1, h3 - s1 - s2 - h2: packets from h1 to h3 are recorded by s1, at h2
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import finsy as fy
+import numpy as np
+
+from collectors.roce.application import Responder, Writer
+from collectors.roce.endpoint import Peer, Transport
+from collectors.roce.region import TCP
+from controllers.connection import connections
+from controllers.roce.session import Content, Reporter, Session, configure
+from controllers.roce.watch import RecordedFlow
+from testbed.application import Application, Host
+from testbed.arrivals import Frames
+from testbed.errors import TestbedError
+from testbed.network import Network
+from testbed.run import Run
+from topologies.dumbbell import Dumbbell
+
+PROGRAM = "p4src/roce/roce.p4"
+SWITCH, COLLECTOR, RECEIVER = "s1", "h2", "h3"
+COLLECTOR_ADDR = "10.0.0.2"
+PEER = Peer("10.0.9.1", qpn=0x11, psn=0xFFFF00)  # its PSNs soon wrap
+DELAY_US = 500  # of the link between the switches
+
+HOP = np.dtype([
+    ("node", ">u4"), ("ingress_port", ">u2"), ("egress_port", ">u2"), ("latency_us", ">u4"),
+    ("queue", "u1"), ("waiting", ">u1", 3), ("ingress_us", ">u8"), ("egress_us", ">u8"),
+])  # fmt: skip
+"""What the switch knows of a packet: hop_record_t of p4src/roce/records.p4."""
+
+RECORDS = {
+    Content.FLOWS: TCP,
+    Content.FLOWS_AND_HOPS: np.dtype([("flow", TCP), ("hop", HOP)]),
+}
+
+
+@dataclass(frozen=True)
+class Collection:
+    """How records are written: `slots` of the ring; of a session what is not usual."""
+
+    slots: int
+    content: Content = Content.FLOWS
+    transport: Transport = Transport.RC
+    session: tuple[tuple[str, Any], ...] = ()
+    file: str | None = None  # in the run's folder; None: in memory
+
+    def responder(self, run: Run) -> Responder:
+        """What takes the records."""
+        path = run.folder / self.file if self.file else None
+        writer = Writer(PEER, RECORDS[self.content], self.slots, path, self.transport)
+        return Responder(COLLECTOR_ADDR, [writer], receives=4096)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A network in which records are written."""
+
+    net: Network
+    switch: fy.Switch
+    session: Session
+
+
+class Keeper(Application):
+    """Takes all frames of its host; its result is a list of them."""
+
+    def __init__(self) -> None:
+        self._kept: list[bytes] = []
+
+    def start(self, host: Host) -> None:
+        """Take them."""
+        host.frames(self.on_frames, hold_us=1000)
+
+    def on_frames(self, frames: Frames) -> None:
+        """Keep them."""
+        self._kept += [each.frame for each in frames]
+
+    def result(self) -> Any:
+        """In the order in which they came."""
+        return self._kept
+
+
+def refuse_bmv2(run: Run) -> None:
+    """Raise TestbedError where there are no registers over P4Runtime, to begin sessions by."""
+    if run.target == "bmv2":
+        raise TestbedError("--target bmv2: sessions are begun by registers; take --target minip4")
+
+
+@asynccontextmanager
+async def reporting(
+    run: Run, name: str, collection: Collection, rate_bps: int, program: str = PROGRAM
+) -> AsyncIterator[Running]:  # fmt: skip
+    """A network with two applications: the responder, and a Keeper at h3.
+
+    `rate_bps` is that of the link between the switches.
+    """
+    topo = Dumbbell(2, rate_bps=rate_bps, delay_us=DELAY_US, queue_packets=10_000)
+    responder = collection.responder(run)
+    session = Session(1, COLLECTOR, PEER, responder.targets[0], content=collection.content,
+                      **dict(collection.session))  # fmt: skip
+    reporters = {SWITCH: Reporter([session], [RecordedFlow("0.0.0.0/0", "0.0.0.0/0")], node_id=1)}
+    with Network(topo, run, program=program, name=name, expected_drops=["ingress"]) as net:
+        net.run_application(COLLECTOR, responder)
+        net.run_application(RECEIVER, Keeper())
+        async with connections(net) as switches:
+            await configure(net, switches, reporters)
+            yield Running(net, switches[SWITCH], session)

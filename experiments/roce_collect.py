@@ -1,0 +1,280 @@
+"""Telemetry into memory by RDMA: does the file hold the record of each packet, once and in order?
+
+TCP segments, made by scapy with addresses, ports, numbers, options and payload by chance, cross a
+switch. It writes a record of each into a file at the collector, which is mapped into memory and
+registered for RDMA: by RoCEv1 and by RoCEv2, by a reliable and an unreliable connection, with what
+the switch knows of the packet (its ports, times and queue), and into a ring that is too small for
+all. The collector's responder checks each packet's iCRC, sequence number, key and bounds. The file
+must hold what the segments say, byte by byte; times are held against captures; and the segments
+themselves must leave as they came.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from rich.table import Table
+from roce.reporting import (
+    DELAY_US,
+    PROGRAM,
+    RECORDS,
+    Collection,
+    refuse_bmv2,
+    reporting,
+)
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+
+from collectors.roce.application import Outcome
+from collectors.roce.endpoint import Transport, gid
+from controllers.roce.session import Content, events
+from testbed import cli
+from testbed.results import plots, statistics
+from testbed.results.report import Check, Report, table
+from testbed.run import Run
+from testbed.truth import capture
+from testbed.truth.books import Books
+
+RATE_BPS = 10_000_000  # of the link to the collector: records wait for each other
+GAP_US = 150  # between segments, in the mean of a Poisson process
+SETTLE_NS = 100_000_000  # until all that is on its way has arrived
+HOST_MACS = ("00:00:00:00:00:01", "00:00:00:00:00:03")  # of h1 and h3
+PAYLOADS = (0, 1, 7, 100, 536, 1400)
+PARTS = ("Ethernet", "GRH, or IP and UDP", "BTH and RETH", "record", "iCRC")
+ETHERNET, BTH_RETH, ICRC = 14, 12 + 16, 4  # bytes
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--packets", type=cli.positive_int, metavar="N", help="of each case (default: 2000)"
+    )
+    parser.add_argument(
+        "--program", default=PROGRAM, metavar="P4",
+        help="the switches' program: try your own variant (default: %(default)s)",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """A way to write records; `laps`: so often the ring is filled."""
+
+    version: int
+    transport: Transport = Transport.RC
+    content: Content = Content.FLOWS
+    laps: float = 1.0
+
+    def collection(self, packets: int) -> Collection:
+        """With a file of its own."""
+        return Collection(
+            max(int(packets / self.laps), 1), self.content, self.transport,
+            (("version", self.version),), file="records",
+        )  # fmt: skip
+
+
+CASES = {
+    "v1": Case(1),
+    "v2": Case(2),
+    "v2, UC": Case(2, Transport.UC),
+    "v1, with hop": Case(1, content=Content.FLOWS_AND_HOPS),
+    "v2, with hop": Case(2, content=Content.FLOWS_AND_HOPS),
+    "v2, small ring": Case(2, laps=3.3),
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of a case."""
+
+    case: Case
+    segments: list[bytes]
+    left: list[bytes]  # segments, behind the switch
+    file: bytes
+    responder: Outcome
+    counts: Mapping[str, int]
+    ports: tuple[int, int]  # of the switch, by which segments come and leave
+    came_ns: NDArray[np.int64]  # segments at the switch
+    left_ns: NDArray[np.int64]
+    written_ns: NDArray[np.int64]  # requests, at the collector's port
+    frame_bytes: int  # of a request
+    books: Books
+
+    @property
+    def slots(self) -> int:
+        """Of the ring."""
+        return len(self.file) // RECORDS[self.case.content].itemsize
+
+    @property
+    def delays_us(self) -> NDArray[np.float64]:
+        """From a segment's arrival at the switch to its record at the collector."""
+        return (self.written_ns - self.came_ns[: len(self.written_ns)]) / 1000
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    refuse_bmv2(run)
+    options.packets = options.packets or (200 if options.quick else 2000)
+    found = {name: await measure(name, case, options, run) for name, case in CASES.items()}
+    return Report(
+        samples=[sample_of(name, each) for name, each in found.items()],
+        checks=[check for name, each in found.items() for check in checks_of(name, each)],
+        metrics={name: {"delay_us": statistics.percentiles(each.delays_us)}
+                 for name, each in found.items()},
+        figure=draw(found),
+        caption=caption(options),
+        tables=[summary_table(found)],
+    )  # fmt: skip
+
+
+async def measure(name: str, case: Case, options: argparse.Namespace, run: Run) -> Found:
+    """Send the segments, and see what there is."""
+    dice = np.random.default_rng(run.seed)
+    segments = [segment(dice) for _ in range(options.packets)]
+    folder = name.replace(", ", "-").replace(" ", "-")
+    collection = case.collection(options.packets)
+    async with reporting(run, folder, collection, RATE_BPS, options.program) as running:
+        net = running.net
+        start_ns = run.clock.now_ns() + SETTLE_NS
+        gaps_ns = dice.exponential(1000 * GAP_US, len(segments))
+        times = (start_ns + np.cumsum(gaps_ns).astype(np.int64)).tolist()
+        net.send_frames("h1", times, segments)
+        await run.clock.sleep_until(times[-1] + SETTLE_NS)
+        counts = await events(running.switch, running.session)
+    came, left = net.capture("s1", "h1", "in"), net.capture("s1", "h3", "out")
+    requests = capture.read(net.capture("s2", "h2", "out"))
+    path = run.folder / "records"
+    file = path.read_bytes()
+    path.unlink()
+    return Found(
+        case, segments, net.applications[1].result, file, net.applications[0].result, counts,
+        (net.port("s1", "h1"), net.port("s1", "h3")),
+        capture.read(came).time_ns.astype(np.int64), capture.read(left).time_ns.astype(np.int64),
+        requests.time_ns.astype(np.int64), int(requests.length[0]), Books.of(net, {}),
+    )  # fmt: skip
+
+
+def segment(dice: np.random.Generator) -> bytes:
+    """A TCP segment between any two addresses, from h1 to h3."""
+    src, dst = (str(IPv4Address(int(dice.integers(1 << 32)))) for _ in range(2))
+    sport, dport = (int(dice.integers(1 << 16)) for _ in range(2))
+    seq, ack = (int(dice.integers(1 << 32)) for _ in range(2))
+    options = (
+        [("Timestamp", (seq, ack)), ("NOP", None), ("NOP", None)] if dice.random() < 0.5 else []
+    )
+    payload = dice.bytes(int(dice.choice(PAYLOADS)))
+    ether = Ether(src=HOST_MACS[0], dst=HOST_MACS[1])
+    layer = TCP(sport=sport, dport=dport, seq=seq, ack=ack, flags="PA", options=options)
+    return bytes(ether / IP(src=src, dst=dst) / layer / payload)
+
+
+def record_of(frame: bytes) -> bytes:
+    """What is to be written of a segment."""
+    src, dst = (str(IPv4Address(frame[at : at + 4])) for at in (26, 30))
+    return gid(src) + gid(dst) + frame[34:46]
+
+
+def expected(found: Found) -> NDArray[np.void]:
+    """The whole file: of each slot the last record that was written to it."""
+    records = np.zeros(found.slots, RECORDS[found.case.content])
+    for number, frame in enumerate(found.segments):
+        record = np.frombuffer(record_of(frame), RECORDS[Content.FLOWS])[0]
+        if found.case.content is Content.FLOWS:
+            records[number % found.slots] = record
+        else:
+            records[number % found.slots] = (record, hop_of(found, number))
+    return records
+
+
+def hop_of(found: Found, number: int) -> tuple[object, ...]:
+    """What captures tell of a segment at the switch, where no other one waited."""
+    came_us, left_us = (int(times[number]) // 1000 for times in (found.came_ns, found.left_ns))
+    return (1, *found.ports, left_us - came_us, 0, (0, 0, 0), came_us, left_us)
+
+
+def checks_of(name: str, found: Found) -> list[Check]:
+    """All exact."""
+    wanted, got = expected(found).tobytes(), found.file
+    wrong = sum(a != b for a, b in zip(wanted, got, strict=True))
+    count = len(found.segments)
+    accepted = found.responder.counts.accepted.total()
+    altered = sum(a != b for a, b in zip(found.segments, found.left, strict=False))
+    return [
+        Check(f"{name}: bytes of the file that are wrong", wrong, 0),
+        Check(f"{name}: records written", accepted, count),
+        Check(f"{name}: packets refused", found.responder.counts.refused.total(), 0),
+        Check(f"{name}: records that the switch counts", found.counts["sent"], count),
+        Check(f"{name}: segments behind the switch", len(found.left), count),
+        Check(f"{name}: segments that were changed", altered, 0),
+        *found.books.checks(f"{name}: books"),
+    ]
+
+
+def sample_of(name: str, found: Found) -> dict[str, object]:
+    """A row for each case."""
+    delays = statistics.percentiles(found.delays_us)
+    return {
+        "case": name, "packets": len(found.segments), "slots": found.slots,
+        "record_bytes": found.case.content.value, "frame_bytes": found.frame_bytes,
+        "acks": found.counts["acked"],
+        **{f"delay_us_{p}": round(delays[p], 3) for p in ("p50", "p99", "max")},
+    }  # fmt: skip
+
+
+def summary_table(found: Mapping[str, Found]) -> Table:
+    """A row for each case."""
+    rows = [[*sample_of(name, each).values()] for name, each in found.items()]
+    names = ("case", "packets", "slots", "record, bytes", "frame, bytes", "ACKs",
+             "delay, us: median", "p99", "most")  # fmt: skip
+    return table("Records in the file", names, rows)
+
+
+def draw(found: Mapping[str, Found]) -> Figure:
+    """What a record costs on the wire, and how old it is in memory."""
+    figure, (left, right) = plots.figure(2)
+    shown = {name: each for name, each in found.items() if "ring" not in name and "UC" not in name}
+    draw_bytes(left, shown)
+    for number, (name, each) in enumerate(shown.items()):
+        share = np.arange(1, len(each.delays_us) + 1) / len(each.delays_us) * 100
+        right.step(np.sort(each.delays_us), share, marker="", where="post", label=name,
+                   color=plots.COLOURS[number])  # fmt: skip
+    right.set_xlabel("From a segment to its record (us)")
+    right.set_ylabel("Records (%)")
+    plots.legend(right, 2)
+    return figure
+
+
+def draw_bytes(axes: Axes, found: Mapping[str, Found]) -> None:
+    """Of which bytes a frame is made."""
+    heights = [parts_of(each) for each in found.values()]
+    below = np.zeros(len(found))
+    for part, sizes in zip(PARTS, zip(*heights, strict=True), strict=True):
+        axes.bar(list(found), sizes, bottom=below, label=part, width=0.6)
+        below += sizes
+    axes.set_ylabel("Bytes of a frame")
+    plots.legend(axes, 3)
+
+
+def parts_of(found: Found) -> Sequence[int]:
+    """Bytes of a frame, by PARTS."""
+    record = found.case.content.value
+    network = found.frame_bytes - ETHERNET - BTH_RETH - record - ICRC
+    return (ETHERNET, network, BTH_RETH, record, ICRC)
+
+
+def caption(options: argparse.Namespace) -> str:
+    """What the figure shows."""
+    return (
+        f"Records of {options.packets:,} TCP segments, one in {GAP_US} us in the mean, written by "
+        f"RDMA over a link of {RATE_BPS / 1e6:g} Mbit/s and {DELAY_US} us, "
+        f"{plots.runs(1, options.time)}. (a) Bytes of a frame that writes one. (b) From a "
+        "segment's arrival at the switch to its record at the collector."
+    )
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)
