@@ -28,6 +28,7 @@ PROGRAM = "p4src/roce/roce.p4"
 SWITCH, COLLECTOR, RECEIVER = "s1", "h2", "h3"
 COLLECTOR_ADDR = "10.0.0.2"
 PEER = Peer("10.0.9.1", qpn=0x11, psn=0xFFFF00)  # its PSNs soon wrap
+EXPECTED = ("ingress", "miss", "egress")  # answers end in a switch, heard or not; records held off
 DELAY_US = 500  # of the link between the switches
 
 HOP = np.dtype([
@@ -95,20 +96,24 @@ def refuse_bmv2(run: Run) -> None:
 
 @asynccontextmanager
 async def reporting(
-    run: Run, name: str, collection: Collection, rate_bps: int, program: str = PROGRAM
+    run: Run, name: str, collection: Collection, rate_bps: int, program: str = PROGRAM, *,
+    keeps: bool = True, captures: bool = True,
 ) -> AsyncIterator[Running]:  # fmt: skip
-    """A network with two applications: the responder, and a Keeper at h3.
+    """A network whose first application is the responder.
 
-    `rate_bps` is that of the link between the switches.
+    `rate_bps` is that of the link between the switches. `keeps`: a Keeper at h3 is the second one.
     """
     topo = Dumbbell(2, rate_bps=rate_bps, delay_us=DELAY_US, queue_packets=10_000)
     responder = collection.responder(run)
     session = Session(1, COLLECTOR, PEER, responder.targets[0], content=collection.content,
                       **dict(collection.session))  # fmt: skip
     reporters = {SWITCH: Reporter([session], [RecordedFlow("0.0.0.0/0", "0.0.0.0/0")], node_id=1)}
-    with Network(topo, run, program=program, name=name, expected_drops=["ingress"]) as net:
+    with Network(
+        topo, run, program=program, name=name, capture=captures, expected_drops=EXPECTED
+    ) as net:
         net.run_application(COLLECTOR, responder)
-        net.run_application(RECEIVER, Keeper())
+        if keeps:
+            net.run_application(RECEIVER, Keeper())
         async with connections(net) as switches:
             await configure(net, switches, reporters)
             yield Running(net, switches[SWITCH], session)

@@ -1,0 +1,275 @@
+"""Records lost for one lost packet: what does each way cost to go on after a loss?
+
+A switch writes records into a collector's memory by RDMA, and the link between them loses one. A
+reliable connection takes nothing until the sequence number (PSN) comes that it expects. The first
+published switch does not listen: 2^24 records are lost, until its PSNs come round. DTA's translator
+takes the PSN from the collector's NAK, and then drops 100,000 reports. Ours goes on at once: lost
+are the record and those in flight. Where the NAK is lost, too, it asks. An unreliable connection
+loses the one record. What captures tell must be what the collector lacks, and what the switch says.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from rich.table import Table
+from roce.reporting import DELAY_US, PROGRAM, Collection, Running, refuse_bmv2, reporting
+
+from collectors.roce.application import Outcome
+from collectors.roce.endpoint import Transport
+from controllers.roce.session import events, state
+from testbed import cli
+from testbed.network import Network
+from testbed.results import plots
+from testbed.results.report import Check, Report, table
+from testbed.run import Run
+from testbed.traffic import Flow, Traffic
+from testbed.truth import capture
+from testbed.truth.books import Books
+
+HOLD_OFF_PROGRAM = "p4src/roce/hold_off.p4"
+HOLD_OFF = 100_000
+PSNS = 1 << 24
+RATE_BPS = 10_000_000_000
+RATES_PPS = (1000, 2000, 5000, 10_000, 20_000, 50_000)
+FAST_PPS = 1_000_000  # where very many records are lost
+PATIENCE, ACK_EVERY = 64, 16
+BEFORE_S = 0.02  # of records, before one is lost
+AFTER = 2000  # records when all is well again
+SLOTS = 1 << 16
+ACK, NAK_SEQUENCE = 0x11, 0x60
+BTH, PSN, AETH, LENGTH = 42, 51, 54, 66  # where they begin in a frame of RoCEv2
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--rate", type=cli.positive_int, nargs="+", metavar="PPS",
+        help="packets a second that are recorded (default: 1000 to 50000)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--program", default=PROGRAM, metavar="P4",
+        help="the switch's program: try your own variant (default: %(default)s)",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to go on after a loss."""
+
+    program: str | None = None  # None: the one that was asked for
+    transport: Transport = Transport.RC
+    listens: bool = True
+    nak_is_lost: bool = False
+    costs: int = 0  # records that it loses whatever is in flight
+
+
+WAYS = {
+    "resync": Way(),
+    "resync, NAK lost": Way(nak_is_lost=True),
+    "UC": Way(transport=Transport.UC),
+    "hold off 100,000": Way(HOLD_OFF_PROGRAM, costs=HOLD_OFF),
+    "no resync": Way(listens=False, costs=PSNS - 1),
+}
+"""The last two lose so many that they are measured at one rate, FAST_PPS."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What became of a flow's records."""
+
+    way: str
+    rate_pps: float
+    packets: int
+    lost_by_link: int
+    sent: int
+    known_lost: int  # as the switch counts
+    responder: Outcome
+    out: int | None  # records from the lost one to the last before PSNs were set back: by captures
+    late: int | None  # of them, those that left after the NAK had come
+    books: Books
+
+    @property
+    def written(self) -> int:
+        """Records in memory."""
+        return self.responder.counts.accepted.total()
+
+    @property
+    def lost(self) -> int:
+        """Packets without a record."""
+        return self.packets - self.written
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    refuse_bmv2(run)
+    options.rate = options.rate or ([2000, 10_000] if options.quick else [*RATES_PPS])
+    cases = [(way, rate) for rate in options.rate for way in [*WAYS][:3]]
+    if options.time == "virtual":
+        cases += [(way, FAST_PPS) for way in [*WAYS][3 : 4 if options.quick else 5]]
+    found = [await measure(way, rate, options, run) for way, rate in cases]
+    return Report(
+        samples=[sample_of(each) for each in found],
+        checks=[check for each in found for check in checks_of(each)],
+        metrics={"patience": PATIENCE, "ack_every": ACK_EVERY},
+        figure=draw(found),
+        caption=caption(options),
+        tables=[summary_table(found)],
+    )
+
+
+async def measure(name: str, rate_pps: int, options: argparse.Namespace, run: Run) -> Found:
+    """Lose one record, and wait until the session has gone on."""
+    way, gap_ns = WAYS[name], 1_000_000_000 / rate_pps
+    lost_at = round(BEFORE_S * rate_pps) + PATIENCE
+    count = lost_at + way.costs + 4 * PATIENCE + round(8 * DELAY_US * rate_pps / 1e6) + AFTER
+    collection = Collection(SLOTS, transport=way.transport, session=(
+        ("ack_every", ACK_EVERY), ("patience", PATIENCE if way.listens else 0),
+    ))  # fmt: skip
+    network = f"{name}-{rate_pps}".replace(", ", "-").replace(" ", "-")
+    program = way.program or options.program
+    flow = Flow(1, "h1", "h3", rate_pps, count)
+    captured = way.costs == 0
+    async with reporting(
+        run, network, collection, RATE_BPS, program, keeps=False, captures=captured
+    ) as running:
+        net, switch = running.net, running.switch
+        if not way.listens:
+            await switch.delete(running.session.entries(net.host("h2").MAC())[-1:])
+        async with Traffic(net, [flow]) as traffic:
+            lost_ns = traffic.start_ns + round((lost_at - 0.5) * gap_ns)
+            await lose(running, run, lost_ns, gap_ns, way)
+            records = await traffic.finish()
+        counts = await events(switch, running.session)
+        place = await state(switch, running.session)
+    books = Books.of(net, records)
+    out, late = went_out(net, lost_ns) if captured else (None, None)
+    return Found(
+        name, rate_pps, count, books.lost_by_links[net.interface("s1", "s2")], counts["sent"],
+        place.lost, net.applications[0].result, out, late, books,
+    )  # fmt: skip
+
+
+async def lose(running: Running, run: Run, lost_ns: int, gap_ns: float, way: Way) -> None:
+    """The record that leaves within a gap from `lost_ns` on; with it the NAK that asks for it."""
+    net = running.net
+    there, back = (net.switch("s1"), net.port("s1", "s2")), (net.switch("s2"), net.port("s2", "s1"))
+    await run.clock.sleep_until(lost_ns)
+    there[0].set_link(there[1], loss_probability=1.0)
+    await run.clock.sleep_until(lost_ns + round(gap_ns))
+    there[0].set_link(there[1], loss_probability=0.0)
+    if way.nak_is_lost:
+        back[0].set_link(back[1], loss_probability=1.0)
+        await run.clock.sleep_until(lost_ns + round(3 * gap_ns) + 2000 * DELAY_US)
+        back[0].set_link(back[1], loss_probability=0.0)
+
+
+def went_out(net: Network, lost_ns: int) -> tuple[int, int]:
+    """By captures at s1: records from the lost one on, until PSNs were set back; and how many of
+    these left after a NAK had come."""
+    sent = capture.read(net.capture("s1", "s2", "out"))
+    is_record = sent.bytes[:, LENGTH : LENGTH + 4].any(axis=1) & (sent.time_ns >= lost_ns)
+    times_ns, psns = sent.time_ns[is_record], number(sent.bytes[is_record], PSN, 3)
+    back = np.flatnonzero(np.diff(psns) % PSNS != 1)
+    out = int(back[0]) + 1 if len(back) else 1
+    came = capture.read(net.capture("s1", "s2", "in"))
+    is_nak = (came.bytes[:, BTH] == ACK) & (came.bytes[:, AETH] == NAK_SEQUENCE)
+    naks_ns = came.time_ns[is_nak]
+    return out, int(np.count_nonzero(times_ns[:out] > naks_ns[0])) if len(naks_ns) else 0
+
+
+def number(frames: NDArray[np.uint8], at: int, size: int) -> NDArray[np.int64]:
+    """Of each frame the big-endian number there."""
+    found = np.zeros(len(frames), np.int64)
+    for byte in frames[:, at : at + size].T:
+        found = found << 8 | byte
+    return found
+
+
+def checks_of(found: Found) -> list[Check]:
+    """What is lost, by three accounts: packets without a record, captures, and the switch."""
+    where, way = f"{found.way}, {found.rate_pps:,} packets/s", WAYS[found.way]
+    checks = [
+        Check(f"{where}: records that the link lost", found.lost_by_link, 1),
+        *found.books.checks(f"{where}: books"),
+    ]
+    if not way.listens:
+        return [*checks, Check(f"{where}: records lost", found.lost, PSNS)]
+    if found.out is not None:
+        checks.append(Check(f"{where}: records lost, against captures", found.lost, found.out))
+    if found.late is not None:
+        checks.append(Check(f"{where}: records after the NAK with old PSNs", found.late, 0))
+    if way.transport is Transport.RC:
+        known = found.known_lost + way.costs
+        checks.append(Check(f"{where}: records lost, against the switch", found.lost, known))
+    return checks
+
+
+def in_flight(rate_pps: float) -> float:
+    """Records that leave within a round trip."""
+    return 2 * DELAY_US * rate_pps / 1e6
+
+
+def sample_of(found: Found) -> dict[str, object]:
+    """A row for each run."""
+    return {
+        "way": found.way, "rate_pps": found.rate_pps, "packets": found.packets,
+        "sent": found.sent, "written": found.written, "lost": found.lost,
+        "lost_by_link": found.lost_by_link, "known_lost": found.known_lost,
+        "round_trip_records": in_flight(found.rate_pps),
+    }  # fmt: skip
+
+
+def summary_table(found: Sequence[Found]) -> Table:
+    """A row for each run."""
+    rows = [[*sample_of(each).values()] for each in found]
+    names = ("way", "packets/s", "packets", "records sent", "written", "lost", "by the link",
+             "as the switch counts", "records a round trip")  # fmt: skip
+    return table("Records lost for one lost packet", names, rows)
+
+
+def draw(found: Sequence[Found]) -> Figure:
+    """What each way costs, and how that depends on what is in flight."""
+    figure, (left, right) = plots.figure(2)
+    draw_costs(left, found)
+    flights = np.geomspace(1, 100, 50)
+    right.plot(flights, 2 + flights, "k-", marker="", label="those, the next, and itself")
+    for way in [*WAYS][:3]:
+        those = [each for each in found if each.way == way]
+        right.plot([in_flight(each.rate_pps) for each in those], [each.lost for each in those], "o",
+                   label=way)  # fmt: skip
+    right.set(xscale="log", yscale="log", xlabel="Records in a round trip",
+              ylabel="Records lost")  # fmt: skip
+    plots.legend(right, 2)
+    return figure
+
+
+def draw_costs(axes: Axes, found: Sequence[Found]) -> None:
+    """At the highest rate of each way."""
+    worst = {each.way: each for each in found}
+    names = [*worst][::-1]
+    lost = [worst[name].lost for name in names]
+    axes.barh(names, lost, color=plots.COLOURS[0], height=0.6)
+    for row, count in enumerate(lost):
+        axes.annotate(f"{count:,}", (count, row), (3, 0), textcoords="offset points", va="center",
+                      fontsize="small")  # fmt: skip
+    axes.set(xscale="log", xlabel="Records lost", xlim=(0.5, 10 * max(lost) ** 1.15))
+
+
+def caption(options: argparse.Namespace) -> str:
+    """What the figure shows."""
+    fast = f" (the last two at {FAST_PPS:,})" if options.time == "virtual" else ""
+    return (
+        f"Records lost when a link of {2 * DELAY_US / 1000:g} ms round trip loses one; an ACK is "
+        f"asked for with one of {ACK_EVERY}, and after {PATIENCE} without an answer the switch "
+        f"asks; {plots.runs(1, options.time)}. (a) At {max(options.rate):,} records/s{fast}. (b) "
+        "By what a round trip holds."
+    )
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)
