@@ -1,0 +1,49 @@
+"""Records in the file, in virtual time: as they should be, and what is not is found."""
+
+from pathlib import Path
+
+import pytest
+from scripts import failed_checks, faulty_program, run, samples
+
+SHORT = ("--time", "virtual", "--quick", "--packets", "60")
+
+
+def test_the_file_holds_each_record(tmp_path: Path) -> None:
+    done = run("roce_collect", *SHORT, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = samples(tmp_path)
+    assert [row["case"] for row in rows] == ["v1", "v2, with hop", "v2, small ring"]
+    assert [row["slots"] for row in rows] == ["60", "60", "18"]
+    assert (tmp_path / "roce_collect.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "failed"),
+    [
+        (
+            "records.p4", "flow.tcp_acknowledgement = tcp.acknowledgement;",
+            "flow.tcp_acknowledgement = ports.word;",
+            {"v1", "v2, with hop", "v2, small ring"},
+        ),
+        (
+            "records.p4", "(hop.egress_us - hop.ingress_us)[31:0];",
+            "(hop.egress_us - hop.ingress_us)[31:0] + 1;",
+            {"v2, with hop"},
+        ),
+        (
+            "request.p4", "number.slot + 1 >= queue_pair.slots",
+            "number.slot + 2 >= queue_pair.slots",
+            {"v1", "v2, with hop", "v2, small ring"},
+        ),
+    ],
+    ids=["another field", "a latency that is off", "a slot left out"],
+)  # fmt: skip
+def test_what_is_not_as_it_should_be_is_found(
+    file: str, right: str, wrong: str, failed: set[str], tmp_path: Path
+) -> None:
+    program = faulty_program(tmp_path, file, right, wrong, "roce/roce.p4")
+    done = run("roce_collect", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert failed_checks(tmp_path / "out") == {
+        f"{case}: bytes of the file that are wrong" for case in failed
+    }

@@ -1,0 +1,30 @@
+"""Records lost for one lost packet, in virtual time; a switch that does it wrongly is found out."""
+
+from pathlib import Path
+
+from scripts import failed_checks, faulty_program, run, samples
+
+SHORT = ("--time", "virtual", "--quick", "--rate", "10000")
+
+
+def test_records_that_each_way_loses(tmp_path: Path) -> None:
+    done = run("roce_loss", *SHORT, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    lost = {row["way"]: int(row["lost"]) for row in samples(tmp_path)}
+    assert lost["UC"] == 1
+    assert lost["resync"] == 2 + 10  # of a round trip
+    assert lost["resync, NAK lost"] <= 2 + 2 * 64 + 3 * 11
+    assert lost["hold off 100,000"] == 100_000 + 2 + 1000
+    assert (tmp_path / "roce_loss.png").stat().st_size > 10_000
+
+
+def test_a_switch_that_goes_on_one_too_far_is_found_out(tmp_path: Path) -> None:
+    program = faulty_program(
+        tmp_path, "answers.p4", "expected = hdr.bth.psn;", "expected = hdr.bth.psn + 1;",
+        "roce/roce.p4",
+    )  # fmt: skip
+    done = run("roce_loss", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "resync, 10,000 packets/s: records lost, against the switch" in failed_checks(
+        tmp_path / "out"
+    )
