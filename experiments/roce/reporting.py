@@ -40,6 +40,7 @@ HOP = np.dtype([
 RECORDS = {
     Content.FLOWS: TCP,
     Content.FLOWS_AND_HOPS: np.dtype([("flow", TCP), ("hop", HOP)]),
+    Content.COUNTERS: np.dtype("<u8"),  # of this machine, as responders add
 }
 
 

@@ -1,0 +1,207 @@
+"""Our RoCE packets against a real RoCE session: does each header field have the value it should?
+
+Linux's RoCE stack (rdma_rxe) carried out each operation that a switch knows: WRITE ONLY, with and
+without an immediate value, and FETCH ADD, by a reliable and an unreliable connection. What it sent
+was captured; here it is taken apart, field by field, beside what the switch sends of a packet. A
+field has the same value; or the one that the session gives it, which is then worked out anew; or it
+is one of three that a sender may choose. tests/collectors/roce/test_roce_rxe.py holds the capture
+against rdma_rxe as it runs in a virtual machine.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from rich.table import Table
+from roce.real_session import KINDS, captured, fields
+from roce.reporting import PROGRAM, Collection, refuse_bmv2, reporting
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from collectors.roce.endpoint import Transport
+from collectors.roce.packets import icrc
+from controllers.roce.session import Content, Session
+from controllers.roce.watch import RecordedFlow, What
+from testbed import cli
+from testbed.results import plots
+from testbed.results.report import Check, Report, table
+from testbed.run import Run
+from testbed.truth import capture
+
+RATE_BPS, SETTLE_NS = 1_000_000_000, 100_000_000
+CELL = 3  # of FETCH ADD
+CHOSEN = {
+    "IP id": "0: what must not be fragmented needs none (RFC 6864, 4.1)",
+    "UDP sport": "the flow's entropy (IBTA A17.3.2)",
+    "BTH migreq": "migrated: without path migration this is the state (IBTA 9.2.3); rxe sends 0",
+}
+SAME, OF_SESSION, FREE, WRONG = range(4)
+VERDICTS = ("the same value", "as this session gives it", "for the sender to choose", "wrong")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--program", default=PROGRAM, metavar="P4",
+        help="the switch's program: try your own variant (default: %(default)s)",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The frame that the switch sent, and its session."""
+
+    kind: str
+    frame: bytes
+    session: Session
+    mac: str  # of the collector
+
+    def given(self) -> Mapping[str, Any]:
+        """Fields whose values come from the session, from the frame's bytes, or of both."""
+        target, peer = self.session.target, self.session.peer
+        network = Ether(self.frame)[IP].copy()
+        del network.chksum
+        offset = 8 * CELL if "FETCH" in self.kind else 0
+        return {
+            "Ethernet dst": self.mac, "Ethernet src": self.session.mac,
+            "IP src": peer.address, "IP dst": target.address,
+            "IP chksum": IP(bytes(network)).chksum,
+            "BTH dqpn": target.qpn, "BTH psn": peer.psn,
+            "BTH icrc": int.from_bytes(icrc(self.frame[14:-4]), "big"),
+            "RETH va": target.base, "RETH rkey": target.rkey, "ImmDt data": 0,
+            "AtomicETH va": target.base + offset, "AtomicETH rkey": target.rkey,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """A field of a packet."""
+
+    kind: str
+    field: str
+    ours: Any
+    reference: Any
+    expected: Any
+    verdict: int
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    refuse_bmv2(run)
+    reference = captured()
+    rows: list[Row] = []
+    for kind in KINDS:
+        rows += compare(await send(kind, options.program, run), reference[kind])
+    return Report(
+        samples=[
+            {"kind": row.kind, "field": row.field, "ours": row.ours, "reference": row.reference,
+             "verdict": VERDICTS[row.verdict]}
+            for row in rows
+        ],
+        checks=checks_of(rows),
+        metrics={"chosen": CHOSEN},
+        figure=draw(rows),
+        caption=CAPTION,
+        tables=[summary_table(rows)],
+    )  # fmt: skip
+
+
+async def send(kind: str, program: str, run: Run) -> Sent:
+    """Have the switch send a packet of a kind."""
+    is_addition = "FETCH" in kind
+    session: list[tuple[str, Any]] = [("ack_every", 1)]
+    if "IMMEDIATE" in kind:
+        session.append(("immediate_every", 1))
+    collection = Collection(
+        16, Content.COUNTERS if is_addition else Content.FLOWS,
+        Transport.UC if kind.startswith("UC") else Transport.RC, tuple(session),
+    )  # fmt: skip
+    packet = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:03") / IP(
+        src="10.0.0.1", dst="10.0.0.3"
+    ) / UDP(sport=4000, dport=5000)  # fmt: skip
+    name = kind.lower().replace(" ", "-")
+    async with reporting(run, name, collection, RATE_BPS, program) as running:
+        net = running.net
+        if is_addition:
+            flow = RecordedFlow("10.0.0.0/8", "0.0.0.0/0", what=What.PACKET, cell=CELL)
+            await running.switch.write([+flow.entry()])
+        at_ns = run.clock.now_ns() + SETTLE_NS
+        net.send_frames("h1", [at_ns], [bytes(packet)])
+        await run.clock.sleep_until(at_ns + SETTLE_NS)
+        mac = net.host("h2").MAC()
+    sent = capture.read(net.capture("s1", "s2", "out"), 256)
+    return Sent(kind, sent.bytes[0, : sent.length[0]].tobytes(), running.session, mac)
+
+
+def compare(sent: Sent, reference: Mapping[str, Any]) -> list[Row]:
+    """A row for each field that either of them has."""
+    ours, given = fields(sent.frame), sent.given()
+    rows = []
+    for field in {**reference, **ours}:
+        value, real = ours.get(field), reference.get(field)
+        expected = given.get(field, real)
+        if field in CHOSEN:
+            verdict = FREE if value is not None and real is not None else WRONG
+        elif value != expected or real is None:
+            verdict = WRONG
+        else:
+            verdict = OF_SESSION if field in given else SAME
+        rows.append(Row(sent.kind, field, value, real, expected, verdict))
+    return rows
+
+
+def checks_of(rows: Sequence[Row]) -> list[Check]:
+    """Each field of each kind of packet."""
+    checks = []
+    for kind in KINDS:
+        of_kind = [row for row in rows if row.kind == kind]
+        wrong = [row for row in of_kind if row.verdict == WRONG]
+        told = "".join(f"; {row.field} {row.ours}, expected {row.expected}" for row in wrong)
+        checks.append(
+            Check(f"{kind}: fields of {len(of_kind)} that are wrong{told}", len(wrong), 0)
+        )
+    return checks
+
+
+def summary_table(rows: Sequence[Row]) -> Table:
+    """Fields of a WRITE, and those that only other kinds have."""
+    shown: dict[str, Row] = {}
+    for row in rows:
+        shown.setdefault(row.field, row)
+    return table(
+        "Header fields", ("field", "in", "rdma_rxe's", "ours", ""),
+        [(row.field, row.kind, row.reference, row.ours,
+          CHOSEN.get(row.field, VERDICTS[row.verdict])) for row in shown.values()],
+    )  # fmt: skip
+
+
+def draw(rows: Sequence[Row]) -> Figure:
+    """A square for each field of each kind."""
+    names = list(dict.fromkeys(row.field for row in rows))
+    verdicts = np.full((len(names), len(KINDS)), np.nan)
+    for row in rows:
+        verdicts[names.index(row.field), KINDS.index(row.kind)] = row.verdict
+    figure, (axes,) = plots.figure(height_in=6.0)
+    colours = [plots.COLOURS[n] for n in (2, 0, 1, 3)]
+    axes.imshow(verdicts, cmap=ListedColormap(colours), vmin=0, vmax=3, aspect="auto")
+    axes.set_yticks(range(len(names)), names, fontsize=6)
+    axes.set_xticks(range(len(KINDS)), [kind.replace(" ", "\n") for kind in KINDS], fontsize=6)
+    axes.grid(visible=False)
+    seen = sorted({row.verdict for row in rows})
+    plots.legend(axes, 2, [Patch(color=colours[n], label=VERDICTS[n]) for n in seen])
+    return figure
+
+
+CAPTION = (
+    "Header fields of what a P4 switch sends, against those of Linux's RoCE stack (rdma_rxe, "
+    "captured) for the same operations. Blank: no such field in such a packet."
+)
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

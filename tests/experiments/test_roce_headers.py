@@ -1,0 +1,33 @@
+"""Header fields against those of a real session, in virtual time; a wrong one is found out."""
+
+from pathlib import Path
+
+import pytest
+from scripts import failed_checks, faulty_program, run, samples
+
+SHORT = ("--time", "virtual")
+
+
+def test_every_field_is_as_in_a_real_session(tmp_path: Path) -> None:
+    done = run("roce_headers", *SHORT, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = samples(tmp_path)
+    chosen = {row["field"] for row in rows if row["verdict"] == "for the sender to choose"}
+    assert chosen == {"IP id", "UDP sport", "BTH migreq"}
+    assert len(rows) == 37 + 38 + 38 + 37 + 38
+    assert (tmp_path / "roce_headers.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong"),
+    [
+        ("request.p4", "hdr.bth.partition_key = 0xFFFF;", "hdr.bth.partition_key = 0x7FFF;"),
+        ("icrc.p4", "crc[7:0] ++ crc[15:8]", "crc[15:8] ++ crc[7:0]"),
+    ],
+    ids=["P_Key", "iCRC"],
+)
+def test_a_wrong_field_is_found_out(file: str, right: str, wrong: str, tmp_path: Path) -> None:
+    program = faulty_program(tmp_path, file, right, wrong, "roce/roce.p4")
+    done = run("roce_headers", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert len(failed_checks(tmp_path / "out")) == 5
