@@ -25,7 +25,7 @@ from testbed.network import Network
 from topologies.line import Line
 
 PATH = ("s1", "s2", "s3")
-SCHEDULE = Schedule(2**20)
+SCHEDULE = Schedule(2**19)
 BOUNDS = Bounds(delay_us=22_000)
 TUNNEL = Tunnel("fd00:ed9e::1", "fd00:ed9e::2")
 FLOWS = {
