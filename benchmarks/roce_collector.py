@@ -15,6 +15,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,9 +32,11 @@ from scapy.packet import Packet, Raw
 from collectors.roce.application import FIRST_RKEY
 from collectors.roce.endpoint import Transport
 from collectors.roce.packets import BTH, RETH, UC, Op, icrc
-from collectors.roce.region import TCP
-from collectors.roce.softnic import BASE
+from collectors.roce.region import TCP, Region
+from collectors.roce.softnic import BASE, SoftNic
+from minip4.simulator.shared import ARRIVAL
 from testbed import cli
+from testbed.arrivals import Frames
 from testbed.errors import TestbedError
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
@@ -135,6 +138,26 @@ def turn(run: Run, kind: str, pace: int, seconds: float) -> Taken:
                    "the veth goes with the sender")  # fmt: skip
 
 
+def alone_ns(folder: Path) -> float:
+    """CPU time of a record in the responder itself, from memory: the least of some turns."""
+    content = frames(ROCE, folder / "alone").read_bytes()
+    (length,) = struct.unpack("<I", content[:4])
+    rows = np.frombuffer(content, np.uint8).reshape(COUNT, 4 + length)[:, 4:]
+    arrivals = np.zeros(COUNT, ARRIVAL)
+    arrivals["length"] = length
+    taken = Frames((arrivals, rows.tobytes()))
+    nic = SoftNic(COLLECTOR)
+    nic.connect(nic.register(Region(TCP, COUNT), rkey=FIRST_RKEY), WRITER, transport=TRANSPORT)
+    turns = []
+    for _ in range(200):
+        began_ns = time.process_time_ns()
+        nic.receive(taken)
+        turns.append((time.process_time_ns() - began_ns) / COUNT)
+    if nic.counts().refused:
+        raise AssertionError(nic.refusals()[-1])
+    return min(turns)
+
+
 def _collecting(kind: str) -> list[Any]:
     if kind == UDP_C:
         return [tool("collect_records"), "udp", COLLECTOR, PORT]
@@ -163,10 +186,11 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     seconds, rounds = (QUICK_SECONDS, 1) if options.quick else (SECONDS, ROUNDS)
     plan = [(NOBODY, PACE), (NOBODY, PYTHON_PACE), (UDP_PYTHON, PYTHON_PACE)]
     plan += [(kind, pace) for kind in (ROCE, UDP_C, PACKET_C) for pace in (PACE, AS_FAST)]
-    return report([turn(run, *each, seconds) for _ in range(rounds) for each in plan])
+    rows = [turn(run, *each, seconds) for _ in range(rounds) for each in plan]
+    return report(rows, alone_ns(run.folder))
 
 
-def report(rows: list[Taken]) -> Report:
+def report(rows: list[Taken], alone: float) -> Report:
     """Medians of the rounds, and the claims."""
 
     def median(kind: str, pace: int, what: str) -> float:
@@ -197,6 +221,7 @@ def report(rows: list[Taken]) -> Report:
                       if row.collector not in (NOBODY, UDP_PYTHON)), 0),
         ],
         tables=[table("Collectors of records", columns, values)],
+        metrics={"CPU ns a record in the RoCE responder alone": alone},
     )  # fmt: skip
 
 

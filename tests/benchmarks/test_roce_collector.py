@@ -42,7 +42,7 @@ def test_its_claims_are_of_medians_and_of_both_ends(monkeypatch: pytest.MonkeyPa
     report = made.report([
         *rows(made.NOBODY, 0, 600), *rows(made.ROCE, 300, 700), *rows(made.UDP_C, 700, 1000),
         *rows(made.PACKET_C, 350, 700), *rows(made.UDP_PYTHON, 2000, 1000),
-    ])  # fmt: skip
+    ], 80)  # fmt: skip
     ratio, rate, books = report.checks
     assert ratio.measured == pytest.approx(400 / 1100)
     assert rate.measured == pytest.approx(1e3 / 300)

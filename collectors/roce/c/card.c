@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -16,33 +17,55 @@
 
 #include "nic_internal.h"
 
-/* With jumbo frames a slot has room for a path MTU of 4096. */
-enum { SLOT = 8192, SLOTS = 4096, BLOCK = 1 << 20, BATCH = 64 };
+enum { SLOTS = 4096, SMALLEST_SLOT = 2048, BATCH = 64 };
 
 struct roce_card {
     struct roce_nic *nic;
     int socket;
     uint8_t *ring;
+    uint32_t slot_bytes; /* 2^n: with small ones more of the ring stays in caches */
     uint32_t head;
     struct roce_reply replies[BATCH];
     struct iovec parts[BATCH];
     struct mmsghdr messages[BATCH];
 };
 
+static size_t ring_bytes(const struct roce_card *card)
+{
+    return (size_t)card->slot_bytes * SLOTS;
+}
+
+/* A slot has room for what comes by the interface, with what the kernel puts before it. */
+static int choose_slots(struct roce_card *card, const char *interface)
+{
+    struct ifreq request = {0};
+
+    strncpy(request.ifr_name, interface, sizeof request.ifr_name - 1);
+    if (ioctl(card->socket, SIOCGIFMTU, &request))
+        return -1;
+    card->slot_bytes = SMALLEST_SLOT;
+    while (card->slot_bytes < (uint32_t)request.ifr_mtu + ETHERNET + TPACKET2_HDRLEN + 16)
+        card->slot_bytes *= 2;
+    return 0;
+}
+
 static int bind_ring(struct roce_card *card, const char *interface)
 {
     struct sockaddr_ll to = {.sll_family = AF_PACKET, .sll_protocol = __builtin_bswap16(ETH_P_ALL)};
-    struct tpacket_req request = {.tp_block_size = BLOCK, .tp_block_nr = SLOTS / (BLOCK / SLOT),
-                                  .tp_frame_size = SLOT, .tp_frame_nr = SLOTS};
+    struct tpacket_req request = {.tp_frame_nr = SLOTS};
     int version = TPACKET_V2, yes = 1;
 
     to.sll_ifindex = (int)if_nametoindex(interface);
-    if (!to.sll_ifindex ||
-        setsockopt(card->socket, SOL_PACKET, PACKET_VERSION, &version, sizeof version) ||
+    if (!to.sll_ifindex || choose_slots(card, interface))
+        return -1;
+    request.tp_frame_size = card->slot_bytes;
+    request.tp_block_size = BATCH * card->slot_bytes;
+    request.tp_block_nr = SLOTS / BATCH;
+    if (setsockopt(card->socket, SOL_PACKET, PACKET_VERSION, &version, sizeof version) ||
         setsockopt(card->socket, SOL_PACKET, PACKET_IGNORE_OUTGOING, &yes, sizeof yes) ||
         setsockopt(card->socket, SOL_PACKET, PACKET_RX_RING, &request, sizeof request))
         return -1;
-    card->ring = mmap(NULL, (size_t)SLOT * SLOTS, PROT_READ | PROT_WRITE, MAP_SHARED, card->socket, 0);
+    card->ring = mmap(NULL, ring_bytes(card), PROT_READ | PROT_WRITE, MAP_SHARED, card->socket, 0);
     if (card->ring == MAP_FAILED)
         return -1;
     return bind(card->socket, (const struct sockaddr *)&to, sizeof to);
@@ -69,7 +92,7 @@ struct roce_card *roce_card_open(struct roce_nic *nic, const char *interface)
 void roce_card_close(struct roce_card *card)
 {
     if (card->ring != MAP_FAILED)
-        munmap(card->ring, (size_t)SLOT * SLOTS);
+        munmap(card->ring, ring_bytes(card));
     if (card->socket >= 0)
         close(card->socket);
     free(card);
@@ -77,7 +100,7 @@ void roce_card_close(struct roce_card *card)
 
 static struct tpacket2_hdr *slot(const struct roce_card *card)
 {
-    return (void *)(card->ring + (size_t)(card->head % SLOTS) * SLOT);
+    return (void *)(card->ring + (size_t)(card->head % SLOTS) * card->slot_bytes);
 }
 
 static bool is_filled(const struct roce_card *card)
