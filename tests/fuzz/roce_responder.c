@@ -90,11 +90,25 @@ static void change(uint8_t *frame, uint32_t *length)
     }
 }
 
+/* Makes IPv4's length that of the frame, however short it is, and its checksum right. */
+static void mend_ipv4(uint8_t *frame, uint32_t length)
+{
+    if (length < ETHERNET + IPV4 || get16(frame + 12) != 0x0800)
+        return;
+    if (dice(2))
+        put16(frame + 16, length - ETHERNET);
+    if (dice(8)) {
+        put16(frame + 24, 0);
+        put16(frame + 24, (uint16_t)~ip_checksum(frame + ETHERNET));
+    }
+}
+
 /* Makes most frames ones that get further: to a queue pair, in order, with a right iCRC. */
 static void mend(struct roce_nic *nic, uint8_t *frame, uint32_t length, uint32_t qpn)
 {
     uint32_t bth = length > ETHERNET ? bth_of(frame) : 0, right, psn;
 
+    mend_ipv4(frame, length);
     if (length < bth + BTH + ICRC || !bth)
         return;
     psn = roce_expected(nic, qpn);
@@ -104,10 +118,6 @@ static void mend(struct roce_nic *nic, uint8_t *frame, uint32_t length, uint32_t
         frame[bth] = UD | SEND_ONLY;
     if (dice(4) && psn != UINT32_MAX)
         put24(frame + bth + 9, psn + (dice(4) ? 0 : dice(5) - 2));
-    if (bth == ETHERNET + IPV4 + UDP && dice(8)) {
-        put16(frame + 24, 0);
-        put16(frame + 24, (uint16_t)~ip_checksum(frame + ETHERNET));
-    }
     if (dice(16)) {
         right = icrc(frame + ETHERNET, frame + bth, frame + length - ICRC);
         memcpy(frame + length - ICRC, &right, sizeof right);
