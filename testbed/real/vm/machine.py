@@ -94,6 +94,7 @@ class Machine:
 
     def _start(self, leaving: contextlib.ExitStack) -> None:
         found = kernel.find()
+        self._folder.mkdir(exist_ok=True)
         archive = self._folder / "initramfs"
         archive.write_bytes(initramfs.archive(found.modules, _program()))
         with (self._folder / "qemu.log").open("wb") as log:

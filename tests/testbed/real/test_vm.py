@@ -6,12 +6,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from wire import end, frame, namespace, veth
 
 from testbed.errors import TestbedError
 from testbed.real.vm import card, initramfs, kernel, machine
+from testbed.real.vm.host import machine_at
 from testbed.real.vm.machine import Machine, Socket
 
 with_qemu = pytest.mark.skipif(machine.missing() is not None, reason=str(machine.missing()))
@@ -131,6 +133,14 @@ def test_one_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
         with pytest.raises(TestbedError, match=r"did not answer within 0\.1 s"):
             late.call(divmod, 7, 2, timeout_s=0.1)
         assert late._qemu.wait(5) == -9
+
+
+def test_there_is_none_at_a_host_in_virtual_time(tmp_path: Path) -> None:
+    with (
+        pytest.raises(TestbedError, match="a virtual machine at h2 needs --time real"),
+        machine_at(SimpleNamespace(name="h2"), tmp_path, {}),
+    ):
+        pass
 
 
 def test_without_qemu_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

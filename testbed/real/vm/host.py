@@ -1,0 +1,26 @@
+"""A virtual machine in the place of a host of a network: with its addresses, and with RDMA."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from testbed.errors import TestbedError
+from testbed.real.vm import card
+from testbed.real.vm.machine import Machine, Socket
+
+
+@contextlib.contextmanager
+def machine_at(host: Any, folder: Path, neighbours: Mapping[str, str]) -> Iterator[Machine]:
+    """One that takes over the interface of a host, net.host(...), and knows others (IPv4 -> MAC).
+
+    As long as it is up the host has no IP stack: neither flows nor pings reach it. Raises
+    TestbedError, also in virtual time.
+    """
+    if not hasattr(host, "enter"):
+        raise TestbedError(f"a virtual machine at {host.name} needs --time real")
+    interface = host.defaultIntf()
+    socket = Socket(str(interface), host.MAC(), host.enter())
+    with Machine(folder, socket) as machine:
+        machine.call(card.settle, host.IP(), int(interface.prefixLen), dict(neighbours))
+        yield machine

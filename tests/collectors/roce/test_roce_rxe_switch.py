@@ -1,0 +1,139 @@
+"""A P4 switch that writes into the memory of rdma_rxe, in a virtual machine at a host.
+
+The link between loses frames in both directions. What then lies in its memory, what it answered and
+what it completed is held against our responder, which gets the very same frames.
+"""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from arriving import frames
+from loaded import StartExperiment
+from requester import Answer, Session
+from scapy.layers.l2 import Ether
+
+from collectors.roce import softnic
+from collectors.roce.endpoint import Completion, Peer, Target
+from collectors.roce.packets import BTH, UC, Op
+from collectors.roce.region import Region
+from testbed.real.vm import machine
+
+pytestmark = pytest.mark.skipif(machine.missing() is not None, reason=str(machine.missing()))
+
+HEAD = """
+import pickle
+from pathlib import Path
+import numpy as np
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from collectors.roce.endpoint import Peer, Transport
+from collectors.roce.region import Region
+from collectors.roce.verbs import Verbs
+from controllers.connection import connections
+from controllers.roce.session import Content, Reporter, Session, configure, events
+from controllers.roce.watch import RecordedFlow, What
+from testbed.network import Network
+from testbed.real.vm.host import machine_at
+from testbed.truth.capture import read_frames
+from topologies.dumbbell import Dumbbell
+
+PSN, COUNT, SLOTS, ADDRESS = 0xFFFFF0, 200, 64, "10.0.9.1"
+KINDS = (
+    (Content.FLOWS, Transport.RC, {"ack_every": 8, "immediate_every": 4, "patience": 16}),
+    (Content.FLOWS, Transport.UC, {"immediate_every": 8}),
+    (Content.COUNTERS, Transport.RC, {"patience": 8}),
+)
+
+def segment(i):
+    packet = (Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:03")
+              / IP(src="10.0.0.1", dst="10.0.0.3")
+              / TCP(sport=1000 + i, dport=5001 + i % 3, seq=i, ack=i + 1))
+    return bytes(packet)
+"""
+
+SCRIPT = """
+with Network(Dumbbell(2, loss_probability=0.05), run, program="p4src/roce/roce.p4",
+             expected_drops=("ingress", "miss", "egress")) as net:
+    host = net.host("h2")
+    with machine_at(host, run.folder / "vm", {ADDRESS: "06:00:0a:00:09:01"}) as machine:
+        endpoint = machine.make(Verbs, host.IP())
+        peers, regions, sessions, flows = [], [], [], []
+        for number, (content, transport, more) in enumerate(KINDS, start=1):
+            peers.append(Peer(ADDRESS, 0x10 + number, PSN))
+            regions.append(machine.make(Region, np.dtype("u1"), SLOTS * content.value))
+            domain = endpoint.register(regions[-1])
+            target = endpoint.connect(domain, peers[-1], transport=transport)
+            sessions.append(Session(number, "h2", peers[-1], target, content=content, **more))
+            what = What.PACKET if content is Content.COUNTERS else What.RECORD
+            flows.append(RecordedFlow("10.0.0.1", "10.0.0.3", dst_port=5000 + number,
+                                      sessions=range(number, number + 1), what=what, cell=5))
+        async with connections(net) as switches:
+            await configure(net, switches, {"s1": Reporter(sessions, flows, node_id=1)})
+            start_ns = run.clock.now_ns() + 100_000_000
+            times = [start_ns + 2_000_000 * i for i in range(3 * COUNT)]
+            net.send_frames("h1", times, [segment(i) for i in range(3 * COUNT)])
+            await run.clock.sleep_until(times[-1] + 300_000_000)
+            before = None
+            while (now := endpoint.counts()) != before:  # until it has taken all
+                before = now
+                await run.clock.sleep_until(run.clock.now_ns() + 200_000_000)
+            counts = [await events(switches["s1"], session) for session in sessions]
+        found = {
+            "mac": host.MAC(), "peers": peers, "targets": [session.target for session in sessions],
+            "events": counts, "completions": endpoint.completions(),
+            "memory": [machine.call(getattr, region, "bytes").tobytes() for region in regions],
+        }
+captures = {what: read_frames(net.capture("s2", "h2", what))[1] for what in ("in", "out")}
+lost = read_frames(net.capture("s1", "s2", "lost"))[1]
+options.out.mkdir(exist_ok=True)
+(options.out / "found").write_bytes(pickle.dumps(found | captures | {"lost": lost}))
+return Report(checks=[Check("done", 1, 1, 0)], samples=[{"done": 1}])
+"""
+
+
+def of_queue_pair(captured: list[bytes], qpn: int) -> list[bytes]:
+    return [each for each in captured if BTH in Ether(each) and Ether(each)[BTH].dqpn == qpn]
+
+
+def ours(
+    target: Target, peer: Peer, mac: str, requests: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> tuple[bytes, list[Completion], list[bytes]]:
+    """What our responder makes of the frames: memory, completions, answers."""
+    monkeypatch.setattr(softnic, "BASE", target.base)
+    nic = softnic.SoftNic(target.address, mac=mac, first_qpn=target.qpn)
+    region = Region(np.dtype("u1"), target.length)
+    domain = nic.register(region, rkey=target.rkey)
+    assert nic.connect(domain, peer, transport=target.transport) == target
+    answers = nic.receive(frames(requests))
+    return region.bytes.tobytes(), nic.completions(), answers
+
+
+def test_rxe_makes_of_a_switchs_packets_what_it_should(
+    start_experiment: StartExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = start_experiment(SCRIPT, head=HEAD)
+    output = started.communicate(timeout=300)
+    assert started.returncode == 0, output
+    found: dict[str, Any] = pickle.loads((tmp_path / "out" / "found").read_bytes())
+    for peer, target, memory in zip(found["peers"], found["targets"], found["memory"], strict=True):
+        requests = of_queue_pair(found["out"], target.qpn)
+        answers = of_queue_pair(found["in"], peer.qpn)
+        session = Session("v2", found["mac"], peer, "06:00:0a:00:09:01", target)
+        expected = ours(target, peer, found["mac"], requests, monkeypatch)
+        assert memory == expected[0]
+        assert [each for each in found["completions"] if each.qpn == target.qpn] == expected[1]
+        read = [[Answer.read(session, each) for each in some] for some in (answers, expected[2])]
+        assert read[0] == read[1]
+        assert 180 <= len(requests) < 200 + 30
+    records, unreliable, counters = found["events"]
+    assert all(each[kind] > 0 for each in (records, counters) for kind in ("acked", "naked"))
+    assert unreliable["acked"] == unreliable["naked"] == 0
+    assert all(each["damaged"] == each["refused"] == 0 for each in found["events"])
+    assert len(found["lost"]) > 10
+    assert {Ether(each)[BTH].opcode for each in found["out"]} == {
+        Op.WRITE_ONLY, Op.WRITE_ONLY_IMMEDIATE, Op.FETCH_ADD, Op.WRITE_ONLY | UC,
+        Op.WRITE_ONLY_IMMEDIATE | UC,
+    }  # fmt: skip
