@@ -46,16 +46,14 @@ def has_effects(node: syntax.Node) -> bool:
 
 
 def can_change(node: syntax.Node) -> bool:
-    """Whether evaluating it can change what is around it: a function, which sees none of that, does
-    so only by out and inout parameters, and by objects that are handed to it."""
+    """Whether evaluating it can change a variable around it: a function, which sees none of them,
+    does so only by out and inout parameters."""
     if not has_effects(node):
         return False
     if isinstance(node, syntax.Call):
         if node.kind is not CallKind.FUNCTION:
             return True
-        if any(parameter.direction in ("out", "inout") for parameter in node.parameters) or any(
-            isinstance(of, types.Extern) for of in node.parameter_types
-        ):
+        if any(parameter.direction in ("out", "inout") for parameter in node.parameters):
             return True
     return any(can_change(child) for child in syntax.children(node))
 
