@@ -48,9 +48,10 @@ def test_psns_are_expected_until_the_queue_pair_breaks_or_is_closed() -> None:
     assert card.expected_psn(second.target.qpn) is None
     card.disconnect(first.target.qpn)
     assert card.expected_psn(first.target.qpn) is None
-    assert card.receive(frames([write(1, b"late")(first)])) == []
-    assert card.counts().refused == {"BOUNDS": 1, "QUEUE_PAIR": 1}
-    assert "PSN 0: there is no queue pair 0x100" in card.refusals()[-1]
+    late = [write(1, b"late")(first), write(1, b"late", dqpn=0)(first)]  # 0: as free places have
+    assert card.receive(frames(late)) == []
+    assert card.counts().refused == {"BOUNDS": 1, "QUEUE_PAIR": 2}
+    assert "PSN 0: there is no queue pair 0x100" in card.refusals()[-2]
     with pytest.raises(TestbedError, match="there is no queue pair 0x100"):
         card.disconnect(first.target.qpn)
 
