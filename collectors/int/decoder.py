@@ -109,7 +109,7 @@ class Decoder:
 
     def _copy(self, data: bytes) -> Decoded:
         groups, reports, hops, faults = (
-            array[: getattr(self._output, f"{name}_used")].copy()
+            _copied(array[: getattr(self._output, f"{name}_used")])
             for name, array in self._arrays.items()
         )
         return Decoded(groups, reports, hops, faults, data)
@@ -129,3 +129,8 @@ class Decoder:
                 int(records["time_ns"][which]), Trouble(fault["trouble"]), int(fault["offset"]),
                 decoded.data[end - length : end],
             ))  # fmt: skip
+
+
+def _copied(records: NDArray[np.void]) -> NDArray[np.void]:
+    """As copy(), which goes through all fields one by one: several times as slow."""
+    return records.view(np.uint8).copy().view(records.dtype)
