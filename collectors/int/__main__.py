@@ -105,16 +105,22 @@ def collect(options: argparse.Namespace) -> dict[str, Any]:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os.write(end, b"\n"))
     print(f"listening at UDP port {options.port}; Ctrl-C ends it", file=sys.stderr, flush=True)
+    since = resource.getrusage(resource.RUSAGE_SELF)
     with os.fdopen(ended, "rb", buffering=0) as commands:
         host.serve(commands, io.BytesIO())
     if endpoint is not None:
         endpoint.close()
-    return summary(collector.result(), host.kernel_drops())
+    found = collector.result()
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    cost = {
+        "user_s": usage.ru_utime - since.ru_utime,
+        "system_s": usage.ru_stime - since.ru_stime,
+    }
+    return {**summary(found, host.kernel_drops()), **cost}
 
 
 def summary(found: Findings, kernel_drops: int) -> dict[str, Any]:
-    """Findings in short, and what they cost."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
+    """Findings in short."""
     counted = ("lost", "reordered", "duplicates", "restarts")
     return {
         **{what: getattr(found, what) for what in ("datagrams", "reports", "hops")},
@@ -133,8 +139,6 @@ def summary(found: Findings, kernel_drops: int) -> dict[str, Any]:
              "changes": int(flow["changes"])}
             for flow in found.flows[:FLOWS]
         ],
-        "user_s": usage.ru_utime,
-        "system_s": usage.ru_stime,
     }  # fmt: skip
 
 

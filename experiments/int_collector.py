@@ -1,0 +1,254 @@
+"""The collector of INT at a host: what do reports cost it, and how many until some get lost?
+
+A program at another host replays Telemetry Reports of INT-MD over a veth; the collector, a process
+of its own on a core of its own, receives, decodes and indexes them by flow, or stores them, too.
+The rate goes up until datagrams get lost. A rate is free of loss when all came and the collector
+needed less than a second of its core for each second of them, so that nothing piled up in its
+socket. Then the same rate with few and many flows, and with paths of few and many hops. What did
+not come, the collector must know by gaps in the numbers of reports, and the kernel must have
+dropped just that.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+from int.replaying import Hosts, Shape, Taken
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from testbed import cli
+from testbed.errors import TestbedError
+from testbed.results import plots
+from testbed.results.report import Check, Report, table
+from testbed.run import Run
+
+HOPS, FLOWS, AT_ONCE = 5, 1000, 10
+RATES = {
+    1: (50e3, 100e3, 150e3, 200e3, 300e3, 400e3),
+    AT_ONCE: (0.25e6, 0.5e6, 0.75e6, 1e6, 1.5e6, 2e6, 2.5e6),
+}  # reports/s, by reports a datagram
+STORED_RATES = (100e3, 200e3, 300e3)
+STEADY = 300e3  # reports/s, where flows and hops are varied
+FLOW_COUNTS, HOP_COUNTS = (10, 100, 1000, 5000), (1, 2, 4, 6, 8)
+FIT = 7  # reports of eight hops in a datagram
+TOGETHER = 0.5  # what a report of many in a datagram may take, to what one alone in it takes
+BISECTIONS = 3
+
+
+class Peer(NamedTuple):
+    """What others publish of their collectors: other machines, and other work for a report."""
+
+    name: str
+    reports_per_s: float
+    busy_percent: float  # of a core
+
+
+PEERS = (
+    Peer("INTCollector (XDP, stores changes)", 1.2e6, 8),
+    Peer("AF_XDP (filtered before, no store)", 3e6, 100),
+)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seconds", type=cli.positive_float, metavar="S",
+        help="for which each rate is sent (default: 2)",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One rate of one shape: what was offered, and what became of it."""
+
+    question: str  # rate, flows or hops
+    shape: Shape
+    taken: Taken
+
+    @property
+    def is_free_of_loss(self) -> bool:
+        """All came, and nothing piled up."""
+        return not self.taken.lost and self.taken.busy < 1
+
+    @property
+    def offered(self) -> float:
+        """Reports a second that were sent."""
+        return self.taken.sent_per_s * self.shape.reports
+
+
+def experiment(options: argparse.Namespace, run: Run) -> Report:
+    if options.time == "virtual":
+        raise TestbedError("--time virtual: what a process takes of a core is of real time alone")
+    options.seconds = options.seconds or (0.5 if options.quick else 2.0)
+    turns: list[Turn] = []
+    with Hosts(run.folder) as hosts:
+
+        def take(question: str, shape: Shape, rate: float) -> Turn:
+            run.progress.update(f"{question}: {shape.text}, {rate:,.0f} reports/s")
+            taken = hosts.take(shape, rate / shape.reports, options.seconds)
+            turns.append(Turn(question, shape, taken))
+            return turns[-1]
+
+        series = ((1, False), (AT_ONCE, False), (AT_ONCE, True))
+        for reports, is_stored in series:
+            shape = Shape(reports, HOPS, FLOWS, is_stored)
+            search(take, shape, rates_of(shape, options), 0 if options.quick else BISECTIONS)
+        for flows in (FLOW_COUNTS[0], FLOW_COUNTS[-1]) if options.quick else FLOW_COUNTS:
+            take("flows", Shape(AT_ONCE, HOPS, flows), STEADY)
+        for hops in (HOP_COUNTS[0], HOP_COUNTS[-1]) if options.quick else HOP_COUNTS:
+            take("hops", Shape(FIT, hops, FLOWS), STEADY)
+    return Report(
+        samples=[row_of(turn) for turn in turns],
+        checks=checks_of(turns),
+        metrics={"loss_free_reports_per_s": loss_free(turns)},
+        figure=draw(turns),
+        caption=caption(options),
+        tables=[summary_table(turns)],
+    )
+
+
+def rates_of(shape: Shape, options: argparse.Namespace) -> Sequence[float]:
+    """Reports a second that are tried, one after the other."""
+    rates = STORED_RATES if shape.is_stored else RATES[shape.reports]
+    return rates[1:2] if options.quick else rates
+
+
+def search(
+    take: Callable[[str, Shape, float], Turn], shape: Shape, rates: Sequence[float], steps: int
+) -> None:
+    """Go up until reports get lost, or the sender can do no more; then halve what is between."""
+    free, most = 0.0, None
+    for rate in rates:
+        turn = take("rate", shape, rate)
+        if turn.offered < 0.95 * rate:
+            return
+        if not turn.is_free_of_loss:
+            most = rate
+            break
+        free = rate
+    for _ in range(steps if most else 0):
+        assert most is not None
+        rate = (free + most) / 2
+        if take("rate", shape, rate).is_free_of_loss:
+            free = rate
+        else:
+            most = rate
+
+
+def loss_free(turns: Sequence[Turn]) -> dict[str, float]:
+    """Of each shape the highest rate of reports without loss, of those that were tried."""
+    found: dict[str, float] = {}
+    for turn in turns:
+        if turn.question == "rate" and turn.is_free_of_loss:
+            found[turn.shape.text] = max(turn.offered, found.get(turn.shape.text, 0))
+    return found
+
+
+def checks_of(turns: Sequence[Turn]) -> list[Check]:
+    """All that was sent came, or is known to be lost; and it was understood."""
+    taken = [turn.taken for turn in turns]
+    alone, many = (
+        min(turn.taken.ns_a_report for turn in turns
+            if turn.question == "rate" and turn.shape.reports == reports
+            and not turn.shape.is_stored)
+        for reports in (1, AT_ONCE)
+    )  # fmt: skip
+    return [
+        Check("datagrams that neither came nor left a gap, most of a turn",
+              max(abs(each.lost - each.in_gaps) for each in taken), 0),
+        Check("datagrams in gaps that the kernel did not drop, most of a turn",
+              max(abs(each.in_gaps - each.kernel_drops) for each in taken), 0),
+        Check("reports, hops and flows that are not those sent", sum(
+            each.misread for each in taken), 0),
+        Check(f"CPU time of a report of {AT_ONCE} in a datagram to that of one alone, at most "
+              f"{TOGETHER}", many / alone, 0, TOGETHER),
+    ]  # fmt: skip
+
+
+def row_of(turn: Turn) -> dict[str, object]:
+    """A row of samples.csv."""
+    return {
+        "question": turn.question, **asdict(turn.shape), "reports_per_s": turn.offered,
+        "datagrams": turn.taken.sent, "lost": turn.taken.lost, "in_gaps": turn.taken.in_gaps,
+        "kernel_drops": turn.taken.kernel_drops, "busy_percent": 100 * turn.taken.busy,
+        "user_ns_a_report": 1e9 * turn.taken.user_s / turn.taken.reports,
+        "system_ns_a_report": 1e9 * turn.taken.system_s / turn.taken.reports,
+        "stored_bytes_a_report": turn.taken.stored_bytes / turn.taken.reports,
+    }  # fmt: skip
+
+
+def summary_table(turns: Sequence[Turn]) -> Table:
+    """A row for each turn."""
+    columns = ("what varies", "reports", "offered/s", "datagrams lost", "of a core", "ns a report",
+               "of these in the kernel")  # fmt: skip
+    rows = [
+        (turn.question, turn.shape.text, f"{turn.offered:,.0f}", turn.taken.lost,
+         f"{100 * turn.taken.busy:.0f} %", turn.taken.ns_a_report,
+         1e9 * turn.taken.system_s / turn.taken.reports)
+        for turn in turns
+    ]  # fmt: skip
+    return table("What reports cost the collector", columns, rows)
+
+
+def draw(turns: Sequence[Turn]) -> Figure:
+    """(a) Load by rate, beside what others publish; (b) and (c) cost by flows and by hops."""
+    figure, (rates, flows, hops) = plots.figure(3)
+    draw_rates(rates, [turn for turn in turns if turn.question == "rate"])
+    for axes, what, text in ((flows, "flows", "Flows"), (hops, "hops", "Hops of a path")):
+        ours = [turn for turn in turns if turn.question == what]
+        x = [getattr(turn.shape, what) for turn in ours]
+        for number, (part, label) in enumerate((("user_s", "collector"), ("system_s", "kernel"))):
+            ns = [1e9 * getattr(turn.taken, part) / turn.taken.reports for turn in ours]
+            axes.plot(x, ns, label=label, color=plots.COLOURS[number], marker=plots.MARKERS[number])
+        axes.set_xlabel(text)
+        axes.set_ylim(bottom=0)
+        plots.legend(axes, 2)
+    flows.set_xscale("log")
+    flows.set_ylabel("CPU time of a report (ns)")
+    hops.set_xticks(HOP_COUNTS)
+    return figure
+
+
+def draw_rates(axes: Axes, turns: Sequence[Turn]) -> None:
+    """Each shape a line; where datagrams were lost, or piled up, the marker is hollow."""
+    for number, shape in enumerate(dict.fromkeys(turn.shape for turn in turns)):
+        ours = sorted((turn for turn in turns if turn.shape == shape), key=lambda t: t.offered)
+        style = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
+        x, y = ([value(turn) for turn in ours] for value in (
+            lambda t: t.offered / 1e6, lambda t: 100 * t.taken.busy))  # fmt: skip
+        axes.plot(x, y, **style, label=shape.short.replace(" a datagram", ""))
+        late = [place for place, turn in enumerate(ours) if not turn.is_free_of_loss]
+        axes.plot([x[i] for i in late], [y[i] for i in late], **style, linestyle="",
+                  markerfacecolor="white")  # fmt: skip
+    for peer in PEERS:
+        place = (peer.reports_per_s / 1e6, peer.busy_percent)
+        axes.plot(*place, "*", color="black", markersize=6)
+        axes.annotate(peer.name.partition(" ")[0], place, (4, -11), textcoords="offset points",
+                      ha="right", fontsize="small")  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_xticks([0.1, 0.3, 1, 3], ["0.1", "0.3", "1", "3"])
+    axes.set_ylim(-12, 140)
+    axes.set_xlabel("Reports a second (million)")
+    axes.set_ylabel("Load of a core (%)")
+    plots.legend(axes, 3)
+
+
+def caption(options: argparse.Namespace) -> str:
+    """What the figure shows."""
+    peers = "; ".join(f"{p.name}: {p.reports_per_s / 1e6:g} million/s at {p.busy_percent:g} %"
+                      for p in PEERS)  # fmt: skip
+    return (
+        f"The collector on one core, {plots.runs(1, options.time)}, {options.seconds:g} s each. "
+        f"(a) Its load by the rate of reports over {HOPS} hops, of {FLOWS:,} flows, by how many "
+        "are in a datagram; hollow: datagrams were lost, or piled up. Stars are published by "
+        f"others, of other machines and other work: {peers}. (b) CPU time of a report by the "
+        f"number of flows, {AT_ONCE} reports a datagram; (c) by hops, {FIT} a datagram."
+    )
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)
