@@ -1,12 +1,13 @@
 """Loss by drop reports and by alternate marking: what does each find of what really was lost?
 
 All packets of a flow cross five switches. Some are lost by the first link; others by an access
-list, for want of a route, or because their time to live runs out, each at a switch of its own. The
-switches report what they drop (INT's drop reports), and mark and count all packets by blocks of
-time (AM-PM). Nobody can report what a link loses. The same link loses some of the reports, too:
-their numbers tell how many, if not of which packets. Truth are captures: what came to a switch and
-did not leave it, or left one and did not come to the next. Alternate marking must find just that in
-each block, and drop reports, with those that are known to be lost, all that switches drop.
+list, for want of a route, because their time to live runs out, or because a burst finds a queue
+full, each at a switch of its own. The switches report what they drop (INT's drop reports), and mark
+and count all packets by blocks of time (AM-PM). Nobody can report what a link loses. The same link
+loses some of the reports, too: their numbers tell how many, if not of which packets. Truth are
+captures: what came to a switch and did not leave it, or left one and did not come to the next.
+Alternate marking must find just that in each block, and drop reports, with those that are known to
+be lost, all that switches drop.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -92,7 +93,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         here = [
             Found(percent, cause, sum(flow.count for flow in flows.values()),
                   true_losses(outcome, cause.segment), marked_losses(outcome, cause.segment),
-                  reported(outcome, cause, flows.get(cause)))
+                  reported(outcome, cause, flows))
             for cause in CAUSES
         ]  # fmt: skip
         found += here

@@ -17,6 +17,7 @@ from controllers.ampm.records import Point
 from controllers.ampm.watch import Hop, Method
 from controllers.ampm.watch import WatchedFlow as MarkedFlow
 from controllers.connection import connection, connections, cpu_ports
+from controllers.int.access import Denied
 from controllers.int.domain import REPORT_PORT, Domain, configure, entries, node_id
 from controllers.int.watch import Instruction, Mode, WatchedFlow
 from controllers.routing import routing_entries, shortest_routes
@@ -38,7 +39,9 @@ DELAY_US = 500
 UDP, NUMBER = 17, 1  # of the one flow that alternate marking counts: all packets of h1
 EVERYWHERE = "10.0.0.0/24"
 GROUP_HEADER = 14 + 20 + 8  # where it begins in a report's frame
-INGRESS = 1  # hw_id of reports of drops
+DROP_REPORTS = (1, 2)  # hw_id of ingress, and of queues
+# The last queue lets a flow pass, and not much more: most of a burst finds it full.
+BURST_PPS, QUEUE_RATES, QUEUE_PACKETS = 20_000, 2, 4
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,9 @@ CAUSES = (
     Cause("access list", inside("s2"), 80),
     Cause("no route", inside("s3"), 29),
     Cause("time to live", inside("s4"), 26),
+    Cause("full queue", inside("s5"), 71),
 )
-LINK, DENIED, UNROUTED, EXPIRED = CAUSES
+LINK, DENIED, UNROUTED, EXPIRED, FULL = CAUSES
 
 
 @dataclass(frozen=True)
@@ -82,12 +86,15 @@ LOST = np.dtype([("node", "<u4"), ("sequence", "<u4")])
 
 
 def flows_of(percent: float, rate_pps: float, blocks: int) -> dict[Cause | None, Flow]:
-    """What is sent: for each cause within a switch a flow that meets it, of so much of all packets;
-    and what only the lossy link may lose. Raises TestbedError where nothing is left of that."""
+    """What is sent: for each cause within a switch a flow that meets it, of so much of all packets
+    (that of the full queue in a burst); and what only the queue and the link may lose.
+
+    Raises TestbedError where nothing is left of that.
+    """
     lasts_s = (blocks + 1) * SCHEDULE.block_us / 1e6
     share = percent / 100
     flows: dict[Cause | None, Flow] = {}
-    doomed = (DENIED, UNROUTED, EXPIRED) if percent else ()
+    doomed = (DENIED, UNROUTED, EXPIRED, FULL) if percent else ()
     if len(doomed) * share >= 1:
         raise TestbedError(
             f"--loss {percent:g}: {len(doomed)} switches lose so much of all packets each: take "
@@ -96,10 +103,12 @@ def flows_of(percent: float, rate_pps: float, blocks: int) -> dict[Cause | None,
     for number, cause in enumerate((None, *doomed), start=1):
         packets = rate_pps * lasts_s * (share if cause else 1 - len(doomed) * share)
         count = max(round(packets), 1)
-        rate = count / lasts_s
+        rate, after_s = count / lasts_s, 0.5 * lasts_s / count
+        if cause is FULL:
+            rate, after_s = BURST_PPS, 0.5 * lasts_s
         to, ttl = "x5" if cause is UNROUTED else "h2", 1 if cause is EXPIRED else 64
         flows[cause] = Flow(
-            number, "h1", to, rate, count, size=100, after_s=0.5 / rate, ttl=ttl,
+            number, "h1", to, rate, count, size=100, after_s=after_s, ttl=ttl,
             may_vanish=cause is not None,
         )  # fmt: skip
     return flows
@@ -111,21 +120,26 @@ async def measure(
     """Send these flows, and have the first link lose so much of them, and of the reports."""
     sent = [*flows.values()]
     topo = ParkingLot(len(PATH), delay_us=DELAY_US)
+    switch_options = {name: [*cpu, "--deflect-on-drop"] for name, cpu in cpu_ports(topo).items()}
     with Network(
-        topo, run, program=program, name=f"loss-{percent:g}", switch_options=cpu_ports(topo),
+        topo, run, program=program, name=f"loss-{percent:g}", switch_options=switch_options,
         expected_drops={"ingress", "miss"},
     ) as net:  # fmt: skip
         for near, far in (("s1", "s2"), ("s2", "s1")):
             link = net.port(near, far)
             net.switch(near).set_link(link, loss_probability=percent / 100)
+        rate_pps = round(QUEUE_RATES * flows[None].rate_pps)
+        net.switch("s5").set_queue(net.port("s5", "h2"), depth=QUEUE_PACKETS, rate_pps=rate_pps)
         collector = net.run_application("collector", KeepingCollector())
         watched = WatchedFlow(net.host("h1").IP(), EVERYWHERE, mode=Mode.DROPS)
         drops = Instruction.LEVEL_1 | Instruction.INGRESS_TIME
-        domain = Domain("collector", [watched], drops=drops)
+        denied = [Denied(dst_port=flow.port, switches=(DENIED.segment[0].switch,))
+                  for cause, flow in flows.items() if cause is DENIED]  # fmt: skip
+        domain = Domain("collector", [watched], drops=drops, denied=denied)
         async with connections(net) as switches:
             await configure(net, switches, domain)
         marked = MarkedFlow(NUMBER, net.host("h1").IP(), EVERYWHERE, UDP, methods=Method.STEP)
-        path = [Hop(connection(net, name), entries_of(net, name, domain, flows)) for name in PATH]
+        path = [Hop(connection(net, name), entries_of(net, name, domain)) for name in PATH]
         records, reports = await mark(net, {marked: path}, sent, blocks, run)
     outcome = Outcome(
         blocks=reports,
@@ -141,16 +155,9 @@ async def measure(
     return outcome
 
 
-def entries_of(
-    net: Network, switch: str, domain: Domain, flows: Mapping[Cause | None, Flow]
-) -> list[fy.P4TableEntry]:
-    """What a switch needs for INT and to forward; and of its cause what makes it drop packets."""
+def entries_of(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
+    """What a switch needs for INT and to forward; s3 and s4 lack that for some packets."""
     found = entries(net, switch, domain)
-    if switch == DENIED.segment[0].switch and DENIED in flows:
-        match = fy.Match({"hdr.ports.dst_port": (flows[DENIED].port, 0xFFFF)})
-        found.append(
-            fy.P4TableEntry("access_list", match=match, priority=1, action=fy.Action("deny"))
-        )
     if switch == UNROUTED.segment[0].switch:
         return without(found, net.host("x5").MAC())
     if switch in (EXPIRED.segment[0].switch, PATH[-1]):  # routers, which look at the time to live
@@ -174,7 +181,7 @@ def lost_reports(net: Network) -> NDArray[np.void]:
     words = np.ascontiguousarray(frames[is_report, GROUP_HEADER : GROUP_HEADER + 8]).view(">u4")
     lost = np.zeros(len(words), LOST)
     lost["node"], lost["sequence"] = words[:, 1], words[:, 0] & 0x3FFFFF
-    return lost[(words[:, 0] >> 22 & 0x3F) == INGRESS]
+    return lost[np.isin(words[:, 0] >> 22 & 0x3F, DROP_REPORTS)]
 
 
 def true_losses(outcome: Outcome, segment: tuple[Point, Point]) -> NDArray[np.int64]:
@@ -201,15 +208,17 @@ class Reported:
     unseen: int  # of these, with no number that came before, or none after: they leave no gap
 
 
-def reported(outcome: Outcome, cause: Cause, flow: Flow | None) -> Reported:
-    """What the switch of a cause reported; `flow` is the one that it drops."""
+def reported(outcome: Outcome, cause: Cause, flows: Mapping[Cause | None, Flow]) -> Reported:
+    """What the switch of a cause reported."""
     blocks = range(outcome.blocks[0].block, outcome.blocks[-1].block + 1)
     switch = cause.segment[0].switch
     node, kept = outcome.nodes[switch], outcome.kept
     ours = kept.reports[kept.reports["node"] == node] if cause.reason else kept.reports[:0]
     hops = kept.hops[ours["first_hop"]]
     right = (ours["reason"] == cause.reason) & (hops["ingress"] == outcome.in_ports[switch])
-    right &= ours["key"]["destination_port"] == (flow.port if flow else 0)
+    # A full queue has no room for others, either.
+    met = [flows[each].port for each in (cause, None if cause is FULL else cause) if each in flows]
+    right &= np.isin(ours["key"]["destination_port"], met)
     place = blocks_of(ours, hops) - blocks.start
     right &= (place >= 0) & (place < len(blocks))
     by_block = np.bincount(place[right], minlength=len(blocks))
