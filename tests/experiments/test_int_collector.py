@@ -1,0 +1,109 @@
+"""What reports cost the collector: how the rate is searched, and that what is lost is found out."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from decoding import datagrams
+from int import replay
+from int.replaying import Shape, Taken
+from scripts import EXPERIMENTS, module, run
+
+from collectors.int.decoder import Decoder, Encoding
+
+SHAPE = Shape(10, 5, 100)
+ALL_CAME = Taken(
+    sent=101, received=101, in_gaps=0, kernel_drops=0, misread=0, reports=1010, sent_per_s=1000,
+    seconds=0.1, user_s=0.01, system_s=0.01, stored_bytes=0,
+)  # fmt: skip
+experiment = module("int_collector")
+
+
+def found(capacity: float, most_sent: float = 1e9, steps: int = 3) -> tuple[list[float], float]:
+    """The rates that are tried, and the highest without loss, of a collector that takes so many
+    reports a second, from a sender that sends so many."""
+    turns = []
+
+    def take(question: str, shape: Shape, rate: float) -> object:
+        rate = min(rate, most_sent)
+        busy_s = ALL_CAME.seconds * rate / capacity
+        taken = replace(ALL_CAME, sent_per_s=rate / shape.reports, user_s=busy_s, system_s=0)
+        turns.append(experiment.Turn(question, shape, taken))
+        return turns[-1]
+
+    experiment.search(take, SHAPE, (1e5, 2e5, 4e5), steps)
+    return [turn.offered for turn in turns], experiment.loss_free(turns)[SHAPE.text]
+
+
+def test_the_highest_rate_without_loss_is_searched() -> None:
+    assert found(260e3) == ([1e5, 2e5, 4e5, 3e5, 2.5e5, 2.75e5], 2.5e5)
+    assert found(1e6) == ([1e5, 2e5, 4e5], 4e5)
+    assert found(1e6, most_sent=1.5e5) == ([1e5, 1.5e5], 1.5e5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "failed"),
+    [
+        ({"received": 100}, "datagrams that neither came nor left a gap, most of a turn"),
+        ({"received": 100, "in_gaps": 1},
+         "datagrams in gaps that the kernel did not drop, most of a turn"),
+        ({"misread": 1}, "reports, hops and flows that are not those sent"),
+    ],
+)  # fmt: skip
+def test_what_is_lost_unseen_is_found_out(wrong: dict[str, int], failed: str) -> None:
+    good = [
+        experiment.Turn(
+            "rate", replace(SHAPE, reports=reports), replace(ALL_CAME, reports=101 * reports)
+        )
+        for reports in (1, 10)
+    ]
+    assert [check.name for check in experiment.checks_of(good) if not check.passed] == []
+    bad = replace(good[0], taken=replace(good[0].taken, **wrong))
+    assert [c.name for c in experiment.checks_of([bad, *good]) if not c.passed] == [failed]
+
+
+@pytest.mark.parametrize(("reports", "hops", "flows"), [(10, 5, 10), (7, 8, 1000), (1, 1, 5000)])
+def test_what_is_replayed_is_what_was_asked_for(reports: int, hops: int, flows: int) -> None:
+    rows = replay.datagrams(reports, hops, flows)
+    assert rows.shape[1] <= 1472
+    rows[:, 0] = 2 << 4  # the version, which the sender writes with the number
+    decoder = Decoder(Encoding(port=replay.INT_PORT))
+    parts = [*decoder.decode(datagrams([bytes(row) for row in rows], 0, 1000))]
+    assert not decoder.troubles
+    decoded = np.concatenate([part.reports for part in parts])
+    assert len(decoded) == len(rows) * reports
+    assert set(decoded["hops"]) == {hops}
+    assert len(np.unique(decoded["flow"])) == flows
+
+
+TURN = """
+import sys
+from pathlib import Path
+sys.path.append({experiments!r})
+from int.replaying import Hosts, Shape
+with Hosts(Path({folder!r})) as hosts:
+    print(hosts.take(Shape(10, 5, 100), 5000, 0.2))
+"""
+
+
+def test_a_turn_over_a_veth(tmp_path: Path) -> None:
+    script = TURN.format(experiments=str(EXPERIMENTS), folder=str(tmp_path))
+    done = subprocess.run(
+        ["unshare", "-n", sys.executable, "-c", script], capture_output=True, text=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    taken = eval(done.stdout, {"Taken": Taken})
+    assert taken.sent == taken.received > 200
+    assert (taken.in_gaps, taken.kernel_drops, taken.misread) == (0, 0, 0)
+    assert taken.reports == 10 * taken.received
+    assert taken.user_s > 0
+
+
+def test_virtual_time_is_refused_in_a_line(tmp_path: Path) -> None:
+    done = run("int_collector", "--time", "virtual", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert "of real time alone" in done.stderr.splitlines()[-1]
