@@ -23,6 +23,7 @@ REFERENCE = REPOSITORY / "results" / "reference"
 REAL = "_real"
 
 REAL_ALONE = {"targets", "int_collector"}  # bmv2, and what a process costs
+WITHOUT_SWITCHES = {"int_collector_real"}  # and so without P4 programs
 
 # Benchmarks are made where what they are compared with is installed, and when they are named.
 BENCHMARKS = {
@@ -111,7 +112,8 @@ def flaws(folder: Path) -> list[str]:
     if revision == "unknown" or revision.endswith("+"):
         found.append(f"git {revision}: expected a commit, with nothing changed")
     if folder.name not in BENCHMARKS:
-        found += [f"no {key}" for key in ("date", "programs") if not summary.get(key)]
+        wanted = ("date",) if folder.name in WITHOUT_SWITCHES else ("date", "programs")
+        found += [f"no {key}" for key in wanted if not summary.get(key)]
     if summary["parameters"]["quick"]:
         found.append("--quick: expected a full run")
     return found
