@@ -53,12 +53,13 @@ class Collection:
     transport: Transport = Transport.RC
     session: tuple[tuple[str, Any], ...] = ()
     file: str | None = None  # in the run's folder; None: in memory
+    hold_us: float = 0  # of the responder: see Host.frames()
 
     def responder(self, run: Run) -> Responder:
         """What takes the records."""
         path = run.folder / self.file if self.file else None
         writer = Writer(PEER, RECORDS[self.content], self.slots, path, self.transport)
-        return Responder(COLLECTOR_ADDR, [writer], receives=4096)
+        return Responder(COLLECTOR_ADDR, [writer], hold_us=self.hold_us, receives=4096)
 
 
 @dataclass(frozen=True)
