@@ -270,3 +270,12 @@ def test_what_a_batch_changed_stays_when_it_makes_the_table_grow() -> None:
             held.add(number)
         held.engine.table_modify("I.t", second, "I.go", [6])
     assert [held.sent(number) for number in (0, 1, 2, 19)] == [5, 6, 1, 1]
+
+
+def test_a_batch_keeps_its_entries_when_it_makes_a_ternary_tables_sets_grow() -> None:
+    held = Held("ternary")
+    held.add(0)
+    with held.engine.batch():
+        for number in range(1, 400):
+            held.add(number)
+    assert [held.sent(number) for number in (0, 1, 399)] == [1, 1, 1]
