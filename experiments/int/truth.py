@@ -49,8 +49,29 @@ def refuse_bmv2(run: Run) -> None:
         )
 
 
-def read_passages(net: Network, flow: Flow, path: Sequence[str], *, stamped: bool) -> list[Passage]:
-    """Of a flow at each switch of its path (the first one first), when the network has ended.
+@dataclass(frozen=True)
+class Queue:
+    """All that left a switch for one of its neighbours, in the order in which it did. Arrays as
+    those of Passage."""
+
+    left: NDArray[np.void]  # FRAME
+    came_ns: NDArray[np.int64]
+    least_waiting: NDArray[np.int64]
+    most_waiting: NDArray[np.int64]
+
+    def passage(self, flow: Flow) -> Passage:
+        """What there is of a flow."""
+        ours = self.left["port"] == flow.port
+        fields = self.came_ns, self.left["time_ns"], self.least_waiting, self.most_waiting
+        arrays = [np.full(flow.count, NEVER, np.int64) for _ in fields]
+        for array, values in zip(arrays, fields, strict=True):
+            array[self.left["number"][ours]] = values[ours]
+        return Passage(*arrays)
+
+
+def read_queue(net: Network, switch: str, after: str, *, stamped: bool) -> Queue:
+    """Of a port with one queue, that packets leave in the order in which they came, when the net
+    has ended. So those wait before a packet that left before it, and after it had come.
 
     `stamped`: in real time, of a network with a stamp log.
 
@@ -58,32 +79,30 @@ def read_passages(net: Network, flow: Flow, path: Sequence[str], *, stamped: boo
     flow is the n-th that comes and leaves: for networks that neither lose packets nor change their
     order, which the receiver's records tell.
     """
-    return [_passage(net, flow, s, after, stamped) for _, s, after in around(flow, path)]
+    left = read(net.capture(switch, after, "out"))
+    came, taken = (_all_that(net, switch, what) for what in ("in", "taken" if stamped else "in"))
+    which = np.searchsorted(came[["port", "number"]], left[["port", "number"]])
+    came_ns, taken_ns = came["time_ns"][which], taken["time_ns"][which]
+    order = np.arange(len(left))
+    least, most = (
+        np.maximum(order - np.searchsorted(left["time_ns"], times_ns, side), 0)
+        for times_ns, side in ((taken_ns, "right"), (came_ns, "left"))
+    )
+    return Queue(left, came_ns, least, most)
+
+
+def read_passages(net: Network, flow: Flow, path: Sequence[str], *, stamped: bool) -> list[Passage]:
+    """Of a flow at each switch of its path (the first one first): see read_queue()."""
+    return [
+        read_queue(net, switch, after, stamped=stamped).passage(flow)
+        for _, switch, after in around(flow, path)
+    ]
 
 
 def around(flow: Flow, path: Sequence[str]) -> list[tuple[str, str, str]]:
     """Each switch of a flow's path between what comes before and after it."""
     nodes = [flow.source, *path, flow.destination]
     return [*zip(nodes, nodes[1:], nodes[2:], strict=False)]
-
-
-def _passage(net: Network, flow: Flow, switch: str, after: str, stamped: bool) -> Passage:
-    """At a port with one queue, that packets leave in the order in which they came. So those wait
-    before a packet that left before it did, and after it had come."""
-    left = read(net.capture(switch, after, "out"))
-    came, taken = (_all_that(net, switch, what) for what in ("in", "taken" if stamped else "in"))
-    which = np.searchsorted(came[["port", "number"]], left[["port", "number"]])
-    came_ns, taken_ns = came["time_ns"][which], taken["time_ns"][which]
-    order = np.arange(len(left))
-    waiting = [
-        np.maximum(order - np.searchsorted(left["time_ns"], times_ns, side), 0)
-        for times_ns, side in ((taken_ns, "right"), (came_ns, "left"))
-    ]
-    ours = left["port"] == flow.port
-    arrays = [np.full(flow.count, NEVER, np.int64) for _ in range(4)]
-    for array, values in zip(arrays, (came_ns, left["time_ns"], *waiting), strict=True):
-        array[left["number"][ours]] = values[ours]
-    return Passage(*arrays)
 
 
 def _all_that(net: Network, switch: str, what: str) -> NDArray[np.void]:

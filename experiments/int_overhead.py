@@ -1,0 +1,271 @@
+"""What does INT cost: how much goodput, and how much of the switches' time, by hops and metadata?
+
+Flows of small and of large packets fill a narrow link, the last of a path whose switches write into
+each packet what it met (INT-MD), from nothing to 48 bytes a switch. What gets through must be what
+the link's rate leaves for the data when each packet is as long as INT's format makes it: by when
+frames left for the link, to the nanosecond, and by the receiver's clock, which in real time may
+differ by how late the last switch handed packets over. In real time TCP must get there, too, within
+2 %, with no segment that its receiver found damaged. What INT's work costs a switch is measured
+apart from that, in virtual time, beside the same program without INT.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+from collections.abc import Sequence
+
+import numpy as np
+from int.cpu import SIZE, Costs, measure_cpu
+from int.overhead import (
+    METADATA,
+    RATE_BPS,
+    SIZES,
+    TCP_METADATA,
+    Case,
+    Outcome,
+    Sent,
+    Transferred,
+    measure,
+)
+from int.truth import refuse_bmv2
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from collectors.int.shared import PATH_HOPS
+from testbed import cli
+from testbed.errors import TestbedError
+from testbed.results import plots
+from testbed.results.report import Check, Report, table
+from testbed.run import Run
+
+MOST_HOPS = PATH_HOPS - 1  # that push; the last switch is told, too
+TCP_TOLERANCE = 2  # percent: slow start, and segments that are sent again
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seconds", type=cli.positive_float, metavar="S",
+        help="how long each flow fills the link (default: 0.25)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tcp-seconds", type=cli.positive_float, default=2, metavar="S",
+        help="how long TCP would fill it, in real time (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--hops",
+        type=cli.positive_int,
+        nargs="+",
+        metavar="N",
+        help="how many switches push metadata, one after the other (default: 1 to 8)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--program", default="p4src/int/int.p4", metavar="P4",
+        help="the switches' program: try your own variant (default: %(default)s)",
+    )  # fmt: skip
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    refuse_bmv2(run)
+    options.seconds = options.seconds or (0.08 if options.quick else 0.25)
+    options.hops = sorted({*(options.hops or ([1, 5] if options.quick else range(1, 9)))})
+    if max(options.hops) > MOST_HOPS:
+        raise TestbedError(
+            f"--hops {max(options.hops)}: expected 1 to {MOST_HOPS}: no path is told with more"
+        )
+    options.metadata = [0, 16, 48] if options.quick else [*METADATA]
+    outcome = await measure(options, run)
+    refuse_idle(outcome)
+    costs = await measure_cpu(options, run) if options.time == "virtual" else None
+    return Report(
+        samples=[*map(row_of_udp, outcome.sent), *map(row_of_tcp, outcome.transferred)],
+        checks=checks_of(outcome),
+        metrics=metrics_of(outcome, costs),
+        figure=draw(outcome, costs),
+        caption=caption(options, costs),
+        tables=[summary_table(outcome), *([table_of_costs(costs)] if costs else [])],
+    )
+
+
+def refuse_idle(outcome: Outcome) -> None:
+    """Raise TestbedError when the link was idle half of the time: nothing filled it."""
+    for sent in outcome.sent:
+        filled_ns = sent.received * sent.case.wire_ns
+        if sent.idle_ns > filled_ns:
+            raise TestbedError(
+                f"run invalid: nothing waited for a link for {sent.idle_ns / 1e6:.0f} ms, which "
+                f"had to send for {filled_ns / 1e6:.0f} ms: leave the machine more idle"
+            )
+
+
+def checks_of(outcome: Outcome) -> list[Check]:
+    """What got through is what the bytes leave, and INT was all there."""
+    sent = outcome.sent
+    checks = [
+        Check("packets that did not arrive",
+              sum(each.case.flow.count - each.received for each in sent), 0),
+        Check("frames on a link with other than the bytes of the format",
+              sum(each.wrong_lengths for each in sent), 0),
+        Check("largest error of when frames left for a narrow link, ns",
+              np.max([each.link_error_ns for each in sent]), 0),
+        Check("packets that came before the link let them go",
+              sum(each.early for each in sent), 0),
+        Check("largest error of the time that goodput took at a host, ns",
+              np.max([each.host_error_ns for each in sent]), 0),
+        Check("flows whose path was told as it is", paths_told(outcome), len(outcome.watched)),
+    ]  # fmt: skip
+    for tcp in outcome.transferred:
+        percent = 100 * tcp.goodput_bps / tcp.case.goodput_bps
+        name = f"TCP, {tcp.case.hops} hops, {tcp.case.metadata} bytes: goodput, % of theory"
+        checks.append(Check(name, percent, 100, TCP_TOLERANCE))
+    if outcome.transferred:
+        checks.append(Check("TCP: segments with a wrong checksum", outcome.checksum_errors, 0))
+    return [*checks, *outcome.books.checks()]
+
+
+def paths_told(outcome: Outcome) -> int:
+    """Flows of which the collector knows the path: the switches that pushed, and the last one."""
+    cases = {case.flow.port: case for case in outcome.watched}
+    right = 0
+    for flow in outcome.findings.flows:
+        case = cases.get(int(flow["key"]["destination_port"]))
+        nodes = flow["path"]["node"][: flow["hops"]].tolist()
+        right += case is not None and nodes == case.nodes_told
+    return right
+
+
+def row_of_udp(sent: Sent) -> dict[str, object]:
+    """A row of samples.csv."""
+    return {
+        **_row(sent.case, "UDP"),
+        "goodput_bps": sent.goodput_bps,
+        "packets_per_s": sent.packets_per_s,
+        "received_packets": sent.received,
+        "idle_us": sent.idle_ns / 1000,
+        "latest_us": sent.latest_ns / 1000,
+        "retransmitted": 0,
+    }
+
+
+def row_of_tcp(transferred: Transferred) -> dict[str, object]:
+    """The same; TCP's segments are counted nowhere."""
+    return {
+        **_row(transferred.case, "TCP"),
+        "goodput_bps": transferred.goodput_bps,
+        "packets_per_s": "",
+        "received_packets": "",
+        "idle_us": "",
+        "latest_us": "",
+        "retransmitted": transferred.retransmitted,
+    }
+
+
+def _row(case: Case, protocol: str) -> dict[str, object]:
+    return {
+        "protocol": protocol,
+        "hops": case.hops,
+        "metadata_bytes": case.metadata,
+        "frame_bytes": case.size,
+        "longest_frame_bytes": case.frame_bytes(case.hops),
+        "theory_bps": case.goodput_bps,
+    }
+
+
+def metrics_of(outcome: Outcome, costs: Costs | None) -> dict[str, object]:
+    """What the machine did to goodput, and what INT's work took."""
+    metrics: dict[str, object] = {
+        "largest_difference_at_hosts_percent": np.max(
+            [abs(100 * each.goodput_bps / each.case.goodput_bps - 100) for each in outcome.sent]
+        )
+    }
+    if costs:
+        metrics["cpu_ns"] = dict(zip(costs.metadata, costs.least_ns, strict=True))
+        metrics["cpu_ratio"] = dict(zip(costs.metadata, costs.ratios, strict=True))
+    return metrics
+
+
+def summary_table(outcome: Outcome) -> Table:
+    """A row for each number of hops and size: goodput as a share of that without INT."""
+    found = {(each.case.hops, each.case.size, each.case.metadata): each for each in outcome.sent}
+    metadata = sorted({key[2] for key in found})
+    rows = []
+    for hops, size in dict.fromkeys(key[:2] for key in found):
+        bare = found[hops, size, 0]
+        shares = [100 * found[hops, size, m].goodput_bps / bare.goodput_bps for m in metadata]
+        rows.append((hops, size, bare.goodput_bps / 1e6, *shares))
+    names = [f"{m} bytes, %" for m in metadata]
+    return table("Goodput with INT", ("hops", "frame, bytes", "without, Mbit/s", *names), rows)
+
+
+def table_of_costs(costs: Costs) -> Table:
+    """What a packet takes at a switch."""
+    rows = [*zip(costs.metadata, costs.least_ns, costs.ratios, strict=True)]
+    return table(
+        f"CPU time of a packet at a switch, mean of {costs.hops + 1}",
+        ("metadata a switch, bytes", "ns", "times that without INT"), rows,
+    )  # fmt: skip
+
+
+def draw(outcome: Outcome, costs: Costs | None) -> Figure:
+    """Goodput by hops, of small and of large packets; and what a packet takes at a switch."""
+    figure, (small, large, *rest) = plots.figure(3 if costs else 2)
+    for axes, size in zip((small, large), SIZES, strict=True):
+        draw_goodput(axes, [each for each in outcome.sent if each.case.size == size])
+    for number, tcp in enumerate(outcome.transferred):
+        plots.ring(large, tcp.case.hops, tcp.goodput_bps / 1e6, "" if number else "TCP")
+    for axes in (small, large):
+        plots.legend(axes, 3)
+    for axes in rest:
+        assert costs
+        draw_costs(axes, costs)
+    return figure
+
+
+def draw_goodput(axes: Axes, sent: Sequence[Sent]) -> None:
+    """Of packets of one size: as measured (points), and as the bytes leave it (lines)."""
+    for number, metadata in enumerate(sorted({each.case.metadata for each in sent})):
+        own = [each for each in sent if each.case.metadata == metadata]
+        hops = [each.case.hops for each in own]
+        axes.plot(hops, [each.goodput_bps / 1e6 for each in own], linestyle="",
+                  marker=plots.MARKERS[number], color=plots.COLOURS[number],
+                  label=f"{metadata} B" if metadata else "no INT")  # fmt: skip
+        axes.plot(hops, [each.case.goodput_bps / 1e6 for each in own], marker="", linewidth=0.8,
+                  color=plots.COLOURS[number])  # fmt: skip
+    axes.set_xlabel("Switches that push metadata")
+    axes.set_ylabel("Goodput (Mbit/s)")
+    axes.set_xticks(sorted({each.case.hops for each in sent}))
+
+
+def draw_costs(axes: Axes, costs: Costs) -> None:
+    """What a packet takes, and how many times that is what it takes without INT."""
+    places = range(len(costs.metadata))
+    axes.bar(places, costs.least_ns, 0.6, color=plots.COLOURS[: len(costs.metadata)])
+    for place, ns, ratio in zip(places, costs.least_ns, costs.ratios, strict=True):
+        axes.annotate(f"{ratio:.2f}", (place, ns), (0, 2), textcoords="offset points", ha="center",
+                      fontsize="small")  # fmt: skip
+    axes.set_xticks(places, [str(metadata or "no INT") for metadata in costs.metadata])
+    axes.set_xlabel("Metadata a switch (bytes)")
+    axes.set_ylabel("CPU time of a packet (ns)")
+    axes.margins(y=0.1)
+
+
+def caption(options: argparse.Namespace, costs: Costs | None) -> str:
+    """What the figure shows."""
+    text = (
+        f"What a link of {RATE_BPS / 1e6:g} Mbit/s carries of UDP's data behind so many switches "
+        "that push INT-MD's metadata, by bytes that each of them pushes, "
+        f"{plots.runs(1, options.time)}: as received (points), and as the bytes of the format "
+        f"leave it (lines). Frames of (a) {SIZES[0]} and (b) {SIZES[1]} bytes, as hosts send them"
+    )
+    if costs is None:
+        return f"{text}; rings are kernels' TCP, without INT and with {max(TCP_METADATA)} bytes."
+    return (
+        f"{text}. (c) CPU time of the process that has all switches, for a packet of {SIZE} bytes "
+        f"at a switch, mean of {costs.hops + 1}, the least of "
+        f"{plots.count(len(costs.ns), 'round')}; above it, how many times what it takes without "
+        "INT that is."
+    )
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

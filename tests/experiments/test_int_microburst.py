@@ -1,0 +1,52 @@
+"""A burst, as INT tells of it: queues as they were, and the guilty found, whoever it is."""
+
+import json
+from pathlib import Path
+
+import pytest
+from scripts import LOST, REPORTED, failed_checks, faulty_program, run, samples
+
+SHORT = ("--time", "virtual", "--before", "0.1")
+
+
+@pytest.mark.parametrize(
+    ("bursting", "node", "port"), [("orange", 3, 5005), ("blue", 1, 5002), ("red", 3, 5001)]
+)
+def test_who_filled_the_longest_queue_is_named(
+    bursting: str, node: int, port: int, tmp_path: Path
+) -> None:
+    done = run("int_microburst", *SHORT, "--bursting", bursting, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    guilty = json.loads((tmp_path / "summary.json").read_text())["metrics"]["guilty"]
+    assert (guilty["node"], guilty["flow"]) == (node, port)
+    longest = max(samples(tmp_path), key=lambda row: int(row["queue_packets"]))
+    assert longest["switch"] == f"s{node}"
+    assert 90_000 < float(longest["time_us"]) < 200_000
+    # What came in 100 ms beyond what the link took, in packets with INT.
+    assert 150 < int(longest["queue_packets"]) < 500
+    assert (tmp_path / "int_microburst.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "failed"),
+    [
+        ("hop.p4", "standard_metadata.enq_qdepth", "standard_metadata.deq_qdepth",
+         {"s3: largest error of queue, packets"}),
+        (
+            "hop.p4", "7w0 ++ hop.ingress_port ++ 7w0 ++ hop.egress_port",
+            "7w0 ++ hop.egress_port ++ 7w0 ++ hop.ingress_port", {"its port"},
+        ),
+        (
+            "pipeline.p4", REPORTED, REPORTED + LOST,
+            {"reports", "reports with the whole path", "numbers of reports that did not come"},
+        ),
+    ],
+    ids=["another queue", "swapped ports", "lost reports"],
+)  # fmt: skip
+def test_what_switches_tell_wrongly_is_found_out(
+    file: str, right: str, wrong: str, failed: set[str], tmp_path: Path
+) -> None:
+    program = faulty_program(tmp_path, file, right, wrong, "int/int.p4")
+    done = run("int_microburst", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert failed_checks(tmp_path / "out") == failed

@@ -1,0 +1,48 @@
+"""What INT leaves of a link: as theory has it, and what is not so is found out."""
+
+import json
+from pathlib import Path
+
+import pytest
+from scripts import failed_checks, faulty_program, run, samples
+
+SHORT = ("--time", "virtual", "--quick", "--hops", "1", "3", "--seconds", "0.01")
+
+
+def test_goodput_is_what_the_bytes_leave(tmp_path: Path) -> None:
+    done = run("int_overhead", *SHORT, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = {(row["hops"], row["metadata_bytes"], row["frame_bytes"]): float(row["goodput_bps"])
+            for row in samples(tmp_path)}  # fmt: skip
+    assert len(rows) == 2 * 3 * 2
+    assert rows["3", "48", "128"] == pytest.approx(1e7 * 86 / (128 + 16 + 3 * 48), rel=1e-12)
+    assert rows["1", "16", "1514"] == pytest.approx(1e7 * 1472 / (1514 + 16 + 16), rel=1e-12)
+    assert rows["3", "0", "128"] == pytest.approx(1e7 * 86 / 128, rel=1e-12)
+    ratios = json.loads((tmp_path / "summary.json").read_text())["metrics"]["cpu_ratio"]
+    assert [*ratios] == ["0", "16", "48"]
+    assert all(0 < ratio < 20 for ratio in ratios.values())
+    assert (tmp_path / "int_overhead.png").stat().st_size > 10_000
+
+
+PUSH = "transit.apply(hdr, meta.hop, mtu, event);"
+
+
+def test_a_switch_that_does_not_push_is_found_out(tmp_path: Path) -> None:
+    program = faulty_program(
+        tmp_path, "pipeline.p4", PUSH, f"if (meta.hop.node_id != 3) {{ {PUSH} }}", "int/int.p4"
+    )
+    done = run("int_overhead", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert failed_checks(tmp_path / "out") == {
+        "frames on a link with other than the bytes of the format",
+        "largest error of when frames left for a narrow link, ns",
+        "packets that came before the link let them go",
+        "largest error of the time that goodput took at a host, ns",
+        "flows whose path was told as it is",
+    }
+
+
+def test_more_hops_than_a_path_is_told_with_are_refused(tmp_path: Path) -> None:
+    done = run("int_overhead", *SHORT, "--hops", "16", "--out", str(tmp_path / "out"))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "--hops 16: expected 1 to 15" in done.stderr.splitlines()[-1]
