@@ -21,6 +21,7 @@ from int.overhead import (
     RATE_BPS,
     SIZES,
     TCP_METADATA,
+    TCP_TOLERANCE,
     Case,
     Outcome,
     Sent,
@@ -40,7 +41,6 @@ from testbed.results.report import Check, Report, table
 from testbed.run import Run
 
 MOST_HOPS = PATH_HOPS - 1  # that push; the last switch is told, too
-TCP_TOLERANCE = 2  # percent: slow start, and segments that are sent again
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +117,7 @@ def checks_of(outcome: Outcome) -> list[Check]:
     for tcp in outcome.transferred:
         percent = 100 * tcp.goodput_bps / tcp.case.goodput_bps
         name = f"TCP, {tcp.case.hops} hops, {tcp.case.metadata} bytes: goodput, % of theory"
-        checks.append(Check(name, percent, 100, TCP_TOLERANCE))
+        checks.append(Check(name, percent, 100, 100 * TCP_TOLERANCE))
     if outcome.transferred:
         checks.append(Check("TCP: segments with a wrong checksum", outcome.checksum_errors, 0))
     return [*checks, *outcome.books.checks()]
