@@ -89,7 +89,9 @@ class Outcome:
 
     flows: dict[str, Flow]
     kept: Kept
-    told: dict[str, NDArray[np.void]]  # HOP, shape (packets, switches of the path); the order's own
+    told: dict[
+        str, NDArray[np.void]
+    ]  # OF_HOP, shape (packets, switches of the path); the order's own
     truth: dict[str, list[Passage]]  # at each switch of the path
     queues: dict[int, Queue]  # by node: towards the next switch
     ports: dict[int, int]  # the same: number of that port
@@ -133,8 +135,8 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
 
 
 def told_of(kept: Kept, flow: Flow, hops: int) -> NDArray[np.void]:
-    """HOP, shape (reports, hops), in the order in which the last switch numbered its reports: where
-    none is lost, that of the packets."""
+    """OF_HOP, shape (reports, hops), in the order in which the last switch numbered its reports:
+    where none is lost, that of the packets."""
     ours = (kept.reports["key"]["destination_port"] == flow.port) & (kept.reports["hops"] == hops)
     reports = kept.reports[ours][np.argsort(kept.groups["sequence"][ours], kind="stable")]
     return kept.hops[reports["first_hop"].astype(np.int64)[:, None] + np.arange(hops)]

@@ -19,13 +19,25 @@ from testbed.traffic import Flow
 OURS = Encoding(port=32767, dscp=0x04, dscp_mask=0x3C, timestamp_unit_ns=1000, latency_unit_ns=1000)
 
 
+# What is kept of a report: all of it would be three times as much.
+OF_GROUP = np.dtype([(name, GROUP[name]) for name in ("node", "sequence")])
+OF_REPORT = np.dtype([
+    (name, REPORT[name]) for name in
+    ("node", "key", "hops", "first_hop", "ip_length", "dscp", "reason")
+])  # fmt: skip
+OF_HOP = np.dtype([
+    (name, HOP[name]) for name in
+    ("node", "ingress", "egress", "ingress_ns", "egress_ns", "latency_ns", "occupancy")
+])  # fmt: skip
+
+
 class Kept(NamedTuple):
     """What a collector found, and all reports, in the order in which they came."""
 
     findings: Findings
-    groups: NDArray[np.void]  # GROUP: of each report that of its datagram
-    reports: NDArray[np.void]  # REPORT; `first_hop` is an index of `hops`
-    hops: NDArray[np.void]  # HOP
+    groups: NDArray[np.void]  # OF_GROUP: of each report that of its datagram
+    reports: NDArray[np.void]  # OF_REPORT; `first_hop` is an index of `hops`
+    hops: NDArray[np.void]  # OF_HOP
 
 
 class KeepingCollector(Collector):
@@ -37,16 +49,17 @@ class KeepingCollector(Collector):
     def start(self, host: Host) -> None:
         """Listen."""
         super().start(host)
-        self._parts = [(np.zeros(0, GROUP), np.zeros(0, REPORT), np.zeros(0, HOP))]
+        self._parts = [(np.zeros(0, OF_GROUP), np.zeros(0, OF_REPORT), np.zeros(0, OF_HOP))]
         self._kept_hops = 0
 
     def take(self, part: Decoded) -> None:
         """Keep it, too."""
         super().take(part)
-        reports = part.reports.copy()
+        reports = _only(part.reports, OF_REPORT)
         reports["first_hop"] += self._kept_hops
         self._kept_hops += len(part.hops)
-        self._parts.append((part.groups[reports["group"]], reports, part.hops))
+        groups = _only(part.groups[part.reports["group"]], OF_GROUP)
+        self._parts.append((groups, reports, _only(part.hops, OF_HOP)))
 
     def result(self) -> Any:
         """Kept, when nothing comes any more."""
@@ -54,11 +67,19 @@ class KeepingCollector(Collector):
         return Kept(super().result(), *arrays)
 
 
+def _only(rows: NDArray[np.void], kept: np.dtype[np.void]) -> NDArray[np.void]:
+    """A copy that has these fields."""
+    found = np.empty(len(rows), kept)
+    for name in kept.names or ():
+        found[name] = rows[name]
+    return found
+
+
 class Told(NamedTuple):
     """What the last switch reported of each packet (INT-MD); by sequence number."""
 
     is_reported: NDArray[np.bool_]
-    hops: NDArray[np.void]  # HOP, shape (packets, hops); zeros where they are more, or fewer
+    hops: NDArray[np.void]  # OF_HOP, shape (packets, hops); zeros where they are more, or fewer
 
 
 def told_of(net: Network, kept: Kept, path: Sequence[str], last: Passage) -> Told:
@@ -72,7 +93,7 @@ def told_of(net: Network, kept: Kept, path: Sequence[str], last: Passage) -> Tol
     reports, packets = kept.reports[is_ours], left[kept.groups["sequence"][is_ours]]
     is_reported = np.zeros(len(last.left_ns), np.bool_)
     is_reported[packets] = True
-    hops = np.zeros((len(is_reported), len(path)), HOP)
+    hops = np.zeros((len(is_reported), len(path)), OF_HOP)
     whole = reports["hops"] == len(path)
     first = reports["first_hop"][whole].astype(np.int64)
     hops[packets[whole]] = kept.hops[first[:, None] + np.arange(len(path))]
