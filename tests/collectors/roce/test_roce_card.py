@@ -18,7 +18,8 @@ from testbed.errors import TestbedError
 
 macs = ["02:00:00:00:00:02", "02:00:00:00:00:01"]
 for command in (f"link add v0 address {macs[0]} type veth peer name v1 address {macs[1]}",
-                "address add 10.0.0.2/24 dev v0", "link set v0 up", "link set v1 up"):
+                "address add 10.0.0.2/24 dev v0", "link set v0 up", "link set v1 up",
+                f"neigh add 10.0.0.1 lladdr {macs[1]} dev v0"):
     subprocess.run(["ip", *command.split()], check=True)
 peer_end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0x0300)
 peer_end.bind(("v1", 0x0003))
