@@ -14,7 +14,10 @@ def test_records_that_each_way_loses(tmp_path: Path) -> None:
     assert lost["UC"] == 1
     assert lost["resync"] == 2 + 10  # of a round trip
     assert lost["resync, NAK lost"] <= 2 + 2 * 64 + 3 * 11
-    assert lost["hold off 100,000"] == 100_000 + 2 + 1000
+    assert (
+        100_000 + 1000 < lost["hold off 100,000"] < 100_000 + 2002
+    )  # answered after a millisecond
+    assert lost["no resync"] == 1 << 24
     assert (tmp_path / "roce_loss.png").stat().st_size > 10_000
 
 
