@@ -41,8 +41,10 @@ PSNS = 1 << 24
 STALLED = 10_000
 RATE_BPS = 10_000_000_000
 RATES_PPS = (1000, 5000, 20_000, 50_000)
+REAL_RATES_PPS = (1000, 2000)
 FAST_PPS = 1_000_000  # where very many records are lost
 PATIENCE, ACK_EVERY = 64, 16
+REAL_LOSS_NS = 20_000_000
 BEFORE_S = 0.02  # of records, before one is lost
 AFTER = 2000  # records when all is well again
 SLOTS = 1 << 16
@@ -83,6 +85,8 @@ WAYS = {
 """The last two lose so many that they are measured at one rate, FAST_PPS. Without resync it is even
 shortened: when the collector has refused STALLED records as too early, the switch's PSNs are set on
 to STALLED before those that it takes. The ones between it would all have refused."""
+REAL = ("resync", "UC")
+"""In real time nobody can choose which record is lost, nor that its NAK is: some are."""
 
 
 @dataclass(frozen=True)
@@ -114,14 +118,16 @@ class Found:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     refuse_bmv2(run)
-    options.rate = options.rate or ([2000, 10_000] if options.quick else [*RATES_PPS])
-    cases = [(way, rate) for rate in options.rate for way in [*WAYS][:3]]
-    if options.time == "virtual":
+    is_virtual = options.time == "virtual"
+    usual = RATES_PPS if is_virtual else REAL_RATES_PPS
+    options.rate = options.rate or ([2000, 10_000] if options.quick and is_virtual else [*usual])
+    cases = [(way, rate) for rate in options.rate for way in ([*WAYS][:3] if is_virtual else REAL)]
+    if is_virtual:
         cases += [(way, FAST_PPS) for way in [*WAYS][3:]]
     found = [await measure(way, rate, options, run) for way, rate in cases]
     return Report(
         samples=[sample_of(each) for each in found],
-        checks=[check for each in found for check in checks_of(each)],
+        checks=[check for each in found for check in checks_of(each, is_virtual=is_virtual)],
         metrics={"patience": PATIENCE, "ack_every": ACK_EVERY},
         figure=draw(found),
         caption=caption(options),
@@ -152,7 +158,8 @@ async def measure(name: str, rate_pps: int, options: argparse.Namespace, run: Ru
             await switch.delete(running.session.entries(net.host("h2").MAC())[-1:])
         async with Traffic(net, [flow]) as traffic:
             lost_ns = traffic.start_ns + round((lost_at - 0.5) * gap_ns)
-            await lose(running, run, lost_ns, gap_ns, way)
+            lasts_ns = gap_ns if options.time == "virtual" else REAL_LOSS_NS
+            await lose(running, run, lost_ns, lasts_ns, way)
             skipped = 0 if way.listens else await skip(running, run, lost_ns, lost_at, gap_ns)
             records = await traffic.finish()
         counts = await events(switch, running.session)
@@ -165,17 +172,17 @@ async def measure(name: str, rate_pps: int, options: argparse.Namespace, run: Ru
     )  # fmt: skip
 
 
-async def lose(running: Running, run: Run, lost_ns: int, gap_ns: float, way: Way) -> None:
-    """The record that leaves within a gap from `lost_ns` on; with it the NAK that asks for it."""
+async def lose(running: Running, run: Run, lost_ns: int, lasts_ns: float, way: Way) -> None:
+    """What leaves in `lasts_ns` from `lost_ns` on: in virtual time one record; and its NAK."""
     net = running.net
     there, back = (net.switch("s1"), net.port("s1", "s2")), (net.switch("s2"), net.port("s2", "s1"))
     await run.clock.sleep_until(lost_ns)
     there[0].set_link(there[1], loss_probability=1.0)
-    await run.clock.sleep_until(lost_ns + round(gap_ns))
+    await run.clock.sleep_until(lost_ns + round(lasts_ns))
     there[0].set_link(there[1], loss_probability=0.0)
     if way.nak_is_lost:
         back[0].set_link(back[1], loss_probability=1.0)
-        await run.clock.sleep_until(lost_ns + round(3 * gap_ns) + 2000 * DELAY_US)
+        await run.clock.sleep_until(lost_ns + round(3 * lasts_ns) + 2000 * DELAY_US)
         back[0].set_link(back[1], loss_probability=0.0)
 
 
@@ -211,23 +218,29 @@ def number(frames: NDArray[np.uint8], at: int, size: int) -> NDArray[np.int64]:
     return found
 
 
-def checks_of(found: Found) -> list[Check]:
-    """What is lost, by three accounts: packets without a record, captures, and the switch."""
+def checks_of(found: Found, *, is_virtual: bool) -> list[Check]:
+    """What is lost, by up to four accounts: packets without a record, the link, captures at the
+    switch, and the switch itself."""
     where, way = f"{found.way}, {found.rate_pps:,} packets/s", WAYS[found.way]
+    one_lost = found.lost_by_link if is_virtual else min(found.lost_by_link, 1)
     checks = [
-        Check(f"{where}: records that the link lost", found.lost_by_link, 1),
+        Check(f"{where}: records that the link lost", one_lost, 1, 0),
         *found.books.checks(f"{where}: books"),
     ]
+    accounts = {}
     if not way.listens:
-        return [*checks, Check(f"{where}: records lost", found.lost, PSNS)]
-    if found.out is not None:
-        checks.append(Check(f"{where}: records lost, against captures", found.lost, found.out))
-    if found.late is not None:
-        checks.append(Check(f"{where}: records after the NAK with old PSNs", found.late, 0))
-    if way.transport is Transport.RC:
-        known = found.known_lost + way.costs
-        checks.append(Check(f"{where}: records lost, against the switch", found.lost, known))
-    return checks
+        accounts["all PSNs there are"] = PSNS
+    elif way.transport is Transport.RC:
+        accounts["the switch"] = found.known_lost + way.costs
+    else:
+        accounts["the link"] = found.lost_by_link
+    if found.out is not None and is_virtual:
+        accounts["captures"] = found.out
+        checks.append(Check(f"{where}: records after the NAK with old PSNs", found.late or 0, 0))
+    return checks + [
+        Check(f"{where}: records lost, against {whose}", found.lost, number)
+        for whose, number in accounts.items()
+    ]
 
 
 def in_flight(rate_pps: float) -> float:
