@@ -5,13 +5,15 @@
 #include "icrc.p4"
 #include "session.p4"
 
-/* A switch keeps no copies: of what was lost on the way nothing comes again, and all that the collector
- * gets before what it expects, it drops. So records must go on with the PSN that it expects, soon:
+/* A switch keeps no copies: of what was lost on the way nothing comes again, and all that the
+ * collector gets before what it expects, it drops. So records must go on with the PSN that it
+ * expects, soon:
  *
- * - A NAK names it. It is sent once; another one of the same name, without an ACK in between, is late.
+ * - A NAK names it. It is sent once; another one of the same name, without an ACK in between, is
+ *   late.
  * - An ACK that is ahead of what was sent names it, too: PSNs were set back too far.
- * - So do two ACKs of the same PSN: the second is of a probe (write.p4), and nothing was written between
- *   the two, though a record was sent. This is how a session goes on after its NAK was lost.
+ * - So do two ACKs of the same PSN: the second is of a probe (write.p4), and nothing was written
+ *   between the two, though a record was sent. So a session goes on after its NAK was lost.
  *
  * Slots follow PSNs, so that no slot of the ring is left out. */
 control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
@@ -42,11 +44,9 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
             psn = expected;
             lost = lost + lack;
             slot = slot - lack;
-            if (slot >= slots) {  // it passed the end, or the beginning
+            // It passed the end, or the beginning; if by more than a whole ring: see TakeNumber.
+            if (slot >= slots) {
                 slot = behind[23:23] == 1 ? slot - slots : slot + slots;
-            }
-            if (slot >= slots) {  // by more than the whole ring
-                slot = 0;
             }
             acked = 0;
             resumed = goal;
@@ -88,7 +88,7 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
     }
 }
 
-/* Answers to this switch have a session, and go no further; those to others are none of its business. */
+/* Answers to this switch have a session, and go no further; those to others pass. */
 control Answers(
     in headers_t hdr, inout bit<8> session, inout standard_metadata_t standard_metadata) {
     Icrc() check;

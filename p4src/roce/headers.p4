@@ -1,5 +1,5 @@
-/* RoCEv1 and RoCEv2 on the wire: formats alone. InfiniBand Architecture Specification, volume 1, chapter 9,
- * and its annexes A16 (RoCE) and A17 (RoCEv2). */
+/* RoCEv1 and RoCEv2 on the wire: formats alone. InfiniBand Architecture Specification, volume 1,
+ * chapter 9, and its annexes A16 (RoCE) and A17 (RoCEv2). */
 #ifndef TELEMARK_ROCE_HEADERS_P4
 #define TELEMARK_ROCE_HEADERS_P4
 

@@ -1,7 +1,7 @@
 /* The RoCE switch, but that it sends nothing for a while after PSNs were set back: to compare.
  *
- * DTA's published translator waits so for what is in flight to pass (its egress drops so many reports);
- * which is not needed, since what is in flight arrives before what is sent later. */
+ * DTA's published translator waits so for what is in flight to pass (its egress drops so many
+ * reports); which is not needed, since what is in flight arrives before what is sent later. */
 #include "pipeline.p4"
 
 const bit<32> HOLD_OFF = 100000;  // records

@@ -1,15 +1,19 @@
-/* The invariant CRC of a RoCE packet (InfiniBand Architecture Specification, volume 1, 7.8.1; A16.5.1; A17.3.3). */
+/* The invariant CRC of a RoCE packet.
+ *
+ * InfiniBand Architecture Specification, volume 1, 7.8.1, A16.5.1 and A17.3.3. */
 #ifndef TELEMARK_ROCE_ICRC_P4
 #define TELEMARK_ROCE_ICRC_P4
 
 #include "packet.p4"
 
-/* CRC-32 of Ethernet over the headers there are, from the network header to the record, behind eight
- * bytes of ones; fields that routers change count as ones. Its least significant byte goes first.
+/* CRC-32 of Ethernet over the headers there are, from the network header to the record, behind
+ * eight bytes of ones; fields that routers change count as ones. Its least significant byte is
+ * first.
  *
- * One hash for all layouts: what is covered is shifted into `covered` from the right. In front of it
- * then are zeros, as many as the layout leaves. They leave CRC-32 as it is because it is 0 there: four
- * bytes of ones take it from its initial ones to 0, and AS_INITIALLY takes it back to ones. */
+ * One hash for all layouts: what is covered is shifted into `covered` from the right. In front
+ * of it then are zeros, as many as the layout leaves. They leave CRC-32 as it is because it is 0
+ * there: four bytes of ones take it from its initial ones to 0, and AS_INITIALLY takes it
+ * back to ones. */
 @noWarn("invalid-header")
 control Icrc(in headers_t hdr, inout bit<32> icrc) {
     const bit<32> AS_INITIALLY = 0x62F52692;

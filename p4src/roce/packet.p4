@@ -1,4 +1,4 @@
-/* The headers of a RoCE switch: those of packets that pass, of answers to it, and of what it sends. */
+/* The headers of a RoCE switch: of packets that pass, of answers to it, and of what it sends. */
 #ifndef TELEMARK_ROCE_PACKET_P4
 #define TELEMARK_ROCE_PACKET_P4
 

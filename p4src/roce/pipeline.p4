@@ -1,6 +1,6 @@
 /* What a RoCE switch does in ingress and in egress.
  *
- *   ingress   answers of collectors end here; forwarding --> watch: which session records the packet
+ *   ingress   answers of collectors end here; forwarding --> watch: which session records it
  *   egress    what this switch knows of it --> the packet is cloned, and leaves as it came
  *             clone: becomes a WRITE or FETCH ADD --> now and then cloned again: a probe */
 #ifndef TELEMARK_ROCE_PIPELINE_P4

@@ -35,7 +35,8 @@ control TakeNumber(in bit<8> session, in queue_pair_t queue_pair, inout number_t
         roce_psn.read(number.psn, index);
         roce_slot.read(number.slot, index);
         roce_unanswered.read(unanswered, index);
-        if (number.slot >= queue_pair.slots) {  // a smaller ring than before
+        // More was lost than the ring holds (answers.p4), or it has become smaller.
+        if (number.slot >= queue_pair.slots) {
             number.slot = 0;
         }
         unanswered = unanswered + 1;
@@ -84,7 +85,7 @@ control WriteBody(
         hdr.reth.length = length;
     }
 
-    /* Asks what the collector expects, and changes nothing: its PSN is old, and it writes no byte. */
+    /* Asks what the collector expects, and changes nothing: its PSN is old, and it has no bytes. */
     action put_probe() {
         bit<24> psn;
         roce_psn.read(psn, (bit<32>)roce.session);

@@ -1,4 +1,4 @@
-/* The RoCE switch: writes a record of each watched packet into the memory of a collector, by RDMA. */
+/* The RoCE switch: writes a record of each watched packet into a collector's memory, by RDMA. */
 #include "pipeline.p4"
 
 V1Switch(

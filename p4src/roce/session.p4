@@ -1,7 +1,8 @@
 /* A session: what a switch and a queue pair of a collector have in common, by number.
  *
- * Records have PSNs, and slots in a ring of the collector's memory. Whoever changes one of them changes
- * all of them, in one action: so ingress, which hears answers, and egress, which sends, may share them. */
+ * Records have PSNs, and slots in a ring of the collector's memory. Whoever changes one of them
+ * changes all of them, in one action: so ingress, which hears answers, and egress, which sends, may
+ * share them. */
 #ifndef TELEMARK_ROCE_SESSION_P4
 #define TELEMARK_ROCE_SESSION_P4
 
@@ -15,7 +16,7 @@ const bit<8> NO_SESSION = 0;
 
 register<bit<24>>(ROCE_SESSIONS) roce_psn;         // of the next record
 register<bit<32>>(ROCE_SESSIONS) roce_slot;        // of the next record
-register<bit<32>>(ROCE_SESSIONS) roce_unanswered;  // records since an answer came, or a probe was sent
+register<bit<32>>(ROCE_SESSIONS) roce_unanswered;  // records since an answer or a probe
 register<bit<32>>(ROCE_SESSIONS) roce_lost;        // records that were sent and not written
 // PSNs, and IS_KNOWN before them, or 0:
 register<bit<32>>(ROCE_SESSIONS) roce_acked;    // what the latest ACK said

@@ -1,4 +1,4 @@
-/* Makes the packet of a clone: a request, around it what leads to the collector, and behind it the iCRC. */
+/* Makes the packet of a clone: a request, what leads to the collector, and the iCRC. */
 #ifndef TELEMARK_ROCE_WRITE_P4
 #define TELEMARK_ROCE_WRITE_P4
 
@@ -138,8 +138,8 @@ control WriteRecord(
             bit<32> icrc = 0;
             compute_icrc.apply(hdr, icrc);
             hdr.icrc.value = icrc;
-            truncate(
-                (bit<32>)(ETHERNET_BYTES + (hdr.grh.isValid() ? GRH_BYTES : IPV4_UDP_BYTES) + bytes));
+            bit<16> network = hdr.grh.isValid() ? GRH_BYTES : IPV4_UDP_BYTES;
+            truncate((bit<32>)(ETHERNET_BYTES + network + bytes));
             if (wants_probe == 1) {
                 roce.is_probe = 1;  // the clone that is made of this one
                 clone_preserving_field_list(

@@ -21,6 +21,8 @@ from roce_path import (
     udp,
 )
 from roce_responder import Responder
+from scapy.layers.inet import IP, IPOption_RR
+from scapy.layers.l2 import Ether
 
 from collectors.roce.packets import BTH, Nak, Op
 from minip4.engine.keys import Exact
@@ -104,6 +106,8 @@ def test_the_first_ack_of_psn_0_is_no_second_one() -> None:
         switch.record()
     switch.hear(answer(0))
     assert place(switch) == (3, 3)
+    switch.hear(answer(0))
+    assert place(switch) == (1, 1)
 
 
 def test_atomics_acks_are_never_second_ones() -> None:
@@ -176,7 +180,11 @@ def test_any_answer_that_was_damaged_is_not_heard(version: int) -> None:
 def others() -> dict[str, bytes]:
     """Answers that are not for this session: they go to whom they are addressed."""
     truncated = answer(1)[:-4]
+    with_options = Ether(answer(1))
+    with_options[IP].options = [IPOption_RR(length=7, routers=["0.0.0.0"])]
+    del with_options[IP].ihl, with_options[IP].len, with_options[IP].chksum
     return {
+        "IP options, which the iCRC does not know": bytes(with_options),
         "another queue pair": answer(1, qpn=SWITCH_QPN + 1),
         "another collector": answer(1, src="10.0.9.10"),
         "another collector, v1": answer(1, src="10.0.9.10", version=1),
@@ -191,6 +199,13 @@ def test_answers_to_others_pass(frame: bytes) -> None:
     switch.add("RoceIngress.forwarding", [Exact(0x0200000000FF)], "RoceIngress.forward", [OUT])
     assert switch.send(frame, port=TO_COLLECTOR) == [(OUT, frame)]
     assert switch.events() == {}
+
+
+def test_an_answer_goes_nowhere_whatever_the_forwarding_says() -> None:
+    switch = Switch()
+    switch.add("RoceIngress.forwarding", [Exact(0x0200000000FF)], "RoceIngress.forward", [OUT])
+    switch.hear(answer(5))
+    assert switch.events() == {"acked": 1, "resumed": 1}
 
 
 class Path:
