@@ -1,5 +1,6 @@
 """The software endpoint in real time, at an interface of this machine, which keeps its IP stack."""
 
+import atexit
 import ctypes
 import errno
 import os
@@ -33,8 +34,11 @@ class Card:
             raise TestbedError(f"interface {interface}: {os.strerror(number)}")
         self._error = 0
         self._drops = 0
-        self._thread = threading.Thread(target=self._run, name=f"roce {interface}")
+        # What fails before it closes ends all the same; and at the end of Python the thread goes
+        # before `nic`, whose memory it works on: what was registered last is called first.
+        self._thread = threading.Thread(target=self._run, name=f"roce {interface}", daemon=True)
         self._thread.start()
+        atexit.register(self.close)
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait for completions, or frames of connection management; whether some came.
@@ -60,6 +64,7 @@ class Card:
 
     def close(self) -> None:
         """Stop; regions stay as they are."""
+        atexit.unregister(self.close)
         os.eventfd_write(self._stop, 1)
         self._thread.join()
         self._library.roce_card_close(self._handle)

@@ -63,13 +63,17 @@ try:
 except TestbedError as error:
     assert "Network is down" in str(error), error
 card.close()
+subprocess.run(["ip", "link", "set", "v0", "up"], check=True)
+Card(nic, "v0")
+sys.exit("and it ends, though a card is open")
 """
 
 
 def test_requests_are_answered_and_the_kernel_says_nothing() -> None:
     run = subprocess.run(
         ["unshare", "--net", sys.executable, "-c", SCRIPT], capture_output=True, text=True,
-        check=False, cwd=HERE.parents[2],
+        check=False, cwd=HERE.parents[2], timeout=20,
         env={**os.environ, "PYTHONPATH": f"{HERE}:{HERE.parents[2]}"},
     )  # fmt: skip
-    assert run.returncode == 0, run.stderr
+    assert run.stderr == "and it ends, though a card is open\n"
+    assert run.returncode == 1
