@@ -33,7 +33,7 @@ RATES = {
     AT_ONCE: (0.25e6, 0.5e6, 0.75e6, 1e6, 1.5e6, 2e6, 2.5e6),
 }  # reports/s, by reports a datagram
 STORED_RATES = (100e3, 200e3, 300e3)
-STEADY = 300e3  # reports/s, where flows and hops are varied
+STEADY = 750e3  # reports/s, where flows and hops are varied
 FLOW_COUNTS, HOP_COUNTS = (10, 100, 1000, 5000), (1, 2, 4, 6, 8)
 FIT = 7  # reports of eight hops in a datagram
 TOGETHER = 0.5  # what a report of many in a datagram may take, to what one alone in it takes

@@ -211,6 +211,7 @@ def draw(outcome: Outcome, costs: Costs | None) -> Figure:
     figure, (small, large, *rest) = plots.figure(3 if costs else 2)
     for axes, size in zip((small, large), SIZES, strict=True):
         draw_goodput(axes, [each for each in outcome.sent if each.case.size == size])
+        axes.set_xlabel(f"Switches that push metadata\n(frames of {size:,} bytes)")
     for number, tcp in enumerate(outcome.transferred):
         plots.ring(large, tcp.case.hops, tcp.goodput_bps / 1e6, "" if number else "TCP")
     for axes in (small, large):
@@ -231,7 +232,6 @@ def draw_goodput(axes: Axes, sent: Sequence[Sent]) -> None:
                   label=f"{metadata} B" if metadata else "no INT")  # fmt: skip
         axes.plot(hops, [each.case.goodput_bps / 1e6 for each in own], marker="", linewidth=0.8,
                   color=plots.COLOURS[number])  # fmt: skip
-    axes.set_xlabel("Switches that push metadata")
     axes.set_ylabel("Goodput (Mbit/s)")
     axes.set_xticks(sorted({each.case.hops for each in sent}))
 
