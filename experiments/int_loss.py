@@ -57,10 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--blocks", type=cli.positive_int, metavar="N",
         help="complete blocks of alternate marking, of 0.26 s, for each loss (default: 12)",
     )  # fmt: skip
-    parser.add_argument(
-        "--program", default=PROGRAM, metavar="P4",
-        help="the switches' program: try your own variant (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_program_option(parser, PROGRAM)
 
 
 @dataclass(frozen=True)

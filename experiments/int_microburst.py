@@ -52,10 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--bursting", choices=PATHS, default="orange",
         help="the flow that sends the burst (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--program", default="p4src/int/int.p4", metavar="P4",
-        help="the switches' program: try your own variant (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_program_option(parser, "p4src/int/int.p4")
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:

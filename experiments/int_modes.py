@@ -45,10 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--blocks", type=cli.positive_int, metavar="N",
         help="complete blocks of alternate marking, of 0.26 s (default: 20)",
     )  # fmt: skip
-    parser.add_argument(
-        "--program", default="p4src/int/int.p4", metavar="P4",
-        help="the switches' program of INT: try your own variant (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_program_option(parser, "p4src/int/int.p4")
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:

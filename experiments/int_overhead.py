@@ -59,10 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how many switches push metadata, one after the other (default: 1 to 8)",
     )  # fmt: skip
-    parser.add_argument(
-        "--program", default="p4src/int/int.p4", metavar="P4",
-        help="the switches' program: try your own variant (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_program_option(parser, "p4src/int/int.p4")
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:

@@ -57,10 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="of the watched flow (default: 2000)",
     )  # fmt: skip
     cli.add_rate_option(parser, 500, "the watched flow")
-    parser.add_argument(
-        "--program", default="p4src/int/int.p4", metavar="P4",
-        help="the switches' program: try your own variant (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_program_option(parser, "p4src/int/int.p4")
 
 
 @dataclass(frozen=True)

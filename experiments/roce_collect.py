@@ -55,10 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--packets", type=cli.positive_int, metavar="N", help="of each case (default: 2000)"
     )
-    parser.add_argument(
-        "--program", default=PROGRAM, metavar="P4",
-        help="the switches' program: try your own variant (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_program_option(parser, PROGRAM)
 
 
 @dataclass(frozen=True)

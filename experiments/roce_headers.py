@@ -47,10 +47,7 @@ VERDICTS = ("the same value", "as this session gives it", "for the sender to cho
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--program", default=PROGRAM, metavar="P4",
-        help="the switch's program: try your own variant (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_program_option(parser, PROGRAM)
 
 
 @dataclass(frozen=True)

@@ -58,10 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--rate", type=cli.positive_int, nargs="+", metavar="PPS",
         help="packets a second that are recorded (default: 1000 to 50000)",
     )  # fmt: skip
-    parser.add_argument(
-        "--program", default=PROGRAM, metavar="P4",
-        help="the switch's program: try your own variant (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_program_option(parser, PROGRAM)
 
 
 @dataclass(frozen=True)

@@ -273,6 +273,14 @@ def add_rate_option(parser: argparse.ArgumentParser, default_pps: int, of: str) 
     )  # fmt: skip
 
 
+def add_program_option(parser: argparse.ArgumentParser, default: str) -> None:
+    """`--program`: a user's variant of the P4 program that the switches of an experiment run."""
+    parser.add_argument(
+        "--program", default=default, metavar="P4",
+        help="the switches' program: try your own variant (default: %(default)s)",
+    )  # fmt: skip
+
+
 def percentage(text: str) -> float:
     """From 0 to 100."""
     return _number(text, 0, 100, "a percentage from 0 to 100")

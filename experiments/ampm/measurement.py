@@ -99,10 +99,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         "--seeds", type=cli.positive_int, metavar="N",
         help="runs of each case, from --seed on (default: 10 in virtual time, 1 in real time)",
     )  # fmt: skip
-    parser.add_argument(
-        "--program", default=PROGRAM, metavar="P4",
-        help="the switches' program: try your own variant (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_program_option(parser, PROGRAM)
 
 
 def add_block_option(parser: argparse.ArgumentParser, default_us: int) -> None:
