@@ -15,6 +15,7 @@ ELSEWHERE = {
     "test_int_dissector.py",
     "test_int_end_to_end.py",
     "test_int_export.py",
+    "test_int_standing.py",
     "test_int_store.py",  # what others do with what test_int_decoder.py and test_int_index.py find
     "test_limits.py",
     "test_reader.py",
@@ -25,6 +26,8 @@ ELSEWHERE = {
     "test_roce_packets.py",
     "test_roce_persistence.py",
     "test_roce_region.py",
+    "test_roce_rxe.py",  # a virtual machine's
+    "test_roce_rxe_switch.py",
     "test_roce_shares.py",
     "test_widths.py",  # run no C, or hardly any
     "test_unmapping.py",  # what has sanitizers stays mapped

@@ -20,7 +20,7 @@ def run(*command: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (["setup.sh", "--colour"], "setup.sh: error: unknown arguments: --colour"),
+        (["setup.sh", "--colour"], "setup.sh: error: unknown argument: --colour"),
         (["run_all.sh", "--only", "ampm_los"], "run_all.sh: error: argument --only"),
         (["run_all.sh", "--out=x"], "run_all.sh: error: unrecognized arguments: --out=x"),
     ],
