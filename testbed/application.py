@@ -51,6 +51,8 @@ class Application(ABC):
 class Socket(Protocol):
     """What a port is made of, in one kind of time."""
 
+    most: int  # that take() takes at a time
+
     def take(self) -> Taken:
         """What came and was not taken yet, or the first part of it; see Arrivals."""
 
@@ -225,7 +227,7 @@ class Inlet:
             self.deliver()
 
     def deliver(self) -> None:
-        """Hand over all that waits."""
+        """Hand over all that waits; what then comes while it is looked at is held anew."""
         self.is_held = False
         while True:
             arrivals = self._kind(self.socket.take())
@@ -234,6 +236,8 @@ class Inlet:
             self._host.received += len(arrivals)
             if self._callback is not None:
                 self._callback(arrivals)
+            if self.hold_ns and len(arrivals) < self.socket.most:
+                return
 
 
 @dataclass

@@ -48,7 +48,8 @@ class ProcessSocket:
         kernel.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES)
         kernel.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self._library = _library()
-        self._records = np.empty(self._library.arrivals_most(), ARRIVAL)
+        self.most: int = self._library.arrivals_most()
+        self._records = np.empty(self.most, ARRIVAL)
         self._bytes = np.empty(self._library.arrivals_bytes(), np.uint8)
 
     def fileno(self) -> int:

@@ -1,6 +1,7 @@
 """Applications in virtual time: objects of the event queue, called at the simulated instant."""
 
 import pickle
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -138,6 +139,8 @@ class VirtualHost(HostOfApplication):
 
 class VirtualSocket:
     """See testbed.application.Socket; `inbox` is None where it only sends."""
+
+    most = sys.maxsize
 
     def __init__(self, virtual: Virtual, node: int, inbox: int | None) -> None:
         self.inbox = inbox
