@@ -88,6 +88,21 @@ def test_completions_make_room_when_they_are_taken() -> None:
     assert card.counts().refused == {"NO_RECEIVE": 2, "GAP": 1}
 
 
+def test_completions_end_where_more_come_than_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = nic(Limits(queue_pairs=1, receives=2))
+    requester = session(card.connect(card.register(Region(np.dtype("u1"), 64)), PEER))
+    take = card._library.roce_completions
+    taken: list[list[bytes]] = []
+
+    def another_comes_first(*arguments: int) -> int:
+        taken.append(card.receive(frames([write(len(taken), b"x", immediate=0)(requester)])))
+        assert len(taken) == 1
+        return int(take(*arguments))
+
+    monkeypatch.setattr(card._library, "roce_completions", another_comes_first)
+    assert card.completions() == [Completion(requester.target.qpn, 0, 1)]
+
+
 def test_padding_without_payload_and_atomics_with_one_are_refused() -> None:
     """What rdma_rxe does not look at, and the list of verdicts therefore does not have."""
 
