@@ -22,7 +22,7 @@ from collectors.roce.endpoint import (
     gid,
 )
 from collectors.roce.native import library
-from collectors.roce.packets import Op
+from collectors.roce.packets import PSN_MASK, Op
 from collectors.roce.refusals import explained
 from collectors.roce.region import Region
 from collectors.roce.shared import (
@@ -67,6 +67,8 @@ class SoftNic(Endpoint):
             raise TestbedError(f"path MTU {path_mtu}: expected one of {PATH_MTUS}")
         if limits.queue_pairs.bit_count() != 1 or not 0 < limits.receives < 1 << 20:
             raise TestbedError(f"{limits}: expected a power of 2, and 1 to 1,048,575")
+        if not 1 < first_qpn < PSN_MASK:  # 0, 1 and the last one have a meaning of their own
+            raise TestbedError(f"first queue pair {first_qpn:#x}: expected 0x2 to 0xfffffe")
         self.address, self.path_mtu = address, path_mtu
         self._gid = gid(address)
         self._regions: list[Region] = []  # whose memory C writes to

@@ -137,6 +137,9 @@ def test_what_cannot_be_is_said_in_one_line() -> None:
         SoftNic("10.0.0.2", path_mtu=1500)
     with pytest.raises(TestbedError, match="a power of 2"):
         SoftNic("10.0.0.2", limits=Limits(queue_pairs=3))
+    for number in (0, 1, 0xFFFFFF):
+        with pytest.raises(TestbedError, match=f"first queue pair {number:#x}: expected 0x2 to"):
+            SoftNic("10.0.0.2", first_qpn=number)
     with pytest.raises(TestbedError, match="address 'h2': expected IPv4 or IPv6"):
         SoftNic("h2")
     with pytest.raises(TestbedError, match="psn 16777216: expected 24 bits"):
