@@ -45,7 +45,7 @@ class Card:
 
         Raises TestbedError where the interface is gone.
         """
-        ready = bool(select.select([self._wake], [], [], timeout_s)[0])
+        ready = not self._error and bool(select.select([self._wake], [], [], timeout_s)[0])
         if ready:
             os.eventfd_read(self._wake)
         if self._error:
