@@ -75,6 +75,8 @@ class ConnectionManager:
         found = []
         for frame in frames:
             packet = Ether(frame)
+            if DETH not in packet:  # scapy took the datagram's source port for another protocol's
+                continue
             message = bytes(packet[DETH].payload)
             if packet[DETH].qkey != QKEY or len(message) != _MAD.size + _BODY:
                 continue

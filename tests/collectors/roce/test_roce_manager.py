@@ -5,7 +5,8 @@ import struct
 import numpy as np
 import pytest
 from arriving import frames
-from requester import Session, write
+from requester import UDP_SOURCE, Session, write
+from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
@@ -129,3 +130,10 @@ def test_other_datagrams_are_passed_over() -> None:
     assert client.tell(REQ, request(), qkey=1) is None
     assert client.tell(0x99, request()) is None
     assert client.tell(REJ, request()) is None
+
+
+def test_a_source_port_that_scapy_knows_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    guesses = [({"sport": UDP_SOURCE}, Raw), *UDP.payload_guess]  # as with DNS's port, 53
+    client = Client()
+    monkeypatch.setattr(UDP, "payload_guess", guesses)
+    assert client.tell(REQ, request()) is None
