@@ -198,6 +198,8 @@ class Session:
             return f"stride {self.stride}: expected {record_bytes} to 65535"
         if self.slots >= 1 << 31:
             return f"{self.slots} slots: expected less than 2^31"
+        if self.content is not Content.COUNTERS and self.immediate_every > self.slots:
+            return f"immediate_every {self.immediate_every}: a ring of {self.slots} slots has none"
         if self.content is Content.COUNTERS and not self.is_reliable:
             return "counters need a reliable connection: UC has no atomics"
         return ""

@@ -41,7 +41,8 @@ class RecordedFlow:
         where = f"recorded flow {self.src_addr} -> {self.dst_addr}"
         if src.version != dst.version:
             raise ValueError(f"{where}: the addresses are of different versions of IP")
-        if not self.sessions or self.sessions.step != 1 or self.sessions[-1] > 255:
+        numbers = self.sessions
+        if not numbers or numbers.step != 1 or numbers[0] < 1 or numbers[-1] > 255:
             raise ValueError(f"{where}: {self.sessions}: expected some of the sessions 1 to 255")
         if self.what is not What.RECORD and len(self.sessions) != 1:
             raise ValueError(f"{where}: counters are in one session: got {self.sessions}")

@@ -164,6 +164,10 @@ def test_immediates_complete_with_the_slot(tmp_path: Path) -> None:
         ({"peer": Peer("fd00::1", 1, 0)}, "addresses of RoCEv2 are IPv4 here"),
         ({"ack_every": 3}, "ack_every 3: expected a power of 2"),
         ({"immediate_every": 1 << 25}, "immediate_every 33554432: expected a power of 2"),
+        (
+            {"immediate_every": 32, "target": replace(TARGET, length=31 * 44)},
+            "immediate_every 32: a ring of 31 slots has none",
+        ),
         ({"patience": 64}, "patience 64: expected 0, or twice ack_every"),
         ({"target": replace(TARGET, path_mtu=32)}, "path MTU 32: records have 44 bytes"),
         ({"target": replace(TARGET, length=43)}, "a region of 43 bytes: expected 44 at least"),
@@ -193,6 +197,7 @@ def test_slots_are_those_that_fit() -> None:
     [
         ({"dst_addr": "fd00::1"}, "different versions"),
         ({"sessions": range(250, 257)}, "expected some of the sessions 1 to 255"),
+        ({"sessions": range(2)}, "expected some of the sessions 1 to 255"),
         ({"sessions": range(1, 3), "what": What.BYTES}, "counters are in one session"),
     ],
 )
