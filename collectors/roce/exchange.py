@@ -7,7 +7,8 @@ Messages of both sides, in network byte order:
     TARGET the same, of the collector, then R_Key (4), path MTU (4), base (8), length (8)
     REFUSE why, in UTF-8
 
-The queue pair lives as long as the connection: whoever sees it end connects anew, with a new PSN.
+The queue pair lives as long as the connection, in which nothing follows: whoever sees it end
+connects anew, with a new PSN.
 """
 
 import asyncio
@@ -39,9 +40,16 @@ class Asked(NamedTuple):
 class Lease:
     """A queue pair that was set up over TCP."""
 
-    def __init__(self, target: Target, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, target: Target, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self.target = target
-        self._writer = writer
+        self._reader, self._writer = reader, writer
+
+    async def ended(self) -> None:
+        """Wait until the collector ends it, as when it starts anew."""
+        with contextlib.suppress(ConnectionError):
+            await self._reader.read(1)
 
     async def close(self) -> None:
         """The collector closes the queue pair."""
@@ -61,7 +69,7 @@ async def serve(endpoint: Endpoint, domain: Domain, address: str, port: int) -> 
                 domain, asked.peer, transport=asked.transport, access=asked.access
             )
             writer.write(_packed(TARGET, _target(target, asked.access)))
-            await reader.read()  # until the other side ends the connection
+            await reader.read(1)  # until the other side ends the connection, or says more
         except (TestbedError, ValueError) as error:
             writer.write(_packed(REFUSE, str(error).encode()))
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.TimeoutError):
@@ -88,7 +96,7 @@ async def lease(
                       gid(peer.address))  # fmt: skip
     writer.write(_packed(ASK, ends))
     try:
-        return Lease(_read_target(*await _receive(reader)), writer)
+        return Lease(_read_target(*await _receive(reader)), reader, writer)
     except (TestbedError, ValueError) as error:
         writer.close()
         raise TestbedError(f"{where}: {error}") from error

@@ -42,6 +42,22 @@ def test_a_target_is_leased_and_given_back() -> None:
     served(body)
 
 
+def test_nothing_follows_a_request_and_a_lease_tells_that_it_ended() -> None:
+    """What would be kept, without a bound."""
+
+    async def body(nic: SoftNic, port: int) -> None:
+        lease = await exchange.lease("127.0.0.1", port, PEER)
+        waiting = asyncio.create_task(lease.ended())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        lease._writer.write(b"x")
+        await asyncio.wait_for(waiting, 5)
+        assert nic.expected_psn(lease.target.qpn) is None
+        await lease.close()
+
+    served(body)
+
+
 def test_ipv6_addresses_and_rights_come_through() -> None:
     async def body(nic: SoftNic, port: int) -> None:
         peer = Peer("fd00::1", qpn=0xABCDEF, psn=0xFFFFFF)
