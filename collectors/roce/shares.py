@@ -38,6 +38,13 @@ class Shares:
             os.write(self._writing, _RANGE.pack(at, length))
             first += length
 
+    def give_slot(self, slot: int) -> None:
+        """A completion of a switch of ours came, whose immediate value is the slot it wrote to.
+
+        A ring must have one a lap at least: laps without one are not seen.
+        """
+        self.give(self._given + (slot - self._given) % self._count + 1)
+
     def end(self) -> None:
         """Nothing more is given: who takes gets what is left, then nothing."""
         os.close(self._writing)

@@ -57,6 +57,14 @@ def test_what_was_overwritten_is_counted_and_not_handed_out() -> None:
     assert shares.overrun == 10
 
 
+def test_a_switch_tells_slots() -> None:
+    shares = Shares(COUNT, most=1000)
+    for slot in (31, 63, 15, 15):  # the last one: a whole lap
+        shares.give_slot(slot)
+    assert handed_out(shares) == [(0, 32), (32, 64), (0, 16), (16, 64), (0, 16)]
+    assert shares.overrun == 0
+
+
 def test_immediates_begin_anew_after_32_bits() -> None:
     shares = Shares(COUNT, most=1000)
     shares._given = (1 << 32) - 2
