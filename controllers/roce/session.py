@@ -207,12 +207,24 @@ class Session:
 
 @dataclass(frozen=True)
 class Reporter:
-    """What a switch records, and where it writes that."""
+    """What a switch records, and where it writes that.
+
+    Raises ValueError for what cannot be.
+    """
 
     sessions: Sequence[Session]
     flows: Sequence[RecordedFlow] = ()
     node_id: int = 0
     clock_offset_us: int = 0
+
+    def __post_init__(self) -> None:
+        numbers = [session.number for session in self.sessions]
+        if len({*numbers}) < len(numbers):
+            raise ValueError(f"sessions {numbers} of a switch: expected each number once")
+        for flow in self.flows:
+            if not {*flow.sessions} <= {*numbers}:
+                where = f"recorded flow {flow.src_addr} -> {flow.dst_addr}"
+                raise ValueError(f"{where}: {flow.sessions}, and its switch has {numbers}")
 
 
 @dataclass(frozen=True)

@@ -204,3 +204,11 @@ def test_slots_are_those_that_fit() -> None:
 def test_flows_that_cannot_be_are_refused(given: dict[str, object], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         RecordedFlow(**{"src_addr": "10.0.0.1", "dst_addr": "10.0.0.2", **given})  # type: ignore[arg-type]
+
+
+def test_reporters_that_cannot_be_are_refused() -> None:
+    session = Session(2, "h3", PEER, TARGET)
+    with pytest.raises(ValueError, match=r"sessions \[2, 2\] of a switch: expected each number"):
+        Reporter([session, session])
+    with pytest.raises(ValueError, match=r"10\.0\.0\.2: range\(1, 2\), and its switch has \[2\]"):
+        Reporter([session], [FLOW])
