@@ -42,6 +42,7 @@ class Header:
     name: str
     type_name: str
     members: dict[str, Place]  # flat fields, or Groups for structs inside the header
+    siblings: tuple[str, ...] = ()  # of a union's member: the others, which it makes invalid
 
 
 @dataclass(slots=True, eq=False)
@@ -158,7 +159,10 @@ def _as_last(last: Last, place: Place) -> Place:
 
 
 def storage(place: Value) -> Iterator[str]:
-    """Names of what the place occupies: `header` for headers, `header.field` for scalars."""
+    """Names of what the place occupies: `header` for headers, `header.field` for scalars.
+
+    What makes a header valid or not is part of the headers that share a union with it, too.
+    """
     if isinstance(place, Scalar):
         if isinstance(place.field, ir.Field):
             yield f"{place.field.header}.{place.field.name}"
@@ -168,6 +172,7 @@ def storage(place: Value) -> Iterator[str]:
         yield f"{place.header}.{place.name}"
     elif isinstance(place, Header):
         yield place.name
+        yield from place.siblings
         for inner in place.members.values():
             yield from storage(inner)
     elif isinstance(place, Group | Union | Compound):

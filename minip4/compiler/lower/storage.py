@@ -142,8 +142,11 @@ class Storage:
         members: dict[str, places.Place] = {
             n: self.allocate(t, f"{name}.{n}", source) for n, t in of.fields.items()
         }
-        headers = [m.name for m in members.values() if isinstance(m, places.Header)]
-        self._program.unions.append(ir.Union(name, self._union_type(of), headers))
+        headers = [m for m in members.values() if isinstance(m, places.Header)]
+        names = [header.name for header in headers]
+        for header in headers:
+            header.siblings = tuple(n for n in names if n != header.name)
+        self._program.unions.append(ir.Union(name, self._union_type(of), names))
         return places.Union(name, members)
 
     def _union_type(self, of: types.HeaderUnion) -> str:
