@@ -54,7 +54,7 @@ control Forward(
                 }
             }
         }
-        if (drop_reason == 0) {
+        if (drop_reason == 0 && hdr.ipv4.isValid()) {
             access_list.apply();
         }
     }

@@ -111,6 +111,13 @@ def drop_reports(*, watched: bool = True, wanted: int = LEVEL_1 | INGRESS) -> Sw
     return switch
 
 
+def test_only_ipv4_is_denied() -> None:
+    switch = drop_reports()
+    for data in (udp(version=6, dport=5009), udp(version=4, dport=5010)):
+        assert switch.send(data) == [(OUT, data)]
+    assert switch.engine.drops() == {}
+
+
 ROUTED = Ether(dst="02:00:00:00:00:99", src="02:00:00:00:00:01")
 DROPS = {
     "denied": (udp(dport=5009), 80),
