@@ -93,6 +93,8 @@ def _outcomes(
 
 
 def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome:
+    summary = results / experiment.name / "summary.json"
+    written = _written_ns(summary)
     began = time.monotonic()
     process = subprocess.Popen([sys.executable, experiment.script, *given])
 
@@ -107,12 +109,18 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
         signal.signal(number, handler)
     if status < 0:
         status = SIGNALLED - status
+    if status == cli.CHECK_FAILED and _written_ns(summary) == written:
+        status = cli.BROKEN  # Python's own status 1: of a script that cannot even be imported
     said = WORDS.get(status, f"ended by signal {status - SIGNALLED}")
     if status == cli.CHECK_FAILED:
-        summary = json.loads((results / experiment.name / "summary.json").read_text())
-        failed = [check["name"] for check in summary["checks"] if not check["passed"]]
+        checks = json.loads(summary.read_text())["checks"]
+        failed = [check["name"] for check in checks if not check["passed"]]
         said += ": " + ("; ".join(failed) or "it has no checks")
     return Outcome(experiment.name, said, status, time.monotonic() - began)
+
+
+def _written_ns(summary: Path) -> int | None:
+    return summary.stat().st_mtime_ns if summary.exists() else None
 
 
 def _compared(outcome: Outcome, results: Path) -> Outcome:

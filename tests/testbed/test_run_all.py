@@ -72,6 +72,22 @@ def test_everything_runs_and_the_worst_status_stands(
     assert said.count("FAILED: one; two") == statuses.count(1)
 
 
+@pytest.mark.parametrize("has_results", [True, False])
+def test_one_that_cannot_be_imported_holds_up_nothing(
+    experiments: Experiments, has_results: bool
+) -> None:
+    script = experiments.add("e0", 1)
+    experiments.add("e1")
+    if has_results:
+        experiments.run_all("--only", "e0")
+    script.write_text("import telemark_has_no_such_module\n")
+    status, said = experiments.run_all()
+    assert status == 3
+    assert "broke: see above" in said
+    assert "FAILED" not in said
+    assert "ran e1" in said
+
+
 def test_what_passed_does_not_run_again_until_something_changes(
     experiments: Experiments, tmp_path: Path
 ) -> None:
