@@ -25,6 +25,7 @@ from testbed.run_all.catalogue import Experiment, experiments
 BUSY = 0.5  # processes that want to run, for each processor: beyond, runs may be invalid
 LEAST_MB = 2000
 SETUP = "./setup.sh"
+P4UTILS = "p4-utils"
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,15 @@ def run(_options: argparse.Namespace) -> int:
     """Print what was found; the exit status is 2 where real time lacks something, else 0."""
     found = findings()
     ready = all(finding.found for finding in found if finding.needed)
+    there = {finding.what for finding in found if finding.found}
+    has_bmv2 = {bmv2.PROGRAM, P4UTILS} <= there
     rows = [(finding.what, finding.use, finding.shown) for finding in found]
     known = experiments(cli.REPOSITORY / "experiments")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     console.print(table("This machine", ("what", "for", "found"), rows))
     console.print(
         table("Experiments", ("name", "virtual time", "real time", "bmv2"),
-              [(each.name, *where(each, ready)) for each in known])
+              [(each.name, *where(each, ready=ready, has_bmv2=has_bmv2)) for each in known])
     )  # fmt: skip
     return cli.PASSED if ready else cli.UNUSABLE
 
@@ -80,20 +83,17 @@ def findings() -> list[Finding]:
     ]  # fmt: skip
 
 
-def where(experiment: Experiment, ready: bool) -> list[str]:
+def where(experiment: Experiment, *, ready: bool, has_bmv2: bool) -> list[str]:
     """Whether it runs in virtual time, in real time, and on bmv2; or why not."""
     settings = [("virtual", "minip4"), ("real", "minip4"), ("real", "bmv2")]
-    return [_runs(experiment, time, target, ready) for time, target in settings]
+    lacks = {("real", "minip4"): not ready, ("real", "bmv2"): not (ready and has_bmv2)}
+    return [_runs(experiment, *each, lacks=lacks.get(each, False)) for each in settings]
 
 
-def _runs(experiment: Experiment, time: str, target: str, ready: bool) -> str:
+def _runs(experiment: Experiment, time: str, target: str, *, lacks: bool) -> str:
     if why := experiment.unfit(argparse.Namespace(time=time, target=target)):
         return f"no: {why}"
-    if time == "real" and not ready:
-        return "no: see above"
-    if target == "bmv2" and shutil.which(bmv2.PROGRAM) is None:
-        return "no: see above"
-    return "yes"
+    return "no: see above" if lacks else "yes"
 
 
 def _program(name: str, use: str, get: str, *, needed: bool = False) -> Finding:
@@ -127,8 +127,8 @@ def _p4utils() -> Finding:
         found = environment.interpreter()
     except TestbedError:
         found = ""
-    use = "scripts of NetworkAPI; queues and registers of bmv2"
-    return Finding("p4-utils", use, found, "./provision.sh")
+    use = "scripts of NetworkAPI; queues and registers of bmv2 (--target bmv2)"
+    return Finding(P4UTILS, use, found, "./provision.sh")
 
 
 def _machine() -> Finding:

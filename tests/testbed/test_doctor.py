@@ -66,9 +66,27 @@ def test_where_experiments_run(path: Path) -> None:
     loss, targets = (
         Experiment(Path(f"experiments/{name}.py")) for name in ("ampm_loss", "targets")
     )
-    assert doctor.where(loss, ready=True) == ["yes", "yes", "no: see above"]
-    assert doctor.where(loss, ready=False) == ["yes", "no: see above", "no: see above"]
-    assert [answer[:2] for answer in doctor.where(targets, ready=True)] == ["no"] * 3
+    assert where(loss, has_bmv2=False) == ["yes", "yes", "no: see above"]
+    assert where(loss, ready=False) == ["yes", "no: see above", "no: see above"]
+    assert [answer[:2] for answer in where(targets)] == ["no"] * 3
     programs(path, "simple_switch_grpc")
-    assert doctor.where(loss, ready=True) == ["yes"] * 3
-    assert doctor.where(targets, ready=True)[1:] == ["yes", "yes"]
+    assert where(loss) == ["yes"] * 3
+    assert where(targets)[1:] == ["yes", "yes"]
+
+
+def where(experiment: Experiment, *, ready: bool = True, has_bmv2: bool = True) -> list[str]:
+    return doctor.where(experiment, ready=ready, has_bmv2=has_bmv2)
+
+
+@pytest.mark.parametrize("has_p4utils", [True, False])
+def test_bmv2_takes_p4utils_too(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    has_p4utils: bool,
+) -> None:  # fmt: skip
+    programs(path, "simple_switch_grpc")
+    (path / "python").write_text(f"#!/bin/sh\nexit {0 if has_p4utils else 1}\n")
+    (path / "python").chmod(0o755)
+    monkeypatch.setenv("P4UTILS_PYTHON", str(path / "python"))
+    doctor.run(OPTIONS)
+    [loss] = [line for line in capsys.readouterr().out.splitlines() if "ampm_loss" in line]
+    assert loss.count("yes") == (3 if has_p4utils else 2)

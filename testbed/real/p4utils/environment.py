@@ -54,4 +54,5 @@ def _problem(python: str) -> str | None:
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return done.stderr.strip().splitlines()[-1] if done.returncode else None
+    said = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+    return said[-1] if done.returncode else None
