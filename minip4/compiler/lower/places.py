@@ -161,7 +161,8 @@ def _as_last(last: Last, place: Place) -> Place:
 def storage(place: Value) -> Iterator[str]:
     """Names of what the place occupies: `header` for headers, `header.field` for scalars.
 
-    What makes a header valid or not is part of the headers that share a union with it, too.
+    And of what else its value depends on: indexes, and for a header's validity the headers that
+    share a union with it.
     """
     if isinstance(place, Scalar):
         if isinstance(place.field, ir.Field):
@@ -185,6 +186,7 @@ def storage(place: Value) -> Iterator[str]:
     elif isinstance(place, Next | Last):
         yield from storage(place.stack)
     elif isinstance(place, Indexed):
+        yield from reads(place.index)
         for element in place.places:
             yield from storage(element)
     elif isinstance(place, Slice):

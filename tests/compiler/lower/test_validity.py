@@ -7,6 +7,7 @@ from programs_to_run import outcome
 
 PACKET = "0102037f00000004"  # a b c s w
 TWO_IS_VALID = "h.u.two.setValid(); h.u.two.y = 0x1234; "
+ITEMS = "h.items[0] = { 0x10 }; h.items[1] = { 0x11 }; h.items[2] = { 0x12 }; "
 CASES = {
     # declarations, locals of ingress, its body, what comes out
     "both members of a union are copied into a function, and out of it": (
@@ -27,6 +28,18 @@ CASES = {
         "",
         TWO_IS_VALID + "h.u.one = { h.u.two.isValid() ? 8w7 : 8w8 };",
         PACKET + "07",
+    ),
+    "an out parameter's header is in the index of another argument": (
+        "bit<8> f(out data_t x, in bit<8> y) { x = { 9, 9, 9, 9, 9 }; return y; }",
+        "",
+        ITEMS + "h.d.a = f(h.d, h.items[h.d.isValid() ? 8w1 : 8w0].v);",
+        "1109090900000009" + "101112",
+    ),
+    "a literal has its own header in an index": (
+        "",
+        "",
+        ITEMS + "h.e = { h.items[h.e.isValid() ? 8w1 : 8w0].v, 0, 0, 0, 0 };",
+        PACKET + "101112" + "1000000000000000",
     ),
 }
 
