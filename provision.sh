@@ -37,8 +37,8 @@ install_bmv2() {
         ;;
     esac
     packages=http://download.opensuse.org/repositories/home:/p4lang/xUbuntu_${release:7:5}/
-    install_packages curl gnupg
-    if ! curl -fsSL "$packages/Release.key" | gpg --batch --yes --dearmor | "${root[@]}" tee "$key" >/dev/null; then
+    if ! install_packages curl gnupg ||
+        ! curl -fsSL "$packages/Release.key" | gpg --batch --yes --dearmor | "${root[@]}" tee "$key" >/dev/null; then
         "${root[@]}" rm -f "$key"
         echo "left out: $packages cannot be had"
         return
@@ -53,9 +53,9 @@ install_bmv2() {
 # It pins protobuf and grpcio: an environment of its own, which sees what Debian packages of Python's
 # there are (Mininet's, bmv2's).
 install_p4utils() {
-    install_packages bridge-utils git python3-venv
-    "${root[@]}" python3 -m venv --system-site-packages "$P4UTILS"
-    quietly "$P4UTILS/bin/pip" install --quiet --disable-pip-version-check thrift "$P4UTILS_SOURCE" || {
+    install_packages bridge-utils git python3-venv &&
+        "${root[@]}" python3 -m venv --system-site-packages "$P4UTILS" &&
+        quietly "$P4UTILS/bin/pip" install --quiet --disable-pip-version-check thrift "$P4UTILS_SOURCE" || {
         "${root[@]}" rm -rf "$P4UTILS"
         echo "left out: $P4UTILS_SOURCE cannot be installed"
     }
