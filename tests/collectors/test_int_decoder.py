@@ -43,6 +43,17 @@ def agrees(found: tuple[dict[str, Any], list[Any]], made: made_reports.Made) -> 
     assert said["trouble"] == Trouble.NONE
 
 
+def test_datagrams_of_other_bytes_are_told_apart() -> None:
+    whole = individual(UDP_PACKET + bytes(range(100)))
+    others = [whole + b"\0"]
+    for place in range(len(whole)):
+        others.append(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    first, again, *contents = decoded([whole, whole, *others]).groups["content"].tolist()
+    assert first == again
+    assert len(contents) == len(others)
+    assert first not in contents
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_random_reports_say_what_they_were_made_to_say(seed: int) -> None:
     rng = random.Random(seed)

@@ -246,7 +246,8 @@ static uint16_t hash_content(struct span span)
         for (unsigned i = 0; i < 4; i++)
             hash[i] = mix(hash[i], read64(span.at + 8 * i));
     memcpy(last, span.at, left(span));
-    for (unsigned i = 0; i < 4; i++)
+    hash[0] = mix(hash[0], read64(last));
+    for (unsigned i = 1; i < 4; i++)
         hash[0] = mix(hash[0] ^ hash[i], read64(last + 8 * i));
     return (uint16_t)(hash[0] >> 48) | 1;
 }
