@@ -139,16 +139,21 @@ class HeaderCode:
         ]
 
     def _of_valid(self, order: tuple[m.Header, ...], code: Callable[[m.Header], Lines]) -> Lines:
-        """Code for each header, if it is valid. Most are not: eight flags are asked at once."""
+        """Code for each header, if it is valid."""
         lines: Lines = []
         numbered = [(self.layout.place(header).number, header) for header in order]
         for eight, group in groupby(numbered, lambda each: int(each[0]) // 8):
-            headers = list(group)
-            lines.append(f"if (any_valid(h->valid + {8 * eight})) {{")
-            for number, header in headers:
-                lines += [f"    if (h->valid[{number}]) {{",
-                          *(f"        {line}" for line in code(header)), "    }"]  # fmt: skip
-            lines.append("}")
+            asked: Lines = []
+            for number, header in group:
+                asked += [f"if (h->valid[{number}]) {{",
+                          *(f"    {line}" for line in code(header)), "}"]  # fmt: skip
+            if not self.layout.asks_eight:
+                return asked
+            lines += [
+                f"if (any_valid(h->valid + {8 * eight})) {{",
+                *(f"    {line}" for line in asked),
+                "}",
+            ]
         return lines
 
     def deparser(self, order: tuple[m.Header, ...], before: Lines) -> str:

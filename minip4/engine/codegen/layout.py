@@ -215,7 +215,9 @@ class Layout:
             *self.program.stacks.values(),
             *self.program.union_stacks.values(),
         ]
-        count = 8 * max(1, -(-self.header_count // 8))  # any_valid() looks at eight flags
+        count = max(1, self.header_count)
+        if self.asks_eight:
+            count = 8 * -(-count // 8)
         return "\n".join(
             [
                 "struct phv {",
@@ -232,6 +234,14 @@ class Layout:
                 "};",
             ]
         )
+
+    @property
+    def asks_eight(self) -> bool:
+        """Whether flags of validity are asked eight at a time: most of many headers are not valid.
+
+        Few need not have the room for it, which each packet would have to clear.
+        """
+        return self.header_count > 8
 
     @property
     def _varying(self) -> list[m.Header]:
