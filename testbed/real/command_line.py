@@ -26,6 +26,7 @@ IPERF_PORT, IPERF_S, UDP_RATE = 5001, 5, "10M"
 LISTENING_S = 5.0
 ANSWER_S = 30.0  # for all of iperf
 INTERRUPT_S = 0.1  # until a command that goes on is interrupted for the second time
+LOOK_S = 0.5  # until a signal is seen to that came when nobody looked
 SENTINEL = chr(127)  # the prompt of the shells of Mininet's nodes
 READ_CHARS = 1024
 TERMINALS = {"xterm": "xterm", "gterm": "gnome-terminal"}
@@ -40,9 +41,12 @@ def converse(mininet: Mininet, script: Path | None = None) -> None:
 
     Or do the commands of a script; any of the signals ends the run then.
     """
-    before = {number: signal.getsignal(number) for number in STOPPING}
+    before = {number: signal.getsignal(number) for number in (*STOPPING, signal.SIGALRM)}
     for number in STOPPING:
         signal.signal(number, _end)
+    # A signal just before readline waits for a key would be seen to at the next key alone.
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)
     try:
         if script is None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -54,6 +58,7 @@ def converse(mininet: Mininet, script: Path | None = None) -> None:
     except _Ended as ended:
         (number,) = ended.args
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for each, handler in before.items():
             signal.signal(each, handler)
     for node in mininet.values():
