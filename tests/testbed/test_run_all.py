@@ -183,9 +183,10 @@ def test_what_needs_bmv2_is_left_out_where_there_is_none(
     assert ("left out: it needs bmv2" in said) == (not status)
 
 
-def test_what_bmv2_cannot_do_is_left_out(experiments: Experiments, tmp_path: Path) -> None:
-    experiments.add("int_some", 2)
-    (experiments.folder / "int").mkdir()
+@pytest.mark.parametrize("system", ["int", "roce"])
+def test_what_bmv2_cannot_do_is_left_out(experiments: Experiments, system: str) -> None:
+    experiments.add(f"{system}_some", 2)
+    (experiments.folder / system).mkdir()
     assert experiments.run_all()[0] == 2
     status, said = experiments.run_all("--target", "bmv2")
     assert status == 0
