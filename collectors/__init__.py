@@ -1,1 +1,5 @@
 """Where telemetry lands: what receives, decodes and keeps the reports of switches."""
+
+from pathlib import Path
+
+C_FOLDER = Path(__file__).parent / "c"  # what the C of all of them shares

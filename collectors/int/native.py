@@ -5,6 +5,7 @@ from ctypes import POINTER, c_uint32, c_uint64
 from ctypes import c_void_p as handle
 from functools import cache
 
+import collectors
 from collectors.int import C_FOLDER
 from collectors.int.shared import (
     NUMBERS,
@@ -44,7 +45,7 @@ def library() -> ctypes.CDLL:
     with build.shared_object(
         sorted(C_FOLDER.glob("*.c")),
         [build.Generated(layouts.checks(SHARED, NUMBERS))],
-        include=[C_FOLDER, simulator.C_FOLDER],
+        include=[C_FOLDER, collectors.C_FOLDER, simulator.C_FOLDER],
     ) as built:
         loaded = ctypes.CDLL(str(built))
     declare(loaded, loaded, _FUNCTIONS)

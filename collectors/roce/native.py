@@ -5,6 +5,7 @@ from ctypes import POINTER, c_bool, c_char_p, c_int, c_uint8, c_uint32, c_uint64
 from ctypes import c_void_p as handle
 from functools import cache
 
+import collectors
 from collectors.roce import C_FOLDER
 from collectors.roce.shared import NUMBERS, SHARED, Config, Connection, Counters
 from minip4 import simulator
@@ -37,7 +38,7 @@ def library(*, sanitize: bool = False) -> ctypes.CDLL:
     with build.shared_object(
         sorted(C_FOLDER.glob("*.c")),
         [build.Generated(layouts.checks(SHARED, NUMBERS))],
-        include=[C_FOLDER, simulator.C_FOLDER],
+        include=[C_FOLDER, collectors.C_FOLDER, simulator.C_FOLDER],
         sanitize=sanitize,
     ) as built:
         loaded = ctypes.CDLL(str(built))

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bytes.h"
+#include "numbers.h"
 #include "nic_internal.h"
 
 enum { FRAMES = 4096, REGION = 8192, MOST = 2048, PAIRS = 4, FIRST_QPN = 0x100 };

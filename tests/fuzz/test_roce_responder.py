@@ -8,6 +8,7 @@ from requester import Session
 from verdicts_bad import BAD
 from verdicts_good import GOOD
 
+import collectors
 from collectors.roce import C_FOLDER
 from collectors.roce.endpoint import Peer, Target
 from collectors.roce.shared import Reason
@@ -36,7 +37,7 @@ def seeds() -> list[bytes]:
 def test_no_frame_breaks_the_responder(tmp_path: Path) -> None:
     program = build.program(
         [HERE / "roce_responder.c", *sorted(C_FOLDER.glob("*.c"))],
-        include=[C_FOLDER, simulator.C_FOLDER], sanitize=True,
+        include=[C_FOLDER, collectors.C_FOLDER, simulator.C_FOLDER], sanitize=True,
     )  # fmt: skip
     path = tmp_path / "frames"
     path.write_bytes(b"".join(struct.pack("<I", len(each)) + each for each in seeds()))

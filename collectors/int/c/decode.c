@@ -92,10 +92,10 @@ static enum trouble read_main(const struct decoder *decoder, struct span span, u
 
     if (!has(span, FIXED + 4 * words))
         return TROUBLE_METADATA_LENGTH;
-    layout.bits = report->bits = read16(span.at);
-    report->domain = read16(span.at + 2);
-    report->ds_bits = read16(span.at + 4);
-    report->ds_status = read16(span.at + 6);
+    layout.bits = report->bits = get16(span.at);
+    report->domain = get16(span.at + 2);
+    report->ds_bits = get16(span.at + 4);
+    report->ds_status = get16(span.at + 6);
     baseline = metadata_words(layout);
     if (words < baseline + (unsigned)__builtin_popcount(report->ds_bits) ||
         (words > baseline && !report->ds_bits))
@@ -164,11 +164,11 @@ static enum trouble read_report(const struct decoder *decoder, struct span *span
 static void read_group(const struct decoder *decoder, struct span span, struct int_group *group)
 {
     const uint8_t *begin = span.at;
-    uint32_t word = read32(begin);
+    uint32_t word = get32(begin);
 
     group->hw_id = word >> 22 & 0x3f;
     group->sequence = word & 0x3fffff;
-    group->node = read32(begin + 4);
+    group->node = get32(begin + 4);
     span = rest(span, GROUP_HEADER);
     if (!left(span))
         note(decoder, group->datagram, GROUP_HEADER, TROUBLE_NO_REPORT);
@@ -207,7 +207,7 @@ static enum trouble read_1_0(const struct decoder *decoder, struct span span,
     struct layout before = {0, true}, after = {0, true};
     struct int_hop *hop;
 
-    report->bits = bits_of_1_0(read32(span.at) >> 15 & 0x3f);
+    report->bits = bits_of_1_0(get32(span.at) >> 15 & 0x3f);
     before.bits = report->bits & (uint16_t)~(BIT_LAST | BIT_UTILISATION);
     after.bits = report->bits & BIT_UTILISATION;
     if (!has(span, header))
@@ -244,11 +244,11 @@ static uint16_t hash_content(struct span span)
 
     for (; has(span, sizeof last); span = rest(span, sizeof last))
         for (unsigned i = 0; i < 4; i++)
-            hash[i] = mix(hash[i], read64(span.at + 8 * i));
+            hash[i] = mix(hash[i], get64(span.at + 8 * i));
     memcpy(last, span.at, left(span));
-    hash[0] = mix(hash[0], read64(last));
+    hash[0] = mix(hash[0], get64(last));
     for (unsigned i = 1; i < 4; i++)
-        hash[0] = mix(hash[0] ^ hash[i], read64(last + 8 * i));
+        hash[0] = mix(hash[0] ^ hash[i], get64(last + 8 * i));
     return (uint16_t)(hash[0] >> 48) | 1;
 }
 
@@ -265,8 +265,8 @@ static enum trouble read_datagram(const struct decoder *decoder, struct span spa
         read_group(decoder, span, group);
     } else if (group->version == 1 && has(span, HEADER_1_0)) {
         group->hw_id = span.at[3] & 0x3f;
-        group->node = read32(span.at + 4);
-        group->sequence = read32(span.at + 8);
+        group->node = get32(span.at + 4);
+        group->sequence = get32(span.at + 8);
         trouble = read_1_0(decoder, span, group);
     } else {
         return group->version == 1 ? TROUBLE_GROUP_HEADER : TROUBLE_VERSION;

@@ -3,8 +3,9 @@
 #define COLLECTORS_INT_DECODER_H
 
 #include "arrival.h"
-#include "bytes.h"
+#include "numbers.h"
 #include "records.h"
+#include "span.h"
 
 enum { BITS_OF_8_BYTES = BIT_INGRESS | BIT_EGRESS | BIT_INTERFACES2 };
 

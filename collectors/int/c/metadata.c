@@ -16,7 +16,7 @@ unsigned metadata_words(struct layout layout)
 /* A time of 64 or 32 bits in nanoseconds; all ones, or more than fit: none. */
 static bool read_time(struct layout layout, const uint8_t *at, uint64_t unit_ns, uint64_t *time_ns)
 {
-    uint64_t value = layout.is_version1 ? read32(at) : read64(at);
+    uint64_t value = layout.is_version1 ? get32(at) : get64(at);
 
     if (value == (layout.is_version1 ? ones32 : ~(uint64_t)0))
         return false;
@@ -25,35 +25,35 @@ static bool read_time(struct layout layout, const uint8_t *at, uint64_t unit_ns,
 
 static bool read_latency(const uint8_t *at, uint64_t unit_ns, uint64_t *latency_ns)
 {
-    *latency_ns = read32(at) * unit_ns;
-    return read32(at) != ones32;
+    *latency_ns = get32(at) * unit_ns;
+    return get32(at) != ones32;
 }
 
 static bool read_two(const uint8_t *at, uint16_t *ingress, uint16_t *egress)
 {
-    *ingress = read16(at);
-    *egress = read16(at + 2);
-    return read32(at) != ones32;
+    *ingress = get16(at);
+    *egress = get16(at + 2);
+    return get32(at) != ones32;
 }
 
 static bool read_two_wide(const uint8_t *at, uint32_t *ingress, uint32_t *egress)
 {
-    *ingress = read32(at);
-    *egress = read32(at + 4);
-    return read64(at) != ~(uint64_t)0;
+    *ingress = get32(at);
+    *egress = get32(at + 4);
+    return get64(at) != ~(uint64_t)0;
 }
 
 static bool read_word(const uint8_t *at, uint32_t *word)
 {
-    *word = read32(at);
+    *word = get32(at);
     return *word != ones32;
 }
 
 static bool read_occupancy(const uint8_t *at, uint8_t *which, uint32_t *occupancy)
 {
     *which = *at;
-    *occupancy = read32(at) & ONES24;
-    return read32(at) != ones32;
+    *occupancy = get32(at) & ONES24;
+    return get32(at) != ones32;
 }
 
 static bool read_one(const struct decoder *decoder, struct layout layout, unsigned bit,

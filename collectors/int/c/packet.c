@@ -38,9 +38,9 @@ static void note_packet(const struct above_ip *above, struct span payload, struc
     uint64_t hash = mix(report->flow, above->id);
 
     if (is_tcp)
-        hash = mix(hash, read32(above->span.at + 4)); /* Sequence Number */
+        hash = mix(hash, get32(above->span.at + 4)); /* Sequence Number */
     else if (!above->id && has(payload, PAYLOAD_HASHED))
-        hash = mix(mix(hash, read64(payload.at)), read64(payload.at + 8));
+        hash = mix(mix(hash, get64(payload.at)), get64(payload.at + 8));
     else if (!above->id)
         return;
     report->packet = (uint32_t)hash ? (uint32_t)hash : 1;
@@ -61,8 +61,8 @@ static enum trouble read_ports(struct above_ip *above, struct int_report *report
         return TROUBLE_NONE;
     if (!has(span, 4))
         return TROUBLE_PACKET_CUT;
-    key->source_port = read16(span.at);
-    key->destination_port = read16(span.at + 2);
+    key->source_port = get16(span.at);
+    key->destination_port = get16(span.at + 2);
     if (key->protocol == PROTOCOL_SCTP)
         return TROUBLE_NONE;
     if (key->protocol == PROTOCOL_TCP) {
@@ -89,7 +89,7 @@ static bool has_int(const struct decoder *decoder, const struct int_report *repo
     if (*by_port)
         return true;
     if (settings->marker) {
-        if (!has(*payload, PROBE_MARKER) || read64(payload->at) != settings->marker)
+        if (!has(*payload, PROBE_MARKER) || get64(payload->at) != settings->marker)
             return false;
         *payload = rest(*payload, PROBE_MARKER);
         return true;
@@ -135,7 +135,7 @@ static enum trouble read_ipv4(const struct decoder *decoder, struct span span,
     if (!has(span, IPV4))
         return TROUBLE_PACKET_CUT;
     header = (*span.at & 0xf) * 4;
-    report->ip_length = read16(span.at + 2);
+    report->ip_length = get16(span.at + 2);
     if (*span.at >> 4 != 4 || header < IPV4 || report->ip_length < header)
         return TROUBLE_IP_HEADER;
     report->key.ip_version = 4;
@@ -144,8 +144,8 @@ static enum trouble read_ipv4(const struct decoder *decoder, struct span span,
     report->dscp = span.at[1] >> 2;
     report->ttl = span.at[8];
     above.protocol = span.at[9];
-    above.id = read16(span.at + 4);
-    above.has_ports = !(read16(span.at + 6) & 0x1fff); /* Fragment Offset */
+    above.id = get16(span.at + 4);
+    above.has_ports = !(get16(span.at + 6) & 0x1fff); /* Fragment Offset */
     above.span = rest(first(span, report->ip_length), header);
     return read_above(decoder, above, report);
 }
@@ -162,8 +162,8 @@ static bool skip_extensions(struct above_ip *above)
         if (!has(above->span, bytes))
             return false;
         if (above->protocol == FRAGMENT) {
-            above->id = read32(above->span.at + 4);
-            above->has_ports = !(read16(above->span.at + 2) & 0xfff8);
+            above->id = get32(above->span.at + 4);
+            above->has_ports = !(get16(above->span.at + 2) & 0xfff8);
         } else {
             bytes += above->span.at[1] * 8u;
         }
@@ -186,11 +186,11 @@ static enum trouble read_ipv6(const struct decoder *decoder, struct span span,
         return TROUBLE_PACKET_CUT;
     if (*span.at >> 4 != 6)
         return TROUBLE_IP_HEADER;
-    report->ip_length = read16(span.at + 4);
+    report->ip_length = get16(span.at + 4);
     report->key.ip_version = 6;
     memcpy(report->key.source, span.at + 8, 16);
     memcpy(report->key.destination, span.at + 24, 16);
-    report->dscp = (uint8_t)(read16(span.at) >> 6 & 0x3f);
+    report->dscp = (uint8_t)(get16(span.at) >> 6 & 0x3f);
     report->ttl = span.at[7];
     above.protocol = span.at[6];
     above.span = first(rest(span, IPV6), report->ip_length);
@@ -208,12 +208,12 @@ static enum trouble read_ethernet(const struct decoder *decoder, struct span spa
 
     if (!has(span, ETHERNET))
         return TROUBLE_PACKET_CUT;
-    type = read16(span.at + ETHERNET - 2);
+    type = get16(span.at + ETHERNET - 2);
     span = rest(span, ETHERNET);
     for (int i = 0; i < MAX_TAGS && (type == TYPE_VLAN || type == TYPE_SERVICE_VLAN); i++) {
         if (!has(span, VLAN_TAG))
             return TROUBLE_PACKET_CUT;
-        type = read16(span.at + 2);
+        type = get16(span.at + 2);
         span = rest(span, VLAN_TAG);
     }
     if (type == TYPE_IPV4)

@@ -22,7 +22,7 @@ static void read_hop(const struct decoder *decoder, struct layout layout, const 
     hop->ds_words = (uint16_t)(report->hop_words - metadata_words(layout));
     hop->ds_at = place(decoder, at + 4 * metadata_words(before));
     if (layout.bits & BIT_LAST) {
-        hop->complement = read32(at + 4 * (report->hop_words - 1));
+        hop->complement = get32(at + 4 * (report->hop_words - 1));
         hop->has |= hop->complement == 0xffffffff ? 0 : BIT_LAST;
     }
 }
@@ -53,15 +53,15 @@ static enum trouble read_stack(const struct decoder *decoder, struct stack stack
 static void read_header(const uint8_t *at, struct int_report *report)
 {
     report->int_version = *at >> 4;
-    report->int_bits = read16(at + 4);
+    report->int_bits = get16(at + 4);
     if (report->int_version == 1) { /* Ver(4) Rep(2) C E M */
         report->int_flags = (uint8_t)((*at & 1 ? INT_HOPS_EXCEEDED : 0) |
                                       (at[1] & 0x80 ? INT_MTU_EXCEEDED : 0));
     } else { /* Ver(4) D E M; of MX only D */
         report->int_flags = *at >> 1 & (report->int_type == INT_MX ? INT_DISCARD : 7);
-        report->int_domain = read16(at + 6);
-        report->int_ds_bits = read16(at + 8);
-        report->int_ds_flags = read16(at + 10);
+        report->int_domain = get16(at + 6);
+        report->int_ds_bits = get16(at + 8);
+        report->int_ds_flags = get16(at + 10);
     }
     if (report->int_type == INT_MD) {
         report->hop_words = at[2] & 0x1f;
@@ -88,7 +88,7 @@ static bool read_next(const uint8_t *at, bool by_port, struct int_report *report
     unsigned next = report->int_version == 1 ? 0 : *at >> 2 & 3;
 
     if (by_port && next == NEXT_PORT)
-        after->port = read16(at + 2);
+        after->port = get16(at + 2);
     else if (by_port && next == NEXT_PROTOCOL)
         after->protocol = at[3];
     else if (!by_port && !next)

@@ -1,5 +1,5 @@
 /* Answers: ACK, NAK and ATOMIC ACKNOWLEDGE, to where the request came from. */
-#include "bytes.h"
+#include "numbers.h"
 #include "nic_internal.h"
 
 enum {

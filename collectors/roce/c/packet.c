@@ -1,5 +1,5 @@
 /* From a frame to a packet whose iCRC is right: RoCEv1, and RoCEv2 over IPv4 and IPv6. */
-#include "bytes.h"
+#include "numbers.h"
 #include "crc.h"
 #include "nic_internal.h"
 

@@ -1,7 +1,7 @@
 /* The rules of a responder (IBTA, 9.6 to 9.8): which requests are carried out, and what is answered.
  *
  * Checks come in the order in which Linux's rdma_rxe has them. */
-#include "bytes.h"
+#include "numbers.h"
 #include "nic_internal.h"
 
 /* One request at its queue pair. */

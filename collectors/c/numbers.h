@@ -1,6 +1,6 @@
 /* Numbers in packets: big-endian, wherever they lie. */
-#ifndef COLLECTORS_ROCE_BYTES_H
-#define COLLECTORS_ROCE_BYTES_H
+#ifndef COLLECTORS_NUMBERS_H
+#define COLLECTORS_NUMBERS_H
 
 #include <stdint.h>
 #include <string.h>
