@@ -129,7 +129,7 @@ class Session:
 
     def entries(self, collector_mac: str) -> list[fy.P4TableEntry]:
         """Those of the switch's tables; `collector_mac`, or that of a router towards it."""
-        number = fy.Match({"roce.session": self.number})
+        number = fy.Match({"session": self.number})
         return [
             fy.P4TableEntry("collectors", match=number, action=self._ends(collector_mac)),
             fy.P4TableEntry("queue_pairs", match=number, action=self._queue_pair()),

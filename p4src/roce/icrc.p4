@@ -1,12 +1,16 @@
 /* The invariant CRC of a RoCE packet.
  *
- * InfiniBand Architecture Specification, volume 1, 7.8.1, A16.5.1 and A17.3.3. */
+ * InfiniBand Architecture Specification, volume 1, 7.8.1, A16.5.1 and A17.3.3.
+ *
+ * A program declares what is special to it before it includes this: its `headers_t`; COVERED_BITS,
+ * enough for all that is covered and 32 more; and `CoverPayload`, which shifts the payload into
+ * `covered`, behind the headers. */
 #ifndef TELEMARK_ROCE_ICRC_P4
 #define TELEMARK_ROCE_ICRC_P4
 
-#include "packet.p4"
+#include "headers.p4"
 
-/* CRC-32 of Ethernet over the headers there are, from the network header to the record, behind
+/* CRC-32 of Ethernet over the headers there are, from the network header to the payload, behind
  * eight bytes of ones; fields that routers change count as ones. Its least significant byte is
  * first.
  *
@@ -18,59 +22,48 @@
 control Icrc(in headers_t hdr, inout bit<32> icrc) {
     const bit<32> AS_INITIALLY = 0x62F52692;
     const bit<64> LOCAL_ROUTE = 0xFFFFFFFFFFFFFFFF;  // InfiniBand's header, which is not there
-    bit<1280> covered = (bit<1280>)AS_INITIALLY;
+    CoverPayload() cover_payload;
+    bit<COVERED_BITS> covered = (bit<COVERED_BITS>)AS_INITIALLY;
 
     apply {
         if (hdr.grh.isValid()) {
             bit<384> network =
                 LOCAL_ROUTE ++ hdr.grh.version ++ 28w0xFFFFFFF ++ hdr.grh.payload_length
                 ++ hdr.grh.next_header ++ 8w0xFF ++ hdr.grh.src_gid ++ hdr.grh.dst_gid;
-            covered = covered[895:0] ++ network;
+            covered = covered[COVERED_BITS - 385:0] ++ network;
         } else {
             bit<288> network =
                 LOCAL_ROUTE ++ hdr.ipv4.version ++ hdr.ipv4.ihl ++ 8w0xFF ++ hdr.ipv4.total_length
                 ++ hdr.ipv4.identification ++ hdr.ipv4.flags ++ hdr.ipv4.fragment_offset ++ 8w0xFF
                 ++ hdr.ipv4.protocol ++ 16w0xFFFF ++ hdr.ipv4.src_addr ++ hdr.ipv4.dst_addr
                 ++ hdr.ports.src_port ++ hdr.ports.dst_port ++ hdr.ports.word[31:16] ++ 16w0xFFFF;
-            covered = covered[991:0] ++ network;
+            covered = covered[COVERED_BITS - 289:0] ++ network;
         }
         bit<96> bth =
             hdr.bth.opcode ++ hdr.bth.solicited ++ hdr.bth.migrated ++ hdr.bth.pad_count
             ++ hdr.bth.version ++ hdr.bth.partition_key ++ 8w0xFF ++ hdr.bth.dst_qp
             ++ hdr.bth.ack_request ++ hdr.bth.reserved_too ++ hdr.bth.psn;
-        covered = covered[1183:0] ++ bth;
+        covered = covered[COVERED_BITS - 97:0] ++ bth;
         if (hdr.reth.isValid()) {
             bit<128> reth = hdr.reth.address ++ hdr.reth.rkey ++ hdr.reth.length;
-            covered = covered[1151:0] ++ reth;
+            covered = covered[COVERED_BITS - 129:0] ++ reth;
         }
         if (hdr.atomic.isValid()) {
             bit<224> atomic = hdr.atomic.address ++ hdr.atomic.rkey ++ hdr.atomic.addend
                 ++ hdr.atomic.compare;
-            covered = covered[1055:0] ++ atomic;
+            covered = covered[COVERED_BITS - 225:0] ++ atomic;
         }
         if (hdr.immediate.isValid()) {
-            covered = covered[1247:0] ++ hdr.immediate.value;
+            covered = covered[COVERED_BITS - 33:0] ++ hdr.immediate.value;
         }
         if (hdr.aeth.isValid()) {
             bit<32> aeth = hdr.aeth.syndrome ++ hdr.aeth.msn;
-            covered = covered[1247:0] ++ aeth;
+            covered = covered[COVERED_BITS - 33:0] ++ aeth;
         }
         if (hdr.atomic_ack.isValid()) {
-            covered = covered[1215:0] ++ hdr.atomic_ack.original;
+            covered = covered[COVERED_BITS - 65:0] ++ hdr.atomic_ack.original;
         }
-        if (hdr.flow_record.isValid()) {
-            bit<352> flow = hdr.flow_record.src_addr ++ hdr.flow_record.dst_addr
-                ++ hdr.flow_record.src_port ++ hdr.flow_record.dst_port
-                ++ hdr.flow_record.tcp_sequence ++ hdr.flow_record.tcp_acknowledgement;
-            covered = covered[927:0] ++ flow;
-        }
-        if (hdr.hop_record.isValid()) {
-            bit<256> hop = hdr.hop_record.node_id ++ hdr.hop_record.ingress_port
-                ++ hdr.hop_record.egress_port ++ hdr.hop_record.latency_us ++ hdr.hop_record.queue
-                ++ hdr.hop_record.waiting_packets ++ hdr.hop_record.ingress_us
-                ++ hdr.hop_record.egress_us;
-            covered = covered[1023:0] ++ hop;
-        }
+        cover_payload.apply(hdr, covered);
         bit<32> crc;
         hash(crc, HashAlgorithm.crc32, 32w0, { 32w0xFFFFFFFF, covered }, 64w0x100000000);
         icrc = crc[7:0] ++ crc[15:8] ++ crc[23:16] ++ crc[31:24];

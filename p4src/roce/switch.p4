@@ -7,11 +7,13 @@
 
 #include "../include/allocation.p4"
 #include "packet.p4"
+#include "parser.p4"
 
-/* Of RoCE only answers are taken apart further than to BTH: ACK, NAK, and those of atomics. */
 parser RoceParser(
     packet_in packet, out headers_t hdr, inout metadata_t meta,
     inout standard_metadata_t standard_metadata) {
+    AnswerParser() answer_parser;
+
     state start {
         transition select(standard_metadata.ingress_port) {
             CPU_PORT: parse_readout_request;
@@ -93,24 +95,7 @@ parser RoceParser(
     }
 
     state parse_bth {
-        packet.extract(hdr.bth);
-        transition select(hdr.bth.opcode) {
-            ACKNOWLEDGE: parse_aeth;
-            ATOMIC_ACKNOWLEDGE: parse_atomic_ack;
-            default: accept;
-        }
-    }
-
-    state parse_aeth {
-        packet.extract(hdr.aeth);
-        packet.extract(hdr.icrc);
-        transition accept;
-    }
-
-    state parse_atomic_ack {
-        packet.extract(hdr.aeth);
-        packet.extract(hdr.atomic_ack);
-        packet.extract(hdr.icrc);
+        answer_parser.apply(packet, hdr.bth, hdr.aeth, hdr.atomic_ack, hdr.icrc);
         transition accept;
     }
 }

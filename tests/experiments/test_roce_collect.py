@@ -31,8 +31,8 @@ def test_the_file_holds_each_record(tmp_path: Path) -> None:
             {"v2, with hop"},
         ),
         (
-            "request.p4", "number.slot + 1 >= queue_pair.slots",
-            "number.slot + 2 >= queue_pair.slots",
+            "transport.p4", "number.slot + 1 >= slots",
+            "number.slot + 2 >= slots",
             {"v1", "v2, with hop", "v2, small ring"},
         ),
     ],

@@ -79,8 +79,8 @@ class Switch:
         here, there = (int(IPv4Address(a)) for a in (SWITCH_ADDR, COLLECTOR_ADDR))
         gids = [int(IPv6Address(gid(a))) for a in (SWITCH_ADDR, COLLECTOR_ADDR)]
         ends = [*gids] if s.version == 1 else [here, there, 0xC011]
-        self.add(f"{collectors}.collectors", [Exact(s.number)],
-                 f"{collectors}.over_v{s.version}", [*macs, *ends])  # fmt: skip
+        self.add(f"{collectors}.to_collector.collectors", [Exact(s.number)],
+                 f"{collectors}.to_collector.over_v{s.version}", [*macs, *ends])  # fmt: skip
         pair = [s.qpn, RKEY, BASE, s.region]
         if s.fetch_add:
             self.add(f"{collectors}.queue_pairs", [Exact(s.number)], f"{collectors}.fetch_add",

@@ -1,0 +1,88 @@
+/* What leads a request to its collector: Ethernet to UDP, or GRH, in front; the iCRC behind. */
+#ifndef TELEMARK_ROCE_NETWORK_P4
+#define TELEMARK_ROCE_NETWORK_P4
+
+#include "icrc.p4"
+#include "session.p4"
+
+/* `bytes`: from BTH to iCRC; 0: there is no request. Then, and of a session that is not there, the
+ * packet is dropped. */
+control ToCollector(
+    inout headers_t hdr, in bit<8> session, in bit<16> bytes,
+    inout standard_metadata_t standard_metadata) {
+    Icrc() compute_icrc;
+
+    action put_ethernet(bit<48> src_mac, bit<48> dst_mac, bit<16> ether_type) {
+        hdr.ethernet.setValid();
+        hdr.ethernet.src_addr = src_mac;
+        hdr.ethernet.dst_addr = dst_mac;
+        hdr.ethernet.ether_type = ether_type;
+    }
+
+    action over_v1(bit<48> src_mac, bit<48> dst_mac, bit<128> src_gid, bit<128> dst_gid) {
+        put_ethernet(src_mac, dst_mac, ETHERTYPE_ROCE);
+        hdr.grh.setValid();
+        hdr.grh.version = 6;
+        hdr.grh.traffic_class = 0;
+        hdr.grh.flow_label = 0;
+        hdr.grh.payload_length = bytes;
+        hdr.grh.next_header = NEXT_HEADER_BTH;
+        hdr.grh.hop_limit = 64;
+        hdr.grh.src_gid = src_gid;
+        hdr.grh.dst_gid = dst_gid;
+    }
+
+    action over_v2(
+        bit<48> src_mac, bit<48> dst_mac, bit<32> src_addr, bit<32> dst_addr, bit<16> src_port) {
+        put_ethernet(src_mac, dst_mac, ETHERTYPE_IPV4);
+        hdr.ipv4.setValid();
+        hdr.ipv4.version = 4;
+        hdr.ipv4.ihl = 5;
+        hdr.ipv4.dscp = 0;
+        hdr.ipv4.ecn = 0;
+        hdr.ipv4.total_length = bytes + IPV4_UDP_BYTES;
+        hdr.ipv4.identification = 0;
+        hdr.ipv4.flags = 2;  // do not fragment
+        hdr.ipv4.fragment_offset = 0;
+        hdr.ipv4.ttl = 64;
+        hdr.ipv4.protocol = PROTOCOL_UDP;
+        hdr.ipv4.src_addr = src_addr;
+        hdr.ipv4.dst_addr = dst_addr;
+        bit<32> sum = 0x4500 + 0x4000 + 0x4011 + (bit<32>)hdr.ipv4.total_length
+            + (bit<32>)src_addr[31:16] + (bit<32>)src_addr[15:0]
+            + (bit<32>)dst_addr[31:16] + (bit<32>)dst_addr[15:0];
+        sum = (sum & 0xFFFF) + (sum >> 16);
+        sum = (sum & 0xFFFF) + (sum >> 16);
+        hdr.ipv4.checksum = ~sum[15:0];
+        hdr.ports.setValid();
+        hdr.ports.src_port = src_port;
+        hdr.ports.dst_port = ROCE_UDP_PORT;
+        hdr.ports.word = (bytes + 8) ++ 16w0;  // no checksum
+    }
+
+    action no_session() {
+        mark_to_drop(standard_metadata);
+    }
+
+    table collectors {
+        key = { session: exact @name("session"); }
+        actions = { over_v1; over_v2; no_session; }
+        default_action = no_session();
+        size = ROCE_SESSIONS;
+    }
+
+    apply {
+        if (bytes == 0) {
+            no_session();
+        } else if (collectors.apply().hit) {
+            hdr.icrc.setValid();
+            bit<32> icrc = 0;
+            compute_icrc.apply(hdr, icrc);
+            hdr.icrc.value = icrc;
+            bit<16> network = hdr.grh.isValid() ? GRH_BYTES : IPV4_UDP_BYTES;
+            truncate((bit<32>)(ETHERNET_BYTES + network + bytes));
+        }
+    }
+}
+
+#endif

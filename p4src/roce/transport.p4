@@ -1,0 +1,144 @@
+/* Requests as a collector's queue pair takes them, from BTH to what is in front of the payload:
+ * WRITE, FETCH ADD, and probes. */
+#ifndef TELEMARK_ROCE_TRANSPORT_P4
+#define TELEMARK_ROCE_TRANSPORT_P4
+
+#include "session.p4"
+
+const bit<24> PROBE_DISTANCE = 0x400000;  // how old a probe's PSN is: a quarter of all
+
+struct queue_pair_t {
+    bit<8> opcode;      // of FETCH ADD, or of WRITE ONLY; 0: there is no such session
+    bit<24> number;
+    bit<32> rkey;
+    bit<64> base;       // address of the region, and how many bytes it has
+    bit<64> length;
+    bit<24> ack_mask;   // an ACK is asked for where PSN & ack_mask == ack_mask
+    bit<32> patience;   // so many requests without an answer, and there is a probe; 0: never
+}
+
+struct request_t {
+    bit<64> offset;         // of the region's bytes
+    bit<16> payload_bytes;  // of WRITE
+    bit<1> has_immediate;
+    bit<32> immediate;
+    bit<64> addend;         // of FETCH ADD
+}
+
+struct number_t {
+    bit<24> psn;
+    bit<32> slot;
+    bit<1> wants_probe;
+}
+
+action put_bth(inout bth_t bth, in bit<8> opcode, in bit<24> queue_pair, in bit<24> psn) {
+    bth.setValid();
+    bth.opcode = opcode;
+    bth.solicited = 0;
+    bth.migrated = 1;
+    bth.pad_count = 0;
+    bth.version = 0;
+    bth.partition_key = 0xFFFF;
+    bth.reserved = 0;
+    bth.dst_qp = queue_pair;
+    bth.ack_request = 1;
+    bth.reserved_too = 0;
+    bth.psn = psn;
+}
+
+/* The next PSN, and of a ring the next slot. */
+control TakeNumber(
+    in bit<8> session, in bit<32> patience, in bit<32> slots, inout number_t number) {
+    action take() {
+        bit<32> index = (bit<32>)session;
+        bit<32> unanswered;
+        roce_psn.read(number.psn, index);
+        roce_slot.read(number.slot, index);
+        roce_unanswered.read(unanswered, index);
+        // More was lost than the ring holds (answers.p4), or it has become smaller.
+        if (number.slot >= slots) {
+            number.slot = 0;
+        }
+        unanswered = unanswered + 1;
+        number.wants_probe = 0;
+        if (patience != 0 && unanswered >= patience) {
+            number.wants_probe = 1;
+            unanswered = 0;
+        }
+        roce_psn.write(index, number.psn + 1);
+        roce_slot.write(index, number.slot + 1 >= slots ? 0 : number.slot + 1);
+        roce_unanswered.write(index, unanswered);
+    }
+
+    apply {
+        take();
+        roce_events.count(ROCE_EVENT(session, SENT));
+    }
+}
+
+/* `bytes`: from BTH to iCRC. */
+control PutRequest(
+    inout headers_t hdr, in queue_pair_t queue_pair, in request_t request, in number_t number,
+    inout bit<16> bytes) {
+    action put_addition() {
+        hdr.atomic.setValid();
+        hdr.atomic.address = queue_pair.base + request.offset;
+        hdr.atomic.rkey = queue_pair.rkey;
+        hdr.atomic.addend = request.addend;
+        hdr.atomic.compare = 0;
+        bytes = BTH_ICRC_BYTES + ATOMIC_BYTES;
+    }
+
+    action put_write() {
+        // What asks for an ACK is not what a probe follows: their ACKs would be alike.
+        hdr.bth.ack_request =
+            (number.psn & queue_pair.ack_mask) == queue_pair.ack_mask
+            && queue_pair.opcode == WRITE_ONLY && number.wants_probe == 0 ? 1w1 : 0;
+        hdr.reth.setValid();
+        hdr.reth.address = queue_pair.base + request.offset;
+        hdr.reth.rkey = queue_pair.rkey;
+        hdr.reth.length = (bit<32>)request.payload_bytes;
+        bytes = BTH_ICRC_BYTES + RETH_BYTES + request.payload_bytes;
+    }
+
+    action put_immediate() {
+        hdr.bth.opcode = hdr.bth.opcode | 1;  // WRITE ONLY WITH IMMEDIATE
+        hdr.immediate.setValid();
+        hdr.immediate.value = request.immediate;
+        bytes = bytes + IMMEDIATE_BYTES;
+    }
+
+    apply {
+        put_bth(hdr.bth, queue_pair.opcode, queue_pair.number, number.psn);
+        if (queue_pair.opcode == FETCH_ADD) {
+            put_addition();
+        } else {
+            put_write();
+            if (request.has_immediate == 1) {
+                put_immediate();
+            }
+        }
+    }
+}
+
+/* Asks what the collector expects, and changes nothing: its PSN is old, and it has no bytes. */
+control PutProbe(
+    inout headers_t hdr, in bit<8> session, in queue_pair_t queue_pair, inout bit<16> bytes) {
+    action put_probe() {
+        bit<24> psn;
+        roce_psn.read(psn, (bit<32>)session);
+        put_bth(hdr.bth, WRITE_ONLY, queue_pair.number, psn - PROBE_DISTANCE);
+        hdr.reth.setValid();
+        hdr.reth.address = queue_pair.base;
+        hdr.reth.rkey = queue_pair.rkey;
+        hdr.reth.length = 0;
+        bytes = BTH_ICRC_BYTES + RETH_BYTES;
+    }
+
+    apply {
+        put_probe();
+        roce_events.count(ROCE_EVENT(session, PROBED));
+    }
+}
+
+#endif
