@@ -1,0 +1,284 @@
+"""DTA packets in scapy: the version-marked header of ours, and both of the published prototype.
+
+A packet is built layer by layer; UDP's destination port follows the base header:
+
+    UDP() / DTA(reporter=3, sequence=7) / KeyWrite(redundancy=2, key=5, data=[9])
+    UDP() / TrackedDTA(seqnum=7) / ShortKeyWrite(redundancy=2, key=5, data=[9])
+    UDP(dport=NACK_PORT) / DTA(reporter=3, sequence=7) / Nack(count=2)
+
+Both builds of the prototype share a port, and a packet does not say which it is of: scapy reads
+there the one that tracks losses, as it is published; PlainDTA(payload) reads the other.
+"""
+
+import enum
+from collections.abc import Callable, Container, Mapping
+from typing import Any, ClassVar
+
+from scapy.fields import (
+    BitEnumField,
+    BitField,
+    ByteEnumField,
+    ByteField,
+    FieldListField,
+    IntField,
+    LongField,
+    ShortField,
+    XBitField,
+    XIntField,
+)
+from scapy.layers.inet import UDP
+from scapy.packet import Packet, bind_layers, bind_top_down
+
+PROTOTYPE_PORT, PORT, NACK_PORT = 40040, 40042, 40044  # UDP's
+VERSION = 1
+DATA_WORDS = (1, 3, 7)  # of a Key-Write: its slot has one more
+REDUNDANCIES = range(1, 9)
+HOPS, SKETCH_ROWS = 5, 4
+
+
+class Op(enum.IntEnum):
+    """Opcodes; the prototype knows the first four."""
+
+    KEY_WRITE = 0x01
+    APPEND = 0x02
+    KEY_INCREMENT = 0x03
+    POSTCARDING = 0x04
+    SKETCH_MERGE = 0x05
+    NACK = 0x80
+
+
+_OPS = {op.value: op.name for op in Op}
+
+
+def _words(name: str, default: Any, count: Callable[[Any], int] | None = None) -> FieldListField:
+    """Words of 32 bits: as many as `count` says of the packet, or all that there are."""
+    return FieldListField(name, default, XIntField("", 0), count_from=count)
+
+
+class _Report(Packet):
+    """What follows a base header: nothing follows it."""
+
+    allowed: ClassVar[Mapping[str, Container[int]]] = {}  # fields that may not have all values
+
+    @classmethod
+    def sizes(cls) -> tuple[int, ...]:
+        """Bytes that it may have."""
+        return (len(cls()),)
+
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes | None]:
+        return b"", s
+
+
+class DTA(Packet):
+    """Our base header; `sequence` counts a reporter's reports to a translator, from 0."""
+
+    name = "DTA"
+    fields_desc = [
+        BitField("version", VERSION, 4),
+        BitField("immediate", 0, 1),
+        BitField("retransmittable", 0, 1),
+        BitField("reserved", 0, 2),
+        ByteEnumField("opcode", None, _OPS),
+        ShortField("reporter", 0),
+        IntField("sequence", 0),
+    ]
+
+
+class PlainDTA(Packet):
+    """The prototype's base header, built without the tracking of losses."""
+
+    name = "DTA (prototype, plain)"
+    fields_desc = [
+        ByteEnumField("opcode", None, _OPS),
+        BitField("immediate", 0, 1),
+        BitField("reserved", 0, 7),
+    ]
+
+
+class TrackedDTA(Packet):
+    """The prototype's base header, built with the tracking of losses."""
+
+    name = "DTA (prototype, tracked)"
+    fields_desc = [
+        ByteEnumField("opcode", None, _OPS),
+        ByteField("seqnum", 0),
+        BitField("immediate", 0, 1),
+        BitField("retransmittable", 0, 1),
+        BitField("reserved", 0, 6),
+    ]
+
+
+class KeyWrite(_Report):
+    """Write `data`, of one, three or seven words, to `redundancy` slots of the key."""
+
+    name = "Key-Write"
+    allowed = {"redundancy": REDUNDANCIES, "words": DATA_WORDS}
+    fields_desc = [
+        ByteField("redundancy", 1),
+        ByteField("words", None),
+        ShortField("reserved", 0),
+        XBitField("key", 0, 128),
+        _words("data", [0], lambda report: report.words),
+    ]
+
+    @classmethod
+    def sizes(cls) -> tuple[int, ...]:
+        return tuple(20 + 4 * words for words in DATA_WORDS)
+
+    def post_build(self, p: bytes, pay: bytes) -> bytes:
+        """`words` is what there is, where it is not given."""
+        if self.words is None:
+            p = p[:1] + bytes([len(self.data)]) + p[2:]
+        return p + pay
+
+
+class ShortKeyWrite(_Report):
+    """The prototype's Key-Write: how many words its data has is its program's affair."""
+
+    name = "Key-Write (prototype)"
+    allowed = {"redundancy": REDUNDANCIES}
+    fields_desc = [
+        ByteField("redundancy", 1),
+        XIntField("key", 0),
+        _words("data", [0]),
+    ]
+
+    @classmethod
+    def sizes(cls) -> tuple[int, ...]:
+        return tuple(5 + 4 * words for words in DATA_WORDS)
+
+
+class Append(_Report):
+    """Append a word to a list: the same in all three formats."""
+
+    name = "Append"
+    fields_desc = [IntField("list", 0), XIntField("data", 0)]
+
+
+class KeyIncrement(_Report):
+    """Add to `redundancy` counters of the key, modulo 2^64."""
+
+    name = "Key-Increment"
+    allowed = {"redundancy": REDUNDANCIES}
+    fields_desc = [
+        ByteField("redundancy", 1),
+        BitField("reserved", 0, 24),
+        XBitField("key", 0, 128),
+        LongField("addend", 0),
+    ]
+
+
+class ShortKeyIncrement(_Report):
+    """The prototype's Key-Increment."""
+
+    name = "Key-Increment (prototype)"
+    allowed = {"redundancy": REDUNDANCIES}
+    fields_desc = [ByteField("redundancy", 1), XIntField("key", 0), LongField("addend", 0)]
+
+
+class Postcard(_Report):
+    """What hop `hop`, from 0, has to say of the key's path, of `hops` hops where that is known."""
+
+    name = "Postcarding"
+    allowed = {"redundancy": REDUNDANCIES, "hop": range(HOPS), "hops": range(HOPS + 1)}
+    fields_desc = [
+        ByteField("redundancy", 1),
+        ByteField("hop", 0),
+        ByteField("hops", 0),
+        ByteField("reserved", 0),
+        XBitField("key", 0, 128),
+        XIntField("value", 0),
+    ]
+
+
+class ShortPostcard(_Report):
+    """The prototype's postcard: `hop` counts from 1."""
+
+    name = "Postcarding (prototype)"
+    allowed = {"hop": range(1, HOPS + 1)}
+    fields_desc = [XIntField("key", 0), ByteField("hop", 1), XIntField("value", 0)]
+
+
+class SketchMerge(_Report):
+    """A column of a sketch; rows that it does not have are 0."""
+
+    name = "Sketch-Merge"
+    fields_desc = [
+        ShortField("sketch", 0),
+        ShortField("column", 0),
+        _words("counters", SKETCH_ROWS * [0], lambda _: SKETCH_ROWS),
+    ]
+
+
+class Nack(_Report):
+    """To a reporter: `count` reports are missing from the base header's `sequence` on."""
+
+    name = "NACK"
+    fields_desc = [IntField("count", 1)]
+
+
+class ShortNack(_Report):
+    """The prototype's to a reporter: the last good `seqnum`. It has no base header."""
+
+    name = "NACK (prototype)"
+    fields_desc = [
+        ByteField("seqnum", 0),
+        BitEnumField("nack", 1, 1, {0: "ACK", 1: "NACK"}),
+        BitField("reserved", 0, 7),
+    ]
+
+    @classmethod
+    def dispatch_hook(cls, _pkt: bytes | None = None, *_: Any, **__: Any) -> type[Packet]:
+        """Ours go to the same port, and are longer."""
+        return DTA if _pkt is not None and len(_pkt) > 2 else cls
+
+
+OURS: dict[int, type[_Report]] = {
+    Op.KEY_WRITE: KeyWrite, Op.APPEND: Append, Op.KEY_INCREMENT: KeyIncrement,
+    Op.POSTCARDING: Postcard, Op.SKETCH_MERGE: SketchMerge, Op.NACK: Nack,
+}  # fmt: skip
+PROTOTYPES: dict[int, type[_Report]] = {
+    Op.KEY_WRITE: ShortKeyWrite, Op.APPEND: Append, Op.KEY_INCREMENT: ShortKeyIncrement,
+    Op.POSTCARDING: ShortPostcard,
+}  # fmt: skip
+
+
+def decode(payload: bytes, base: type[Packet] = DTA) -> Packet:
+    """A UDP payload that is one whole report, or a NACK: its base header, `base`, and the rest.
+
+    Raises ValueError, in one line, for what a translator drops without a look into its tables: an
+    unknown version or opcode, numbers out of range, bytes too few or too many.
+    """
+    headers = len(base())
+    if len(payload) < headers:
+        raise ValueError(f"{len(payload)} bytes: a DTA header has {headers}")
+    packet = base(payload)
+    known = OURS if base is DTA else PROTOTYPES
+    if base is DTA and packet.version != VERSION:
+        raise ValueError(f"version {packet.version}: expected {VERSION}")
+    if packet.opcode not in known:
+        expected = ", ".join(f"{op:#04x}" for op in known)
+        raise ValueError(f"opcode {packet.opcode:#04x}: expected one of {expected}")
+    kind, size = known[packet.opcode], len(payload) - headers
+    if size not in kind.sizes():
+        raise ValueError(f"{kind.__name__}: {size} bytes, expected one of {kind.sizes()}")
+    report = packet[kind]
+    for field, allowed in kind.allowed.items():
+        if (value := getattr(report, field)) not in allowed:
+            raise ValueError(f"{kind.__name__}: {field} {value}, expected {allowed}")
+    if kind is KeyWrite and size != 20 + 4 * report.words:
+        raise ValueError(f"{kind.__name__}: {report.words} words, but {size - 20} bytes of data")
+    return packet
+
+
+def _bind() -> None:
+    bind_layers(UDP, DTA, dport=PORT)
+    bind_layers(UDP, TrackedDTA, dport=PROTOTYPE_PORT)
+    bind_top_down(UDP, PlainDTA, dport=PROTOTYPE_PORT)
+    bind_layers(UDP, ShortNack, dport=NACK_PORT)
+    for base, reports in ((DTA, OURS), (PlainDTA, PROTOTYPES), (TrackedDTA, PROTOTYPES)):
+        for op, report in reports.items():
+            bind_layers(base, report, opcode=op)
+
+
+_bind()
