@@ -50,25 +50,28 @@ uint16_t ip_checksum(const uint8_t *header)
     return folded(add_words(0, header, IPV4));
 }
 
-/* The right iCRC, as a number whose first byte on the wire is the lowest. What changes on the way
- * counts as ones (IBTA A16.5.1, A17.3.3). */
+/* What changes on the way counts as ones (IBTA A16.5.1, A17.3.3): of IPv4 TOS, TTL and checksum, of
+ * IPv6 and a GRH traffic class, flow label and hop limit, UDP's checksum, and of BTH FECN and BECN. */
+static const struct crc_mask over_ipv4 = {{
+    [1] = 0xff, [8] = 0xff, [10] = 0xff, 0xff, [IPV4 + 6] = 0xff, 0xff, [IPV4 + UDP + 4] = 0xff,
+}};
+static const struct crc_mask over_ipv6 = {{
+    0x0f, 0xff, 0xff, 0xff, [7] = 0xff, [IPV6 + 6] = 0xff, 0xff, [IPV6 + UDP + 4] = 0xff,
+}};
+static const struct crc_mask over_grh = {{
+    0x0f, 0xff, 0xff, 0xff, [7] = 0xff, [GRH + 4] = 0xff,
+}};
+
+/* The right iCRC, as a number whose first byte on the wire is the lowest. */
 uint32_t icrc(const uint8_t *network, const uint8_t *bth, const uint8_t *end)
 {
-    uint8_t masked[IPV6 + UDP + BTH];
-    uint32_t before = (uint32_t)(bth - network), crc;
+    const struct crc_mask *mask = &over_ipv4;
 
-    memcpy(masked, network, before + BTH);
-    if (network[0] >> 4 == 4) {
-        masked[1] = masked[8] = masked[10] = masked[11] = 0xff; /* TOS, TTL, checksum */
-    } else {
-        masked[0] |= 0x0f; /* traffic class, flow label, hop limit */
-        masked[1] = masked[2] = masked[3] = masked[7] = 0xff;
-    }
-    if (before != GRH)
-        masked[before - 2] = masked[before - 1] = 0xff; /* UDP's checksum */
-    masked[before + 4] = 0xff; /* FECN, BECN, reserved */
-    crc = crc_add(crc_after_lrh, masked, before + BTH);
-    return ~crc_add(crc, bth + BTH, (size_t)(end - bth - BTH));
+    if (bth - network == GRH)
+        mask = &over_grh;
+    else if (bth - network == IPV6 + UDP)
+        mask = &over_ipv6;
+    return ~crc_add(crc_after_lrh, network, (size_t)(end - network), mask);
 }
 
 static void read_ipv4_gid(const uint8_t *at, struct roce_gid *gid)
