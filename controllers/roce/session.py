@@ -22,6 +22,7 @@ from controllers.forwarding import forwarding_entries
 from controllers.readout import CLOCK_BITS
 from controllers.roce.watch import RecordedFlow
 from controllers.tables import reconcile
+from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.routes import next_hops
 
@@ -118,7 +119,7 @@ class Session:
 
     @property
     def mac(self) -> str:
-        """The switch's own in this session; its address makes it unique in a network."""
+        """The switch's own in this session; the end of its address makes it unique in a network."""
         low = int(ip_address(self.peer.address)) & 0xFFFFFFFF
         return "06:00:" + ":".join(f"{byte:02x}" for byte in low.to_bytes(4, "big"))
 
@@ -142,7 +143,8 @@ class Session:
             gids = {"src_gid": _gid(self.peer.address), "dst_gid": _gid(self.target.address)}
             return fy.Action("over_v1", **macs, **gids)
         source_port = 0xC000 | self.number  # 0xC000 on are for a flow's entropy (A17.4.6)
-        return fy.Action("over_v2", **macs, src_addr=self.peer.address,
+        over = "over_v2" if ip_address(self.peer.address).version == 4 else "over_v2_ipv6"
+        return fy.Action(over, **macs, src_addr=self.peer.address,
                          dst_addr=self.target.address, src_port=source_port)  # fmt: skip
 
     def _queue_pair(self) -> fy.Action:
@@ -161,24 +163,21 @@ class Session:
         )  # fmt: skip
 
     def _answers(self) -> fy.P4TableEntry:
-        there, here = self.target.address, self.peer.address
-        header, ends = "ipv4", ("addr", there, here)
-        if self.version == 1:
-            header, ends = "grh", ("gid", _gid(there), _gid(here))  # type: ignore[assignment]
-        what, src, dst = ends
-        key = {"hdr.bth.dst_qp": self.peer.qpn, f"hdr.{header}.src_{what}": src,
-               f"hdr.{header}.dst_{what}": dst}  # fmt: skip
+        key = {
+            "version": self.version, "hdr.bth.dst_qp": self.peer.qpn,
+            "src_gid": _gid(self.target.address), "dst_gid": _gid(self.peer.address),
+        }  # fmt: skip
         action = fy.Action("answer", session_number=self.number, slots_of_ring=self.slots)
-        return fy.P4TableEntry(f"answers_v{self.version}", match=fy.Match(key), action=action)
+        return fy.P4TableEntry("answers", match=fy.Match(key), action=action)
 
     def _problem(self) -> str:
         if not 1 <= self.number < SESSIONS:
             return f"expected numbers 1 to {SESSIONS - 1}"
         if self.version not in (1, 2):
             return f"version {self.version} of RoCE: expected 1 or 2"
-        addresses = [ip_address(end.address) for end in (self.peer, self.target)]
-        if self.version == 2 and any(address.version == 6 for address in addresses):
-            return "addresses of RoCEv2 are IPv4 here: expected such ones, or version=1"
+        here, there = (ip_address(end.address) for end in (self.peer, self.target))
+        if self.version == 2 and here.version != there.version:
+            return f"{here} and {there}: expected addresses of one version of IP"
         periods = {"ack_every": self.ack_every, "immediate_every": self.immediate_every or 1}
         for what, every in periods.items():
             if every.bit_count() != 1 or every > 1 << 24:
@@ -244,6 +243,7 @@ async def configure(
 
     Raises TestbedError and finsy's P4ClientError.
     """
+    _check_macs(reporters)
     await asyncio.gather(
         *(_configure(net, switch, reporters) for switch in switches.values())
     )  # fmt: skip
@@ -297,6 +297,18 @@ async def _configure(net: Network, switch: fy.Switch, reporters: Mapping[str, Re
             *(flow.entry() for flow in reporter.flows),
         ],
     )  # fmt: skip
+
+
+def _check_macs(reporters: Mapping[str, Reporter]) -> None:
+    """Each switch needs its own: what is sent to one would end at another."""
+    owners: dict[str, str] = {}
+    for name, reporter in reporters.items():
+        for session in reporter.sessions:
+            if (other := owners.setdefault(session.mac, name)) != name:
+                raise TestbedError(
+                    f"{other} and {name}: sessions of both have the MAC address {session.mac}: "
+                    "expected addresses whose last four bytes differ"
+                )
 
 
 def _ways_to_reporters(

@@ -94,6 +94,9 @@ control Answers(
     Icrc() check;
     HearAnswer() hear_answer;
     bit<32> slots = 0;
+    bit<8> version = 2;
+    bit<128> src_gid = 0;
+    bit<128> dst_gid = 0;
 
     action answer(bit<8> session_number, bit<32> slots_of_ring) {
         session = session_number;
@@ -101,22 +104,13 @@ control Answers(
         mark_to_drop(standard_metadata);
     }
 
-    table answers_v1 {
+    /* A GID is an address of IPv6; those of IPv4 are ::ffff:a.b.c.d (A17.4.1). */
+    table answers {
         key = {
+            version: exact @name("version");
             hdr.bth.dst_qp: exact;
-            hdr.grh.src_gid: exact;
-            hdr.grh.dst_gid: exact;
-        }
-        actions = { answer; NoAction; }
-        default_action = NoAction();
-        size = ROCE_SESSIONS;
-    }
-
-    table answers_v2 {
-        key = {
-            hdr.bth.dst_qp: exact;
-            hdr.ipv4.src_addr: exact;
-            hdr.ipv4.dst_addr: exact;
+            src_gid: exact @name("src_gid");
+            dst_gid: exact @name("dst_gid");
         }
         actions = { answer; NoAction; }
         default_action = NoAction();
@@ -126,10 +120,17 @@ control Answers(
     apply {
         if (hdr.icrc.isValid()) {
             if (hdr.grh.isValid()) {
-                answers_v1.apply();
+                version = 1;
+                src_gid = hdr.grh.src_gid;
+                dst_gid = hdr.grh.dst_gid;
+            } else if (hdr.ipv6.isValid()) {
+                src_gid = hdr.ipv6.src_addr;
+                dst_gid = hdr.ipv6.dst_addr;
             } else {
-                answers_v2.apply();
+                src_gid = IPV4_MAPPED | (bit<128>)hdr.ipv4.src_addr;
+                dst_gid = IPV4_MAPPED | (bit<128>)hdr.ipv4.dst_addr;
             }
+            answers.apply();
         }
         if (session != NO_SESSION) {
             bit<32> icrc = 0;

@@ -9,6 +9,8 @@ const bit<16> ETHERTYPE_ROCE = 0x8915;  // v1: a GRH follows
 const bit<16> ROCE_UDP_PORT = 4791;     // v2
 const bit<8> NEXT_HEADER_BTH = 0x1B;
 
+const bit<128> IPV4_MAPPED = 0x0000_0000_0000_0000_0000_FFFF_0000_0000;  // RFC 4291, 2.5.5.2
+
 // Opcodes of BTH: the transport, and what it is to do.
 const bit<8> RC = 0x00;
 const bit<8> UC = 0x20;
@@ -80,6 +82,7 @@ const bit<8> NAK_SEQUENCE = 0x60;
 const bit<16> ETHERNET_BYTES = 14;
 const bit<16> GRH_BYTES = 40;
 const bit<16> IPV4_UDP_BYTES = 28;
+const bit<16> IPV6_UDP_BYTES = 48;
 const bit<16> BTH_ICRC_BYTES = 16;
 const bit<16> RETH_BYTES = 16;
 const bit<16> IMMEDIATE_BYTES = 4;

@@ -25,19 +25,35 @@ control Icrc(in headers_t hdr, inout bit<32> icrc) {
     CoverPayload() cover_payload;
     bit<COVERED_BITS> covered = (bit<COVERED_BITS>)AS_INITIALLY;
 
+    /* GRH and IPv6's header have the same layout. */
+    action cover_network(
+        bit<4> version, bit<16> length, bit<8> next_header, bit<128> src, bit<128> dst) {
+        bit<384> network =
+            LOCAL_ROUTE ++ version ++ 28w0xFFFFFFF ++ length ++ next_header ++ 8w0xFF ++ src ++ dst;
+        covered = covered[COVERED_BITS - 385:0] ++ network;
+    }
+
     apply {
         if (hdr.grh.isValid()) {
-            bit<384> network =
-                LOCAL_ROUTE ++ hdr.grh.version ++ 28w0xFFFFFFF ++ hdr.grh.payload_length
-                ++ hdr.grh.next_header ++ 8w0xFF ++ hdr.grh.src_gid ++ hdr.grh.dst_gid;
-            covered = covered[COVERED_BITS - 385:0] ++ network;
+            cover_network(
+                hdr.grh.version, hdr.grh.payload_length, hdr.grh.next_header, hdr.grh.src_gid,
+                hdr.grh.dst_gid);
         } else {
-            bit<288> network =
-                LOCAL_ROUTE ++ hdr.ipv4.version ++ hdr.ipv4.ihl ++ 8w0xFF ++ hdr.ipv4.total_length
-                ++ hdr.ipv4.identification ++ hdr.ipv4.flags ++ hdr.ipv4.fragment_offset ++ 8w0xFF
-                ++ hdr.ipv4.protocol ++ 16w0xFFFF ++ hdr.ipv4.src_addr ++ hdr.ipv4.dst_addr
-                ++ hdr.ports.src_port ++ hdr.ports.dst_port ++ hdr.ports.word[31:16] ++ 16w0xFFFF;
-            covered = covered[COVERED_BITS - 289:0] ++ network;
+            if (hdr.ipv6.isValid()) {
+                cover_network(
+                    hdr.ipv6.version, hdr.ipv6.payload_length, hdr.ipv6.next_header,
+                    hdr.ipv6.src_addr, hdr.ipv6.dst_addr);
+            } else {
+                bit<224> network =
+                    LOCAL_ROUTE ++ hdr.ipv4.version ++ hdr.ipv4.ihl ++ 8w0xFF
+                    ++ hdr.ipv4.total_length ++ hdr.ipv4.identification ++ hdr.ipv4.flags
+                    ++ hdr.ipv4.fragment_offset ++ 8w0xFF ++ hdr.ipv4.protocol ++ 16w0xFFFF
+                    ++ hdr.ipv4.src_addr ++ hdr.ipv4.dst_addr;
+                covered = covered[COVERED_BITS - 225:0] ++ network;
+            }
+            bit<64> udp =
+                hdr.ports.src_port ++ hdr.ports.dst_port ++ hdr.ports.word[31:16] ++ 16w0xFFFF;
+            covered = covered[COVERED_BITS - 65:0] ++ udp;
         }
         bit<96> bth =
             hdr.bth.opcode ++ hdr.bth.solicited ++ hdr.bth.migrated ++ hdr.bth.pad_count

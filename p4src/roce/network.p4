@@ -19,6 +19,13 @@ control ToCollector(
         hdr.ethernet.ether_type = ether_type;
     }
 
+    action put_udp(bit<16> src_port) {
+        hdr.ports.setValid();
+        hdr.ports.src_port = src_port;
+        hdr.ports.dst_port = ROCE_UDP_PORT;
+        hdr.ports.word = (bytes + 8) ++ 16w0;  // no checksum, over IPv6 neither: the iCRC covers all
+    }
+
     action over_v1(bit<48> src_mac, bit<48> dst_mac, bit<128> src_gid, bit<128> dst_gid) {
         put_ethernet(src_mac, dst_mac, ETHERTYPE_ROCE);
         hdr.grh.setValid();
@@ -54,10 +61,22 @@ control ToCollector(
         sum = (sum & 0xFFFF) + (sum >> 16);
         sum = (sum & 0xFFFF) + (sum >> 16);
         hdr.ipv4.checksum = ~sum[15:0];
-        hdr.ports.setValid();
-        hdr.ports.src_port = src_port;
-        hdr.ports.dst_port = ROCE_UDP_PORT;
-        hdr.ports.word = (bytes + 8) ++ 16w0;  // no checksum
+        put_udp(src_port);
+    }
+
+    action over_v2_ipv6(
+        bit<48> src_mac, bit<48> dst_mac, bit<128> src_addr, bit<128> dst_addr, bit<16> src_port) {
+        put_ethernet(src_mac, dst_mac, ETHERTYPE_IPV6);
+        hdr.ipv6.setValid();
+        hdr.ipv6.version = 6;
+        hdr.ipv6.traffic_class = 0;
+        hdr.ipv6.flow_label = 0;
+        hdr.ipv6.payload_length = bytes + 8;
+        hdr.ipv6.next_header = PROTOCOL_UDP;
+        hdr.ipv6.hop_limit = 64;
+        hdr.ipv6.src_addr = src_addr;
+        hdr.ipv6.dst_addr = dst_addr;
+        put_udp(src_port);
     }
 
     action no_session() {
@@ -66,7 +85,7 @@ control ToCollector(
 
     table collectors {
         key = { session: exact @name("session"); }
-        actions = { over_v1; over_v2; no_session; }
+        actions = { over_v1; over_v2; over_v2_ipv6; no_session; }
         default_action = no_session();
         size = ROCE_SESSIONS;
     }
@@ -79,7 +98,12 @@ control ToCollector(
             bit<32> icrc = 0;
             compute_icrc.apply(hdr, icrc);
             hdr.icrc.value = icrc;
-            bit<16> network = hdr.grh.isValid() ? GRH_BYTES : IPV4_UDP_BYTES;
+            bit<16> network = IPV4_UDP_BYTES;
+            if (hdr.grh.isValid()) {
+                network = GRH_BYTES;
+            } else if (hdr.ipv6.isValid()) {
+                network = IPV6_UDP_BYTES;
+            }
             truncate((bit<32>)(ETHERNET_BYTES + network + bytes));
         }
     }

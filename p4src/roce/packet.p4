@@ -27,7 +27,7 @@ struct headers_t {
     icrc_t icrc;
 }
 
-#define COVERED_BITS 1280
+#define COVERED_BITS 1344
 
 control CoverPayload(in headers_t hdr, inout bit<COVERED_BITS> covered) {
     apply {

@@ -2,7 +2,7 @@
 #ifndef TELEMARK_ROCE_RECORDS_P4
 #define TELEMARK_ROCE_RECORDS_P4
 
-#include "../include/headers.p4"
+#include "headers.p4"
 
 const bit<8> RECORD_FIELDS = 1;  // metadata that the clone of a recorded packet takes along
 
@@ -28,7 +28,6 @@ header hop_record_t {  // as INT's metadata of bits 0 to 5 has it (docs/int.md)
 
 const bit<16> FLOW_RECORD_BYTES = 44;
 const bit<16> HOP_RECORD_BYTES = 32;
-const bit<128> IPV4_MAPPED = 0x0000_0000_0000_0000_0000_FFFF_0000_0000;  // RFC 4291, 2.5.5.2
 
 /* Of a packet. */
 control FillRecord(

@@ -61,15 +61,10 @@ parser RoceParser(
     state parse_ipv6 {
         packet.extract(hdr.ipv6);
         transition select(hdr.ipv6.next_header) {
-            PROTOCOL_UDP: parse_ports;
+            PROTOCOL_UDP: parse_udp_ipv6;
             PROTOCOL_TCP: parse_tcp;
             default: accept;
         }
-    }
-
-    state parse_ports {
-        packet.extract(hdr.ports);
-        transition accept;
     }
 
     state parse_tcp {
@@ -82,6 +77,14 @@ parser RoceParser(
         packet.extract(hdr.ports);
         transition select(hdr.ports.dst_port, hdr.ipv4.ihl) {
             (ROCE_UDP_PORT, 5): parse_bth;
+            default: accept;
+        }
+    }
+
+    state parse_udp_ipv6 {
+        packet.extract(hdr.ports);
+        transition select(hdr.ports.dst_port) {
+            ROCE_UDP_PORT: parse_bth;
             default: accept;
         }
     }

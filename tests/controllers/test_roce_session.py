@@ -27,6 +27,7 @@ from controllers.roce.session import (
     state,
 )
 from controllers.roce.watch import RecordedFlow, What
+from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.run import Run
 
@@ -90,10 +91,14 @@ def measured(
     return outcome
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_two_switches_write_each_into_its_own_region(version: int, tmp_path: Path) -> None:
-    peers, told = {"s1": PEER, "s2": OTHER}, {}
-    responder = Responder("10.0.0.3", [Writer(peer, TCP_RECORD, 100) for peer in peers.values()])
+@pytest.mark.parametrize(("version", "prefix"), [(1, "10.0.9."), (2, "10.0.9."), (2, "fd00::")])
+def test_two_switches_write_each_into_its_own_region(
+    version: int, prefix: str, tmp_path: Path
+) -> None:
+    peers = {"s1": replace(PEER, address=f"{prefix}1"), "s2": replace(OTHER, address=f"{prefix}2")}
+    told = {}
+    here = "fd00::3" if prefix == "fd00::" else "10.0.0.3"
+    responder = Responder(here, [Writer(peer, TCP_RECORD, 100) for peer in peers.values()])
     reporters = {
         name: Reporter([Session(1, "h3", peer, target, version=version, ack_every=1)], [FLOW])
         for (name, peer), target in zip(peers.items(), responder.targets, strict=True)
@@ -161,7 +166,7 @@ def test_immediates_complete_with_the_slot(tmp_path: Path) -> None:
         ({"number": 0}, "expected numbers 1 to 255"),
         ({"number": 256}, "expected numbers 1 to 255"),
         ({"version": 3}, "version 3 of RoCE: expected 1 or 2"),
-        ({"peer": Peer("fd00::1", 1, 0)}, "addresses of RoCEv2 are IPv4 here"),
+        ({"peer": Peer("fd00::1", 1, 0)}, "fd00::1 and 10.0.0.3: expected addresses of one"),
         ({"ack_every": 3}, "ack_every 3: expected a power of 2"),
         ({"immediate_every": 1 << 25}, "immediate_every 33554432: expected a power of 2"),
         (
@@ -184,6 +189,19 @@ def test_what_cannot_be_is_refused(changes: dict[str, object], problem: str) -> 
     with pytest.raises(ValueError, match=r"session .* with h3: ") as caught:
         Session(host="h3", **given)  # type: ignore[arg-type]
     assert problem in str(caught.value)
+
+
+def test_switches_whose_sessions_would_have_the_same_mac_are_refused(tmp_path: Path) -> None:
+    """Answers to one of them would end at the other."""
+    peers = [replace(PEER, address=address) for address in ("fd00:1::1", "fd00:2::1")]
+    responder = Responder("fd00::3", [Writer(peer, TCP_RECORD, 100) for peer in peers])
+    reporters = {
+        name: Reporter([Session(1, "h3", peer, target)], [FLOW])
+        for name, peer, target in zip(("s1", "s2"), peers, responder.targets, strict=True)
+    }
+    told = "s1 and s2: sessions of both have the MAC address 06:00:00:00:00:01"
+    with pytest.raises(TestbedError, match=told):
+        measured(tmp_path, responder, reporters)
 
 
 def test_slots_are_those_that_fit() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
+from typing import Any
 
 import subject
 from scapy.layers.inet import IP, TCP, UDP
@@ -22,6 +23,8 @@ PROGRAM = Path(__file__).parents[2] / "p4src" / "roce" / "roce.p4"
 IN, OUT, TO_COLLECTOR, CPU_PORT = 1, 2, 3, 255
 HOST_MAC, SWITCH_MAC, COLLECTOR_MAC = 0x020000000002, 0x0200000000FF, 0x020000000063
 SWITCH_ADDR, COLLECTOR_ADDR = "10.0.9.1", "10.0.9.9"
+SWITCH_ADDR6, COLLECTOR_ADDR6 = "fd09::1", "fd09::9"
+VERSIONS = ("v1", "v2", "v2_ipv6")  # what RoCE is over; the default is "v2"
 SWITCH_QPN, COLLECTOR_QPN = 0x800011, 0x000263
 RKEY, BASE = 0xCAFE0001, 0x7F00_0000_1000
 NEVER = 0xFFFFFFFF  # of masks
@@ -42,7 +45,7 @@ class Session:
     """As a controller would install it; `fetch_add`: counters instead of records."""
 
     number: int = 1
-    version: int = 2
+    version: str = "v2"
     unreliable: bool = False
     fetch_add: bool = False
     slots: int = 8
@@ -76,11 +79,14 @@ class Switch:
     def _install(self, s: Session) -> None:
         collectors = "RoceEgress.write_record"
         macs = [SWITCH_MAC, COLLECTOR_MAC]
-        here, there = (int(IPv4Address(a)) for a in (SWITCH_ADDR, COLLECTOR_ADDR))
-        gids = [int(IPv6Address(gid(a))) for a in (SWITCH_ADDR, COLLECTOR_ADDR)]
-        ends = [*gids] if s.version == 1 else [here, there, 0xC011]
+        addresses = ends(s.version)
+        gids = [int(IPv6Address(gid(a))) for a in addresses]
+        if s.version == "v2":
+            params = [*(int(IPv4Address(a)) for a in addresses), 0xC011]
+        else:
+            params = [*gids, 0xC011][: 2 if s.version == "v1" else 3]
         self.add(f"{collectors}.to_collector.collectors", [Exact(s.number)],
-                 f"{collectors}.to_collector.over_v{s.version}", [*macs, *ends])  # fmt: skip
+                 f"{collectors}.to_collector.over_{s.version}", [*macs, *params])  # fmt: skip
         pair = [s.qpn, RKEY, BASE, s.region]
         if s.fetch_add:
             self.add(f"{collectors}.queue_pairs", [Exact(s.number)], f"{collectors}.fetch_add",
@@ -89,9 +95,8 @@ class Switch:
             self.add(f"{collectors}.queue_pairs", [Exact(s.number)], f"{collectors}.write",
                      [int(s.unreliable), *pair, s.stride, s.slots, int(s.has_hop), s.ack_mask,
                       s.immediate_mask, s.patience])  # fmt: skip
-        peers = gids[::-1] if s.version == 1 else [there, here]
-        self.add(f"RoceIngress.answers.answers_v{s.version}",
-                 [Exact(SWITCH_QPN + s.number - 1), *map(Exact, peers)],
+        key = [1 if s.version == "v1" else 2, SWITCH_QPN + s.number - 1, *gids[::-1]]
+        self.add("RoceIngress.answers.answers", [*map(Exact, key)],
                  "RoceIngress.answers.answer", [s.number, s.slots])  # fmt: skip
         self.engine.mirror_set(s.number, [(TO_COLLECTOR, 0)])
 
@@ -137,6 +142,13 @@ class Switch:
         return tuple(int.from_bytes(answer[i : i + 8], "big") for i in range(12, 44, 8))
 
 
+def ends(version: str) -> tuple[str, str]:
+    """Addresses of the switch and of its collector."""
+    return (
+        (SWITCH_ADDR6, COLLECTOR_ADDR6) if version == "v2_ipv6" else (SWITCH_ADDR, COLLECTOR_ADDR)
+    )
+
+
 def opened(frame: bytes) -> Packet:
     """A frame to the collector, whose addresses, lengths, checksum and iCRC are right."""
     packet = Ether(frame)
@@ -147,15 +159,23 @@ def opened(frame: bytes) -> Packet:
         assert packet[GRH].sgid == int(IPv6Address(gid(SWITCH_ADDR)))
         assert packet[GRH].dgid == int(IPv6Address(gid(COLLECTOR_ADDR)))
     else:
-        assert (packet[IP].src, packet[IP].dst) == (SWITCH_ADDR, COLLECTOR_ADDR)
-        assert packet[IP].len == len(frame) - 14
         assert {name: getattr(packet[UDP], name) for name in CRC_OF_UDP} == CRC_OF_UDP
-        assert packet[UDP].len == len(frame) - 34
-        again = packet[IP].copy()
-        del again.chksum
-        assert IP(bytes(again)).chksum == packet[IP].chksum
+        assert packet[UDP].len == len(packet[UDP])
+        _check_ip(packet, len(frame) - 14)
     assert packet[BTH].dqpn == COLLECTOR_QPN
     return packet
+
+
+def _check_ip(packet: Packet, length: int) -> None:
+    if IPv6 in packet:
+        assert (packet[IPv6].src, packet[IPv6].dst) == (SWITCH_ADDR6, COLLECTOR_ADDR6)
+        assert packet[IPv6].plen == length - 40
+        return
+    assert (packet[IP].src, packet[IP].dst) == (SWITCH_ADDR, COLLECTOR_ADDR)
+    assert packet[IP].len == length
+    again = packet[IP].copy()
+    del again.chksum
+    assert IP(bytes(again)).chksum == packet[IP].chksum
 
 
 def slot_of(packet: Packet, stride: int = FLOW) -> int:
@@ -166,21 +186,28 @@ def slot_of(packet: Packet, stride: int = FLOW) -> int:
 
 
 def answer(
-    psn: int, syndrome: int = 0x1F, *, version: int = 2, qpn: int = SWITCH_QPN, msn: int = 0,
-    opcode: int = Op.ACKNOWLEDGE, src: str = COLLECTOR_ADDR,
+    psn: int, syndrome: int = 0x1F, *, version: str = "v2", qpn: int = SWITCH_QPN, msn: int = 0,
+    opcode: int = Op.ACKNOWLEDGE, src: str | None = None,
 ) -> bytes:  # fmt: skip
     """A frame of the collector's: an ACK, unless the syndrome is another one's."""
+    dst, collector = ends(version)
+    src = collector if src is None else src
     ether = Ether(dst="02:00:00:00:00:ff", src="02:00:00:00:00:63")
     bth = BTH(opcode=opcode, dqpn=qpn, psn=psn & 0xFFFFFF) / AETH(syndrome=syndrome, msn=msn)
     if opcode == Op.ATOMIC_ACKNOWLEDGE:
         bth = bth / AtomicAckETH(before=7)
-    if version == 1:
-        ends = (int(IPv6Address(gid(a))) for a in (src, SWITCH_ADDR))
-        return bytes(ether / GRH(**dict(zip(("sgid", "dgid"), ends, strict=True))) / bth)
-    return bytes(ether / IP(src=src, dst=SWITCH_ADDR, flags="DF") / UDP(sport=50000) / bth)
+    network: Packet
+    if version == "v1":
+        sgid, dgid = (int(IPv6Address(gid(a))) for a in (src, dst))
+        network = GRH(sgid=sgid, dgid=dgid)
+    elif version == "v2":
+        network = IP(src=src, dst=dst, flags="DF") / UDP(sport=50000)
+    else:
+        network = IPv6(src=src, dst=dst) / UDP(sport=50000)
+    return bytes(ether / network / bth)
 
 
-def nak(psn: int, **fields: int) -> bytes:
+def nak(psn: int, **fields: Any) -> bytes:
     """That the collector expects another PSN: this one."""
     return answer(psn, Nak.SEQUENCE, **fields)
 

@@ -12,6 +12,7 @@ from roce_path import (
     OUT,
     SWITCH_QPN,
     TO_COLLECTOR,
+    VERSIONS,
     Session,
     Switch,
     answer,
@@ -34,8 +35,8 @@ def place(switch: Switch) -> tuple[int, int]:
     return record[BTH].psn, slot_of(record)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_after_a_nak_records_go_on_with_what_it_names(version: int) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_after_a_nak_records_go_on_with_what_it_names(version: str) -> None:
     switch = Switch(Session(version=version))
     assert [place(switch) for _ in range(6)] == [(n, n) for n in range(6)]
     switch.hear(nak(2, version=version))  # 2 was lost, 3 to 5 came too soon
@@ -158,15 +159,15 @@ def test_errors_are_counted_and_change_nothing(syndrome: int) -> None:
     assert switch.events() == {"sent": 1, "refused": 1}
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_any_answer_that_was_damaged_is_not_heard(version: int) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_any_answer_that_was_damaged_is_not_heard(version: str) -> None:
     """Each bit behind the addresses that the switch looks for, but those that routers change."""
     switch, damages = Switch(Session(version=version)), 0
     for _ in range(4):
         switch.record()
     for opcode in (Op.ACKNOWLEDGE, Op.ATOMIC_ACKNOWLEDGE):
         good = answer(1, version=version, opcode=opcode)
-        bth = 54 if version == 1 else 42
+        bth = {"v1": 54, "v2": 42, "v2_ipv6": 62}[version]
         checked = [*range(bth + 1, bth + 4), *range(bth + 8, len(good))]
         for at in checked:
             bad = bytearray(good)
@@ -187,8 +188,9 @@ def others() -> dict[str, bytes]:
         "IP options, which the iCRC does not know": bytes(with_options),
         "another queue pair": answer(1, qpn=SWITCH_QPN + 1),
         "another collector": answer(1, src="10.0.9.10"),
-        "another collector, v1": answer(1, src="10.0.9.10", version=1),
-        "v1 of a session over v2": answer(1, version=1),
+        "another collector, v1": answer(1, src="10.0.9.10", version="v1"),
+        "v1 of a session over v2": answer(1, version="v1"),
+        "another collector, IPv6": answer(1, version="v2_ipv6"),
         "no iCRC": truncated,
     }
 

@@ -5,22 +5,23 @@ from ipaddress import IPv6Address
 import pytest
 from roce_path import (
     BASE,
-    COLLECTOR_ADDR,
     COLLECTOR_QPN,
     FLOW,
     HOP,
     IN,
     OUT,
     RKEY,
-    SWITCH_ADDR,
+    VERSIONS,
     Session,
     Switch,
+    ends,
     opened,
     slot_of,
     tcp,
     udp,
 )
 from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
@@ -31,13 +32,14 @@ TCP_RECORD = gid("10.0.0.1") + gid("10.0.0.2") + bytes.fromhex("0fa0 1388 000000
 UC = 0x20
 
 
-def expected(version: int, content: Packet) -> bytes:
+def expected(version: str, content: Packet) -> bytes:
     """The whole frame."""
     ether = Ether(dst="02:00:00:00:00:63", src="02:00:00:00:00:ff")
-    if version == 1:
-        ends = [int(IPv6Address(gid(address))) for address in (SWITCH_ADDR, COLLECTOR_ADDR)]
-        return bytes(ether / GRH(sgid=ends[0], dgid=ends[1]) / content)
-    ip = IP(src=SWITCH_ADDR, dst=COLLECTOR_ADDR, flags="DF", id=0, ttl=64)
+    src, dst = ends(version)
+    if version == "v1":
+        gids = [int(IPv6Address(gid(address))) for address in (src, dst)]
+        return bytes(ether / GRH(sgid=gids[0], dgid=gids[1]) / content)
+    ip = IPv6(src=src, dst=dst) if version == "v2_ipv6" else IP(src=src, dst=dst, flags="DF", id=0)
     return bytes(ether / ip / UDP(sport=0xC011, chksum=0) / content)
 
 
@@ -71,9 +73,9 @@ LAYOUTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_record_byte_by_byte(layout: str, version: int) -> None:
+def test_a_record_byte_by_byte(layout: str, version: str) -> None:
     session, content = LAYOUTS[layout]
     switch = Switch(Session(**{**vars(session), "version": version}))
     switch.engine.table_set_default("RoceIngress.watch.node", "RoceIngress.watch.set_node",
@@ -83,9 +85,9 @@ def test_a_record_byte_by_byte(layout: str, version: int) -> None:
     assert switch.events() == {"sent": 1}
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("action", "addend"), [("count_packet", 1), ("count_bytes", len(tcp()))])
-def test_a_fetch_add_byte_by_byte(action: str, addend: int, version: int) -> None:
+def test_a_fetch_add_byte_by_byte(action: str, addend: int, version: str) -> None:
     switch = Switch(Session(version=version, fetch_add=True, length=64), watch=False)
     switch.watch(action, [1, 7])
     (record,) = switch.records(tcp())
@@ -93,8 +95,8 @@ def test_a_fetch_add_byte_by_byte(action: str, addend: int, version: int) -> Non
     assert record.hex() == expected(version, content).hex()
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_the_probe_byte_by_byte(version: int) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_probe_byte_by_byte(version: str) -> None:
     """A quarter of all PSNs old, without a byte to write, and it asks for an ACK."""
     switch = Switch(Session(version=version, patience=2))
     switch.record()

@@ -10,6 +10,7 @@ from roce_path import (
     IN,
     OUT,
     TO_COLLECTOR,
+    VERSIONS,
     Session,
     Switch,
     answer,
@@ -24,8 +25,9 @@ from minip4.engine.keys import Exact
 
 SLOTS = 5
 FRAMES = [
-    udp(), tcp(), tcp(version=6), answer(1), answer(1, version=1), nak(2),
-    answer(1, opcode=Op.ATOMIC_ACKNOWLEDGE), answer(3, version=1, opcode=Op.ATOMIC_ACKNOWLEDGE),
+    udp(), tcp(), tcp(version=6), answer(1), answer(1, version="v1"), nak(2),
+    answer(1, opcode=Op.ATOMIC_ACKNOWLEDGE), answer(3, version="v1", opcode=Op.ATOMIC_ACKNOWLEDGE),
+    answer(1, version="v2_ipv6"), answer(2, version="v2_ipv6", opcode=Op.ATOMIC_ACKNOWLEDGE),
     udp(b"\x0a" + bytes(80), dport=4791), udp(b"\x11" + bytes(19), dport=4791),
     udp(b"\x12" + bytes(5), dport=4791), udp()[:12] + b"\x89\x15" + bytes(70),
 ]  # fmt: skip
@@ -39,8 +41,8 @@ def damaged(frame: bytes, dice: random.Random) -> bytes:
     return bytes(data[: dice.choice((len(data), len(data), dice.randrange(14, len(data))))])
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_damaged_frames_do_no_harm(version: int) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_damaged_frames_do_no_harm(version: str) -> None:
     """Whatever comes, also from the collector's side, no record leaves the region."""
     stride = FLOW + HOP
     switch, dice, records = Switch(
@@ -61,8 +63,8 @@ def test_damaged_frames_do_no_harm(version: int) -> None:
     assert records > 100
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_any_psn_in_an_answer_leaves_records_in_their_slots(version: int) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_any_psn_in_an_answer_leaves_records_in_their_slots(version: str) -> None:
     switch, dice = Switch(Session(version=version, slots=SLOTS)), random.Random(3)
     for _ in range(100):
         psn = dice.choice((0, 1, 0x7FFFFF, 0x800000, 0xFFFFFF, dice.randrange(1 << 24)))

@@ -1,7 +1,7 @@
 """A virtual machine in the place of a host of a network: with its addresses, and with RDMA."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,12 @@ from testbed.real.vm.machine import Machine, Socket
 
 
 @contextlib.contextmanager
-def machine_at(host: Any, folder: Path, neighbours: Mapping[str, str]) -> Iterator[Machine]:
-    """One that takes over the interface of a host, net.host(...), and knows others (IPv4 -> MAC).
+def machine_at(
+    host: Any, folder: Path, neighbours: Mapping[str, str], more_addresses: Sequence[str] = ()
+) -> Iterator[Machine]:
+    """One that takes over the interface of a host, net.host(...), and knows others (IP -> MAC).
 
+    It has the host's address, and more ("fd00::2/64"), if they are given.
     As long as it is up the host has no IP stack: neither flows nor pings reach it. Raises
     TestbedError, also in virtual time.
     """
@@ -22,5 +25,6 @@ def machine_at(host: Any, folder: Path, neighbours: Mapping[str, str]) -> Iterat
     interface = host.defaultIntf()
     socket = Socket(str(interface), host.MAC(), host.enter())
     with Machine(folder, socket) as machine:
-        machine.call(card.settle, host.IP(), int(interface.prefixLen), dict(neighbours))
+        addresses = [f"{host.IP()}/{interface.prefixLen}", *more_addresses]
+        machine.call(card.settle, addresses, dict(neighbours))
         yield machine

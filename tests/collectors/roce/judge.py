@@ -3,7 +3,6 @@
 import contextlib
 import select
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,13 +23,6 @@ OWN_MAC, PEER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 ADDRESSES = {"v2": ("10.9.0.1", "10.9.0.2"), "v2_ipv6": ("fd09::1", "fd09::2")}
 BATCH = 32  # frames; fewer than any queue on the way holds
 FIRST_QPN = 0x1000  # of peers; the sentinel's is one less
-# IPv6 as far as an address is concerned: nothing is sent unasked.
-WITH_IPV6 = f"""
-echo 1 > /proc/sys/net/ipv6/conf/{card.INTERFACE}/addr_gen_mode
-echo 0 > /proc/sys/net/ipv6/conf/{card.INTERFACE}/disable_ipv6
-ip address add fd09::1/64 dev {card.INTERFACE} nodad
-ip neigh replace fd09::2 lladdr {PEER_MAC} dev {card.INTERFACE}
-"""
 
 
 @dataclass
@@ -48,9 +40,9 @@ class Judge:
 
     def __init__(self, machine: Machine, packets: socket.socket) -> None:
         self.machine, self.packets = machine, packets
-        own, peer = ADDRESSES["v2"]
-        machine.call(card.settle, own, 24, {peer: PEER_MAC})
-        machine.call(subprocess.run, ["sh", "-ec", WITH_IPV6])
+        (own, peer), (own6, peer6) = ADDRESSES.values()
+        neighbours = dict.fromkeys((peer, peer6), PEER_MAC)
+        machine.call(card.settle, [f"{own}/24", f"{own6}/64"], neighbours)
         bench = _bench(FIRST_QPN - 1, "v2", Case("sentinel", ()))
         (target,) = machine.make(judged.Benches, [bench]).connected()
         self._sentinel = Session("v2", OWN_MAC, bench.peer, PEER_MAC, target)

@@ -26,7 +26,7 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     with namespace():
         veth("here", "card")
         with Machine(tmp_path_factory.mktemp("vm"), Socket("card", MAC)) as started:
-            started.call(card.settle, "10.9.0.1", 24, {"10.9.0.2": "02:00:00:00:00:02"})
+            started.call(card.settle, ["10.9.0.1/24"], {"10.9.0.2": "02:00:00:00:00:02"})
             assert "vm0" in subprocess.check_output(["ip", "link"]).decode()
             yield started
         # When it has ended, the interface is its owner's again.
