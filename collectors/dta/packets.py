@@ -56,7 +56,7 @@ def _words(name: str, default: Any, count: Callable[[Any], int] | None = None) -
 
 
 class _Report(Packet):
-    """What follows a base header: nothing follows it."""
+    """What follows a base header."""
 
     allowed: ClassVar[Mapping[str, Container[int]]] = {}  # fields that may not have all values
 
@@ -64,9 +64,6 @@ class _Report(Packet):
     def sizes(cls) -> tuple[int, ...]:
         """Bytes that it may have."""
         return (len(cls()),)
-
-    def extract_padding(self, s: bytes) -> tuple[bytes, bytes | None]:
-        return b"", s
 
 
 class DTA(Packet):
