@@ -5,6 +5,13 @@ s1 and s2. The background comes in phases: none, some, more than the link can ca
 delay of the monitored flow are measured period by period. Loss must be what was really lost, the
 pulse's delay what it really took; and it must have waited in s1 for just as long as other frames
 filled the link when it came (or s1 had not yet taken it in), which the captures of all frames tell.
+
+Claim: Loss and delay of one flow rise together when its link is congested, in the right periods,
+and by what was lost and waited.
+
+Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019), its evaluation:
+loss and delay of one flow, a value a period, both rise as load is added to a path with 5 % loss and
+0.5 s of delay.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

@@ -7,6 +7,12 @@ lost pulses are known, and the mean time of those sent is compared with that of 
 error of known law. In virtual time the truth is exact to the nanosecond. In real time the calls
 that hand a packet over, by hosts and switches, enclose when it was where: no delay may lie outside
 of what these allow, and no stamp of any packet.
+
+Claim: Each method's delay is that of the very packets it speaks of.
+
+Published: RFC 9341, section 3.2: the first packet of a block, or one that is marked for it, gives
+one delay a block; the mean of all is robust against packets that overtake, but not exact under
+loss.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

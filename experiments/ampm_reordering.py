@@ -6,6 +6,12 @@ marking compares what both switches counted of a colour, pulse marking what both
 the pulse came by. The first is exact while no packet is late by half a block; the second is wrong
 by as many packets as overtook the pulse or were overtaken by it, in the mean 2 q (1 - q) m if a
 part q of the packets is held back while m others are sent.
+
+Claim: Step marking stays exact; pulses are wrong by as many packets as overtook them, 2 q (1 - q) m
+in the mean.
+
+Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019) asks of pulses,
+"out of order?"; RFC 9341, section 5: colours bear 0.5 blocks.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

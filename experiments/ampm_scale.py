@@ -4,6 +4,11 @@ A mobile operator's backhaul (RFC 8321 section 5.1): cells send flows over an ac
 aggregation switch to the core, where all flows meet. Every switch counts every flow by step
 marking, and the controller reads all counters of each block, one request a switch. How much CPU
 time does that take, how short may blocks be, and is every flow's loss on every link exact?
+
+Claim: Each account of each flow, block and link is exact, with 1,000 flows at 100 switches.
+
+Published: RFC 8321, section 5.1, of Telecom Italia's network: up to 1,000 flows at one router, with
+blocks of 5 minutes.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

@@ -6,6 +6,11 @@ marking, on one bit, is read in two ways: s3 asks what the bit means in this tim
 bit that is not its clock's colour is the pulse. A second flow has two bits, double marking.
 Frame captures say what was really in each block, by its number: colours repeat after two blocks,
 so the count of a wrong block looks right to whoever knows its colour alone.
+
+Claim: Each way to read blocks is exact up to its own limit of the clocks' error, and fails beyond
+it.
+
+Published: RFC 9341, section 5: clocks may differ by half a block, 0.5 s where blocks last 1 s.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

@@ -7,6 +7,12 @@ needed less than a second of its core for each second of them, so that nothing p
 socket. Then the same rate with few and many flows, and with paths of few and many hops. What did
 not come, the collector must know by gaps in the numbers of reports, and the kernel must have
 dropped just that.
+
+Claim: Each report that did not come shows as a gap in the numbers, and the kernel dropped just
+these.
+
+Published: INTCollector (CNSM 2018, abstract): 1.2 million reports a second at 8 % of a CPU, in XDP.
+Ours is a process at a socket: compare shapes, not numbers.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

@@ -7,6 +7,11 @@ frames left for the link, to the nanosecond, and by the receiver's clock, which 
 differ by how late the last switch handed packets over. In real time TCP must get there, too, within
 2 %, with no segment that its receiver found damaged. What INT's work costs a switch is measured
 apart from that, in virtual time, beside the same program without INT.
+
+Claim: Goodput is the link's rate times the share of data in a frame with INT in it.
+
+Published: INT v2.1 (P4.org, 2020): 16 bytes, and 4 for each word of metadata at each hop: at five
+hops and 16 bytes each, 5.9 % of a frame of 1,538 bytes and 36.6 % of one of 166, by arithmetic.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

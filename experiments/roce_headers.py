@@ -6,6 +6,11 @@ was captured; here it is taken apart, field by field, beside what the switch sen
 field has the same value; or the one that the session gives it, which is then worked out anew; or it
 is one of three that a sender may choose. tests/collectors/roce/test_roce_rxe.py holds the capture
 against rdma_rxe as it runs in a virtual machine.
+
+Claim: Each header field of our packets has the value that a real RDMA session gives it.
+
+Published: "Collecting telemetry data using P4 and RDMA" (Beltman and Knossen, INDIS 2020): a switch
+can keep an RDMA session's state in P4, and compute the iCRC; 44 bytes a record.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

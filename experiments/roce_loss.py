@@ -7,6 +7,13 @@ are skipped here). DTA's translator
 takes the PSN from the collector's NAK, and then drops 100,000 reports. Ours goes on at once: lost
 are the record and those in flight. Where the NAK is lost, too, it asks. An unreliable connection
 loses the one record. What captures tell must be what the collector lacks, and what the switch says.
+
+Claim: For one lost packet, resync loses what was in flight, an unreliable connection one record,
+and no resync 2^24.
+
+Published: Beltman and Knossen (INDIS 2020), abstract: after one drop the card ignores 16 million
+packets. The published code of Direct Telemetry Access (SIGCOMM 2023) drops 100,000 reports after a
+NAK.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

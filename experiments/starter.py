@@ -5,6 +5,12 @@ Hosts send flows of unequal size over a leaf-spine fabric, whose switches count 
 in sketches. Those of all spines together have seen all packets, N. Theory (Cormode and
 Muthukrishnan 2005): with e / eps counters in a row, and a row for each factor e of 1 / delta, no
 estimate is below the truth, and each is above it by more than eps N with a probability of delta.
+
+Claim: No estimate is below the truth, and too high ones are as rare as theory says.
+
+Published: Cormode and Muthukrishnan, "An improved data stream summary: the count-min sketch and its
+applications" (2005): above the truth by more than eps N with a probability of at most delta =
+e^-rows.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

@@ -24,7 +24,7 @@ from testbed.real import isolation
 from testbed.real.isolation import Interrupted
 from testbed.real.precedence import take_precedence
 from testbed.real.targets import bmv2
-from testbed.results import index
+from testbed.results import about, index
 from testbed.results.files import make_folder
 from testbed.results.provenance import Origin
 from testbed.results.report import Report
@@ -60,7 +60,7 @@ def main(
             'below `if __name__ == "__main__":`'
         )
     options = _parse(name, description or "", add_options)
-    origin = Origin((description or "").strip().partition("\n\n")[0])
+    origin = Origin(*about.read(description or ""))
     sys.exit(start(name, options, lambda run: _conduct(run, options, experiment), origin))
 
 

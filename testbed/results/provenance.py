@@ -54,9 +54,14 @@ def _all_files(file: SourceFile) -> list[SourceFile]:
 
 @dataclass
 class Origin:
-    """One run: what it asks, when it began, how long it took, and the programs that it compiled."""
+    """One run: what it asks and claims, when it began, how long it took, and what it compiled.
+
+    The first three are what testbed.results.about has of it.
+    """
 
     question: str = ""
+    claim: str = ""
+    published: str = ""
     began: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
     programs: set[P4Source] = field(default_factory=set)
     _began_s: float = field(default_factory=time.monotonic)
@@ -66,6 +71,8 @@ class Origin:
         programs = sorted(self.programs, key=lambda p: (str(p.path), p.defines, p.sha256))
         return {
             "question": self.question,
+            "claim": self.claim,
+            "published": self.published,
             "date": self.began.isoformat(timespec="seconds"),
             "duration_s": round(time.monotonic() - self._began_s, 1),
             "programs": [program.as_dict() for program in programs],

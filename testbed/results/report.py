@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from testbed.results.files import exclusive, replace
-from testbed.results.provenance import Origin
+from testbed.results.provenance import REPOSITORY, Origin
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,7 +86,7 @@ class Report:
             "target": options.target,
             "parameters": {"time": options.time, "quick": options.quick, **parameters},
             "seed": options.seed,
-            "command": " ".join(["python", *sys.argv]),
+            "command": " ".join(["python", *sys.argv]).replace(f"{REPOSITORY}/", ""),
             **origin.as_dict(),
             "checks": [
                 {

@@ -3,6 +3,7 @@
 import argparse
 import json
 import re
+from base64 import b64decode
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from loaded import StartExperiment
 
 from testbed.errors import TestbedError
 from testbed.results import index, plots, reference
-from testbed.results.provenance import Origin
+from testbed.results.provenance import REPOSITORY, Origin
 from testbed.results.report import Check, Report
 
 GOOD, BAD = Check("a < b", 0, 0), Check("too much", 7, 0)
@@ -29,6 +30,8 @@ def leave(
     *,
     quick: bool = False,
     question: str = "Why?",
+    claim: str = "",
+    published: str = "",
 ) -> None:
     """Results of an experiment."""
     figure, (axes,) = plots.figure()
@@ -38,11 +41,11 @@ def leave(
         target="minip4", time="virtual", quick=quick, seed=3, out=results / name
     )
     report = Report([{"x": 1}], checks, figure=figure, caption="Loss < 1 %.")
-    report.write(name, options, Origin(question))
+    report.write(name, options, Origin(question, claim, published))
 
 
 def headings(page: str) -> list[str]:
-    return [re.sub("<.*?>", "", text) for text in re.findall("<h2>(.*?)</h2>", page)]
+    return [re.sub("<.*?>", "", text) for text in re.findall("<h2.*?>(.*?)</h2>", page)]
 
 
 def test_what_failed_comes_first(tmp_path: Path) -> None:
@@ -55,33 +58,58 @@ def test_what_failed_comes_first(tmp_path: Path) -> None:
         "c: FAILED: it checks nothing virtual time",
         "a: passed: 2 checks virtual time",
     ]
-    assert page.index("FAILED: 2 of 3 experiments") < page.index("<ul>") < page.index("<h2>")
-    section = page[page.index('<section id="b">') : page.index('<section id="c">')]
+    assert page.index("FAILED: 2 of 3 experiments") < page.index("<table>") < page.index("<h2")
+    section = page[page.index('<section id="b"') : page.index('<section id="c"')]
     assert section.index("too much") < section.index("<img") < section.index("a &lt; b")
 
 
 def test_all_that_passed_is_one_verdict(tmp_path: Path) -> None:
     leave(tmp_path, "a", [GOOD])
     page = index.build(tmp_path).read_text()
-    assert '<p class="passed">passed: 1 experiment</p>' in page
+    assert '<p id="verdict" class="passed">passed: 1 experiment</p>' in page
     assert "FAILED" not in page
 
 
 def test_a_section_says_what_was_asked_when_and_shows_it(tmp_path: Path) -> None:
-    leave(tmp_path, "a", [GOOD], question="Is 1 < 2 & 2 < 3?")
+    leave(tmp_path, "a", [GOOD], question="Is 1 < 2 & 2 < 3?", claim="It is.", published="RFC 1")
     page = index.build(tmp_path).read_text()
-    assert "<p>Is 1 &lt; 2 &amp; 2 &lt; 3?</p>" in page
+    assert ">Is 1 &lt; 2 &amp; 2 &lt; 3?</p>" in page
+    assert "<p><b>Claim:</b> It is.</p>\n<p><b>Published:</b> RFC 1</p>" in page
     assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC, [\d.]+ s", page)
-    assert 'src="a/a.svg"' in page
+    assert 'href="a/a.svg"' in page
     assert 'href="a/a.pdf"' in page
     assert "Loss &lt; 1 %." in page
     assert 'href="a/samples.csv"' in page
     assert "There is no reference to compare it with" in page
 
 
+def test_a_row_of_the_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", [f"{REPOSITORY}/experiments/a.py", "--seed=3"])
+    leave(tmp_path / "reference", "a", [GOOD])
+    leave(tmp_path / "results", "a", [GOOD], claim="All is well.")
+    page = index.build(tmp_path / "results").read_text()
+    (row,) = re.findall('<tr>(<td data-label="Claim".*)', page)
+    found = dict(re.findall('<td data-label="(.*?)">(.*?)(?=<td|</table|$)', row))
+    assert found == {
+        "Claim": "All is well.",
+        "Experiment": '<a href="#a">a</a>',
+        "Command": "<code>python experiments/a.py --seed=3</code>",
+        "Minutes": "0.0",
+        "Result": '<span class="passed">passed: 1 check</span>',
+        "Reference": '<span class="passed">same numbers</span>',
+    }
+
+
+def test_figures_are_in_the_page(tmp_path: Path) -> None:
+    leave(tmp_path, "a", [GOOD])
+    page = index.build(tmp_path).read_text()
+    (data,) = re.findall('src="data:image/svg.xml;base64,(.*?)"', page)
+    assert b64decode(data) == (tmp_path / "a" / "a.svg").read_bytes()
+
+
 def test_everything_is_text_to_a_browser(tmp_path: Path) -> None:
     evil = "<script>alert('x')</script>"
-    leave(tmp_path, "a & b", [Check(evil, 1, 0)], question=evil)
+    leave(tmp_path, "a & b", [Check(evil, 1, 0)], question=evil, claim=evil, published=evil)
     summary = tmp_path / "a & b" / "summary.json"
     said = json.loads(summary.read_text())
     said |= {"command": evil, "seed": evil, "target": evil, "caption": evil}
@@ -90,8 +118,9 @@ def test_everything_is_text_to_a_browser(tmp_path: Path) -> None:
     said["programs"] = [{"path": evil, "defines": [evil], "sha256": evil}]
     summary.write_text(json.dumps(said))
     page = index.build(tmp_path).read_text()
-    assert "<script" not in page
-    assert 'src="a%20%26%20b/a%20%26%20b.svg"' in page
+    assert page.count("<script") == 1  # its own
+    assert evil not in page
+    assert 'href="a%20%26%20b/a%20%26%20b.svg"' in page
 
 
 def test_numbers_are_held_against_the_reference(tmp_path: Path) -> None:
@@ -113,7 +142,7 @@ def test_a_summary_that_is_none_does_not_hide_the_others(tmp_path: Path, text: s
     page = index.build(tmp_path).read_text()
     assert headings(page) == ["good: passed: 1 check virtual time"]
     assert "odd/summary.json is no summary of this version" in page
-    assert '<p class="failed">FAILED: 1 of 2 experiments</p>' in page
+    assert '<p id="verdict" class="failed">FAILED: 1 of 2 experiments</p>' in page
 
 
 def test_an_index_of_nothing(tmp_path: Path) -> None:
@@ -143,4 +172,4 @@ def test_each_experiment_brings_the_page_up_to_date(
     assert (f"All results: {page}" in output) == (folder == "results")
     if folder == "results":
         assert headings(page.read_text()) == ["mine: passed: 1 check virtual time"]
-        assert "<p>An example.</p>" in page.read_text()
+        assert ">An example.</p>" in page.read_text()

@@ -1,0 +1,2 @@
+// index.html: what a page of text and pictures cannot do.
+"use strict";
