@@ -62,7 +62,7 @@ PEERS = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--seconds", type=cli.positive_float, metavar="S",
+        "--seconds", type=cli.seconds, metavar="S",
         help="for which each rate is sent (default: 2)",
     )  # fmt: skip
 

@@ -36,6 +36,7 @@ from int.loss import (
     reported,
     true_losses,
 )
+from int.marking import refuse_rare
 from int.truth import refuse_bmv2
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -86,6 +87,7 @@ class Found:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     refuse_bmv2(run)
+    refuse_rare(options.rate)
     options.loss = options.loss or ([5] if options.quick else [0, 0.1, 1, 5, 10])
     options.blocks = options.blocks or (4 if options.quick else 12)
     found: list[Found] = []

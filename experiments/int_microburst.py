@@ -52,7 +52,7 @@ COLOURS = dict(zip(PATHS, ("#D55E00", "#0072B2", "#56B4E9", "#009E73", "#E69F00"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--before", type=cli.positive_float, metavar="S",
+        "--before", type=cli.seconds, metavar="S",
         help="how long flows have been sent when the burst begins (default: 30)",
     )  # fmt: skip
     parser.add_argument(
@@ -65,6 +65,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     refuse_bmv2(run)
     options.before = options.before or (1 if options.quick else 30)
+    if options.before < BURST_S:
+        raise TestbedError(
+            f"--before {options.before:g}: who sends a burst is known by what all sent before it: "
+            f"take at least {BURST_S:g}"
+        )
     outcome = await measure(options, run)
     seen = sightings(outcome.kept)
     if not len(seen):

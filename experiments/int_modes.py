@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from int.marking import refuse_rare
 from int.modes import AMPM, MODES, PATH, Found, measure
 from int.truth import refuse_bmv2
 from matplotlib.axes import Axes
@@ -56,6 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     refuse_bmv2(run)
+    refuse_rare(options.rate)
     options.blocks = options.blocks or (4 if options.quick else 20)
     found = []
     for mode in (*MODES, AMPM):

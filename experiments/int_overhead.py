@@ -50,11 +50,11 @@ MOST_HOPS = PATH_HOPS - 1  # that push; the last switch is told, too
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--seconds", type=cli.positive_float, metavar="S",
+        "--seconds", type=cli.seconds, metavar="S",
         help="how long each flow fills the link (default: 0.25)",
     )  # fmt: skip
     parser.add_argument(
-        "--tcp-seconds", type=cli.positive_float, default=2, metavar="S",
+        "--tcp-seconds", type=cli.seconds, default=2, metavar="S",
         help="how long TCP would fill it, in real time (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(

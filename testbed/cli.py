@@ -29,11 +29,13 @@ from testbed.results.files import make_folder
 from testbed.results.provenance import Origin
 from testbed.results.report import Report
 from testbed.run import Run
+from testbed.traffic import LIMITS
 from testbed.virtual.clock import VirtualClock
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = REPOSITORY / "results"
 KEPT = "run"  # folder in that of the results
+LONGEST_S = LIMITS["after_s"][1]
 PASSED, CHECK_FAILED, UNUSABLE, BROKEN = 0, 1, 2, 3  # exit status
 
 Experiment = Callable[[argparse.Namespace, Run], Report | Awaitable[Report]]
@@ -296,6 +298,15 @@ def positive_float(text: str) -> float:
     value = _number(text, 0, sys.float_info.max, "a number above 0")
     if value == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
+def seconds(text: str) -> float:
+    """How long something lasts: above 0, and not longer than traffic can be planned for."""
+    what = f"a time above 0 s, up to {LONGEST_S:,.0f} s"
+    value = _number(text, 0, LONGEST_S, what)
+    if value == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return value
 
 

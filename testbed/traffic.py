@@ -1,5 +1,6 @@
 """Traffic: paced UDP flows between hosts, and exact records of what was sent and received."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
@@ -167,6 +168,7 @@ class Traffic:
         for name in sorted({name for flow in flows for name in (flow.source, flow.destination)}):
             net.host(name)  # which raises where there is none
         _check_sizes(flows, net.mtu_bytes)
+        _check_memory(flows)
         self._net = net
         self._flows = flows
         schedules = {f.id: Schedule.of(f, net.seed) for f in flows if isinstance(f, Flow)}
@@ -220,6 +222,19 @@ def _check_sizes(flows: Sequence[AnyFlow], mtu_bytes: int) -> None:
                 f"longest frame of hosts with an MTU of {mtu_bytes}: make it smaller, or the MTU "
                 f"larger, Network(mtu_bytes={flow.size - ETHERNET_BYTES})"
             )
+
+
+def _check_memory(flows: Sequence[AnyFlow]) -> None:
+    """Raise TestbedError for more datagrams than this machine could keep the records of."""
+    count = sum(flow.count for flow in flows if isinstance(flow, Flow))
+    needed = count * (SENT.itemsize + RECEIVED.itemsize)
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise TestbedError(
+            f"{count:.2g} datagrams: what was sent and received of so many takes "
+            f"{needed / 2**30:,.0f} GiB of memory, of which this machine has "
+            f"{there / 2**30:,.0f}: send fewer, or for a shorter time"
+        )
 
 
 def _check_ports(flows: Sequence[AnyFlow]) -> None:

@@ -1,6 +1,7 @@
 """Alternate marking beside INT, or in its place: flows are marked in blocks, and these are read."""
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 
 from ampm.measurement import AHEAD_US, LEAST_BLOCK_US
 
@@ -13,6 +14,17 @@ from testbed.run import Run
 from testbed.traffic import AnyRecord, Flow, Traffic
 
 SCHEDULE, BOUNDS = Schedule(LEAST_BLOCK_US), Bounds(0, 50_000)
+
+
+def refuse_rare(rate_pps: float) -> None:
+    """Raise TestbedError for a rate at which some blocks have no pulse: it is a packet of their
+    middle half."""
+    least = 2e6 / SCHEDULE.block_us
+    if rate_pps < least:
+        raise TestbedError(
+            f"--rate {rate_pps:g}: alternate marking needs a packet in the middle half of each "
+            f"block of {SCHEDULE.block_us / 1e6:.2f} s: take at least {ceil(least)}"
+        )
 
 
 async def mark(

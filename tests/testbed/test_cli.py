@@ -18,6 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--probability", type=cli.probability)
     parser.add_argument("--count", type=cli.positive_int)
     parser.add_argument("--rate", type=cli.positive_float)
+    parser.add_argument("--lasting", type=cli.seconds)
     parser.add_argument("--block-us", type=cli.power_of_two)
 
 
@@ -34,6 +35,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         (["--count", "9" * 30], "a whole number from 1"),
         (["--rate", "0"], "a number above 0"),
         (["--rate", "inf"], "a number above 0"),
+        (["--lasting", "0"], "a time above 0 s, up to 1,000,000 s"),
+        (["--lasting", "1e9"], "a time above 0 s, up to 1,000,000 s"),
         (["--block-us", "1000"], "the nearest are 512 and 1024"),
         (["--seed", "-1"], "a whole number from 0"),
         (["--colour"], "unrecognized arguments: --colour"),
