@@ -214,6 +214,11 @@ class Twins:
             )
         return ours
 
+    def register_read(self, name: str, index: int) -> int:
+        ours, theirs = self._engine.register_read(name, index), self._switch.register_read(name)
+        assert ours == theirs[index], f"{name}[{index}]: minip4 {ours}, simple_switch {theirs}"
+        return ours
+
     def compare_state(self) -> None:
         """All counters, and registers as wide as simple_switch can tell: Thrift's i64."""
         for name, counter in self._engine.program.counters.items():

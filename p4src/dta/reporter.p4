@@ -1,0 +1,118 @@
+/* The reporter: what it sees of flows becomes DTA reports, and users' packets pass untouched.
+ *
+ *   ingress   NACKs of translators end here; forwarding --> watch: what is wanted of the flow
+ *   egress    the flow's cell: is there something to report? --> the packet is cloned, and leaves
+ *             clone: the report is written in front of it --> cloned again, if there is another
+ *             NACK: becomes the first report that is sent again --> cloned, if there is another */
+#include "reporter_packet.p4"
+#include "reporter_flows.p4"
+#include "reporter_ring.p4"
+
+struct metadata_t {
+    dta_flow_t flow;
+    dta_report_t report;
+    dta_resend_t resend;
+}
+
+#include "reporter_plan.p4"
+#include "reporter_switch.p4"
+#include "reporter_watch.p4"
+#include "reporter_write.p4"
+
+const bit<32> INGRESS_CLONE = 1;  // instance_type
+const bit<32> EGRESS_CLONE = 2;
+const bit<32> DEFLECTED = 7;  // of minip4 alone, with --deflect-on-drop: its queue was full
+const bit<9> DROPPED = 511;  // egress_spec
+
+// Of each translator a clone session, whose port leads there: this, and the translator's number.
+const bit<32> DTA_SESSIONS = 400;
+
+control ReporterIngress(
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    HearNack() hear_nack;
+    WatchFlow() watch_flow;
+    PlanReport() plan;
+    NumberReport() number;
+
+    action forward(bit<9> port) {
+        standard_metadata.egress_spec = port;
+    }
+
+    action drop() {
+        mark_to_drop(standard_metadata);
+    }
+
+    table forwarding {
+        key = { hdr.ethernet.dst_addr: exact; }
+        actions = { forward; drop; }
+        default_action = drop();
+        size = 1024;
+    }
+
+    apply {
+        bit<32> first = hdr.nack_base.sequence;
+        bit<32> missing = hdr.nack.count;
+#ifdef DTA_PROTOTYPE
+        first = (bit<32>)hdr.prototype_nack.last_good;
+#endif
+        if (hdr.nack.isValid() || hdr.prototype_nack.isValid()) {
+            hear_nack.apply(hdr.ipv4, first, missing, meta.resend, standard_metadata);
+        }
+        if (meta.resend.translator == 0) {
+            forwarding.apply();
+            watch_flow.apply(hdr.ipv4, hdr.ports, hdr.tcp, meta.flow, standard_metadata);
+            if (standard_metadata.egress_spec == DROPPED) {
+                meta.flow.wanted = meta.flow.wanted & WANT_DROPPED;
+                plan.apply(meta.flow, meta.report);
+                if (meta.report.translator != 0) {
+                    number.apply(meta.report);
+                    clone_preserving_field_list(
+                        CloneType.I2E, DTA_SESSIONS + (bit<32>)meta.report.translator,
+                        DTA_FIELDS);
+                }
+            }
+        }
+    }
+}
+
+control ReporterEgress(
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    SeeFlow() see_flow;
+    Resend() resend;
+    WriteReport() write_report;
+    PlanReport() plan;
+    NumberReport() number;
+
+    apply {
+        bit<8> next = 0;  // the translator of another clone
+        if (meta.resend.translator != 0) {
+            resend.apply(meta.resend, meta.report);
+            write_report.apply(hdr.report, meta.report, standard_metadata);
+            if (meta.resend.left != 0) {
+                next = meta.resend.translator;
+            }
+        } else {
+            if (standard_metadata.instance_type == INGRESS_CLONE
+                || standard_metadata.instance_type == EGRESS_CLONE) {
+                write_report.apply(hdr.report, meta.report, standard_metadata);
+            } else if (standard_metadata.instance_type == DEFLECTED) {
+                meta.flow.wanted = meta.flow.wanted & WANT_DROPPED;
+            } else if (meta.flow.wanted != 0) {
+                see_flow.apply(meta.flow, standard_metadata);
+            }
+            plan.apply(meta.flow, meta.report);
+            if (meta.report.translator != 0) {
+                number.apply(meta.report);
+                next = meta.report.translator;
+            }
+        }
+        if (next != 0) {
+            clone_preserving_field_list(
+                CloneType.E2E, DTA_SESSIONS + (bit<32>)next, DTA_FIELDS);
+        }
+    }
+}
+
+V1Switch(
+    ReporterParser(), ReporterVerifyChecksum(), ReporterIngress(), ReporterEgress(),
+    ReporterComputeChecksum(), ReporterDeparser()) main;

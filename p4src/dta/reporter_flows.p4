@@ -1,0 +1,111 @@
+/* What a reporter knows of a flow, and what of it is worth a report. */
+#ifndef TELEMARK_DTA_REPORTER_FLOWS_P4
+#define TELEMARK_DTA_REPORTER_FLOWS_P4
+
+#include "reporter_packet.p4"
+
+#define DTA_FLOW_CELLS 4096  // a power of 2
+
+// What is wanted of a flow's packets, and then what is still to be reported of one, bit by bit.
+const bit<8> WANT_START = 0x01;    // Append: the flow is new, or was idle for long
+const bit<8> WANT_RESENT = 0x02;   // Append: TCP sent something again, so it was lost
+const bit<8> WANT_DROPPED = 0x04;  // Append: this switch dropped the packet
+const bit<8> WANT_COUNT = 0x08;    // Key-Increment: each packet, or its bytes
+const bit<8> WANT_DATA = 0x10;     // Key-Write: changes and samples of the flow's record
+
+struct dta_flow_t {
+    @field_list(DTA_FIELDS)
+    bit<8> wanted;
+    @field_list(DTA_FIELDS)
+    bit<128> key;
+    @field_list(DTA_FIELDS)
+    bit<224> data;
+    @field_list(DTA_FIELDS)
+    bit<32> packet_bytes;
+    @field_list(DTA_FIELDS)
+    bit<8> translator;
+    bit<32> tcp_sequence;
+    bit<32> tcp_bytes;  // in the segment; SYN and FIN count as one each
+}
+
+/* A flow has a cell of its own, which another one takes from it when their hashes meet: then it is new
+ * when it comes back. So a flow is reported more often, never less. */
+control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata) {
+    bit<32> node_id = 0;
+    bit<48> offset_us = 0;  // common clock - clock of this switch
+
+    register<bit<128>>(DTA_FLOW_CELLS) keys;
+    register<bit<48>>(DTA_FLOW_CELLS) seen_us;
+    register<bit<32>>(DTA_FLOW_CELLS) packets;
+    register<bit<32>>(DTA_FLOW_CELLS) bytes;
+    register<bit<32>>(DTA_FLOW_CELLS) tcp_next;  // the sequence number behind all that it sent
+    register<bit<224>>(DTA_FLOW_CELLS) told;  // what of its record was reported, under the mask
+
+    /* Record, word by word: ports in and out, packets, bytes, latency, queue and packets waiting, node,
+     * time. What is reported begins with another word after a shift. A change is another value
+     * under the mask; and `share` of 2^32 packets are samples. */
+    action see(
+        bit<32> index, bit<32> dice, bit<32> share, bit<224> mask, bit<8> shift, bit<48> idle_us) {
+        bit<128> key;
+        bit<48> last_us;
+        bit<32> count;
+        bit<32> sum;
+        bit<32> next;
+        bit<224> before;
+        keys.read(key, index);
+        seen_us.read(last_us, index);
+        packets.read(count, index);
+        bytes.read(sum, index);
+        tcp_next.read(next, index);
+        told.read(before, index);
+        bit<48> now_us = standard_metadata.egress_global_timestamp;
+        bool is_new = key != flow.key || now_us - last_us >= idle_us;
+        count = is_new ? 1 : count + 1;
+        sum = is_new ? flow.packet_bytes : sum + flow.packet_bytes;
+        bit<32> ahead = flow.tcp_sequence - next;  // from 2^31 on it is behind
+        bool is_again = !is_new && flow.tcp_bytes != 0 && ahead[31:31] == 1;
+        next = is_new || ahead[31:31] == 0 ? flow.tcp_sequence + flow.tcp_bytes : next;
+        bit<32> latency_us = (now_us - standard_metadata.ingress_global_timestamp)[31:0];
+        flow.data = 7w0 ++ standard_metadata.ingress_port ++ 7w0 ++ standard_metadata.egress_port
+            ++ count ++ sum ++ latency_us
+            ++ (bit<8>)standard_metadata.priority ++ (bit<24>)standard_metadata.enq_qdepth
+            ++ node_id ++ (now_us + offset_us)[31:0];
+        bool is_told =
+            is_new || (flow.data & mask) != before || dice < share || share == 0xFFFFFFFF;
+        before = is_told ? flow.data & mask : before;
+        flow.data = flow.data << shift;
+        flow.wanted = flow.wanted & ~(
+            (is_told ? 8w0 : WANT_DATA) | (is_new ? 8w0 : WANT_START)
+            | (is_again ? 8w0 : WANT_RESENT) | WANT_DROPPED);
+        keys.write(index, flow.key);
+        seen_us.write(index, now_us);
+        packets.write(index, count);
+        bytes.write(index, sum);
+        tcp_next.write(index, next);
+        told.write(index, before);
+    }
+
+    /* The only entry is the default one: what the controller wants of all flows. */
+    action follow(
+        bit<32> node, bit<48> clock_offset_us, bit<32> share, bit<224> mask, bit<8> shift,
+        bit<48> idle_us) {
+        node_id = node;
+        offset_us = clock_offset_us;
+        bit<32> index;
+        bit<32> dice;
+        hash(index, HashAlgorithm.crc32, 32w0, { flow.key }, (bit<32>)DTA_FLOW_CELLS);
+        random(dice, 32w0, 32w0xFFFFFFFF);
+        see(index, dice, share, mask, shift, idle_us);
+    }
+
+    table flows {
+        actions = { follow; }
+        default_action = follow(0, 0, 0, 0, 0, 0xFFFFFFFFFFFF);
+    }
+
+    apply {
+        flows.apply();
+    }
+}
+
+#endif

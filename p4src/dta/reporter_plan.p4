@@ -1,0 +1,102 @@
+/* Which report of a packet is next, and what it says. A packet may be worth several: each is made of
+ * a clone, and the clone of the last but one is that of the last. */
+#ifndef TELEMARK_DTA_REPORTER_PLAN_P4
+#define TELEMARK_DTA_REPORTER_PLAN_P4
+
+#include "reporter_flows.p4"
+#include "reporter_ring.p4"
+
+// Lists of events have one each.
+const bit<2> FLOW_STARTED = 0;
+const bit<2> SEGMENT_RESENT = 1;
+const bit<2> PACKET_DROPPED = 2;
+
+/* Takes the next one of what is wanted. Where no report is made of it, `report.translator` is 0. */
+control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
+    bit<2> event = 3;
+
+    action no_report() {
+        report.translator = 0;
+    }
+
+    action set_flags(bit<1> immediate, bit<1> retransmittable) {
+        report.translator = flow.translator;
+        report.immediate = immediate;
+        report.retransmittable = retransmittable;
+        report.key = flow.key;
+    }
+
+    action write_data(
+        bit<8> redundancy, bit<8> words, bit<1> immediate, bit<1> retransmittable) {
+        set_flags(immediate, retransmittable);
+        report.opcode = DTA_KEY_WRITE;
+        report.detail = redundancy ++ words ++ 16w0;
+        report.data = flow.data;
+        report.words = words;
+    }
+
+    table data_reports {
+        actions = { write_data; no_report; }
+        default_action = no_report();
+    }
+
+    action add(bit<8> redundancy, bit<64> addend, bit<1> immediate, bit<1> retransmittable) {
+        set_flags(immediate, retransmittable);
+        report.opcode = DTA_KEY_INCREMENT;
+        report.detail = redundancy ++ 24w0;
+        report.data = addend ++ 160w0;
+        report.words = 2;
+    }
+
+    action count_packets(bit<8> redundancy, bit<1> immediate, bit<1> retransmittable) {
+        add(redundancy, 1, immediate, retransmittable);
+    }
+
+    action count_bytes(bit<8> redundancy, bit<1> immediate, bit<1> retransmittable) {
+        add(redundancy, (bit<64>)flow.packet_bytes, immediate, retransmittable);
+    }
+
+    table count_reports {
+        actions = { count_packets; count_bytes; no_report; }
+        default_action = no_report();
+    }
+
+    /* What is appended is the flow, by 32 bits of a hash of its key. */
+    action append(bit<8> translator, bit<32> list, bit<1> immediate, bit<1> retransmittable) {
+        bit<32> name;
+        hash(name, HashAlgorithm.crc32, 32w0, { flow.key }, 64w0x100000000);
+        set_flags(immediate, retransmittable);
+        report.translator = translator;
+        report.opcode = DTA_APPEND;
+        report.detail = list;
+        report.data = name ++ 192w0;
+        report.words = 1;
+    }
+
+    table event_lists {
+        key = { event: exact @name("event"); }
+        actions = { append; no_report; }
+        default_action = no_report();
+        size = 4;
+    }
+
+    apply {
+        bit<8> before = flow.wanted;
+        flow.wanted = before & (before - 1);  // without its lowest bit
+        bit<8> kind = before ^ flow.wanted;
+        report.translator = 0;
+        if (kind == 0) {
+            no_report();
+        } else if (kind == WANT_DATA) {
+            data_reports.apply();
+        } else if (kind == WANT_COUNT) {
+            count_reports.apply();
+        } else {
+            event = kind == WANT_START ? FLOW_STARTED
+                : kind == WANT_RESENT ? SEGMENT_RESENT : PACKET_DROPPED;
+            event_lists.apply();
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,164 @@
+/* Numbers reports, and keeps those that are to be sent again when their translator misses them. */
+#ifndef TELEMARK_DTA_REPORTER_RING_P4
+#define TELEMARK_DTA_REPORTER_RING_P4
+
+#include "reporter_packet.p4"
+
+#define DTA_TRANSLATORS 16  // numbers 1 to 15
+#ifndef DTA_RING
+#define DTA_RING 1024  // reports of a translator that can be kept, a power of 2
+#endif
+#define DTA_KNOWN (8 * DTA_RING)  // of so many reports it is known whether they were to be kept
+
+#define RING_SLOT(translator, sequence) \
+    ((bit<32>)translator * DTA_RING + (sequence & (DTA_RING - 1)))
+#define KIND_SLOT(translator, sequence) \
+    ((bit<32>)translator * DTA_KNOWN + (sequence & (DTA_KNOWN - 1)))
+
+register<bit<32>>(DTA_TRANSLATORS) dta_next;  // the sequence number of the next report
+/* Of each slot: its sequence number, flags, opcode, words; detail, key, data. Reports that are not to
+ * be sent again take no slot, so that many of them do not push out the few that are. */
+register<bit<448>>(DTA_TRANSLATORS * DTA_RING) dta_ring;
+register<bit<1>>(DTA_TRANSLATORS * DTA_KNOWN) dta_was_kept;
+register<bit<32>>(DTA_TRANSLATORS) dta_left;  // reports that a NACK asked for too late
+
+// What is counted of each translator, by kind.
+const bit<4> DTA_SENT = 0;     // reports that were numbered: new ones
+const bit<4> DTA_NACKED = 1;   // NACKs that were heard
+const bit<4> DTA_RESENT = 2;   // reports
+const bit<4> DTA_NOT_KEPT = 3;  // reports that a NACK asked for, and that were never to be kept
+const bit<4> DTA_ABSURD = 4;   // NACKs of what was never sent
+
+counter(DTA_TRANSLATORS * 16, CounterType.packets) dta_events;
+
+#define DTA_EVENT(translator, kind) ((bit<32>)(translator ++ kind))
+
+/* Gives a report its number, before it waits in any queue: one that is dropped there leaves a gap. */
+control NumberReport(inout dta_report_t report) {
+    action number() {
+        bit<32> index = (bit<32>)report.translator;
+        dta_next.read(report.sequence, index);
+        dta_next.write(index, report.sequence + 1);
+        dta_was_kept.write(
+            KIND_SLOT(report.translator, report.sequence), report.retransmittable);
+    }
+
+    action keep() {
+        bit<64> head = report.sequence ++ 14w0 ++ report.immediate ++ 1w1 ++ report.opcode
+            ++ report.words;
+        dta_ring.write(
+            RING_SLOT(report.translator, report.sequence),
+            head ++ report.detail ++ report.key ++ report.data);
+    }
+
+    apply {
+        number();
+        if (report.retransmittable == 1) {
+            keep();
+        }
+        dta_events.count(DTA_EVENT(report.translator, DTA_SENT));
+    }
+}
+
+/* Reports that are to be sent again, by one packet after the other: the NACK, and its clones. */
+struct dta_resend_t {
+    @field_list(DTA_FIELDS)
+    bit<8> translator;  // 0: nothing is sent again
+    @field_list(DTA_FIELDS)
+    bit<32> next;
+    @field_list(DTA_FIELDS)
+    bit<32> left;
+}
+
+/* The report that is next, unless it is not there. */
+control Resend(inout dta_resend_t resend, inout dta_report_t report) {
+    bit<1> was_kept = 0;
+
+    action tell_left() {
+        bit<32> left;
+        dta_left.read(left, (bit<32>)resend.translator);
+        dta_left.write((bit<32>)resend.translator, left + 1);
+    }
+
+    action fetch() {
+        bit<448> kept;
+        dta_ring.read(kept, RING_SLOT(resend.translator, resend.next));
+        dta_was_kept.read(was_kept, KIND_SLOT(resend.translator, resend.next));
+        report.sequence = resend.next;
+        report.immediate = kept[401:401];
+        report.retransmittable = 1;
+        report.opcode = kept[399:392];
+        report.words = kept[391:384] ;
+        report.detail = kept[383:352];
+        report.key = kept[351:224];
+        report.data = kept[223:0];
+        report.translator =
+            kept[400:400] == 1 && kept[447:416] == resend.next ? resend.translator : 0;
+    }
+
+    apply {
+        fetch();
+        if (report.translator != 0) {
+            dta_events.count(DTA_EVENT(resend.translator, DTA_RESENT));
+        } else if (was_kept == 1) {
+            tell_left();
+        } else {
+            dta_events.count(DTA_EVENT(resend.translator, DTA_NOT_KEPT));
+        }
+        resend.next = resend.next + 1;
+        resend.left = resend.left - 1;
+    }
+}
+
+/* What a NACK asks for, if this reporter sent it: it goes on as the first report that is sent again. */
+control HearNack(
+    in ipv4_t ipv4, inout bit<32> first, inout bit<32> missing, inout dta_resend_t resend,
+    inout standard_metadata_t standard_metadata) {
+    bit<1> is_absurd = 0;
+
+    action hear(bit<8> translator, bit<9> port) {
+        bit<32> index = (bit<32>)translator;
+        bit<32> next;
+        bit<32> left;
+        dta_next.read(next, index);
+        dta_left.read(left, index);
+#ifdef DTA_PROTOTYPE
+        // It has the last number that was good, of eight bits, and wants all behind it.
+        missing = (bit<32>)(next[7:0] - 1 - first[7:0]);
+        first = next - missing;
+#endif
+        bit<32> behind = next - first;
+        bit<32> unknown = behind > DTA_KNOWN ? behind - DTA_KNOWN : 0;
+        unknown = unknown < missing ? unknown : missing;
+        is_absurd = missing == 0 || missing > behind || behind[31:31] == 1 ? 1w1 : 0;
+        resend.translator = translator;
+        resend.next = first + unknown;
+        resend.left = is_absurd == 1 ? 0 : missing - unknown;
+        dta_left.write(index, is_absurd == 1 ? left : left + unknown);
+        standard_metadata.egress_spec = port;
+    }
+
+    table translators_heard {
+        key = {
+            ipv4.src_addr: exact @name("hdr.ipv4.src_addr");
+            ipv4.dst_addr: exact @name("hdr.ipv4.dst_addr");
+        }
+        actions = { hear; NoAction; }
+        default_action = NoAction();
+        size = DTA_TRANSLATORS;
+    }
+
+    apply {
+        if (translators_heard.apply().hit) {
+            dta_events.count(DTA_EVENT(resend.translator, DTA_NACKED));
+            if (is_absurd == 1) {
+                dta_events.count(DTA_EVENT(resend.translator, DTA_ABSURD));
+            }
+            if (resend.left == 0) {
+                mark_to_drop(standard_metadata);
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,126 @@
+/* What is the same around a reporter's ingress and egress: parser, checksums, deparser.
+ *
+ * A program declares its `struct metadata_t`, and then includes this. */
+#ifndef TELEMARK_DTA_REPORTER_SWITCH_P4
+#define TELEMARK_DTA_REPORTER_SWITCH_P4
+
+#include "../include/allocation.p4"
+#include "reporter_packet.p4"
+
+struct headers_t {
+    dta_headers_t report;
+    ethernet_t ethernet;
+    ipv4_t ipv4;
+    ipv4_options_t ipv4_options;
+    ports_t ports;
+    tcp_t tcp;
+    dta_t nack_base;
+    dta_nack_t nack;
+    dta_prototype_nack_t prototype_nack;
+}
+
+parser ReporterParser(
+    packet_in packet, out headers_t hdr, inout metadata_t meta,
+    inout standard_metadata_t standard_metadata) {
+    state start {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ether_type) {
+            ETHERTYPE_IPV4: parse_ipv4;
+            default: accept;
+        }
+    }
+
+    state parse_ipv4 {
+        packet.extract(hdr.ipv4);
+        transition select(hdr.ipv4.ihl) {
+            5: parse_transport;
+            6 .. 15: parse_ipv4_options;
+            default: accept;
+        }
+    }
+
+    state parse_ipv4_options {
+        packet.extract(hdr.ipv4_options, ((bit<32>)hdr.ipv4.ihl - 5) << 5);
+        transition parse_transport;
+    }
+
+    state parse_transport {
+        transition select(hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
+            (0, PROTOCOL_UDP): parse_udp;
+            (0, PROTOCOL_TCP): parse_tcp;
+            default: accept;
+        }
+    }
+
+    state parse_tcp {
+        packet.extract(hdr.ports);
+        packet.extract(hdr.tcp);
+        transition accept;
+    }
+
+    state parse_udp {
+        packet.extract(hdr.ports);
+        transition select(hdr.ports.dst_port) {
+#ifdef DTA_PROTOTYPE
+            DTA_NACK_PORT: parse_prototype_nack;
+#else
+            DTA_NACK_PORT: parse_nack;
+#endif
+            default: accept;
+        }
+    }
+
+#ifdef DTA_PROTOTYPE
+    state parse_prototype_nack {
+        packet.extract(hdr.prototype_nack);
+        transition accept;
+    }
+#else
+    state parse_nack {
+        packet.extract(hdr.nack_base);
+        transition select(hdr.nack_base.version, hdr.nack_base.opcode) {
+            (DTA_VERSION, DTA_NACK): parse_nack_count;
+            default: accept;
+        }
+    }
+
+    state parse_nack_count {
+        packet.extract(hdr.nack);
+        transition accept;
+    }
+#endif
+}
+
+control ReporterVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
+
+control ReporterComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
+
+control ReporterDeparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.report.ethernet);
+        packet.emit(hdr.report.ipv4);
+        packet.emit(hdr.report.udp);
+        packet.emit(hdr.report.base);
+        packet.emit(hdr.report.prototype);
+        packet.emit(hdr.report.plain);
+        packet.emit(hdr.report.detail);
+        packet.emit(hdr.report.redundancy);
+        packet.emit(hdr.report.key);
+        packet.emit(hdr.report.short_key);
+        packet.emit(hdr.report.data);
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.ipv4_options);
+        packet.emit(hdr.ports);
+        packet.emit(hdr.tcp);
+        packet.emit(hdr.nack_base);
+        packet.emit(hdr.nack);
+        packet.emit(hdr.prototype_nack);
+    }
+}
+
+#endif

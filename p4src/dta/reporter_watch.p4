@@ -1,0 +1,73 @@
+/* Which flows are watched, by what name they go, and to which translator their reports. */
+#ifndef TELEMARK_DTA_REPORTER_WATCH_P4
+#define TELEMARK_DTA_REPORTER_WATCH_P4
+
+#include "reporter_flows.p4"
+
+control WatchFlow(
+    in ipv4_t ipv4, in ports_t ports, in tcp_t tcp, inout dta_flow_t flow,
+    in standard_metadata_t standard_metadata) {
+    bit<16> src_port = 0;
+    bit<16> dst_port = 0;
+    bit<24> key_node = 0;
+
+    action watch(bit<8> wanted) {
+        flow.wanted = wanted;
+    }
+
+    table watch_list {
+        key = {
+            ipv4.src_addr: ternary @name("hdr.ipv4.src_addr");
+            ipv4.dst_addr: ternary @name("hdr.ipv4.dst_addr");
+            ipv4.protocol: ternary @name("hdr.ipv4.protocol");
+            src_port: ternary @name("hdr.ports.src_port");
+            dst_port: ternary @name("hdr.ports.dst_port");
+        }
+        actions = { watch; NoAction; }
+        default_action = NoAction();
+        size = 1024;
+    }
+
+    /* A flow keeps to one of `count` translators from number 1 on. Its key ends with `node`: switches
+     * with different ones do not write over each other's data. */
+    action name_flow(bit<24> node, bit<8> count) {
+        key_node = node;
+        hash(
+            flow.translator, HashAlgorithm.crc32, 8w1,
+            {
+                ipv4.src_addr, ipv4.dst_addr, src_port, dst_port, ipv4.protocol
+            },
+            count);
+    }
+
+    table naming {
+        actions = { name_flow; }
+        default_action = name_flow(0, 1);
+    }
+
+    apply {
+        if (ports.isValid()) {
+            src_port = ports.src_port;
+            dst_port = ports.dst_port;
+        }
+        bool is_report = ports.isValid() && ipv4.protocol == PROTOCOL_UDP
+            && (dst_port == DTA_PORT || dst_port == DTA_PROTOTYPE_PORT || dst_port == DTA_NACK_PORT);
+        if (ipv4.isValid() && !is_report) {
+            watch_list.apply();
+        }
+        if (flow.wanted != 0) {
+            naming.apply();
+            flow.key = ipv4.src_addr ++ ipv4.dst_addr ++ src_port ++ dst_port ++ ipv4.protocol
+                ++ key_node;
+            flow.packet_bytes = standard_metadata.packet_length;
+            if (tcp.isValid()) {
+                flow.tcp_sequence = ports.word;
+                flow.tcp_bytes = (bit<32>)ipv4.total_length
+                    - (((bit<32>)ipv4.ihl + (bit<32>)tcp.data_offset) << 2)
+                    + (bit<32>)tcp.flags[1:1] + (bit<32>)tcp.flags[0:0];
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,186 @@
+"""A DTA reporter in this process: users' packets in, they and reports out."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import subject
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+from simple_switch import Twins
+
+from minip4.engine.engine import Engine
+from minip4.engine.keys import Exact, Ternary
+
+FOLDER = Path(__file__).parents[2] / "p4src" / "dta"
+IN, OUT, TO_TRANSLATOR = 1, 2, 3
+HOST_MAC, REPORTER_MAC, TRANSLATOR_MAC = 0x020000000002, 0x0200000000FF, 0x020000000063
+REPORTER_ADDR, TRANSLATOR_ADDR = "10.0.9.1", "10.0.9.9"
+PORT, PROTOTYPE_PORT, NACK_PORT = 40042, 40040, 40044
+REPORTER, NODE, SESSIONS = 9, 0xABCD, 400
+KEY_WRITE, APPEND, KEY_INCREMENT, NACK = 1, 2, 3, 0x80
+START, RESENT, DROPPED, COUNT, DATA = (1 << bit for bit in range(5))
+STARTED, WAS_RESENT, WAS_DROPPED = range(3)  # events, as lists have them
+ALL, NEVER = 0xFFFFFFFF, (1 << 48) - 1
+KINDS = ("sent", "nacked", "resent", "not kept", "absurd")
+ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
+
+
+@functools.cache
+def _switch(program: str) -> Engine | Twins:
+    return subject.switch(FOLDER / program, ports=(IN, OUT, TO_TRANSLATOR))
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report in our format, taken apart; `detail` are the four bytes behind the base header."""
+
+    opcode: int
+    sequence: int
+    immediate: bool
+    retransmittable: bool
+    detail: bytes
+    key: bytes
+    words: tuple[int, ...]
+
+
+class Reporter:
+    """Users' packets come in by port 1 and leave by port 2; the translators are behind port 3."""
+
+    def __init__(self, program: str = "reporter.p4", translators: int = 1) -> None:
+        self.engine = _switch(program).another()
+        self.add, self.set_default = self.engine.table_add, self.engine.table_set_default
+        self.add("ReporterIngress.forwarding", [Exact(HOST_MAC)], "ReporterIngress.forward", [OUT])
+        addresses = [int(IPv4Address(address)) for address in (REPORTER_ADDR, TRANSLATOR_ADDR)]
+        for number in range(1, translators + 1):
+            ends = [addresses[0], addresses[1] + number - 1]
+            self.add("ReporterEgress.write_report.translators", [Exact(number)],
+                     "ReporterEgress.write_report.send_report",
+                     [REPORTER_MAC, TRANSLATOR_MAC, *ends, REPORTER])  # fmt: skip
+            self.add("ReporterIngress.hear_nack.translators_heard", [*map(Exact, ends[::-1])],
+                     "ReporterIngress.hear_nack.hear", [number, TO_TRANSLATOR])  # fmt: skip
+            self.engine.mirror_set(SESSIONS + number, [(TO_TRANSLATOR, 0)])
+        watch = "ReporterIngress.watch_flow"
+        self.set_default(f"{watch}.naming", f"{watch}.name_flow", [NODE, translators])
+        self.follow()
+
+    def watch(self, wanted: int, dst_port: int | None = None) -> None:
+        """Watch all packets, or those to a port."""
+        port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
+        self.add("ReporterIngress.watch_flow.watch_list", [*[Ternary(0, 0)] * 4, port],
+                 "ReporterIngress.watch_flow.watch", [wanted], 1)  # fmt: skip
+
+    def follow(
+        self, *, share: int = 0, mask: int = 0, first_word: int = 0, idle_us: int = NEVER
+    ) -> None:
+        """What is a change, and which share are samples."""
+        self.set_default("ReporterEgress.see_flow.flows", "ReporterEgress.see_flow.follow",
+                         [7, 0, share, mask, 32 * first_word, idle_us])  # fmt: skip
+
+    def write_data(
+        self, words: int = 7, *, wanted: int = DATA, immediate: int = 0, kept: int = 0
+    ) -> None:
+        """Records of all flows by Key-Write, and what else is wanted of them."""
+        self.watch(wanted)
+        self.set_default("ReporterEgress.plan.data_reports", "ReporterEgress.plan.write_data",
+                         [2, words, immediate, kept])  # fmt: skip
+
+    def count(self, what: str = "packets", kept: int = 0) -> None:
+        """Packets or bytes of flows by Key-Increment."""
+        self.set_default("ReporterEgress.plan.count_reports", f"ReporterEgress.plan.count_{what}",
+                         [4, 0, kept])  # fmt: skip
+
+    def append(self, event: int, number: int, *, kept: int = 1) -> None:
+        """Events of a kind to a list."""
+        for plan in ("ReporterIngress.plan", "ReporterEgress.plan"):
+            self.add(f"{plan}.event_lists", [Exact(event)], f"{plan}.append", [1, number, 0, kept])
+
+    def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
+        """All that leaves, in the order of ports."""
+        return sorted(self.engine.process(port, frame, 1000 * time_us), key=lambda out: out[0])
+
+    def reports(self, frame: bytes, time_us: int = 0) -> list[Report]:
+        """Those of a packet that leaves as it came."""
+        (port, out), *others = self.send(frame, time_us)
+        assert (port, out) == (OUT, frame)
+        assert all(port == TO_TRANSLATOR for port, _ in others)
+        return [opened(frame) for _, frame in others]
+
+    def hear(self, frame: bytes) -> list[Report]:
+        """What is sent again after a NACK."""
+        sent = self.send(frame, port=TO_TRANSLATOR)
+        assert all(port == TO_TRANSLATOR for port, _ in sent)
+        return [opened(frame) for _, frame in sent]
+
+    def events(self, translator: int = 1) -> dict[str, int]:
+        """What was counted, by kind, but zeros; `left`: of what had left the ring."""
+        counts = {kind: self.engine.counter_read("dta_events", translator * 16 + number)[0]
+                  for number, kind in enumerate(KINDS)}  # fmt: skip
+        counts["left"] = self.engine.register_read("dta_left", translator)
+        return {kind: count for kind, count in counts.items() if count}
+
+
+def payload(frame: bytes, port: int = PORT) -> bytes:
+    """UDP's, of a frame to the translator whose headers are right."""
+    packet = Ether(frame)
+    assert (packet.dst, packet.src) == ("02:00:00:00:00:63", "02:00:00:00:00:ff")
+    assert (packet[IP].src, packet[IP].flags) == (REPORTER_ADDR, "DF")
+    assert (packet[UDP].sport, packet[UDP].dport, packet[UDP].chksum) == (port, port, 0)
+    assert (packet[IP].len, packet[UDP].len) == (len(frame) - 14, len(frame) - 34)
+    again = packet[IP].copy()
+    del again.chksum
+    assert IP(bytes(again)).chksum == packet[IP].chksum
+    return frame[42:]
+
+
+def opened(frame: bytes) -> Report:
+    """A report in our format."""
+    body = payload(frame)
+    assert body[0] & 0xF3 == 0x10  # version 1, reserved bits 0
+    assert int.from_bytes(body[2:4], "big") == REPORTER
+    at = 12 if body[1] == APPEND else 28
+    assert len(body[at:]) % 4 == 0
+    words = tuple(int.from_bytes(body[i : i + 4], "big") for i in range(at, len(body), 4))
+    return Report(body[1], int.from_bytes(body[4:8], "big"), bool(body[0] & 8), bool(body[0] & 4),
+                  body[8:12], body[12:at], words)  # fmt: skip
+
+
+def nack(first: int, count: int, *, src: str = TRANSLATOR_ADDR) -> bytes:
+    """A translator's NACK."""
+    body = bytes([0x10, NACK, 0, REPORTER]) + first.to_bytes(4, "big") + count.to_bytes(4, "big")
+    return _to_reporter(body, src)
+
+
+def prototype_nack(last_good: int) -> bytes:
+    """The prototype's."""
+    return _to_reporter(bytes([last_good, 0x80]), TRANSLATOR_ADDR)
+
+
+def _to_reporter(body: bytes, src: str) -> bytes:
+    return bytes(Ether(dst="02:00:00:00:00:ff", src="02:00:00:00:00:63")
+                 / IP(src=src, dst=REPORTER_ADDR)
+                 / UDP(sport=NACK_PORT, dport=NACK_PORT, chksum=0) / Raw(body))  # fmt: skip
+
+
+def key(sport: int = 4000, dport: int = 5000, protocol: int = 17) -> bytes:
+    """Of a flow from 10.0.0.1 to 10.0.0.2."""
+    numbers = (
+        bytes.fromhex("0a000001 0a000002") + sport.to_bytes(2, "big") + dport.to_bytes(2, "big")
+    )
+    return numbers + bytes([protocol]) + NODE.to_bytes(3, "big")
+
+
+def udp(size: int = 8, *, sport: int = 4000, dport: int = 5000) -> bytes:
+    """A UDP frame of a host's, with so many bytes of payload."""
+    return bytes(ETHER / IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=sport, dport=dport)
+                 / Raw(bytes(size)))  # fmt: skip
+
+
+def tcp(seq: int, size: int = 100, flags: str = "A", options: Sequence[object] = ()) -> bytes:
+    """A TCP frame of a host's."""
+    return bytes(ETHER / IP(src="10.0.0.1", dst="10.0.0.2")
+                 / TCP(sport=4000, dport=5000, seq=seq, flags=flags, options=[*options])
+                 / Raw(bytes(size)))  # fmt: skip

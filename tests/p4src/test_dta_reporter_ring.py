@@ -1,0 +1,200 @@
+"""What a DTA reporter sends again after NACKs, and what of that it no longer has."""
+
+import functools
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+from reporter_path import (
+    ALL,
+    APPEND,
+    DATA,
+    FOLDER,
+    KEY_WRITE,
+    OUT,
+    START,
+    STARTED,
+    TO_TRANSLATOR,
+    Reporter,
+    nack,
+    payload,
+    prototype_nack,
+    udp,
+)
+
+
+def sent(reporter: Reporter, count: int) -> list[bytes]:
+    """Reports of so many packets of different lengths, as frames."""
+    found = []
+    for number in range(count):
+        for port, frame in reporter.send(udp(number), 7 * number):
+            if port == TO_TRANSLATOR:
+                found.append(frame)
+    return found
+
+
+def kept(words: int = 7) -> Reporter:
+    """Reports all packets, and keeps the reports."""
+    reporter = Reporter()
+    reporter.write_data(words, immediate=1, kept=1)
+    reporter.follow(share=ALL)
+    return reporter
+
+
+def again(reporter: Reporter, frame: bytes) -> list[bytes]:
+    """What goes to the translator after a NACK, in the order of sending."""
+    out = reporter.send(frame, port=TO_TRANSLATOR)
+    assert {port for port, _ in out} <= {TO_TRANSLATOR}
+    return [frame for _, frame in out]
+
+
+@pytest.mark.parametrize("words", [1, 3, 7])
+def test_what_is_missing_is_sent_again_as_it_was(words: int) -> None:
+    reporter = kept(words)
+    frames = sent(reporter, 10)
+    assert again(reporter, nack(3, 4)) == frames[3:7]
+    assert again(reporter, nack(9, 1)) == frames[9:]
+    assert reporter.events() == {"sent": 10, "nacked": 2, "resent": 5}
+    assert sent(reporter, 1)[0][46:50] == (10).to_bytes(4, "big")  # numbers go on
+
+
+def test_numbers_and_rings_of_translators_are_apart() -> None:
+    reporter = Reporter(translators=2)
+    reporter.write_data(1, kept=1)
+    homes: dict[bytes, list[bytes]] = {}
+    for dport in range(5000, 5020):
+        _, (_, frame) = reporter.send(udp(dport=dport))
+        homes.setdefault(frame[30:34], []).append(frame)
+    assert len(homes) == 2
+    for number in (9, 10):
+        frames = homes[bytes([10, 0, 9, number])]
+        assert again(reporter, nack(0, len(frames), src=f"10.0.9.{number}")) == frames
+
+
+def of_two_kinds(kept: int) -> tuple[Reporter, list[bytes]]:
+    """Two flows, each of an event and then a record; these may be kept."""
+    reporter = Reporter()
+    reporter.write_data(1, wanted=START | DATA, kept=kept)
+    reporter.append(STARTED, 17, kept=1)
+    frames = [
+        frame for dport in (5000, 5001)
+        for port, frame in reporter.send(udp(dport=dport)) if port == TO_TRANSLATOR
+    ]  # fmt: skip
+    assert [frame[43] for frame in frames] == [APPEND, KEY_WRITE, APPEND, KEY_WRITE]
+    return reporter, frames
+
+
+def test_reports_of_different_kinds_are_sent_again_by_one_nack() -> None:
+    reporter, frames = of_two_kinds(kept=1)
+    assert again(reporter, nack(0, 4)) == frames
+
+
+def test_what_was_never_to_be_kept_is_not_there() -> None:
+    reporter, frames = of_two_kinds(kept=0)
+    assert again(reporter, nack(0, 4)) == [frames[0], frames[2]]
+    assert reporter.events() == {"sent": 4, "nacked": 1, "resent": 2, "not kept": 2}
+
+
+@pytest.mark.parametrize(("first", "count"), [(10, 1), (9, 2), (0, 11), (3, 0), (0, 0xFFFFFFFF),
+                                              (11, 1), (0x80000000, 5)])  # fmt: skip
+def test_what_was_never_sent_is_absurd(first: int, count: int) -> None:
+    reporter = kept()
+    sent(reporter, 10)
+    assert again(reporter, nack(first, count)) == []
+    assert reporter.events() == {"sent": 10, "nacked": 1, "absurd": 1}
+
+
+def test_nacks_of_others_pass() -> None:
+    reporter = kept()
+    sent(reporter, 10)
+    frame = bytes.fromhex("020000000002") + nack(3, 4, src="10.0.9.77")[6:]
+    assert reporter.send(frame, port=TO_TRANSLATOR) == [(OUT, frame)]
+    assert reporter.events() == {"sent": 10}
+
+
+def test_damaged_nacks_do_no_harm() -> None:
+    reporter, dice = kept(), random.Random(3)
+    frames = sent(reporter, 10)
+    whole = nack(3, 4)
+    for length in range(14, len(whole)):
+        assert set(again(reporter, whole[:length])) <= {*frames}
+    for _ in range(300):
+        bent = bytearray(whole)
+        bent[dice.randrange(34, len(whole))] = dice.randrange(256)
+        assert set(again(reporter, bytes(bent))) <= {*frames}
+    assert again(reporter, whole) == frames[3:7]
+
+
+@functools.cache
+def small_ring() -> Path:
+    """The program with a ring of eight reports."""
+    program = Path(tempfile.mkdtemp()) / "small.p4"
+    program.write_text(f'#define DTA_RING 8\n#include "{FOLDER / "reporter.p4"}"\n')
+    return program
+
+
+def test_what_has_left_the_ring_is_counted() -> None:
+    reporter = Reporter(str(small_ring()))
+    reporter.write_data(kept=1)
+    reporter.follow(share=ALL)
+    frames = sent(reporter, 100)
+    assert again(reporter, nack(90, 10)) == frames[92:]
+    assert reporter.events() == {"sent": 100, "nacked": 1, "resent": 8, "left": 2}
+    assert again(reporter, nack(20, 75)) == frames[92:95]
+    assert reporter.events() == {"sent": 100, "nacked": 2, "resent": 11, "left": 2 + 72}
+
+
+def test_the_ring_holds_what_a_list_of_the_last_would() -> None:
+    reporter = Reporter(str(small_ring()))
+    dice = random.Random(5)
+    reporter.watch(START, dst_port=5000)
+    reporter.append(STARTED, 17, kept=1)
+    reporter.follow(idle_us=1)
+    reporter.write_data(1, wanted=DATA)  # of all others, and these are not kept
+    slots: dict[int, tuple[int, bytes]] = {}
+    essential, asked, found, left = set(), 0, 0, 0
+    for number in range(300):
+        port = dice.choice([5000, 6000 + number])
+        ((_, frame),) = [o for o in reporter.send(udp(dport=port), number) if o[0] == TO_TRANSLATOR]
+        if port == 5000:
+            slots[number % 8] = (number, frame)
+            essential.add(number)
+        if dice.random() < 0.2:
+            first = dice.randrange(max(number - 20, 0), number + 1)
+            wanted = range(first, number + 1)
+            there = [slots[n % 8][1] for n in wanted if slots.get(n % 8, (-1,))[0] == n]
+            assert again(reporter, nack(first, len(wanted))) == there
+            asked, found = asked + len(wanted), found + len(there)
+            left += sum(n in essential for n in wanted) - len(there)
+    counts = reporter.events()
+    assert left > 5
+    assert counts["left"] == left
+    assert counts["resent"] == found > 50
+    assert counts["not kept"] == asked - found - left
+
+
+def test_the_prototypes_formats() -> None:
+    tracked, plain = Reporter("reporter_prototype.p4"), Reporter("reporter_prototype_plain.p4")
+    found = []
+    for reporter in (tracked, plain):
+        reporter.write_data(1, wanted=START | DATA, kept=1)
+        reporter.append(STARTED, 17)
+        found.append([payload(frame, 40040).hex(" ", 1) for _, frame in reporter.send(udp())[1:]])
+    data = "02 0a 00 00 01 00 01 00 02"
+    assert found[0][0].startswith("02 00 40 00 00 00 11")
+    assert found[0][1] == f"01 01 40 {data}"
+    assert found[1][0].startswith("02 00 00 00 00 11")
+    assert found[1][1] == f"01 00 {data}"
+
+
+def test_the_prototypes_nack_names_the_last_that_was_good() -> None:
+    reporter = Reporter("reporter_prototype.p4")
+    reporter.write_data(1, kept=1)
+    reporter.follow(share=ALL)
+    frames = sent(reporter, 300)
+    assert again(reporter, prototype_nack(296 & 0xFF)) == frames[297:]
+    assert again(reporter, prototype_nack(200)) == frames[201:]
+    assert again(reporter, prototype_nack(299 & 0xFF)) == []
+    counts = reporter.events()
+    assert counts == {"sent": 300, "nacked": 3, "resent": 3 + 99, "absurd": 1}
