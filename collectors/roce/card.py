@@ -32,6 +32,7 @@ class Card:
             number = ctypes.get_errno()
             self._close_files()
             raise TestbedError(f"interface {interface}: {os.strerror(number)}")
+        self._bypass = self._open_bypass(interface)
         self._error = 0
         self._drops = 0
         # What fails before it closes ends all the same; and at the end of Python the thread goes
@@ -39,6 +40,11 @@ class Card:
         self._thread = threading.Thread(target=self._run, name=f"roce {interface}", daemon=True)
         self._thread.start()
         atexit.register(self.close)
+
+    @property
+    def bypasses_ip(self) -> bool:
+        """Whether the kernel's IP stack is spared the frames; it costs more than the responder."""
+        return self._bypass >= 0
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait for completions, or frames of connection management; whether some came.
@@ -68,7 +74,19 @@ class Card:
         os.eventfd_write(self._stop, 1)
         self._thread.join()
         self._library.roce_card_close(self._handle)
+        if self.bypasses_ip:
+            os.close(self._bypass)
         self._close_files()
+
+    def _open_bypass(self, interface: str) -> int:
+        """A descriptor; -1 where the kernel is older than 6.6, or lends nobody its BPF."""
+        bypass: int = self._library.roce_bypass_open(interface.encode(), self.nic.gid)
+        number = ctypes.get_errno()
+        if bypass < 0 and number not in (errno.EINVAL, errno.EPERM, errno.ENOSYS):
+            self._library.roce_card_close(self._handle)
+            self._close_files()
+            raise TestbedError(f"interface {interface}: BPF program: {os.strerror(number)}")
+        return bypass
 
     def _run(self) -> None:
         self._error = self._library.roce_card_run(self._handle, self._stop, self._wake)

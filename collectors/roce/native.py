@@ -7,7 +7,7 @@ from functools import cache
 
 import collectors
 from collectors.roce import C_FOLDER
-from collectors.roce.shared import NUMBERS, SHARED, Config, Connection, Counters
+from collectors.roce.shared import NUMBERS, SHARED, Config, Connection, Counters, Gid
 from minip4 import simulator
 from minip4.native import build, layouts
 from minip4.native.library import Signatures, declare
@@ -28,6 +28,7 @@ _FUNCTIONS: Signatures = {
     "roce_card_run": (c_int, [handle, c_int, c_int]),
     "roce_card_send": (c_int, [handle, c_char_p, c_uint32]),
     "roce_card_drops": (c_uint64, [handle]),
+    "roce_bypass_open": (c_int, [c_char_p, POINTER(Gid)]),
     "roce_get_counts": (None, [handle, POINTER(Counters)]),
 }
 

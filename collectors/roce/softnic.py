@@ -70,7 +70,7 @@ class SoftNic(Endpoint):
         if not 1 < first_qpn < PSN_MASK:  # 0, 1 and the last one have a meaning of their own
             raise TestbedError(f"first queue pair {first_qpn:#x}: expected 0x2 to 0xfffffe")
         self.address, self.path_mtu = address, path_mtu
-        self._gid = gid(address)
+        self.gid = _gid(gid(address))
         self._regions: list[Region] = []  # whose memory C writes to
         self._domains: list[Domain] = []
         self._connected: set[int] = set()
@@ -106,7 +106,7 @@ class SoftNic(Endpoint):
         if domain not in self._domains:
             raise TestbedError(f"R_Key {domain.rkey:#x}: registered at another endpoint")
         connection = Connection(
-            own=_gid(self._gid), peer=_gid(gid(peer.address)), peer_qpn=peer.qpn, psn=peer.psn,
+            own=self.gid, peer=_gid(gid(peer.address)), peer_qpn=peer.qpn, psn=peer.psn,
             domain=self._domains.index(domain), is_reliable=transport is Transport.RC,
             access=access,
         )  # fmt: skip

@@ -17,7 +17,7 @@
 
 #include "nic_internal.h"
 
-enum { SLOTS = 4096, SMALLEST_SLOT = 2048, BATCH = 64 };
+enum { SLOTS = 4096, SMALLEST_SLOT = 2048, BATCH = 64, NAP_NS = 50000 };
 
 struct roce_card {
     struct roce_nic *nic;
@@ -122,21 +122,27 @@ static bool take_slot(struct roce_card *card, uint64_t now_ns, struct roce_reply
     return reply->length;
 }
 
-static uint32_t take_batch(struct roce_card *card, bool *is_told)
+struct batch {
+    uint32_t taken, answered;
+    bool is_told; /* completions, or frames of connection management, are in it */
+};
+
+static struct batch take_batch(struct roce_card *card)
 {
+    struct batch batch = {0};
     uint64_t before;
-    uint32_t answered = 0;
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     pthread_mutex_lock(&card->nic->lock);
     before = card->nic->completions_put + card->nic->managed_put;
-    for (uint32_t taken = 0; taken < BATCH && is_filled(card); taken++)
-        answered += take_slot(card, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
-                              &card->replies[answered]);
-    *is_told = card->nic->completions_put + card->nic->managed_put != before;
+    for (; batch.taken < BATCH && is_filled(card); batch.taken++)
+        batch.answered += take_slot(
+            card, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
+            &card->replies[batch.answered]);
+    batch.is_told = card->nic->completions_put + card->nic->managed_put != before;
     pthread_mutex_unlock(&card->nic->lock);
-    return answered;
+    return batch;
 }
 
 static int send_replies(struct roce_card *card, uint32_t count)
@@ -158,32 +164,46 @@ static int send_replies(struct roce_card *card, uint32_t count)
     return 0;
 }
 
-int roce_card_run(struct roce_card *card, int stop, int wake)
+/* Why the interface gives no more frames, as when it goes down; 0: it does. */
+static int socket_error(const struct roce_card *card)
+{
+    int error = 0;
+    socklen_t size = sizeof error;
+
+    getsockopt(card->socket, SOL_SOCKET, SO_ERROR, &error, &size);
+    return error;
+}
+
+/* Until frames may have come, or `stop` can be read. Where some just came it naps, and lets more of
+ * them come together, as network cards do with their interrupts: to wake a thread costs whoever sends
+ * the frame many times what the frame does. */
+static int await_frames(const struct roce_card *card, int stop, bool some_came, bool *is_over)
 {
     struct pollfd waiting[] = {{stop, POLLIN, 0}, {card->socket, POLLIN, 0}};
+    struct timespec nap = {.tv_nsec = is_filled(card) ? 0 : NAP_NS};
 
-    for (;;) {
+    if (ppoll(waiting, some_came ? 1 : 2, some_came ? &nap : NULL, NULL) < 0 && errno != EINTR)
+        return errno;
+    *is_over = waiting[0].revents;
+    return waiting[1].revents & POLLERR ? socket_error(card) : 0;
+}
+
+int roce_card_run(struct roce_card *card, int stop, int wake)
+{
+    bool is_over = false;
+    int error = 0;
+
+    while (!error && !is_over) {
+        struct batch batch = take_batch(card);
         uint64_t one = 1;
-        bool is_told;
-        uint32_t answered = take_batch(card, &is_told);
-        int error = send_replies(card, answered);
 
-        if (!error && is_told && write(wake, &one, sizeof one) < 0)
+        error = send_replies(card, batch.answered);
+        if (!error && batch.is_told && write(wake, &one, sizeof one) < 0)
             error = errno;
-        if (error)
-            return error;
-        if (poll(waiting, 2, is_filled(card) ? 0 : -1) < 0 && errno != EINTR)
-            return errno;
-        if (waiting[0].revents)
-            return 0;
-        if (waiting[1].revents & POLLERR) { /* as when the interface goes down */
-            socklen_t size = sizeof error;
-
-            getsockopt(card->socket, SOL_SOCKET, SO_ERROR, &error, &size);
-            if (error)
-                return error;
-        }
+        if (!error)
+            error = await_frames(card, stop, batch.taken, &is_over);
     }
+    return error;
 }
 
 int roce_card_send(struct roce_card *card, const uint8_t *frame, uint32_t length)
