@@ -287,10 +287,15 @@ def test_an_entry_that_found_no_memory_leaves_a_ternary_table_as_it_was() -> Non
             e.table_add("I.t", [Ternary(key, key)], "I.go", [2], 20_000)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
-    e.table_add("I.t", [Ternary(key, key)], "I.go", [2], 20_000)
-    for sent, value in ((key, 2), (key >> 8, 0), (0, 1)):
+
+    def value_of(sent: int) -> int:
         [(_, frame)] = e.process(1, sent.to_bytes(256, "big") + bytes(2), 0)
-        assert frame[256:] == value.to_bytes(2, "big")
+        return int.from_bytes(frame[256:], "big")
+
+    e.table_add("I.t", [Ternary(0x100, 0xFF00)], "I.go", [3], 19_999)  # cares for a new byte
+    assert [value_of(sent) for sent in (0, 0x102, 0x202)] == [1, 3, 0]
+    e.table_add("I.t", [Ternary(key, key)], "I.go", [2], 20_000)
+    assert [value_of(sent) for sent in (key, key >> 8, 0)] == [2, 0, 1]
 
 
 def test_an_entry_has_nothing_of_the_one_whose_place_it_takes() -> None:
