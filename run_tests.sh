@@ -21,4 +21,4 @@ if [[ $EUID -ne 0 ]]; then
     exit 2
 fi
 ./setup.sh --dev
-exec .venv/bin/python -m pytest -n 2 --dist worksteal "$@"
+exec .venv/bin/python -m pytest -n 3 --dist worksteal "$@"
