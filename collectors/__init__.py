@@ -3,3 +3,4 @@
 from pathlib import Path
 
 C_FOLDER = Path(__file__).parent / "c"  # what the C of all of them shares
+WIRESHARK = Path(__file__).parent / "wireshark"  # dissectors of what is reported

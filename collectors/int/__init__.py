@@ -3,4 +3,3 @@
 from pathlib import Path
 
 C_FOLDER = Path(__file__).parent / "c"
-WIRESHARK = Path(__file__).parent / "wireshark"

@@ -23,7 +23,7 @@ from scapy.utils import wrpcap
 from test_int_decoder import MALFORMED, STACK, WITHIN, individual, through_udp
 from test_int_hostile import mutated
 
-from collectors.int import WIRESHARK
+from collectors import WIRESHARK
 from collectors.int.application import PORT
 
 pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
