@@ -2,6 +2,7 @@
 #ifndef TELEMARK_ROCE_NETWORK_P4
 #define TELEMARK_ROCE_NETWORK_P4
 
+#include "../include/ipv4.p4"
 #include "icrc.p4"
 #include "session.p4"
 
@@ -42,25 +43,7 @@ control ToCollector(
     action over_v2(
         bit<48> src_mac, bit<48> dst_mac, bit<32> src_addr, bit<32> dst_addr, bit<16> src_port) {
         put_ethernet(src_mac, dst_mac, ETHERTYPE_IPV4);
-        hdr.ipv4.setValid();
-        hdr.ipv4.version = 4;
-        hdr.ipv4.ihl = 5;
-        hdr.ipv4.dscp = 0;
-        hdr.ipv4.ecn = 0;
-        hdr.ipv4.total_length = bytes + IPV4_UDP_BYTES;
-        hdr.ipv4.identification = 0;
-        hdr.ipv4.flags = 2;  // do not fragment
-        hdr.ipv4.fragment_offset = 0;
-        hdr.ipv4.ttl = 64;
-        hdr.ipv4.protocol = PROTOCOL_UDP;
-        hdr.ipv4.src_addr = src_addr;
-        hdr.ipv4.dst_addr = dst_addr;
-        bit<32> sum = 0x4500 + 0x4000 + 0x4011 + (bit<32>)hdr.ipv4.total_length
-            + (bit<32>)src_addr[31:16] + (bit<32>)src_addr[15:0]
-            + (bit<32>)dst_addr[31:16] + (bit<32>)dst_addr[15:0];
-        sum = (sum & 0xFFFF) + (sum >> 16);
-        sum = (sum & 0xFFFF) + (sum >> 16);
-        hdr.ipv4.checksum = ~sum[15:0];
+        put_ipv4(hdr.ipv4, src_addr, dst_addr, bytes + 8);
         put_udp(src_port);
     }
 

@@ -1,0 +1,41 @@
+/* Hashes of keys: where a key's copies lie, and how a reader knows that it is this key's.
+ *
+ * MurmurHash3_x86_32 with a seed for each use. CRCs would not do: those of one key from different
+ * starts differ by a constant, so keys that meet in one copy's slot meet in all. */
+#ifndef TELEMARK_DTA_HASHES_P4
+#define TELEMARK_DTA_HASHES_P4
+
+const bit<32> COPY_SEED = 0x9E3779B1;  // times the copy's number, from 1
+const bit<32> CHECKSUM_SEED = 0x7FEB352D;
+const bit<32> SESSION_SEED = 0x165667B1;
+
+bit<32> murmur_block(in bit<32> state, in bit<32> word) {
+    bit<32> mixed = word * 0xCC9E2D51;
+    mixed = (mixed[16:0] ++ mixed[31:17]) * 0x1B873593;
+    mixed = mixed ^ state;
+    return (mixed[18:0] ++ mixed[31:19]) * 5 + 0xE6546B64;
+}
+
+/* Of a key's four words, the most significant first, each as a block. */
+bit<32> murmur(in bit<128> key, in bit<32> seed) {
+    bit<32> state = murmur_block(seed, key[127:96]);
+    state = murmur_block(state, key[95:64]);
+    state = murmur_block(state, key[63:32]);
+    state = murmur_block(state, key[31:0]) ^ 16;  // bytes
+    state = (state ^ (state >> 16)) * 0x85EBCA6B;
+    state = (state ^ (state >> 13)) * 0xC2B2AE35;
+    return state ^ (state >> 16);
+}
+
+/* Before the mask of a store's slots; copies count from 0. */
+bit<32> copy_hash(in bit<128> key, in bit<32> copy) {
+    return murmur(key, COPY_SEED * (copy + 1));
+}
+
+/* Which of `count` sessions a key is in, from 0. */
+bit<8> session_of(in bit<128> key, in bit<8> count) {
+    bit<64> scaled = (bit<64>)murmur(key, SESSION_SEED) * (bit<64>)count;
+    return scaled[39:32];
+}
+
+#endif

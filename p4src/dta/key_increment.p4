@@ -1,0 +1,43 @@
+/* Key-Increment: adds to one counter of a key in each of as many rows as it has copies. */
+#ifndef TELEMARK_DTA_KEY_INCREMENT_P4
+#define TELEMARK_DTA_KEY_INCREMENT_P4
+
+#include "plan.p4"
+#include "../roce/transport.p4"
+
+/* In ingress: which counters. */
+control PlanKeyIncrement(in key_increment_t report, inout plan_t plan, inout bit<32> slot_mask) {
+    PlanCopies() plan_copies;
+
+    action add_to_key(bit<8> first_session, bit<8> sessions, bit<32> mask_of_slots) {
+        choose_session(plan, report.key, first_session, sessions);
+        slot_mask = mask_of_slots;
+    }
+
+    table counter_stores {
+        key = { plan.service: exact @name("service"); }
+        actions = { add_to_key; NoAction; }
+        default_action = NoAction();
+        size = 64;
+    }
+
+    apply {
+        plan_copies.apply(plan, report.redundancy);
+        if (!counter_stores.apply().hit) {
+            plan.problem = NOT_CONFIGURED;
+        }
+    }
+}
+
+/* In egress, of a copy: it has a row of counters of its own. */
+control AskKeyIncrement(
+    in key_increment_t report, in bit<32> copy, in bit<32> slot_mask, inout request_t request) {
+    apply {
+        bit<64> slot = (bit<64>)(copy_hash(report.key, copy) & slot_mask);
+        bit<64> row = (bit<64>)copy * ((bit<64>)slot_mask + 1);
+        request.offset = (row + slot) << 3;
+        request.addend = report.addend;
+    }
+}
+
+#endif

@@ -1,0 +1,115 @@
+/* In egress, of each copy of a report: it becomes a request to its session's collector. */
+#ifndef TELEMARK_DTA_WRITE_P4
+#define TELEMARK_DTA_WRITE_P4
+
+#include "../roce/network.p4"
+#include "../roce/transport.p4"
+#include "key_increment.p4"
+#include "key_write.p4"
+
+/* A request that would reach past the region is not sent. */
+control WriteCopy(
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    AskKeyWrite() ask_key_write;
+    AskKeyIncrement() ask_key_increment;
+    TakeReportOff() take_report_off;
+    TakeNumber() take_number;
+    PutRequest() put_request;
+    PutProbe() put_probe;
+    ToCollector() to_collector;
+    queue_pair_t queue_pair = { 0, 0, 0, 0, 0, 0, 0 };
+    request_t request = { 0, 0, 0, 0, 0 };
+    number_t next = { 0, 0, 0 };
+    bit<16> bytes = 0;  // from BTH to iCRC
+
+    action no_session() {
+        mark_to_drop(standard_metadata);
+    }
+
+    action write(
+        bit<1> unreliable, bit<24> number, bit<32> rkey, bit<64> base, bit<64> length,
+        bit<24> ack_mask, bit<32> patience) {
+        queue_pair.opcode = WRITE_ONLY | (unreliable == 1 ? UC : RC);
+        queue_pair.number = number;
+        queue_pair.rkey = rkey;
+        queue_pair.base = base;
+        queue_pair.length = length;
+        queue_pair.ack_mask = ack_mask;
+        queue_pair.patience = patience;
+    }
+
+    action fetch_add(
+        bit<24> number, bit<32> rkey, bit<64> base, bit<64> length, bit<32> patience) {
+        write(0, number, rkey, base, length, 0, patience);
+        queue_pair.opcode = FETCH_ADD;
+    }
+
+    table queue_pairs {
+        key = { meta.plan.session: exact @name("session"); }
+        actions = { write; fetch_add; no_session; }
+        default_action = no_session();
+        size = ROCE_SESSIONS;
+    }
+
+    /* All that the report came in; of a probe, all that its request was. */
+    action take_packet_off() {
+        hdr.ethernet.setInvalid();
+        hdr.grh.setInvalid();
+        hdr.ipv4.setInvalid();
+        hdr.ipv4_options.setInvalid();
+        hdr.ipv6.setInvalid();
+        hdr.ports.setInvalid();
+        hdr.dta.setInvalid();
+        hdr.prototype.setInvalid();
+        hdr.bth.setInvalid();
+        hdr.reth.setInvalid();
+        hdr.atomic.setInvalid();
+        hdr.immediate.setInvalid();
+        hdr.icrc.setInvalid();
+    }
+
+    action take_payload_off() {
+        hdr.words_32.setInvalid();
+        hdr.words_16.setInvalid();
+        hdr.words_8.setInvalid();
+        hdr.words_4.setInvalid();
+        hdr.words_2.setInvalid();
+        hdr.words_1.setInvalid();
+    }
+
+    apply {
+        bit<1> is_probe = standard_metadata.instance_type == EGRESS_CLONE ? 1w1 : 0;
+        bit<32> copy = (bit<32>)standard_metadata.egress_rid;
+        bit<1> wants_immediate =
+            (hdr.dta.isValid() ? hdr.dta.immediate : hdr.prototype.immediate);
+        if (is_probe == 1) {
+            take_payload_off();
+        } else if (hdr.key_write.isValid()) {
+            ask_key_write.apply(hdr, copy, meta.key_write, request);
+        } else if (hdr.key_increment.isValid()) {
+            ask_key_increment.apply(hdr.key_increment, copy, meta.counter_mask, request);
+        }
+        request.has_immediate = copy == 0 ? wants_immediate : 0;
+        take_report_off.apply(hdr);
+        take_packet_off();
+        queue_pairs.apply();
+        if (is_probe == 1) {
+            put_probe.apply(hdr, meta.plan.session, queue_pair, bytes);
+        } else if (queue_pair.opcode != 0) {
+            bit<64> written = queue_pair.opcode == FETCH_ADD ? 64w8 : (bit<64>)request.payload_bytes;
+            if (request.offset + written <= queue_pair.length) {
+                take_number.apply(meta.plan.session, queue_pair.patience, 0, next);
+                put_request.apply(hdr, queue_pair, request, next, bytes);
+            } else {
+                roce_events.count(ROCE_EVENT(meta.plan.session, OUT_OF_REGION));
+            }
+        }
+        to_collector.apply(hdr, meta.plan.session, bytes, standard_metadata);
+        if (next.wants_probe == 1) {
+            clone_preserving_field_list(
+                CloneType.E2E, (bit<32>)meta.plan.session, PROBE_FIELDS);
+        }
+    }
+}
+
+#endif
