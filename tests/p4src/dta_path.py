@@ -1,0 +1,151 @@
+"""A DTA translator in this process, with software responders behind it: reports in, memory out."""
+
+import functools
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import numpy as np
+import subject
+from arriving import frames
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet
+
+from collectors.dta.packets import DTA, TrackedDTA
+from collectors.roce.endpoint import Peer, Target, Transport
+from collectors.roce.region import Region
+from collectors.roce.softnic import SoftNic
+from minip4.engine.engine import Engine
+from minip4.engine.keys import Exact
+from simple_switch import Twins
+
+PROGRAM = Path(__file__).parents[2] / "p4src" / "dta" / "translator.p4"
+REPORTERS, ELSEWHERE, COLLECTOR, CPU_PORT = 1, 2, 3, 255  # ports
+REPORTER_ADDR, TRANSLATOR_ADDR = "10.0.0.1", "10.0.8.1"
+SWITCH_ADDR, COLLECTOR_ADDR = "10.0.9.1", "10.0.9.9"
+SWITCH_MAC, COLLECTOR_MAC = 0x0200000000FF, 0x020000000063
+ETHER = Ether(dst="02:00:00:00:00:fe", src="02:00:00:00:00:01")
+SERVICE = 1
+NEVER = 0xFFFFFF  # of the mask of ACKs
+EVENTS = {
+    "malformed": 1, "out of range": 2, "not configured": 3, "duplicate": 4, "out of order": 5,
+    "too fast": 6, "translated": 8, "recovered": 9, "nacked": 10, "begun anew": 11,
+}  # fmt: skip
+WRITE = "TranslatorEgress.write_copy"
+PLAN = "TranslatorIngress.translate.plan_report"
+
+
+@functools.cache
+def _switch(program: Path) -> Engine | Twins:
+    return subject.switch(program, ports=(REPORTERS, ELSEWHERE, COLLECTOR, CPU_PORT))
+
+
+class Translator:
+    """Reports come by port 1; behind port 3 is a responder, whose answers are heard at once."""
+
+    def __init__(self, program: Path = PROGRAM) -> None:
+        self.engine = _switch(program).another()
+        self.add = self.engine.table_add
+        self.nic = SoftNic(COLLECTOR_ADDR)
+        self.sent: list[bytes] = []  # requests, so far
+        self.nacks: list[Packet] = []
+        self.add("TranslatorIngress.services", [Exact(int(IPv4Address(TRANSLATOR_ADDR)))],
+                 "TranslatorIngress.serve", [SERVICE])  # fmt: skip
+        for port in (REPORTERS, ELSEWHERE):
+            self.engine.mirror_set(256 + port, [(port, 0)])
+
+    def session(
+        self, number: int, record: np.dtype, count: int, *, fetch_add: bool = False,
+        length: int | None = None, ack_mask: int = NEVER, patience: int = 0, psn: int = 0,
+        transport: Transport = Transport.RC, region: Region | None = None,
+    ) -> Region:  # fmt: skip
+        """With a region of its own, or `region`; the switch is told that it has `length` bytes."""
+        region = region or Region(record, count)
+        here = Peer(SWITCH_ADDR, 0x10 + number, psn)
+        target = self.nic.connect(self.nic.register(region), here, transport=transport)
+        there = target.length if length is None else length
+        pair = [target.qpn, target.rkey, target.base, there]
+        if fetch_add:
+            self.add(f"{WRITE}.queue_pairs", [Exact(number)], f"{WRITE}.fetch_add",
+                     [*pair, patience])  # fmt: skip
+        else:
+            unreliable = int(transport is Transport.UC)
+            self.add(f"{WRITE}.queue_pairs", [Exact(number)], f"{WRITE}.write",
+                     [unreliable, *pair, ack_mask, patience])  # fmt: skip
+        self._connect(number, target, here)
+        return region
+
+    def _connect(self, number: int, target: Target, here: Peer) -> None:
+        ends = [int(IPv4Address(address)) for address in (SWITCH_ADDR, COLLECTOR_ADDR)]
+        self.add(f"{WRITE}.to_collector.collectors", [Exact(number)],
+                 f"{WRITE}.to_collector.over_v2",
+                 [SWITCH_MAC, COLLECTOR_MAC, *ends, 0xC000 + number])  # fmt: skip
+        self.add("TranslatorIngress.answers.answers_v2", [Exact(here.qpn), *map(Exact, ends[::-1])],
+                 "TranslatorIngress.answers.answer", [number, 0])  # fmt: skip
+        self.engine.mirror_set(number, [(COLLECTOR, 0)])
+        self.engine.register_write("roce_psn", number, here.psn)
+        for copies in range(1, 9):
+            replicas = [(COLLECTOR, copy) for copy in range(copies)]
+            self.engine.multicast_set(number << 3 | copies - 1, replicas)
+
+    def key_write(
+        self, words: int, slots: int, *, bits: int = 31, first: int = 1, sessions: int = 1
+    ) -> None:
+        """A store of reports of so many words."""
+        self.add(f"{PLAN}.plan_key_write.key_write_stores", [Exact(SERVICE), Exact(words)],
+                 f"{PLAN}.plan_key_write.write_key",
+                 [first, sessions, slots - 1, (1 << bits) - 1])  # fmt: skip
+
+    def counters(self, slots: int, *, first: int = 2, sessions: int = 1) -> None:
+        """The store of Key-Increment."""
+        self.add(f"{PLAN}.plan_key_increment.counter_stores", [Exact(SERVICE)],
+                 f"{PLAN}.plan_key_increment.add_to_key", [first, sessions, slots - 1])  # fmt: skip
+
+    def track(self, index: int = 1, reporter: int = 0, address: str = REPORTER_ADDR) -> None:
+        """Mind a reporter's sequence numbers."""
+        checks = "TranslatorIngress.translate.check_sequence"
+        self.add(f"{checks}.reporters", [Exact(int(IPv4Address(address))), Exact(reporter)],
+                 f"{checks}.track", [index])  # fmt: skip
+
+    def limit(self, session: int, interval_ns: int, burst_ns: int = 0) -> None:
+        """Ask a session for a request in `interval_ns`."""
+        limits = "TranslatorIngress.translate.limit_rate"
+        self.add(f"{limits}.rates", [Exact(session)], f"{limits}.limit", [interval_ns, burst_ns])
+
+    def report(self, frame: bytes, time_us: int = 0, port: int = REPORTERS) -> int:
+        """How many requests came of it; they were carried out, and what they answer was heard."""
+        before = len(self.sent)
+        self._take(self.engine.process(port, frame, 1000 * time_us), time_us)
+        return len(self.sent) - before
+
+    def _take(self, left: list[tuple[int, bytes]], time_us: int) -> None:
+        for port, frame in left:
+            if port == COLLECTOR:
+                self.sent.append(frame)
+                for reply in self.nic.receive(frames([frame])):
+                    self._take(self.engine.process(COLLECTOR, reply, 1000 * time_us), time_us)
+            else:
+                self.nacks.append(Ether(frame))
+
+    def events(self, reporter: int = 0) -> dict[str, int]:
+        """What was counted of a reporter, but zeros."""
+        found = {name: self.engine.counter_read("dta_events", reporter * 16 + kind)[0]
+                 for name, kind in EVENTS.items()}  # fmt: skip
+        return {name: count for name, count in found.items() if count}
+
+
+def ours(report: Packet, *, src: str = REPORTER_ADDR, dst: str = TRANSLATOR_ADDR,
+         reporter: int = 0, sequence: int = 0, immediate: int = 0,
+         retransmittable: int = 0) -> bytes:  # fmt: skip
+    """A frame with a report behind our base header."""
+    base = DTA(reporter=reporter, sequence=sequence, immediate=immediate,
+               retransmittable=retransmittable)  # fmt: skip
+    return bytes(ETHER / IP(src=src, dst=dst) / UDP(sport=40041, chksum=0) / base / report)
+
+
+def tracked(report: Packet, *, seqnum: int = 0, immediate: int = 0,
+            retransmittable: int = 0) -> bytes:  # fmt: skip
+    """A frame with a report behind the prototype's base header that tracks losses."""
+    base = TrackedDTA(seqnum=seqnum, immediate=immediate, retransmittable=retransmittable)
+    ip = IP(src=REPORTER_ADDR, dst=TRANSLATOR_ADDR)
+    return bytes(ETHER / ip / UDP(sport=40041, chksum=0) / base / report)
