@@ -41,7 +41,8 @@ from scapy.layers.l2 import Ether
 
 from collectors.roce.application import Outcome
 from collectors.roce.endpoint import Transport, gid
-from controllers.roce.session import Content, events
+from controllers.roce.running import events
+from controllers.roce.session import Content
 from testbed import cli
 from testbed.results import plots, statistics
 from testbed.results.report import Check, Report, table

@@ -32,7 +32,7 @@ from roce.reporting import DELAY_US, PEER, PROGRAM, Collection, Running, refuse_
 
 from collectors.roce.application import Outcome
 from collectors.roce.endpoint import Transport
-from controllers.roce.session import events, state
+from controllers.roce.running import events, state
 from testbed import cli
 from testbed.network import Network
 from testbed.results import plots

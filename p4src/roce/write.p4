@@ -22,11 +22,11 @@ control WriteRecord(
     }
 
     action write(
-        bit<1> unreliable, bit<24> number, bit<32> rkey, bit<64> base, bit<64> length,
+        bit<1> unreliable, bit<24> qpn, bit<32> rkey, bit<64> base, bit<64> length,
         bit<16> stride, bit<32> slots, bit<1> has_hop, bit<24> ack_mask, bit<32> immediate_mask,
         bit<32> patience) {
         queue_pair.opcode = WRITE_ONLY | (unreliable == 1 ? UC : RC);
-        queue_pair.number = number;
+        queue_pair.number = qpn;
         queue_pair.rkey = rkey;
         queue_pair.base = base;
         queue_pair.length = length;
@@ -39,8 +39,8 @@ control WriteRecord(
     }
 
     action fetch_add(
-        bit<24> number, bit<32> rkey, bit<64> base, bit<64> length, bit<32> patience) {
-        write(0, number, rkey, base, length, 0, 0, 0, 0, 0, patience);
+        bit<24> qpn, bit<32> rkey, bit<64> base, bit<64> length, bit<32> patience) {
+        write(0, qpn, rkey, base, length, 0, 0, 0, 0, 0, patience);
         queue_pair.opcode = FETCH_ADD;
     }
 

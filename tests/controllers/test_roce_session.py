@@ -16,16 +16,8 @@ from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer, Target, Transport, gid
 from collectors.roce.region import TCP as TCP_RECORD
 from controllers.connection import connections
-from controllers.roce.session import (
-    Content,
-    Reporter,
-    Session,
-    State,
-    configure,
-    events,
-    restart,
-    state,
-)
+from controllers.roce.running import State, events, restart, state
+from controllers.roce.session import Content, Reporter, Session, configure
 from controllers.roce.watch import RecordedFlow, What
 from testbed.errors import TestbedError
 from testbed.network import Network

@@ -33,7 +33,8 @@ from collectors.roce.endpoint import Peer, Transport
 from collectors.roce.region import Region
 from collectors.roce.verbs import Verbs
 from controllers.connection import connections
-from controllers.roce.session import Content, Reporter, Session, configure, events
+from controllers.roce.running import events
+from controllers.roce.session import Content, Reporter, Session, configure
 from controllers.roce.watch import RecordedFlow, What
 from testbed.network import Network
 from testbed.real.vm.host import machine_at

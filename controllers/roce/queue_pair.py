@@ -1,0 +1,166 @@
+"""A queue pair of a collector, as a switch reaches it; the P4 side is p4src/roce/.
+
+What is written there, and where in its region, is the affair of those who derive from QueuePair.
+"""
+
+import enum
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Protocol
+
+import finsy as fy
+
+SESSIONS = 256
+
+
+class Peer(Protocol):
+    """The switch, as the collector's queue pair was connected with it."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def qpn(self) -> int: ...
+    @property
+    def psn(self) -> int: ...
+
+
+class Target(Protocol):
+    """A queue pair and its region, as the collector tells them."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def qpn(self) -> int: ...
+    @property
+    def rkey(self) -> int: ...
+    @property
+    def base(self) -> int: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def path_mtu(self) -> int: ...
+    @property
+    def transport(self) -> enum.Enum: ...
+
+
+@dataclass(frozen=True)
+class QueuePair(ABC):
+    """A session with the collector at `host`.
+
+    `number` is 1 to 255, one for each queue pair that a switch writes to. An ACK is asked for with
+    one request of `ack_every`, a power of 2. After `patience` requests without any answer the
+    switch asks what the collector expects; 0 is never.
+
+    Raises ValueError for what cannot be.
+    """
+
+    number: int
+    host: str
+    peer: Peer
+    target: Target
+    version: int = 2  # of RoCE
+    ack_every: int = 64
+    patience: int = 256
+
+    def __post_init__(self) -> None:
+        problem = self._problem_of_queue_pair() or self._problem()
+        if problem:
+            raise ValueError(f"session {self.number} with {self.host}: {problem}")
+
+    @property
+    @abstractmethod
+    def has_atomics(self) -> bool:
+        """Whether it adds to counters, and does not write."""
+
+    @property
+    def slots(self) -> int:
+        """Of the ring that PSNs keep pace with; 0: of none."""
+        return 0
+
+    @property
+    def mac(self) -> str:
+        """The switch's own in this session; the end of its address makes it unique in a network."""
+        low = int(ip_address(self.peer.address)) & 0xFFFFFFFF
+        return "06:00:" + ":".join(f"{byte:02x}" for byte in low.to_bytes(4, "big"))
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether the collector answers."""
+        return self.target.transport.name == "RC"
+
+    def entries(self, collector_mac: str) -> list[fy.P4TableEntry]:
+        """Those of the switch's tables; `collector_mac`, or that of a router towards it."""
+        number = fy.Match({"session": self.number})
+        return [
+            fy.P4TableEntry("collectors", match=number, action=self._ends(collector_mac)),
+            fy.P4TableEntry("queue_pairs", match=number, action=self._queue_pair()),
+            self._answers(),
+        ]
+
+    def _ends(self, collector_mac: str) -> fy.Action:
+        macs = {"src_mac": self.mac, "dst_mac": collector_mac}
+        if self.version == 1:
+            gids = {"src_gid": _gid(self.peer.address), "dst_gid": _gid(self.target.address)}
+            return fy.Action("over_v1", **macs, **gids)
+        source_port = 0xC000 | self.number  # 0xC000 on are for a flow's entropy (A17.4.6)
+        over = "over_v2" if ip_address(self.peer.address).version == 4 else "over_v2_ipv6"
+        return fy.Action(over, **macs, src_addr=self.peer.address,
+                         dst_addr=self.target.address, src_port=source_port)  # fmt: skip
+
+    def _queue_pair(self) -> fy.Action:
+        target = self.target
+        common = {
+            "qpn": target.qpn, "rkey": target.rkey, "base": target.base,
+            "length": target.length, "patience": self.patience if self.is_reliable else 0,
+        }  # fmt: skip
+        if self.has_atomics:
+            return fy.Action("fetch_add", **common)
+        return fy.Action("write", **common, unreliable=int(not self.is_reliable),
+                         ack_mask=self.ack_every - 1, **self._ring())  # fmt: skip
+
+    def _ring(self) -> dict[str, int]:
+        """What `write` has to know besides."""
+        return {}
+
+    def _answers(self) -> fy.P4TableEntry:
+        key = {
+            "version": self.version, "hdr.bth.dst_qp": self.peer.qpn,
+            "src_gid": _gid(self.target.address), "dst_gid": _gid(self.peer.address),
+        }  # fmt: skip
+        action = fy.Action("answer", session_number=self.number, slots_of_ring=self.slots)
+        return fy.P4TableEntry("answers", match=fy.Match(key), action=action)
+
+    def _problem(self) -> str:
+        """What is wrong with what is written; nothing: it is well."""
+        return ""
+
+    def _problem_of_queue_pair(self) -> str:
+        if not 1 <= self.number < SESSIONS:
+            return f"expected numbers 1 to {SESSIONS - 1}"
+        if self.version not in (1, 2):
+            return f"version {self.version} of RoCE: expected 1 or 2"
+        here, there = (ip_address(end.address) for end in (self.peer, self.target))
+        if self.version == 2 and here.version != there.version:
+            return f"{here} and {there}: expected addresses of one version of IP"
+        if problem := not_a_period("ack_every", self.ack_every):
+            return problem
+        if 0 < self.patience < 2 * self.ack_every and not self.has_atomics:
+            return (f"patience {self.patience}: expected 0, or twice ack_every ({self.ack_every}) "
+                    "at least: or it asks while all is well")  # fmt: skip
+        if self.has_atomics and not self.is_reliable:
+            return "counters need a reliable connection: UC has no atomics"
+        return ""
+
+
+def not_a_period(what: str, every: int) -> str:
+    """What is wrong with "one of `every`", which a mask of bits picks."""
+    if every.bit_count() != 1 or every > 1 << 24:
+        return f"{what} {every}: expected a power of 2 up to 2^24"
+    return ""
+
+
+def _gid(address: str) -> int:
+    """An address as a GID: those of IPv4 as ::ffff:a.b.c.d."""
+    parsed = ip_address(address)
+    return int(IPv6Address(f"::ffff:{parsed}") if isinstance(parsed, IPv4Address) else parsed)

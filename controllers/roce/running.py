@@ -1,0 +1,112 @@
+"""Sessions in a running switch: they begin, they are asked, and answers find them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import finsy as fy
+
+from controllers.roce.queue_pair import QueuePair
+from testbed.errors import TestbedError
+from testbed.network import Network
+from testbed.routes import next_hops
+
+EVENTS = ("sent", "acked", "naked", "not ready", "refused", "resumed", "probed", "damaged",
+          "out of region")  # fmt: skip
+"""What is counted of a session, in the order of p4src/roce/session.p4."""
+
+_KINDS = 16  # counters of a session
+_REGISTERS = ("roce_psn", "roce_slot", "roce_lost", "roce_unanswered", "roce_acked",
+              "roce_resumed")  # fmt: skip
+
+Writers = Mapping[str, Sequence[QueuePair]]
+"""Switches that write, by name, and their sessions."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Of a session, in its switch: the next record's place, and records known not to be written."""
+
+    psn: int
+    slot: int
+    lost: int
+    unanswered: int = field(compare=False, default=0)
+
+
+async def begin(net: Network, switch: fy.Switch, sessions: Sequence[QueuePair]) -> None:
+    """Begin sessions, each with the PSN that its peer was connected with."""
+    for session in sessions:
+        clones = fy.P4CloneSessionEntry(session.number, replicas=[port_of(net, switch, session)])
+        await replace(switch, clones)
+        await restart(switch, session, psn=session.peer.psn)
+
+
+def port_of(net: Network, switch: fy.Switch, session: QueuePair) -> int:
+    """By which a session's requests leave a switch."""
+    ways = next_hops(net.topo.links(), net.topo.hosts(), switch.name)
+    return net.port(switch.name, ways[session.host][0])
+
+
+async def replace(
+    switch: fy.Switch, entry: fy.P4CloneSessionEntry | fy.P4MulticastGroupEntry
+) -> None:
+    """Insert it, whatever an earlier controller left under its number."""
+    old: fy.P4CloneSessionEntry | fy.P4MulticastGroupEntry
+    if isinstance(entry, fy.P4CloneSessionEntry):
+        old = fy.P4CloneSessionEntry(entry.session_id)
+    else:
+        old = fy.P4MulticastGroupEntry(entry.multicast_group_id)
+    async for found in switch.read([old]):  # type: ignore[attr-defined]
+        await switch.delete([found])
+    await switch.insert([entry])
+
+
+async def restart(switch: fy.Switch, session: QueuePair, *, psn: int, slot: int = 0) -> None:
+    """Begin a session anew: its next record has this PSN, and goes to this slot."""
+    values = dict.fromkeys(_REGISTERS, 0) | {"roce_psn": psn, "roce_slot": slot}
+    await switch.write(
+        [~fy.P4RegisterEntry(name, index=session.number, data=value)
+         for name, value in values.items()]
+    )  # fmt: skip
+
+
+async def events(switch: fy.Switch, session: QueuePair) -> dict[str, int]:
+    """What was counted of a session, by EVENTS."""
+    first = session.number * _KINDS
+    wanted = [fy.P4CounterEntry("roce_events", index=first + n) for n in range(len(EVENTS))]
+    # finsy's overloads of read() name a coroutine; it is an async generator.
+    found = switch.read(wanted)
+    return {EVENTS[entry.index - first]: entry.packet_count async for entry in found}  # type: ignore[attr-defined]
+
+
+async def state(switch: fy.Switch, session: QueuePair) -> State:
+    """Where a session is."""
+    wanted = [fy.P4RegisterEntry(name, index=session.number) for name in _REGISTERS[:4]]
+    found = [entry.data async for entry in switch.read(wanted)]  # type: ignore[attr-defined]
+    return State(*found)
+
+
+def check_macs(writers: Writers) -> None:
+    """Each switch needs its own: what is sent to one would end at another. Raises TestbedError."""
+    owners: dict[str, str] = {}
+    for name, sessions in writers.items():
+        for session in sessions:
+            if (other := owners.setdefault(session.mac, name)) != name:
+                raise TestbedError(
+                    f"{other} and {name}: sessions of both have the MAC address {session.mac}: "
+                    "expected addresses whose last four bytes differ"
+                )
+
+
+def ways_to_writers(net: Network, switch: str, writers: Writers) -> list[fy.P4TableEntry]:
+    """Entries by which answers to the other switches come there."""
+    found = []
+    for name, sessions in writers.items():
+        if name != switch:
+            way = next_hops(net.topo.links(), [*net.topo.hosts(), name], switch)[name][0]
+            action = fy.Action("forward", port=net.port(switch, way))
+            found += [
+                fy.P4TableEntry("forwarding", match=fy.Match({"hdr.ethernet.dst_addr": mac}),
+                                action=action)
+                for mac in sorted({session.mac for session in sessions})
+            ]  # fmt: skip
+    return found
