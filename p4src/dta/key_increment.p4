@@ -6,12 +6,13 @@
 #include "../roce/transport.p4"
 
 /* In ingress: which counters. */
-control PlanKeyIncrement(in key_increment_t report, inout plan_t plan, inout bit<32> slot_mask) {
+control PlanKeyIncrement(
+    in key_increment_t report, inout plan_t plan, inout bit<32> counter_mask) {
     PlanCopies() plan_copies;
 
-    action add_to_key(bit<8> first_session, bit<8> sessions, bit<32> mask_of_slots) {
+    action add_to_key(bit<8> first_session, bit<8> sessions, bit<32> slot_mask) {
         choose_session(plan, report.key, first_session, sessions);
-        slot_mask = mask_of_slots;
+        counter_mask = slot_mask;
     }
 
     table counter_stores {

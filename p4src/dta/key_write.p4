@@ -14,7 +14,8 @@ struct key_write_store_t {
 control PlanKeyWrite(in key_write_t report, inout plan_t plan, inout key_write_store_t store) {
     PlanCopies() plan_copies;
 
-    action write_key(bit<8> first_session, bit<8> sessions, bit<32> slot_mask, bit<32> checksum_mask) {
+    action write_key(
+        bit<8> first_session, bit<8> sessions, bit<32> slot_mask, bit<32> checksum_mask) {
         choose_session(plan, report.key, first_session, sessions);
         store.slot_mask = slot_mask;
         store.checksum_mask = checksum_mask;

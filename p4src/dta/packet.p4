@@ -1,4 +1,4 @@
-/* The headers of a translator: reports and NACKs, answers of collectors, and what it sends there. */
+/* The headers of a translator: reports, NACKs, answers of collectors, and requests to them. */
 #ifndef TELEMARK_DTA_PACKET_P4
 #define TELEMARK_DTA_PACKET_P4
 

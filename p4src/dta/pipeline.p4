@@ -77,7 +77,8 @@ control Translate(
             mark_to_drop(standard_metadata);
         } else {
             dta_events.count(DTA_EVENT(meta.arrival.reporter, TRANSLATED));
-            standard_metadata.mcast_grp = (bit<16>)(meta.plan.session ++ (meta.plan.copies - 1)[2:0]);
+            bit<4> last = meta.plan.copies - 1;
+            standard_metadata.mcast_grp = (bit<16>)(meta.plan.session ++ last[2:0]);
         }
     }
 }

@@ -1,4 +1,4 @@
-/* Reports of the published prototype become ours: keys have 96 zero bits in front, hops count from 0. */
+/* Reports of the published prototype become ours: 96 zero bits before keys, hops count from 0. */
 #ifndef TELEMARK_DTA_PROTOTYPE_P4
 #define TELEMARK_DTA_PROTOTYPE_P4
 

@@ -27,10 +27,10 @@ control WriteCopy(
     }
 
     action write(
-        bit<1> unreliable, bit<24> number, bit<32> rkey, bit<64> base, bit<64> length,
+        bit<1> unreliable, bit<24> qpn, bit<32> rkey, bit<64> base, bit<64> length,
         bit<24> ack_mask, bit<32> patience) {
         queue_pair.opcode = WRITE_ONLY | (unreliable == 1 ? UC : RC);
-        queue_pair.number = number;
+        queue_pair.number = qpn;
         queue_pair.rkey = rkey;
         queue_pair.base = base;
         queue_pair.length = length;
@@ -39,8 +39,8 @@ control WriteCopy(
     }
 
     action fetch_add(
-        bit<24> number, bit<32> rkey, bit<64> base, bit<64> length, bit<32> patience) {
-        write(0, number, rkey, base, length, 0, patience);
+        bit<24> qpn, bit<32> rkey, bit<64> base, bit<64> length, bit<32> patience) {
+        write(0, qpn, rkey, base, length, 0, patience);
         queue_pair.opcode = FETCH_ADD;
     }
 
@@ -81,7 +81,7 @@ control WriteCopy(
         bit<1> is_probe = standard_metadata.instance_type == EGRESS_CLONE ? 1w1 : 0;
         bit<32> copy = (bit<32>)standard_metadata.egress_rid;
         bit<1> wants_immediate =
-            (hdr.dta.isValid() ? hdr.dta.immediate : hdr.prototype.immediate);
+            hdr.dta.isValid() ? hdr.dta.immediate : hdr.prototype.immediate;
         if (is_probe == 1) {
             take_payload_off();
         } else if (hdr.key_write.isValid()) {
@@ -96,7 +96,8 @@ control WriteCopy(
         if (is_probe == 1) {
             put_probe.apply(hdr, meta.plan.session, queue_pair, bytes);
         } else if (queue_pair.opcode != 0) {
-            bit<64> written = queue_pair.opcode == FETCH_ADD ? 64w8 : (bit<64>)request.payload_bytes;
+            bit<64> written =
+                queue_pair.opcode == FETCH_ADD ? 64w8 : (bit<64>)request.payload_bytes;
             if (request.offset + written <= queue_pair.length) {
                 take_number.apply(meta.plan.session, queue_pair.patience, 0, next);
                 put_request.apply(hdr, queue_pair, request, next, bytes);

@@ -10,14 +10,14 @@ from arriving import frames
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
+from simple_switch import Twins
 
 from collectors.dta.packets import DTA, TrackedDTA
-from collectors.roce.endpoint import Peer, Target, Transport
+from collectors.roce.endpoint import Peer, Target, Transport, gid
 from collectors.roce.region import Region
 from collectors.roce.softnic import SoftNic
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact
-from simple_switch import Twins
 
 PROGRAM = Path(__file__).parents[2] / "p4src" / "dta" / "translator.p4"
 REPORTERS, ELSEWHERE, COLLECTOR, CPU_PORT = 1, 2, 3, 255  # ports
@@ -80,7 +80,8 @@ class Translator:
         self.add(f"{WRITE}.to_collector.collectors", [Exact(number)],
                  f"{WRITE}.to_collector.over_v2",
                  [SWITCH_MAC, COLLECTOR_MAC, *ends, 0xC000 + number])  # fmt: skip
-        self.add("TranslatorIngress.answers.answers_v2", [Exact(here.qpn), *map(Exact, ends[::-1])],
+        gids = [int.from_bytes(gid(address), "big") for address in (COLLECTOR_ADDR, SWITCH_ADDR)]
+        self.add("TranslatorIngress.answers.answers", [*map(Exact, [2, here.qpn, *gids])],
                  "TranslatorIngress.answers.answer", [number, 0])  # fmt: skip
         self.engine.mirror_set(number, [(COLLECTOR, 0)])
         self.engine.register_write("roce_psn", number, here.psn)

@@ -45,7 +45,10 @@ def test_many_keys_lie_where_their_hashes_say() -> None:
     for value in range(300):
         key, copies = dice.getrandbits(128), dice.randrange(1, 5)
         made.report(ours(KeyWrite(redundancy=copies, key=key, data=[value])))
-        expected[slots(key_words([key]), copies, 256)[:, 0]] = checksums(key_words([key]), 31)[0], value
+        expected[slots(key_words([key]), copies, 256)[:, 0]] = (
+            checksums(key_words([key]), 31)[0],
+            value,
+        )
     assert records.tobytes() == expected.tobytes()
 
 

@@ -1,0 +1,1 @@
+"""Controllers of Direct Telemetry Access: what a translator writes, and where."""

@@ -1,0 +1,138 @@
+"""A translator in a network, in virtual time: what the collector holds when all is over."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mininet.topo import Topo
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet
+from virtual_networks import virtually
+
+from collectors.dta.hashes import checksums, key_words, slots
+from collectors.dta.packets import DTA, KeyIncrement, KeyWrite
+from collectors.roce.application import Outcome, Responder, Writer
+from collectors.roce.endpoint import Peer, Target, Transport
+from controllers.connection import connections
+from controllers.dta.translator import (
+    CounterSession,
+    CounterStore,
+    KeyWriteStore,
+    Service,
+    Translator,
+    WriteSession,
+    configure,
+    events,
+)
+from controllers.roce.running import State, state
+from testbed.network import Network
+from testbed.run import Run
+
+MS = 1_000_000
+SLOTS, COUNT = 256, 100
+SLOT = np.dtype([("checksum", ">u4"), ("data", ">u4")])
+COUNTER = np.dtype("<u8")
+PEERS = [Peer("10.0.9.1", qpn=0x11, psn=0xFFFFF0), Peer("10.0.9.1", qpn=0x12, psn=7)]
+TARGET = Target("10.0.0.2", 0x100, 0, 0x1000, 1 << 32, 8 * SLOTS, 1024, Transport.RC)
+SESSION = WriteSession(1, "h2", PEERS[0], TARGET)
+KEYS = [0x0123456789ABCDEF << 64 | 0x9E3779B97F4A7C15 * n % (1 << 64) for n in range(COUNT)]
+
+
+class OneSwitch(Topo):
+    """h1, the reporter, and h2, the collector."""
+
+    def build(self) -> None:
+        s1 = self.addSwitch("s1")
+        for name in ("h1", "h2"):
+            self.addLink(self.addHost(name), s1)
+
+
+def frame(report: Packet, sequence: int) -> bytes:
+    """A report from h1 to the collector's address."""
+    ether = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
+    ip = IP(src="10.0.0.1", dst="10.0.0.2")
+    return bytes(ether / ip / UDP(sport=40041) / DTA(sequence=sequence) / report)
+
+
+def test_reports_of_a_host_are_in_the_collector_s_memory(tmp_path: Path) -> None:
+    writers = [Writer(PEERS[0], SLOT, SLOTS), Writer(PEERS[1], COUNTER, 4 * SLOTS)]
+    responder = Responder("10.0.0.2", writers)
+    sessions = [
+        WriteSession(1, "h2", PEERS[0], responder.targets[0], ack_every=1),
+        CounterSession(2, "h2", PEERS[1], responder.targets[1]),
+    ]
+    stores = [KeyWriteStore(1, SLOTS, 16), CounterStore(SLOTS, 4, range(2, 3))]
+    translator = Translator(sessions, [Service("10.0.0.2", stores)])
+    reports = [
+        report for n, key in enumerate(KEYS)
+        for report in (KeyWrite(redundancy=2, key=key, data=[n]),
+                       KeyIncrement(redundancy=4, key=key, addend=n))
+    ]  # fmt: skip
+    told: dict[str, Mapping[str, int] | State] = {}
+
+    async def main(run: Run) -> Network:
+        program = "p4src/dta/translator.p4"
+        with Network(OneSwitch(), run, program=program, expected_drops=["ingress"]) as net:
+            net.run_application("h2", responder)
+            async with connections(net) as switches:
+                await configure(net, switches, {"s1": translator})
+                start_ns = run.clock.now_ns() + MS
+                times = [start_ns + MS * n for n in range(len(reports))]
+                frames = [frame(report, n) for n, report in enumerate(reports)]
+                net.send_frames("h1", times, frames)
+                await run.clock.sleep_until(times[-1] + 5 * MS)
+                told["events"] = await events(switches["s1"])
+                told["state"] = await state(switches["s1"], sessions[1])
+        return net
+
+    outcome: Outcome = virtually(tmp_path, main).applications[0].result
+    assert outcome.counts.refused == {}
+    keys = key_words(KEYS)
+    written = np.zeros(SLOTS, SLOT)
+    counters = np.zeros((4, SLOTS), np.uint64)
+    for n in range(COUNT):
+        written[slots(keys[n : n + 1], 2, SLOTS)[:, 0]] = checksums(keys[n : n + 1], 16)[0], n
+        counters[range(4), slots(keys[n : n + 1], 4, SLOTS)[:, 0]] += np.uint64(n)
+    assert outcome.records[0].tobytes() == written.tobytes()
+    assert outcome.records[1].tobytes() == counters.tobytes()
+    assert told["events"] == dict.fromkeys(told["events"], 0) | {"translated": 2 * COUNT}
+    assert told["state"] == State(PEERS[1].psn + 4 * COUNT, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"services": [Service("10.0.0.2", [KeyWriteStore(3, SLOTS)])]},
+         "service 10.0.0.2, session 1: a region of 2048 bytes: expected 4096 at least"),
+        ({"services": [Service("10.0.0.2", [KeyWriteStore(1, SLOTS, sessions=range(1, 3))])]},
+         "service 10.0.0.2, session 2: its translator has none of this number"),
+        ({"services": [Service("10.0.0.2", [CounterStore(4, 1)])]},
+         "service 10.0.0.2, session 1: it writes, and does not add: expected a CounterSession"),
+        ({"sessions": [SESSION, SESSION]},
+         r"sessions \[1, 1\] of a translator: expected each number once"),
+        ({"sessions": [CounterSession(1, "h2", PEERS[0], TARGET)]},
+         "service 10.0.0.2, session 1: it adds, and does not write: expected a WriteSession"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(change: dict[str, object], said: str) -> None:
+    good = Translator([SESSION], [Service("10.0.0.2", [KeyWriteStore(1, SLOTS)])])
+    with pytest.raises(ValueError, match=said):
+        replace(good, **change)
+
+
+@pytest.mark.parametrize(
+    ("store", "said"),
+    [
+        (lambda: KeyWriteStore(2, SLOTS), "expected one of"),
+        (lambda: KeyWriteStore(1, 100), "100 slots: expected a power of 2"),
+        (lambda: KeyWriteStore(1, SLOTS, 7), "checksums of 7 bits: expected 8 to 31"),
+        (lambda: KeyWriteStore(1, SLOTS, sessions=range(0, 2)), "some of the sessions 1 to 255"),
+        (lambda: CounterStore(SLOTS, 9), "9 rows: expected 1 to 8"),
+    ],
+)
+def test_stores_that_cannot_be_are_refused(store: object, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        store()  # type: ignore[operator]
