@@ -4,32 +4,40 @@
 #define _GNU_SOURCE
 #include "bypass.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <net/if.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "numbers.h"
-
 enum {
     TCX_INGRESS_HOOK = 46, /* BPF_TCX_INGRESS, TCX_NEXT and TCX_DROP of newer headers */
     NEXT_PROGRAM = -1, DROP = 2,
-    NEXT_UDP = 17, PORT = 4791,
-    MOST_CHECKS = 8, INSTRUCTIONS_A_CHECK = 3
+    PORT = 4791,
+    MOST_CHECKS = 7, INSTRUCTIONS = 5 + 3 * MOST_CHECKS + 4,
+    RESULT = 0, CONTEXT, FRAME, END /* registers */
 };
 
-/* Of a frame `size` at `at`: the bits of `mask` have this value. */
+/* Of a frame, the bytes at `at`, by their mask: 1, 2 or 4 of them, and as they lie there. */
 struct check {
     uint8_t size;
-    uint32_t at, mask, value;
+    int16_t at;
+    uint32_t mask, value;
 };
 
 static int bpf(int command, union bpf_attr *attributes)
 {
     return (int)syscall(SYS_bpf, command, attributes, sizeof *attributes);
+}
+
+static struct bpf_insn load(uint8_t size, uint8_t to, uint8_t from, size_t at)
+{
+    return (struct bpf_insn){.code = (uint8_t)(BPF_LDX | BPF_MEM | size), .dst_reg = to,
+                             .src_reg = from, .off = (int16_t)at};
 }
 
 static struct bpf_insn *write_return(int32_t verdict, struct bpf_insn *at)
@@ -39,65 +47,75 @@ static struct bpf_insn *write_return(int32_t verdict, struct bpf_insn *at)
     return at;
 }
 
-/* "Drop what passes all checks." A load past the end of a frame ends it with 0: the frame goes on. */
-static uint32_t write_program(const struct check *checks, uint32_t count, struct bpf_insn *at)
+/* "Drop what has `least` bytes and passes all checks." Jumps to what lets a frame go on. */
+static uint32_t write_program(const struct check *checks, int count, int32_t least,
+                              struct bpf_insn *at)
 {
     struct bpf_insn *begin = at;
 
-    *at++ = (struct bpf_insn){.code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = 6, .src_reg = 1};
-    for (uint32_t i = 0; i < count; i++) {
-        int16_t past_drop = (int16_t)((count - i - 1) * INSTRUCTIONS_A_CHECK + 2);
-
-        *at++ = (struct bpf_insn){.code = (uint8_t)(BPF_LD | BPF_ABS | checks[i].size),
-                                  .imm = (int32_t)checks[i].at};
-        *at++ = (struct bpf_insn){.code = BPF_ALU | BPF_AND | BPF_K,
-                                  .imm = (int32_t)checks[i].mask};
-        *at++ = (struct bpf_insn){.code = BPF_JMP32 | BPF_JNE | BPF_K, .off = past_drop,
-                                  .imm = (int32_t)checks[i].value};
+    *at++ = load(BPF_W, FRAME, CONTEXT, offsetof(struct __sk_buff, data));
+    *at++ = load(BPF_W, END, CONTEXT, offsetof(struct __sk_buff, data_end));
+    *at++ = (struct bpf_insn){.code = BPF_ALU64 | BPF_MOV | BPF_X, .src_reg = FRAME};
+    *at++ = (struct bpf_insn){.code = BPF_ALU64 | BPF_ADD | BPF_K, .imm = least};
+    *at++ = (struct bpf_insn){.code = BPF_JMP | BPF_JGT | BPF_X, .src_reg = END,
+                              .off = (int16_t)(count * 3 + 2)};
+    for (int left = count - 1; left >= 0; left--, checks++) {
+        *at++ = load(checks->size, RESULT, FRAME, (size_t)checks->at);
+        *at++ = (struct bpf_insn){.code = BPF_ALU | BPF_AND | BPF_K, .imm = (int32_t)checks->mask};
+        *at++ = (struct bpf_insn){.code = BPF_JMP32 | BPF_JNE | BPF_K,
+                                  .imm = (int32_t)checks->value, .off = (int16_t)(left * 3 + 2)};
     }
     at = write_return(DROP, at);
     return (uint32_t)(write_return(NEXT_PROGRAM, at) - begin);
 }
 
-static uint32_t check_ipv4(const struct roce_gid *own, struct check *checks)
+static uint32_t word(const struct roce_gid *own, int at)
 {
-    const struct check all[] = {
-        {BPF_H, 12, 0xffff, ETH_P_IP}, {BPF_B, 14, 0xff, 0x45}, /* without options */
-        {BPF_H, 20, 0x3fff, 0},                                 /* no fragment */
-        {BPF_B, 23, 0xff, NEXT_UDP}, {BPF_W, 30, 0xffffffff, get32(own->bytes + 12)},
-        {BPF_H, 36, 0xffff, PORT},
-    };
+    uint32_t found;
 
-    memcpy(checks, all, sizeof all);
-    return sizeof all / sizeof *all;
+    memcpy(&found, own->bytes + at, sizeof found);
+    return found;
 }
 
-static uint32_t check_ipv6(const struct roce_gid *own, struct check *checks)
+static uint32_t write_ipv4(const struct roce_gid *own, struct bpf_insn *program)
 {
-    const struct check all[] = {
-        {BPF_H, 12, 0xffff, ETH_P_IPV6}, {BPF_B, 20, 0xff, NEXT_UDP},
-        {BPF_W, 38, 0xffffffff, get32(own->bytes)},
-        {BPF_W, 42, 0xffffffff, get32(own->bytes + 4)},
-        {BPF_W, 46, 0xffffffff, get32(own->bytes + 8)},
-        {BPF_W, 50, 0xffffffff, get32(own->bytes + 12)}, {BPF_H, 56, 0xffff, PORT},
+    const struct check checks[] = {
+        {BPF_H, 12, 0xffff, htons(ETH_P_IP)},
+        {BPF_B, 14, 0xff, 0x45},      /* no options */
+        {BPF_H, 20, htons(0x3fff), 0}, /* no fragment */
+        {BPF_B, 23, 0xff, IPPROTO_UDP},
+        {BPF_W, 30, 0xffffffff, word(own, 12)},
+        {BPF_H, 36, 0xffff, htons(PORT)},
     };
 
-    memcpy(checks, all, sizeof all);
-    return sizeof all / sizeof *all;
+    return write_program(checks, sizeof checks / sizeof *checks, 14 + 20 + 8, program);
 }
 
-static int load(const struct roce_gid *own)
+static uint32_t write_ipv6(const struct roce_gid *own, struct bpf_insn *program)
+{
+    const struct check checks[] = {
+        {BPF_H, 12, 0xffff, htons(ETH_P_IPV6)},
+        {BPF_B, 20, 0xff, IPPROTO_UDP},
+        {BPF_W, 38, 0xffffffff, word(own, 0)},
+        {BPF_W, 42, 0xffffffff, word(own, 4)},
+        {BPF_W, 46, 0xffffffff, word(own, 8)},
+        {BPF_W, 50, 0xffffffff, word(own, 12)},
+        {BPF_H, 56, 0xffff, htons(PORT)},
+    };
+
+    return write_program(checks, sizeof checks / sizeof *checks, 14 + 40 + 8, program);
+}
+
+static int load_program(const struct roce_gid *own)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, 0xff}; /* IPv4 addresses, as GIDs */
-    struct bpf_insn program[1 + MOST_CHECKS * INSTRUCTIONS_A_CHECK + 4];
-    struct check checks[MOST_CHECKS];
+    struct bpf_insn program[INSTRUCTIONS];
     union bpf_attr attributes = {0};
-    uint32_t count = memcmp(own->bytes, mapped, sizeof mapped) ? check_ipv6(own, checks)
-                                                               : check_ipv4(own, checks);
 
     attributes.prog_type = BPF_PROG_TYPE_SCHED_CLS;
     attributes.insns = (uintptr_t)program;
-    attributes.insn_cnt = write_program(checks, count, program);
+    attributes.insn_cnt = memcmp(own->bytes, mapped, sizeof mapped) ? write_ipv6(own, program)
+                                                                    : write_ipv4(own, program);
     attributes.license = (uintptr_t)"Apache-2.0";
     return bpf(BPF_PROG_LOAD, &attributes);
 }
@@ -105,7 +123,7 @@ static int load(const struct roce_gid *own)
 int roce_bypass_open(const char *interface, const struct roce_gid *own)
 {
     union bpf_attr attributes = {0};
-    int program = load(own), link, error;
+    int program = load_program(own), link, error;
 
     if (program < 0)
         return -1;
