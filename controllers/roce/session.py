@@ -37,6 +37,10 @@ class Content(enum.Enum):
     COUNTERS = COUNTER_BYTES
 
 
+CONTENTS = (None, Content.FLOWS, Content.FLOWS_AND_HOPS)
+"""What a record has, in the order of p4src/roce/records.p4."""
+
+
 @dataclass(frozen=True)
 class Session(QueuePair):
     """A session whose region takes records of packets in a ring, or counters.
@@ -72,7 +76,7 @@ class Session(QueuePair):
         every = self.immediate_every
         return {
             "stride": self.slot_bytes, "slots": self.slots,
-            "has_hop": int(self.content is Content.FLOWS_AND_HOPS),
+            "content": CONTENTS.index(self.content),
             "immediate_mask": every - 1 if every else _NEVER,
         }  # fmt: skip
 

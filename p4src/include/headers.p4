@@ -12,6 +12,8 @@ const bit<16> ETHERTYPE_IPV4 = 0x0800;
 const bit<8> PROTOCOL_UDP = 17;
 @noWarn("unused") const bit<8> PROTOCOL_IPV6 = 41;  // an IPv6 packet inside another one: RFC 2473
 
+@noWarn("unused") const bit<32> ETHERNET_BYTES = 14;
+
 header ethernet_t {
     bit<48> dst_addr;
     bit<48> src_addr;

@@ -16,8 +16,6 @@ const bit<2> NPT_L4 = 2;    // another header of layer 4, whose protocol they sa
 
 const bit<64> PROBE_MARKER = 0x54454C454D41524B;  // "TELEMARK"
 
-const bit<32> ETHERNET_BYTES = 14;
-
 // Bytes of INT's own headers, and 4-byte words that the shim's length counts of them.
 const bit<16> INT_BYTES = 16;
 const bit<8> INT_HEADER_WORDS = 3;

@@ -1,34 +1,11 @@
-/* What this switch knows of a packet, and how it becomes INT metadata. */
+/* How what this switch knows of a packet becomes INT metadata. */
 #ifndef TELEMARK_INT_HOP_P4
 #define TELEMARK_INT_HOP_P4
 
+#include "../include/hop.p4"
 #include "headers.p4"
 
-const bit<8> REPORT_FIELDS = 1;  // metadata that a report's packet takes along from the one reported
-
 const bit<32> UNKNOWN = 0xFFFFFFFF;
-
-struct hop_t {
-    @field_list(REPORT_FIELDS)
-    bit<32> node_id;
-    @field_list(REPORT_FIELDS)
-    bit<9> ingress_port;
-    @field_list(REPORT_FIELDS)
-    bit<9> egress_port;
-    @field_list(REPORT_FIELDS)
-    bit<32> latency_us;
-    @field_list(REPORT_FIELDS)
-    bit<8> queue;
-    @field_list(REPORT_FIELDS)
-    bit<24> waiting_packets;  // in the queue, when this one came to it
-    @field_list(REPORT_FIELDS)
-    bit<48> ingress_us;  // of the common clock
-    @field_list(REPORT_FIELDS)
-    bit<48> egress_us;
-    @field_list(REPORT_FIELDS)
-    bit<32> utilisation;  // of the egress port, in millionths of its rate
-    bit<48> offset_us;    // common clock - clock of this switch
-}
 
 /* How busy a port is: the bytes of its last full window of time, of those that its rate allows. */
 control Utilisation(
@@ -62,21 +39,6 @@ control Utilisation(
             count_packet();
             hop.utilisation = (((bit<64>)last * parts_a_byte) >> 32)[31:0];
         }
-    }
-}
-
-/* At the beginning of egress. */
-control Hop(inout hop_t hop, in standard_metadata_t standard_metadata) {
-    apply {
-        hop.ingress_port = standard_metadata.ingress_port;
-        hop.egress_port = standard_metadata.egress_port;
-        hop.latency_us =
-            (standard_metadata.egress_global_timestamp
-             - standard_metadata.ingress_global_timestamp)[31:0];
-        hop.queue = (bit<8>)standard_metadata.priority;
-        hop.waiting_packets = (bit<24>)standard_metadata.enq_qdepth;
-        hop.ingress_us = standard_metadata.ingress_global_timestamp + hop.offset_us;
-        hop.egress_us = standard_metadata.egress_global_timestamp + hop.offset_us;
     }
 }
 

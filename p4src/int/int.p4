@@ -12,7 +12,7 @@ struct metadata_t {
     hop_t hop;
     int_watch_t watch;
     int_report_t report;
-    @field_list(REPORT_FIELDS)
+    @field_list(CLONE_FIELDS)
     bit<8> drop_reason;
     readout_values_t readout;
 }

@@ -24,7 +24,7 @@ control IntArrival(
                 standard_metadata.ingress_global_timestamp + meta.hop.offset_us;
             arriving_drops.apply(meta.watch, meta.report);
             if (meta.report.dropped == 1) {
-                clone_preserving_field_list(CloneType.I2E, REPORT_SESSION, REPORT_FIELDS);
+                clone_preserving_field_list(CloneType.I2E, REPORT_SESSION, CLONE_FIELDS);
             }
         }
     }
@@ -100,7 +100,7 @@ control IntPacket(
                 meta.report.metadata_bits = meta.report.metadata_bits & ~UTILISATION;
             }
             number.apply(meta.report);
-            clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, REPORT_FIELDS);
+            clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, CLONE_FIELDS);
             if (is_outside == 1 && meta.watch.is_int == 1) {
                 keep.apply(hdr);
             }
@@ -125,7 +125,7 @@ control IntDeflected(
         hop.apply(meta.hop, standard_metadata);
         queue_drops.apply(meta.watch, meta.report);
         if (meta.report.dropped == 1) {
-            clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, REPORT_FIELDS);
+            clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, CLONE_FIELDS);
         }
     }
 }

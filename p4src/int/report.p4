@@ -22,17 +22,17 @@ const bit<6> HW_INGRESS = 1;
 const bit<6> HW_QUEUES = 2;
 
 struct int_report_t {
-    @field_list(REPORT_FIELDS)
+    @field_list(CLONE_FIELDS)
     bit<1> dropped;
-    @field_list(REPORT_FIELDS)
+    @field_list(CLONE_FIELDS)
     bit<1> congested;
-    @field_list(REPORT_FIELDS)
+    @field_list(CLONE_FIELDS)
     bit<1> flow;
-    @field_list(REPORT_FIELDS)
+    @field_list(CLONE_FIELDS)
     bit<16> metadata_bits;
-    @field_list(REPORT_FIELDS)
+    @field_list(CLONE_FIELDS)
     bit<6> hw_id;
-    @field_list(REPORT_FIELDS)
+    @field_list(CLONE_FIELDS)
     bit<22> sequence;
 }
 

@@ -18,9 +18,9 @@ const bit<2> MARK_NEW_UDP = 2;  // of a UDP header in front of the original one,
 
 struct int_watch_t {
     bit<1> is_whole;    // the packet is IP, and has all headers that it says it has, but AltMark
-    @field_list(REPORT_FIELDS)
+    @field_list(CLONE_FIELDS)
     bit<1> is_full;     // and all the bytes that it says it has
-    @field_list(REPORT_FIELDS)
+    @field_list(CLONE_FIELDS)
     bit<1> is_int;      // it has INT, and all is right with it
     bit<1> is_watched;  // it is of a flow on the watch list
     bit<1> is_chosen;   // and among the flow's samples

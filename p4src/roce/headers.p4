@@ -79,7 +79,6 @@ const bit<2> SYNDROME_ACK = 0;
 const bit<2> SYNDROME_NOT_READY = 1;
 const bit<8> NAK_SEQUENCE = 0x60;
 
-const bit<16> ETHERNET_BYTES = 14;
 const bit<16> GRH_BYTES = 40;
 const bit<16> IPV4_UDP_BYTES = 28;
 const bit<16> IPV6_UDP_BYTES = 48;

@@ -87,7 +87,7 @@ control ToCollector(
             } else if (hdr.ipv6.isValid()) {
                 network = IPV6_UDP_BYTES;
             }
-            truncate((bit<32>)(ETHERNET_BYTES + network + bytes));
+            truncate(ETHERNET_BYTES + (bit<32>)(network + bytes));
         }
     }
 }

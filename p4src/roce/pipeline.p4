@@ -6,6 +6,7 @@
 #ifndef TELEMARK_ROCE_PIPELINE_P4
 #define TELEMARK_ROCE_PIPELINE_P4
 
+#include "packet.p4"
 #include "watch.p4"
 
 struct metadata_t {
@@ -15,6 +16,26 @@ struct metadata_t {
 }
 
 #include "switch.p4"
+
+/* A record of what `content` says, and how many bytes it has; 0: none. */
+control PutRecord(
+    inout headers_t hdr, in metadata_t meta, in bit<8> content, inout bit<16> record_bytes) {
+    FillFlowRecord() fill_flow;
+    FillHopRecord() fill_hop;
+
+    apply {
+        hdr.flow_record.setInvalid();
+        hdr.hop_record.setInvalid();
+        if (content == FLOW || content == FLOW_AND_HOP) {
+            fill_flow.apply(hdr.flow_record, hdr.ipv4, hdr.ipv6, hdr.ports, hdr.tcp);
+            record_bytes = FLOW_RECORD_BYTES;
+        }
+        if (content == FLOW_AND_HOP) {
+            fill_hop.apply(hdr.hop_record, meta.hop);
+            record_bytes = FLOW_RECORD_BYTES + HOP_RECORD_BYTES;
+        }
+    }
+}
 
 #include "answers.p4"
 #include "write.p4"
@@ -63,16 +84,16 @@ control RoceIngress(
 
 control RoceEgress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    SeeHop() see_hop;
+    Hop() hop;
     WriteRecord() write_record;
 
     apply {
         if (standard_metadata.instance_type == EGRESS_CLONE) {
-            write_record.apply(hdr, meta.roce, meta.hop, standard_metadata);
+            write_record.apply(hdr, meta, standard_metadata);
         } else if (meta.roce.session != NO_SESSION) {
-            see_hop.apply(meta.hop, standard_metadata);
+            hop.apply(meta.hop, standard_metadata);
             clone_preserving_field_list(
-                CloneType.E2E, (bit<32>)meta.roce.session, RECORD_FIELDS);
+                CloneType.E2E, (bit<32>)meta.roce.session, CLONE_FIELDS);
         }
     }
 }

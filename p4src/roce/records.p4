@@ -2,9 +2,8 @@
 #ifndef TELEMARK_ROCE_RECORDS_P4
 #define TELEMARK_ROCE_RECORDS_P4
 
+#include "../include/hop.p4"
 #include "headers.p4"
-
-const bit<8> RECORD_FIELDS = 1;  // metadata that the clone of a recorded packet takes along
 
 header flow_record_t {  // of Beltman and Knossen; IPv4 addresses as ::ffff:a.b.c.d
     bit<128> src_addr;
@@ -26,11 +25,17 @@ header hop_record_t {  // as INT's metadata of bits 0 to 5 has it (docs/int.md)
     bit<64> egress_us;
 }
 
+// What a record has.
+const bit<8> NO_RECORD = 0;
+const bit<8> FLOW = 1;
+const bit<8> FLOW_AND_HOP = 2;
+@noWarn("unused") const bit<8> FLOW_AND_PATH = 3;  // paths.p4
+
 const bit<16> FLOW_RECORD_BYTES = 44;
 const bit<16> HOP_RECORD_BYTES = 32;
 
 /* Of a packet. */
-control FillRecord(
+control FillFlowRecord(
     inout flow_record_t flow, in ipv4_t ipv4, in ipv6_t ipv6, in ports_t ports, in tcp_t tcp) {
     apply {
         flow.setValid();
@@ -58,43 +63,13 @@ control FillRecord(
     }
 }
 
-/* What this switch knows of a packet when it leaves. */
-struct hop_t {
-    @field_list(RECORD_FIELDS)
-    bit<32> node_id;
-    @field_list(RECORD_FIELDS)
-    bit<9> ingress_port;
-    @field_list(RECORD_FIELDS)
-    bit<9> egress_port;
-    @field_list(RECORD_FIELDS)
-    bit<8> queue;
-    @field_list(RECORD_FIELDS)
-    bit<24> waiting_packets;  // in the queue, when this one came to it
-    @field_list(RECORD_FIELDS)
-    bit<48> ingress_us;  // of the common clock
-    @field_list(RECORD_FIELDS)
-    bit<48> egress_us;
-    bit<48> offset_us;   // common clock - clock of this switch
-}
-
-control SeeHop(inout hop_t hop, in standard_metadata_t standard_metadata) {
-    apply {
-        hop.ingress_port = standard_metadata.ingress_port;
-        hop.egress_port = standard_metadata.egress_port;
-        hop.queue = (bit<8>)standard_metadata.priority;
-        hop.waiting_packets = (bit<24>)standard_metadata.enq_qdepth;
-        hop.ingress_us = standard_metadata.ingress_global_timestamp + hop.offset_us;
-        hop.egress_us = standard_metadata.egress_global_timestamp + hop.offset_us;
-    }
-}
-
 control FillHopRecord(inout hop_record_t record, in hop_t hop) {
     apply {
         record.setValid();
         record.node_id = hop.node_id;
         record.ingress_port = (bit<16>)hop.ingress_port;
         record.egress_port = (bit<16>)hop.egress_port;
-        record.latency_us = (hop.egress_us - hop.ingress_us)[31:0];
+        record.latency_us = hop.latency_us;
         record.queue = hop.queue;
         record.waiting_packets = hop.waiting_packets;
         record.ingress_us = (bit<64>)hop.ingress_us;

@@ -8,40 +8,33 @@
 struct ring_t {
     bit<16> stride;  // from one slot to the next
     bit<32> slots;
-    bit<1> has_hop;  // a hop record is behind the flow record
+    bit<8> content;  // of a record (records.p4)
     bit<32> immediate_mask;  // an immediate is sent where slot & immediate_mask == immediate_mask
 }
 
-/* From BTH to the record, and how many bytes that is with iCRC; 0: none. */
+/* From BTH to what is in front of the record, and how many bytes there are then with iCRC; 0: none. */
 control WriteBody(
-    inout headers_t hdr, in roce_t roce, in hop_t hop, in queue_pair_t queue_pair, in ring_t ring,
-    inout bit<1> wants_probe, inout bit<16> bytes) {
+    inout headers_t hdr, in roce_t roce, in queue_pair_t queue_pair, in ring_t ring,
+    in bit<16> record_bytes, inout bit<1> wants_probe, inout bit<16> bytes) {
     TakeNumber() take_number;
     PutRequest() put_request;
     PutProbe() put_probe;
-    FillHopRecord() fill_hop_record;
     number_t number = { 0, 0, 0 };
     request_t request = { 0, 0, 0, 0, 0 };
 
     apply {
         bit<1> is_inside = 0;
-        bit<16> record_bytes = FLOW_RECORD_BYTES;
-        if (ring.has_hop == 1) {
-            record_bytes = record_bytes + HOP_RECORD_BYTES;
-        }
         if (roce.is_probe == 1) {
-            hdr.flow_record.setInvalid();
             put_probe.apply(hdr, roce.session, queue_pair, bytes);
         } else {
             if (queue_pair.opcode == FETCH_ADD) {
-                hdr.flow_record.setInvalid();
                 request.offset = (bit<64>)roce.cell << 3;
                 request.addend = roce.addend;
                 is_inside = request.offset + 8 <= queue_pair.length ? 1w1 : 0;
             } else {
                 // All slots, not this one: so no register has been changed when it fails.
                 bit<64> last = (bit<64>)(ring.slots - 1) * (bit<64>)ring.stride;
-                is_inside = ring.slots != 0 && ring.stride >= record_bytes
+                is_inside = record_bytes != 0 && ring.slots != 0 && ring.stride >= record_bytes
                     && last + (bit<64>)record_bytes <= queue_pair.length ? 1w1 : 0;
             }
             if (is_inside == 1) {
@@ -53,13 +46,9 @@ control WriteBody(
                     request.immediate = number.slot;
                     request.has_immediate =
                         (number.slot & ring.immediate_mask) == ring.immediate_mask ? 1w1 : 0;
-                    if (ring.has_hop == 1) {
-                        fill_hop_record.apply(hdr.hop_record, hop);
-                    }
                 }
                 put_request.apply(hdr, queue_pair, request, number, bytes);
             } else {
-                hdr.flow_record.setInvalid();
                 roce_events.count(ROCE_EVENT(roce.session, OUT_OF_REGION));
             }
         }

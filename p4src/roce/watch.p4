@@ -1,38 +1,25 @@
-/* Which packets are recorded, and in which session. */
+/* Which packets are recorded, and in which session. A program declares `headers_t` before it. */
 #ifndef TELEMARK_ROCE_WATCH_P4
 #define TELEMARK_ROCE_WATCH_P4
 
-#include "packet.p4"
+#include "../include/hop.p4"
 #include "session.p4"
 
 struct roce_t {
-    @field_list(RECORD_FIELDS)
+    @field_list(CLONE_FIELDS)
     bit<8> session;
-    @field_list(RECORD_FIELDS)
+    @field_list(CLONE_FIELDS)
     bit<1> is_probe;
-    @field_list(RECORD_FIELDS)
+    @field_list(CLONE_FIELDS)
     bit<32> cell;    // of FETCH ADD: which counter of the region
-    @field_list(RECORD_FIELDS)
+    @field_list(CLONE_FIELDS)
     bit<64> addend;
 }
 
-control RoceWatch(
-    in headers_t hdr, inout roce_t roce, inout hop_t hop,
+/* Ports may be others than the packet's headers have: those that it had before INT's. */
+control RecordList(
+    in headers_t hdr, in bit<16> src_port, in bit<16> dst_port, inout roce_t roce,
     in standard_metadata_t standard_metadata) {
-    bit<16> src_port = 0;
-    bit<16> dst_port = 0;
-
-    /* Who this switch is, and what is to be added to its clock. */
-    action set_node(bit<32> node_id, bit<48> offset_us) {
-        hop.node_id = node_id;
-        hop.offset_us = offset_us;
-    }
-
-    table node {
-        actions = { set_node; }
-        default_action = set_node(0, 0);
-    }
-
     /* In one of `count` sessions from `first` on: always the same for a flow. */
     action record(bit<8> first, bit<8> count) {
         bit<8> number;
@@ -86,16 +73,39 @@ control RoceWatch(
     }
 
     apply {
-        node.apply();
-        if (hdr.ports.isValid()) {
-            src_port = hdr.ports.src_port;
-            dst_port = hdr.ports.dst_port;
-        }
         if (hdr.ipv4.isValid()) {
             record_list.apply();
         } else if (hdr.ipv6.isValid()) {
             record_list_ipv6.apply();
         }
+    }
+}
+
+control RoceWatch(
+    in headers_t hdr, inout roce_t roce, inout hop_t hop,
+    in standard_metadata_t standard_metadata) {
+    RecordList() list;
+
+    /* Who this switch is, and what is to be added to its clock. */
+    action set_node(bit<32> node_id, bit<48> offset_us) {
+        hop.node_id = node_id;
+        hop.offset_us = offset_us;
+    }
+
+    table node {
+        actions = { set_node; }
+        default_action = set_node(0, 0);
+    }
+
+    apply {
+        bit<16> src_port = 0;
+        bit<16> dst_port = 0;
+        node.apply();
+        if (hdr.ports.isValid()) {
+            src_port = hdr.ports.src_port;
+            dst_port = hdr.ports.dst_port;
+        }
+        list.apply(hdr, src_port, dst_port, roce, standard_metadata);
     }
 }
 

@@ -1,4 +1,7 @@
-/* Makes the packet of a clone: a record, and the request that writes it. */
+/* Makes the packet of a clone: a record, and the request that writes it.
+ *
+ * A program declares what is special to it before it includes this: `headers_t`, `metadata_t`, which
+ * has `roce`, and `PutRecord`, which makes a record of a packet. */
 #ifndef TELEMARK_ROCE_WRITE_P4
 #define TELEMARK_ROCE_WRITE_P4
 
@@ -7,9 +10,8 @@
 
 /* The clone becomes a packet to the session's collector. */
 control WriteRecord(
-    inout headers_t hdr, inout roce_t roce, in hop_t hop,
-    inout standard_metadata_t standard_metadata) {
-    FillRecord() fill_record;
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    PutRecord() put_record;
     WriteBody() write_body;
     ToCollector() to_collector;
     queue_pair_t queue_pair = { 0, 0, 0, 0, 0, 0, 0 };
@@ -23,7 +25,7 @@ control WriteRecord(
 
     action write(
         bit<1> unreliable, bit<24> qpn, bit<32> rkey, bit<64> base, bit<64> length,
-        bit<16> stride, bit<32> slots, bit<1> has_hop, bit<24> ack_mask, bit<32> immediate_mask,
+        bit<16> stride, bit<32> slots, bit<8> content, bit<24> ack_mask, bit<32> immediate_mask,
         bit<32> patience) {
         queue_pair.opcode = WRITE_ONLY | (unreliable == 1 ? UC : RC);
         queue_pair.number = qpn;
@@ -34,18 +36,18 @@ control WriteRecord(
         queue_pair.patience = patience;
         ring.stride = stride;
         ring.slots = slots;
-        ring.has_hop = has_hop;
+        ring.content = content;
         ring.immediate_mask = immediate_mask;
     }
 
     action fetch_add(
         bit<24> qpn, bit<32> rkey, bit<64> base, bit<64> length, bit<32> patience) {
-        write(0, qpn, rkey, base, length, 0, 0, 0, 0, 0, patience);
+        write(0, qpn, rkey, base, length, 0, 0, NO_RECORD, 0, 0, patience);
         queue_pair.opcode = FETCH_ADD;
     }
 
     table queue_pairs {
-        key = { roce.session: exact @name("session"); }
+        key = { meta.roce.session: exact @name("session"); }
         actions = { write; fetch_add; no_session; }
         default_action = no_session();
         size = ROCE_SESSIONS;
@@ -66,21 +68,25 @@ control WriteRecord(
         hdr.immediate.setInvalid();
         hdr.aeth.setInvalid();
         hdr.atomic_ack.setInvalid();
-        hdr.hop_record.setInvalid();
         hdr.icrc.setInvalid();
     }
 
     apply {
-        fill_record.apply(hdr.flow_record, hdr.ipv4, hdr.ipv6, hdr.ports, hdr.tcp);
-        take_headers_off();
         queue_pairs.apply();
-        if (queue_pair.opcode != 0) {
-            write_body.apply(hdr, roce, hop, queue_pair, ring, wants_probe, bytes);
+        if (meta.roce.is_probe == 1) {
+            ring.content = NO_RECORD;
         }
-        to_collector.apply(hdr, roce.session, bytes, standard_metadata);
+        bit<16> record_bytes = 0;
+        put_record.apply(hdr, meta, ring.content, record_bytes);
+        take_headers_off();
+        if (queue_pair.opcode != 0) {
+            write_body.apply(hdr, meta.roce, queue_pair, ring, record_bytes, wants_probe, bytes);
+        }
+        to_collector.apply(hdr, meta.roce.session, bytes, standard_metadata);
         if (wants_probe == 1) {
-            roce.is_probe = 1;  // the clone that is made of this one
-            clone_preserving_field_list(CloneType.E2E, (bit<32>)roce.session, RECORD_FIELDS);
+            meta.roce.is_probe = 1;  // the clone that is made of this one
+            clone_preserving_field_list(
+                CloneType.E2E, (bit<32>)meta.roce.session, CLONE_FIELDS);
         }
     }
 }

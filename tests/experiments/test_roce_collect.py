@@ -26,8 +26,8 @@ def test_the_file_holds_each_record(tmp_path: Path) -> None:
             {"v1", "v2, with hop", "v2, small ring"},
         ),
         (
-            "records.p4", "(hop.egress_us - hop.ingress_us)[31:0];",
-            "(hop.egress_us - hop.ingress_us)[31:0] + 1;",
+            "records.p4", "record.latency_us = hop.latency_us;",
+            "record.latency_us = hop.latency_us + 1;",
             {"v2, with hop"},
         ),
         (

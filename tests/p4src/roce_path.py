@@ -93,7 +93,7 @@ class Switch:
                      [*pair, s.patience])  # fmt: skip
         else:
             self.add(f"{collectors}.queue_pairs", [Exact(s.number)], f"{collectors}.write",
-                     [int(s.unreliable), *pair, s.stride, s.slots, int(s.has_hop), s.ack_mask,
+                     [int(s.unreliable), *pair, s.stride, s.slots, 1 + s.has_hop, s.ack_mask,
                       s.immediate_mask, s.patience])  # fmt: skip
         key = [1 if s.version == "v1" else 2, SWITCH_QPN + s.number - 1, *gids[::-1]]
         self.add("RoceIngress.answers.answers", [*map(Exact, key)],
@@ -104,8 +104,8 @@ class Switch:
         """Record packets of both versions of IP: all of them, or those to a port."""
         port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
         for table in ("record_list", "record_list_ipv6"):
-            self.add(f"RoceIngress.watch.{table}", [*[Ternary(0, 0)] * 4, port],
-                     f"RoceIngress.watch.{action}", params, 1)  # fmt: skip
+            self.add(f"RoceIngress.watch.list.{table}", [*[Ternary(0, 0)] * 4, port],
+                     f"RoceIngress.watch.list.{action}", params, 1)  # fmt: skip
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
         """All that leaves, in the order of ports."""
