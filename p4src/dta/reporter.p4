@@ -84,22 +84,23 @@ control ReporterEgress(
     NumberReport() number;
 
     apply {
-        bit<8> next = 0;  // the translator of another clone
+        bool is_report = standard_metadata.instance_type == INGRESS_CLONE
+            || standard_metadata.instance_type == EGRESS_CLONE;
         if (meta.resend.translator != 0) {
+            is_report = true;
             resend.apply(meta.resend, meta.report);
+        } else if (standard_metadata.instance_type == DEFLECTED) {
+            meta.flow.wanted = meta.flow.wanted & WANT_DROPPED;
+        } else if (!is_report && meta.flow.wanted != 0) {
+            see_flow.apply(meta.flow, standard_metadata);
+        }
+        if (is_report) {
             write_report.apply(hdr.report, meta.report, standard_metadata);
-            if (meta.resend.left != 0) {
-                next = meta.resend.translator;
-            }
-        } else {
-            if (standard_metadata.instance_type == INGRESS_CLONE
-                || standard_metadata.instance_type == EGRESS_CLONE) {
-                write_report.apply(hdr.report, meta.report, standard_metadata);
-            } else if (standard_metadata.instance_type == DEFLECTED) {
-                meta.flow.wanted = meta.flow.wanted & WANT_DROPPED;
-            } else if (meta.flow.wanted != 0) {
-                see_flow.apply(meta.flow, standard_metadata);
-            }
+        }
+        bit<8> next = 0;  // the translator of another clone
+        if (meta.resend.left != 0) {
+            next = meta.resend.translator;
+        } else if (meta.resend.translator == 0) {
             plan.apply(meta.flow, meta.report);
             if (meta.report.translator != 0) {
                 number.apply(meta.report);

@@ -43,9 +43,10 @@ control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata)
 
     /* Record, word by word: ports in and out, packets, bytes, latency, queue and packets waiting, node,
      * time. What is reported begins with another word after a shift. A change is another value
-     * under the mask; and `share` of 2^32 packets are samples. */
+     * under the mask, and `share` of 2^32 packets are samples: a hash of key and count chooses. */
     action see(
-        bit<32> index, bit<32> dice, bit<32> share, bit<224> mask, bit<8> shift, bit<48> idle_us) {
+        bit<32> index, bit<32> share, bit<224> mask, bit<8> shift, bit<48> idle_us) {
+        bit<32> dice;
         bit<128> key;
         bit<48> last_us;
         bit<32> count;
@@ -65,6 +66,7 @@ control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata)
         bit<32> ahead = flow.tcp_sequence - next;  // from 2^31 on it is behind
         bool is_again = !is_new && flow.tcp_bytes != 0 && ahead[31:31] == 1;
         next = is_new || ahead[31:31] == 0 ? flow.tcp_sequence + flow.tcp_bytes : next;
+        hash(dice, HashAlgorithm.crc32, 32w0, { flow.key, count }, 64w0x100000000);
         bit<32> latency_us = (now_us - standard_metadata.ingress_global_timestamp)[31:0];
         flow.data = 7w0 ++ standard_metadata.ingress_port ++ 7w0 ++ standard_metadata.egress_port
             ++ count ++ sum ++ latency_us
@@ -92,10 +94,8 @@ control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata)
         node_id = node;
         offset_us = clock_offset_us;
         bit<32> index;
-        bit<32> dice;
         hash(index, HashAlgorithm.crc32, 32w0, { flow.key }, (bit<32>)DTA_FLOW_CELLS);
-        random(dice, 32w0, 32w0xFFFFFFFF);
-        see(index, dice, share, mask, shift, idle_us);
+        see(index, share, mask, shift, idle_us);
     }
 
     table flows {

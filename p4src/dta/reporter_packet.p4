@@ -8,11 +8,11 @@ const bit<16> DTA_PORT = 40042;            // UDP's, of reports in our format
 const bit<16> DTA_PROTOTYPE_PORT = 40040;  // of those in the prototype's
 const bit<16> DTA_NACK_PORT = 40044;
 
-const bit<4> DTA_VERSION = 1;
+@noWarn("unused") const bit<4> DTA_VERSION = 1;
 const bit<8> DTA_KEY_WRITE = 0x01;
 const bit<8> DTA_APPEND = 0x02;
 const bit<8> DTA_KEY_INCREMENT = 0x03;
-const bit<8> DTA_NACK = 0x80;
+@noWarn("unused") const bit<8> DTA_NACK = 0x80;
 
 header dta_t {  // what all reports begin with, and NACKs
     bit<4> version;

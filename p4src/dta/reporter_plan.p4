@@ -62,13 +62,13 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
     }
 
     /* What is appended is the flow, by 32 bits of a hash of its key. */
-    action append(bit<8> translator, bit<32> list, bit<1> immediate, bit<1> retransmittable) {
+    action append(bit<8> translator, bit<32> number, bit<1> immediate, bit<1> retransmittable) {
         bit<32> name;
         hash(name, HashAlgorithm.crc32, 32w0, { flow.key }, 64w0x100000000);
         set_flags(immediate, retransmittable);
         report.translator = translator;
         report.opcode = DTA_APPEND;
-        report.detail = list;
+        report.detail = number;
         report.data = name ++ 192w0;
         report.words = 1;
     }
@@ -92,8 +92,10 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
         } else if (kind == WANT_COUNT) {
             count_reports.apply();
         } else {
-            event = kind == WANT_START ? FLOW_STARTED
-                : kind == WANT_RESENT ? SEGMENT_RESENT : PACKET_DROPPED;
+            event = PACKET_DROPPED;
+            if (kind != WANT_DROPPED) {
+                event = kind == WANT_START ? FLOW_STARTED : SEGMENT_RESENT;
+            }
             event_lists.apply();
         }
     }

@@ -4,7 +4,6 @@
 #ifndef TELEMARK_DTA_REPORTER_SWITCH_P4
 #define TELEMARK_DTA_REPORTER_SWITCH_P4
 
-#include "../include/allocation.p4"
 #include "reporter_packet.p4"
 
 struct headers_t {

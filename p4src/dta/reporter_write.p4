@@ -81,6 +81,7 @@ control WriteReport(
 
     /* This reporter's addresses towards a translator, and the translator's. The source port is always
      * the same: another one could lead another way, and reports must not pass each other. */
+    @noWarn("unused")
     action send_report(
         bit<48> src_mac, bit<48> dst_mac, bit<32> src_addr, bit<32> dst_addr,
         bit<16> reporter_number) {
