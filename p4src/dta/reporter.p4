@@ -53,9 +53,9 @@ control ReporterIngress(
         bit<32> first = hdr.nack_base.sequence;
         bit<32> missing = hdr.nack.count;
 #ifdef DTA_PROTOTYPE
-        first = (bit<32>)hdr.prototype_nack.last_good;
+        first = (bit<32>)hdr.short_nack.sequence;
 #endif
-        if (hdr.nack.isValid() || hdr.prototype_nack.isValid()) {
+        if (hdr.nack.isValid() || hdr.short_nack.isValid()) {
             hear_nack.apply(hdr.ipv4, first, missing, meta.resend, standard_metadata);
         }
         if (meta.resend.translator == 0) {

@@ -29,7 +29,7 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
     action write_data(
         bit<8> redundancy, bit<8> words, bit<1> immediate, bit<1> retransmittable) {
         set_flags(immediate, retransmittable);
-        report.opcode = DTA_KEY_WRITE;
+        report.opcode = KEY_WRITE;
         report.detail = redundancy ++ words ++ 16w0;
         report.data = flow.data;
         report.words = words;
@@ -42,7 +42,7 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
 
     action add(bit<8> redundancy, bit<64> addend, bit<1> immediate, bit<1> retransmittable) {
         set_flags(immediate, retransmittable);
-        report.opcode = DTA_KEY_INCREMENT;
+        report.opcode = KEY_INCREMENT;
         report.detail = redundancy ++ 24w0;
         report.data = addend ++ 160w0;
         report.words = 2;
@@ -67,7 +67,7 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
         hash(name, HashAlgorithm.crc32, 32w0, { flow.key }, 64w0x100000000);
         set_flags(immediate, retransmittable);
         report.translator = translator;
-        report.opcode = DTA_APPEND;
+        report.opcode = APPEND;
         report.detail = number;
         report.data = name ++ 192w0;
         report.words = 1;

@@ -28,6 +28,7 @@ const bit<4> DTA_NACKED = 1;   // NACKs that were heard
 const bit<4> DTA_RESENT = 2;   // reports
 const bit<4> DTA_NOT_KEPT = 3;  // reports that a NACK asked for, and that were never to be kept
 const bit<4> DTA_ABSURD = 4;   // NACKs of what was never sent
+@noWarn("unused") const bit<4> DTA_LATE = 5;  // the prototype's NACKs that say nothing new
 
 counter(DTA_TRANSLATORS * 16, CounterType.packets) dta_events;
 
@@ -110,11 +111,23 @@ control Resend(inout dta_resend_t resend, inout dta_report_t report) {
     }
 }
 
+#ifdef DTA_PROTOTYPE
+/* The prototype's translator takes nothing behind what is missing, and tells so of each report: all of
+ * these NACKs name the same report. Only the first is heard, and after a while another one, in case
+ * that what was sent again was lost. */
+#ifndef DTA_PATIENCE_US
+#define DTA_PATIENCE_US 2000
+#endif
+register<bit<32>>(DTA_TRANSLATORS) dta_heard;  // what a NACK asked for, from where on
+register<bit<48>>(DTA_TRANSLATORS) dta_heard_us;
+#endif
+
 /* What a NACK asks for, if this reporter sent it: it goes on as the first report that is sent again. */
 control HearNack(
     in ipv4_t ipv4, inout bit<32> first, inout bit<32> missing, inout dta_resend_t resend,
     inout standard_metadata_t standard_metadata) {
     bit<1> is_absurd = 0;
+    bit<1> is_late = 0;
 
     action hear(bit<8> translator, bit<9> port) {
         bit<32> index = (bit<32>)translator;
@@ -126,6 +139,15 @@ control HearNack(
         // It has the last number that was good, of eight bits, and wants all behind it.
         missing = (bit<32>)(next[7:0] - 1 - first[7:0]);
         first = next - missing;
+        bit<32> heard;
+        bit<48> heard_us;
+        bit<48> now_us = standard_metadata.ingress_global_timestamp;
+        dta_heard.read(heard, index);
+        dta_heard_us.read(heard_us, index);
+        is_late = heard == first && now_us - heard_us < DTA_PATIENCE_US ? 1w1 : 0;
+        dta_heard.write(index, first);
+        dta_heard_us.write(index, is_late == 1 ? heard_us : now_us);
+        missing = is_late == 1 ? 0 : missing;
 #endif
         bit<32> behind = next - first;
         bit<32> unknown = behind > DTA_KNOWN ? behind - DTA_KNOWN : 0;
@@ -151,7 +173,9 @@ control HearNack(
     apply {
         if (translators_heard.apply().hit) {
             dta_events.count(DTA_EVENT(resend.translator, DTA_NACKED));
-            if (is_absurd == 1) {
+            if (is_late == 1) {
+                dta_events.count(DTA_EVENT(resend.translator, DTA_LATE));
+            } else if (is_absurd == 1) {
                 dta_events.count(DTA_EVENT(resend.translator, DTA_ABSURD));
             }
             if (resend.left == 0) {

@@ -14,8 +14,8 @@ struct headers_t {
     ports_t ports;
     tcp_t tcp;
     dta_t nack_base;
-    dta_nack_t nack;
-    dta_prototype_nack_t prototype_nack;
+    nack_t nack;
+    short_nack_t short_nack;
 }
 
 parser ReporterParser(
@@ -61,24 +61,24 @@ parser ReporterParser(
         packet.extract(hdr.ports);
         transition select(hdr.ports.dst_port) {
 #ifdef DTA_PROTOTYPE
-            DTA_NACK_PORT: parse_prototype_nack;
+            NACK_PORT: parse_short_nack;
 #else
-            DTA_NACK_PORT: parse_nack;
+            NACK_PORT: parse_nack;
 #endif
             default: accept;
         }
     }
 
 #ifdef DTA_PROTOTYPE
-    state parse_prototype_nack {
-        packet.extract(hdr.prototype_nack);
+    state parse_short_nack {
+        packet.extract(hdr.short_nack);
         transition accept;
     }
 #else
     state parse_nack {
         packet.extract(hdr.nack_base);
         transition select(hdr.nack_base.version, hdr.nack_base.opcode) {
-            (DTA_VERSION, DTA_NACK): parse_nack_count;
+            (DTA_VERSION, NACK): parse_nack_count;
             default: accept;
         }
     }
@@ -105,7 +105,6 @@ control ReporterDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.report.udp);
         packet.emit(hdr.report.base);
         packet.emit(hdr.report.prototype);
-        packet.emit(hdr.report.plain);
         packet.emit(hdr.report.detail);
         packet.emit(hdr.report.redundancy);
         packet.emit(hdr.report.key);
@@ -118,7 +117,7 @@ control ReporterDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.tcp);
         packet.emit(hdr.nack_base);
         packet.emit(hdr.nack);
-        packet.emit(hdr.prototype_nack);
+        packet.emit(hdr.short_nack);
     }
 }
 

@@ -51,7 +51,7 @@ control WatchFlow(
             dst_port = ports.dst_port;
         }
         bool is_report = ports.isValid() && ipv4.protocol == PROTOCOL_UDP
-            && (dst_port == DTA_PORT || dst_port == DTA_PROTOTYPE_PORT || dst_port == DTA_NACK_PORT);
+            && (dst_port == DTA_PORT || dst_port == PROTOTYPE_PORT || dst_port == NACK_PORT);
         if (ipv4.isValid() && !is_report) {
             watch_list.apply();
         }

@@ -2,29 +2,24 @@
 #ifndef TELEMARK_DTA_REPORTER_WRITE_P4
 #define TELEMARK_DTA_REPORTER_WRITE_P4
 
+#include "../include/ipv4.p4"
 #include "reporter_packet.p4"
 #include "reporter_ring.p4"
 
-/* The format is chosen when the program is built: ours, or with DTA_PROTOTYPE the prototype's, whose
- * base header has no sequence number with DTA_PROTOTYPE_PLAIN. */
+/* The format is chosen when the program is built: ours, or with DTA_PROTOTYPE the prototype's. */
 control FillReport(inout dta_headers_t headers, in dta_report_t report, in bit<16> reporter) {
     apply {
-        bool has_key = report.opcode != DTA_APPEND;
+        bool has_key = report.opcode != APPEND;
         headers.data.setValid();
         headers.data.words = report.data;
 #ifdef DTA_PROTOTYPE
-#ifdef DTA_PROTOTYPE_PLAIN
-        headers.plain.setValid();
-        headers.plain.opcode = report.opcode;
-        headers.plain.immediate = report.immediate;
-        headers.plain.reserved = 0;
-#else
         headers.prototype.setValid();
         headers.prototype.opcode = report.opcode;
-        headers.prototype.sequence = report.sequence[7:0];
         headers.prototype.immediate = report.immediate;
-        headers.prototype.retransmittable = report.retransmittable;
         headers.prototype.reserved = 0;
+#if DTA_NACK_TRACKING
+        headers.prototype.sequence = report.sequence[7:0];
+        headers.prototype.retransmittable = report.retransmittable;
 #endif
         headers.detail.setInvalid();
         headers.redundancy.setInvalid();
@@ -62,14 +57,9 @@ control FillReport(inout dta_headers_t headers, in dta_report_t report, in bit<1
 bit<16> bytes_of_report(in dta_report_t report) {
     bit<16> data = (bit<16>)report.words << 2;
 #ifdef DTA_PROTOTYPE
-#ifdef DTA_PROTOTYPE_PLAIN
-    bit<16> base = 2;
+    return 2 + DTA_NACK_TRACKING + data + (report.opcode == APPEND ? 16w4 : 5);
 #else
-    bit<16> base = 3;
-#endif
-    return base + data + (report.opcode == DTA_APPEND ? 16w4 : 5);
-#else
-    return 12 + data + (report.opcode == DTA_APPEND ? 16w0 : 16);
+    return 12 + data + (report.opcode == APPEND ? 16w0 : 16);
 #endif
 }
 
@@ -78,6 +68,7 @@ control WriteReport(
     inout standard_metadata_t standard_metadata) {
     FillReport() fill;
     bit<16> reporter = 0;
+    bit<16> udp_bytes = 0;
 
     /* This reporter's addresses towards a translator, and the translator's. The source port is always
      * the same: another one could lead another way, and reports must not pass each other. */
@@ -90,26 +81,16 @@ control WriteReport(
         headers.ethernet.src_addr = src_mac;
         headers.ethernet.dst_addr = dst_mac;
         headers.ethernet.ether_type = ETHERTYPE_IPV4;
-        headers.ipv4.setValid();
-        headers.ipv4.version = 4;
-        headers.ipv4.ihl = 5;
-        headers.ipv4.dscp = 0;
-        headers.ipv4.ecn = 0;
-        headers.ipv4.identification = 0;
-        headers.ipv4.flags = 2;  // do not fragment
-        headers.ipv4.fragment_offset = 0;
-        headers.ipv4.ttl = 64;
-        headers.ipv4.protocol = PROTOCOL_UDP;
-        headers.ipv4.src_addr = src_addr;
-        headers.ipv4.dst_addr = dst_addr;
+        put_ipv4(headers.ipv4, src_addr, dst_addr, udp_bytes);
         headers.udp.setValid();
 #ifdef DTA_PROTOTYPE
-        headers.udp.src_port = DTA_PROTOTYPE_PORT;
-        headers.udp.dst_port = DTA_PROTOTYPE_PORT;
+        headers.udp.src_port = PROTOTYPE_PORT;
+        headers.udp.dst_port = PROTOTYPE_PORT;
 #else
         headers.udp.src_port = DTA_PORT;
         headers.udp.dst_port = DTA_PORT;
 #endif
+        headers.udp.word = udp_bytes ++ 16w0;  // no checksum
     }
 
     action no_translator() {
@@ -123,22 +104,11 @@ control WriteReport(
         size = DTA_TRANSLATORS;
     }
 
-    action set_lengths(bit<16> udp_bytes) {
-        headers.udp.word = udp_bytes ++ 16w0;  // no checksum
-        headers.ipv4.total_length = udp_bytes + 20;
-        bit<32> sum = 0x4500 + 0x4000 + 0x4011 + (bit<32>)headers.ipv4.total_length
-            + (headers.ipv4.src_addr >> 16) + (headers.ipv4.src_addr & 0xFFFF)
-            + (headers.ipv4.dst_addr >> 16) + (headers.ipv4.dst_addr & 0xFFFF);
-        sum = (sum & 0xFFFF) + (sum >> 16);
-        sum = (sum & 0xFFFF) + (sum >> 16);
-        headers.ipv4.checksum = ~sum[15:0];
-        truncate((bit<32>)udp_bytes + 34);
-    }
-
     apply {
+        udp_bytes = bytes_of_report(report) + 8;
         if (translators.apply().hit) {
             fill.apply(headers, report, reporter);
-            set_lengths(bytes_of_report(report) + 8);
+            truncate((bit<32>)udp_bytes + 34);  // Ethernet, IPv4
         }
     }
 }

@@ -25,7 +25,7 @@ KEY_WRITE, APPEND, KEY_INCREMENT, NACK = 1, 2, 3, 0x80
 START, RESENT, DROPPED, COUNT, DATA = (1 << bit for bit in range(5))
 STARTED, WAS_RESENT, WAS_DROPPED = range(3)  # events, as lists have them
 ALL, NEVER = 0xFFFFFFFF, (1 << 48) - 1
-KINDS = ("sent", "nacked", "resent", "not kept", "absurd")
+KINDS = ("sent", "nacked", "resent", "not kept", "absurd", "late")
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 
 

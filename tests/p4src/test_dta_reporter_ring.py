@@ -42,9 +42,9 @@ def kept(words: int = 7) -> Reporter:
     return reporter
 
 
-def again(reporter: Reporter, frame: bytes) -> list[bytes]:
+def again(reporter: Reporter, frame: bytes, time_us: int = 10_000) -> list[bytes]:
     """What goes to the translator after a NACK, in the order of sending."""
-    out = reporter.send(frame, port=TO_TRANSLATOR)
+    out = reporter.send(frame, time_us, TO_TRANSLATOR)
     assert {port for port, _ in out} <= {TO_TRANSLATOR}
     return [frame for _, frame in out]
 
@@ -164,7 +164,7 @@ def test_the_ring_holds_what_a_list_of_the_last_would() -> None:
             first = dice.randrange(max(number - 20, 0), number + 1)
             wanted = range(first, number + 1)
             there = [slots[n % 8][1] for n in wanted if slots.get(n % 8, (-1,))[0] == n]
-            assert again(reporter, nack(first, len(wanted))) == there
+            assert again(reporter, nack(first, len(wanted)), number) == there
             asked, found = asked + len(wanted), found + len(there)
             left += sum(n in essential for n in wanted) - len(there)
     counts = reporter.events()
@@ -193,8 +193,19 @@ def test_the_prototypes_nack_names_the_last_that_was_good() -> None:
     reporter.write_data(1, kept=1)
     reporter.follow(share=ALL)
     frames = sent(reporter, 300)
-    assert again(reporter, prototype_nack(296 & 0xFF)) == frames[297:]
-    assert again(reporter, prototype_nack(200)) == frames[201:]
-    assert again(reporter, prototype_nack(299 & 0xFF)) == []
+    assert again(reporter, prototype_nack(296 & 0xFF), 4000) == frames[297:]
+    assert again(reporter, prototype_nack(200), 4001) == frames[201:]
+    assert again(reporter, prototype_nack(299 & 0xFF), 4002) == []
     counts = reporter.events()
     assert counts == {"sent": 300, "nacked": 3, "resent": 3 + 99, "absurd": 1}
+
+
+def test_the_prototypes_nack_that_says_nothing_new_is_late() -> None:
+    reporter = Reporter("reporter_prototype.p4")
+    reporter.write_data(1, kept=1)
+    reporter.follow(share=ALL)
+    frames = sent(reporter, 100)
+    times_us = [4000, 4001, 5999, 6000, 6001]
+    assert [len(again(reporter, prototype_nack(89), t)) for t in times_us] == [10, 0, 0, 10, 0]
+    assert again(reporter, prototype_nack(92), 6002) == frames[93:]
+    assert reporter.events() == {"sent": 100, "nacked": 6, "resent": 27, "late": 3}
