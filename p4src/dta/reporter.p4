@@ -31,7 +31,7 @@ control ReporterIngress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     HearNack() hear_nack;
     WatchFlow() watch_flow;
-    PlanReport() plan;
+    PlanReport() plan_drop;
     NumberReport() number;
 
     action forward(bit<9> port) {
@@ -63,7 +63,7 @@ control ReporterIngress(
             watch_flow.apply(hdr.ipv4, hdr.ports, hdr.tcp, meta.flow, standard_metadata);
             if (standard_metadata.egress_spec == DROPPED) {
                 meta.flow.wanted = meta.flow.wanted & WANT_DROPPED;
-                plan.apply(meta.flow, meta.report);
+                plan_drop.apply(meta.flow, meta.report);
                 if (meta.report.translator != 0) {
                     number.apply(meta.report);
                     clone_preserving_field_list(

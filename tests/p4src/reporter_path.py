@@ -95,7 +95,7 @@ class Reporter:
 
     def append(self, event: int, number: int, *, kept: int = 1) -> None:
         """Events of a kind to a list."""
-        for plan in ("ReporterIngress.plan", "ReporterEgress.plan"):
+        for plan in ("ReporterIngress.plan_drop", "ReporterEgress.plan"):
             self.add(f"{plan}.event_lists", [Exact(event)], f"{plan}.append", [1, number, 0, kept])
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:

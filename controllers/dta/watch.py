@@ -1,0 +1,166 @@
+"""What a DTA reporter reports, and of which flows; the P4 side is p4src/dta/reporter_*.p4."""
+
+import enum
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+import finsy as fy
+
+from controllers.flow_keys import known_bits, match, networks
+
+ALL = (1 << 32) - 1  # of samples
+MAX_COPIES = 8
+RECORD_WORDS = 7
+DATA_WORDS = (1, 3, 7)  # of a Key-Write
+NODES = 1 << 24
+NEVER_US = (1 << 48) - 1
+
+
+class Want(enum.IntFlag):
+    """What is wanted of a flow: kinds of reports."""
+
+    START = 0x01  # Append: it is new, or was idle
+    RESENT = 0x02  # Append: TCP sent something again
+    DROPPED = 0x04  # Append: the switch dropped a packet
+    COUNT = 0x08  # Key-Increment
+    DATA = 0x10  # Key-Write
+
+
+class Word(enum.IntEnum):
+    """The record of a flow, word by word."""
+
+    PORTS = 0  # in (16 bits), out
+    PACKETS = 1
+    BYTES = 2
+    LATENCY = 3  # us
+    QUEUE = 4  # number (8 bits), packets waiting
+    NODE = 5
+    TIME = 6  # us of the common clock, modulo 2^32
+
+
+@dataclass(frozen=True)
+class WatchedFlow:
+    """A flow on the watch list: what its packets look like, and what is wanted of it.
+
+    Addresses may be prefixes, and what is None is left open; of several flows that a packet
+    matches, the one that leaves least open has it. Raises ValueError for what cannot be.
+    """
+
+    src_addr: str
+    dst_addr: str
+    protocol: int | None = None
+    src_port: int | None = None
+    dst_port: int | None = None
+    wanted: Want = Want.DATA
+
+    def __post_init__(self) -> None:
+        where = f"watched flow {self.src_addr} -> {self.dst_addr}"
+        if {network.version for network in networks(self)} != {4}:
+            raise ValueError(f"{where}: expected addresses of IPv4")
+        if not self.wanted:
+            raise ValueError(f"{where}: nothing is wanted of it: expected some of {[*Want]}")
+
+    def entry(self) -> fy.P4TableEntry:
+        """Its entry in a reporter's watch list."""
+        return fy.P4TableEntry(
+            "watch_list", match=match(self, "ipv4", "protocol"), priority=known_bits(self) + 1,
+            action=fy.Action("watch", wanted=int(self.wanted)),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Data:
+    """Reports of flows' records by Key-Write: `words` of them, from `first` on.
+
+    A flow is reported when it is new, when a word of `changes` has another value under its mask,
+    and by a `share` of its packets. Raises ValueError for what cannot be.
+    """
+
+    words: int = RECORD_WORDS
+    first: Word = Word.PORTS
+    changes: tuple[tuple[Word, int], ...] = ((Word.PORTS, 0xFFFFFFFF),)
+    share: float = 0.0
+    redundancy: int = 2
+    immediate: bool = False
+    retransmittable: bool = False
+
+    def __post_init__(self) -> None:
+        if self.words not in DATA_WORDS or self.first + self.words > RECORD_WORDS:
+            raise ValueError(
+                f"data of {self.words} words from {self.first.name} on: expected one of "
+                f"{DATA_WORDS}, of the {RECORD_WORDS} of a record"
+            )
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"share {self.share}: expected 0 to 1")
+        for word, mask in self.changes:
+            if not 0 <= mask < 1 << 32:
+                raise ValueError(f"mask {mask:#x} of {word.name}: expected 32 bits")
+        _check_redundancy(self.redundancy)
+
+    @property
+    def mask(self) -> int:
+        """Of changes, over the whole record."""
+        return sum(mask << 32 * (RECORD_WORDS - 1 - word) for word, mask in self.changes)
+
+    def action(self) -> fy.Action:
+        """What makes reports of it."""
+        return fy.Action("plan.write_data", redundancy=self.redundancy, words=self.words,
+                         **_flags(self))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Each packet of a flow, or its bytes, by Key-Increment.
+
+    Raises ValueError for what cannot be.
+    """
+
+    in_bytes: bool = False
+    redundancy: int = 2
+    immediate: bool = False
+    retransmittable: bool = False
+
+    def __post_init__(self) -> None:
+        _check_redundancy(self.redundancy)
+
+    def action(self) -> fy.Action:
+        """What makes reports of it."""
+        name = "plan.count_bytes" if self.in_bytes else "plan.count_packets"
+        return fy.Action(name, redundancy=self.redundancy, **_flags(self))
+
+
+@dataclass(frozen=True)
+class EventList:
+    """Where events of a kind go: a list of one of the reporter's translators, from 1 on."""
+
+    number: int
+    translator: int = 1
+    immediate: bool = False
+    retransmittable: bool = True
+
+    def entry(self, plan: str, want: Want) -> fy.P4TableEntry:
+        """In ingress (plan_drop) or in egress (plan)."""
+        event = {Want.START: 0, Want.RESENT: 1, Want.DROPPED: 2}[want]
+        action = fy.Action(f"{plan}.append", translator=self.translator, number=self.number,
+                           **_flags(self))  # fmt: skip
+        match = fy.Match({"event": event})
+        return fy.P4TableEntry(f"{plan}.event_lists", match=match, action=action)
+
+
+def flow_key(
+    src_addr: str, dst_addr: str, ports: tuple[int, int], protocol: int = 17, node: int = 0
+) -> int:
+    """The 128 bits by which a flow's data are found; `node` is the reporter's `key_node`."""
+    addresses = int(IPv4Address(src_addr)) << 32 | int(IPv4Address(dst_addr))
+    return (addresses << 32 | ports[0] << 16 | ports[1]) << 32 | protocol << 24 | node
+
+
+def _flags(reports: Data | Counts | EventList) -> dict[str, int]:
+    return {
+        "immediate": int(reports.immediate), "retransmittable": int(reports.retransmittable)
+    }  # fmt: skip
+
+
+def _check_redundancy(redundancy: int) -> None:
+    if not 1 <= redundancy <= MAX_COPIES:
+        raise ValueError(f"redundancy {redundancy}: expected 1 to {MAX_COPIES}")
