@@ -17,6 +17,7 @@ MAX_COPIES = 8
 HOPS = 5  # of a path, at most
 COPY_SEEDS = np.array([0x9E3779B1 * (n + 1) % (1 << 32) for n in range(MAX_COPIES)], np.uint32)
 CHECKSUM_SEED, VALUE_SEED, HOP_SEED = 0x7FEB352D, 0x846CA68B, 0x2C1B3C6D
+SESSION_SEED = 0x165667B1
 WRITTEN = 0x80000000  # in a checksum: zeroed memory has none
 BLANK = 0x5BD1E995  # the code of a hop that a path does not have
 
@@ -54,6 +55,11 @@ def slots(keys: Words, copies: int, count: int) -> NDArray[np.int64]:
 def checksums(keys: Words, bits: int) -> Words:
     """What the slot of a key begins with, of a checksum of 8 to 31 bits: (n,)."""
     return murmur3(keys, CHECKSUM_SEED) & np.uint32((1 << bits) - 1) | np.uint32(WRITTEN)
+
+
+def sessions(keys: Words, count: int) -> NDArray[np.int64]:
+    """Which of `count` sessions has each key, where they are spread over several: (n,)."""
+    return (murmur3(keys, SESSION_SEED).astype(np.int64) * count) >> 32
 
 
 def hop_checksums(keys: Words) -> Words:

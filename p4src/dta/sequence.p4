@@ -90,7 +90,9 @@ control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t pl
         if (hdr.dta.isValid()) {
             reporter = hdr.dta.reporter;
         }
-        reporters.apply();
+        if (!hdr.dta.isValid() || hdr.dta.version == DTA_VERSION) {
+            reporters.apply();
+        }
         if (arrival.reporter != UNTRACKED) {
             if (hdr.dta.isValid()) {
                 check();

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import subject
 from arriving import frames
+from roce_path import KINDS
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 from simple_switch import Twins
 
-from collectors.dta.packets import DTA, TrackedDTA
+from collectors.dta.packets import DTA, NACK_PORT, TrackedDTA
 from collectors.roce.endpoint import Peer, Target, Transport, gid
 from collectors.roce.region import Region
 from collectors.roce.softnic import SoftNic
@@ -48,11 +49,23 @@ class Translator:
         self.add = self.engine.table_add
         self.nic = SoftNic(COLLECTOR_ADDR)
         self.sent: list[bytes] = []  # requests, so far
+        self.lost: set[int] = set()  # which of them do not arrive
+        self.is_deaf = False  # answers to them do not
+        self.answers: list[bytes] = []
         self.nacks: list[Packet] = []
-        self.add("TranslatorIngress.services", [Exact(int(IPv4Address(TRANSLATOR_ADDR)))],
-                 "TranslatorIngress.serve", [SERVICE])  # fmt: skip
+        self.others: list[bytes] = []  # that pass
+        self.serve(TRANSLATOR_ADDR, SERVICE)
         for port in (REPORTERS, ELSEWHERE):
             self.engine.mirror_set(256 + port, [(port, 0)])
+
+    def serve(self, address: str, service: int) -> None:
+        """Translate what comes to an address."""
+        self.add("TranslatorIngress.services", [Exact(int(IPv4Address(address)))],
+                 "TranslatorIngress.serve", [service])  # fmt: skip
+
+    def forward(self, mac: int, port: int = ELSEWHERE) -> None:
+        """Let pass what goes to a MAC address."""
+        self.add("TranslatorIngress.forwarding", [Exact(mac)], "TranslatorIngress.forward", [port])
 
     def session(
         self, number: int, record: np.dtype, count: int, *, fetch_add: bool = False,
@@ -90,14 +103,15 @@ class Translator:
             self.engine.multicast_set(number << 3 | copies - 1, replicas)
 
     def key_write(
-        self, words: int, slots: int, *, bits: int = 31, first: int = 1, sessions: int = 1
-    ) -> None:
+        self, words: int, slots: int, *, bits: int = 31, first: int = 1, sessions: int = 1,
+        service: int = SERVICE,
+    ) -> None:  # fmt: skip
         """A store of reports of so many words."""
-        self.add(f"{PLAN}.plan_key_write.key_write_stores", [Exact(SERVICE), Exact(words)],
+        self.add(f"{PLAN}.plan_key_write.key_write_stores", [Exact(service), Exact(words)],
                  f"{PLAN}.plan_key_write.write_key",
                  [first, sessions, slots - 1, (1 << bits) - 1])  # fmt: skip
 
-    def counters(self, slots: int, *, first: int = 2, sessions: int = 1) -> None:
+    def counters(self, slots: int, *, first: int = 1, sessions: int = 1) -> None:
         """The store of Key-Increment."""
         self.add(f"{PLAN}.plan_key_increment.counter_stores", [Exact(SERVICE)],
                  f"{PLAN}.plan_key_increment.add_to_key", [first, sessions, slots - 1])  # fmt: skip
@@ -122,17 +136,36 @@ class Translator:
     def _take(self, left: list[tuple[int, bytes]], time_us: int) -> None:
         for port, frame in left:
             if port == COLLECTOR:
-                self.sent.append(frame)
-                for reply in self.nic.receive(frames([frame])):
-                    self._take(self.engine.process(COLLECTOR, reply, 1000 * time_us), time_us)
+                self._carry_out(frame, time_us)
+            elif UDP in (packet := Ether(frame)) and packet[UDP].dport == NACK_PORT:
+                self.nacks.append(packet)
             else:
-                self.nacks.append(Ether(frame))
+                self.others.append(frame)
+
+    def _carry_out(self, request: bytes, time_us: int) -> None:
+        self.sent.append(request)
+        if len(self.sent) - 1 in self.lost:
+            return
+        for answer in self.nic.receive(frames([request])):
+            self.answers.append(answer)
+            if not self.is_deaf:
+                self._take(self.engine.process(COLLECTOR, answer, 1000 * time_us), time_us)
 
     def events(self, reporter: int = 0) -> dict[str, int]:
         """What was counted of a reporter, but zeros."""
         found = {name: self.engine.counter_read("dta_events", reporter * 16 + kind)[0]
                  for name, kind in EVENTS.items()}  # fmt: skip
         return {name: count for name, count in found.items() if count}
+
+    def session_events(self, session: int = 1) -> dict[str, int]:
+        """What was counted of a session, but zeros."""
+        found = {kind: self.engine.counter_read("roce_events", session * 16 + number)[0]
+                 for number, kind in enumerate(KINDS)}  # fmt: skip
+        return {kind: count for kind, count in found.items() if count}
+
+    def psn(self, session: int = 1) -> int:
+        """Of a session's next request."""
+        return self.engine.register_read("roce_psn", session)
 
 
 def ours(report: Packet, *, src: str = REPORTER_ADDR, dst: str = TRANSLATOR_ADDR,

@@ -1,0 +1,170 @@
+"""Reports damaged or made to do harm: nothing is written outside, and all that comes is counted."""
+
+import random
+from collections import Counter
+
+import pytest
+from dta_path import COLLECTOR, REPORTERS, Translator, ours, tracked
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from collectors.dta.counters import COUNTER
+from collectors.dta.key_write import slot
+from collectors.dta.packets import (
+    DTA,
+    Append,
+    KeyIncrement,
+    KeyWrite,
+    Nack,
+    Postcard,
+    ShortKeyIncrement,
+    ShortKeyWrite,
+    SketchMerge,
+)
+from collectors.roce.packets import icrc
+from collectors.roce.softnic import BASE
+
+SLOTS = 64
+KEY = (1 << 128) - 1
+UDP_LENGTH, PAYLOAD = 38, 42  # where they begin
+REPORTS = [
+    KeyWrite(redundancy=3, key=KEY, data=[1]), KeyWrite(redundancy=8, key=5, data=[1, 2, 3]),
+    KeyWrite(redundancy=1, key=7, data=list(range(7))), Append(list=3, data=7),
+    KeyIncrement(redundancy=4, key=9, addend=KEY >> 64), Postcard(redundancy=1, key=5, hop=4),
+    SketchMerge(sketch=1, column=0xFFFF), Nack(count=0xFFFFFFFF),
+]  # fmt: skip
+FRAMES = [
+    *(ours(report, reporter=7, sequence=5, immediate=1, retransmittable=1) for report in REPORTS),
+    tracked(ShortKeyWrite(redundancy=2, key=5, data=[9]), seqnum=3, retransmittable=1),
+    tracked(ShortKeyIncrement(redundancy=2, key=5, addend=9), immediate=1),
+]
+
+
+def translator() -> Translator:
+    """With a store for each of its primitives; the region of three words is said to be larger."""
+    made = Translator()
+    made.session(1, slot(1), SLOTS)
+    made.session(2, slot(3), SLOTS // 2)
+    made.session(3, slot(7), SLOTS, patience=4)
+    made.session(4, COUNTER, 4 * SLOTS, fetch_add=True)
+    for number, words in enumerate((1, 3, 7), 1):
+        made.key_write(words, SLOTS, first=number)
+    made.counters(SLOTS, first=4)
+    made.track(1, 7)
+    return made
+
+
+def events(made: Translator) -> dict[str, int]:
+    """Of all reporters."""
+    return dict(sum((Counter(made.events(reporter)) for reporter in range(3)), Counter()))
+
+
+def damaged(frame: bytes, dice: random.Random) -> bytes:
+    """Some bytes behind the UDP ports changed, and now and then the end cut off."""
+    data = bytearray(frame)
+    for _ in range(dice.randrange(1, 5)):
+        data[dice.randrange(UDP_LENGTH, len(data))] = dice.choice((0, 1, 3, 7, 8, 9, 0x7F, 0xFF))
+    return bytes(data[: dice.choice((len(data), len(data), dice.randrange(14, len(data))))])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_reports_do_no_harm(seed: int) -> None:
+    """The collector refuses no request for where it writes to, and each report has one event."""
+    made, dice, came = translator(), random.Random(seed), 0
+    made.track(2, 0)
+    for n in range(600):
+        frame = dice.choice(FRAMES)
+        frame = damaged(frame, dice) if dice.random() < 0.8 else frame
+        made.report(frame, n)
+        came += len(frame) >= PAYLOAD + (8 if frame[36:38] == b"\x9c\x6a" else 3)
+    probes = made.session_events(3)["probed"]
+    assert made.nic.counts().refused == {"DUPLICATE": probes}
+    assert all(frame[-4:] == icrc(frame[14:-4]) for frame in made.sent)
+    assert len(made.sent) > 200
+    happened = Counter(events(made))
+    for besides in ("nacked", "recovered", "begun anew"):
+        del happened[besides]
+    assert happened.total() == came
+    for nack in made.nacks:
+        assert (nack[IP].dst, nack[UDP].dport) == ("10.0.0.1", 40044)
+        assert len(nack) == 14 + nack[IP].len == 34 + nack[UDP].len
+
+
+@pytest.mark.parametrize("words", [1, 3, 7])
+@pytest.mark.parametrize("copies", [0, 9, 16, 255])
+def test_a_redundancy_that_is_none_writes_nothing(copies: int, words: int) -> None:
+    made = translator()
+    assert made.report(ours(KeyWrite(redundancy=copies, key=1, data=[1] * words))) == 0
+    assert made.report(ours(KeyIncrement(redundancy=copies, key=1, addend=1))) == 0
+    assert events(made) == {"out of range": 2}
+
+
+@pytest.mark.parametrize("length", range(PAYLOAD, PAYLOAD + 8 + 20 + 12))
+def test_a_report_that_was_cut_writes_nothing(length: int) -> None:
+    frame = ours(KeyWrite(redundancy=3, key=KEY, data=[1, 2, 3]))
+    made = translator()
+    assert made.report(frame[:length]) == 0
+    assert sum(events(made).values()) == int(length >= PAYLOAD + 8)
+
+
+def test_a_report_that_says_another_length_writes_nothing() -> None:
+    """Bytes behind the datagram are padding, and no part of it."""
+    made = translator()
+    for report in (KeyWrite(key=1, data=[1]), KeyIncrement(key=1, addend=1)):
+        frame = ours(report)
+        right = int.from_bytes(frame[UDP_LENGTH : UDP_LENGTH + 2], "big")
+        for length in {*range(100), 0xFFFF} - {right}:
+            lying = frame[:UDP_LENGTH] + length.to_bytes(2, "big") + frame[UDP_LENGTH + 2 :]
+            assert made.report(lying + bytes(60)) == 0
+        assert made.report(frame + bytes(60)) == 1
+    assert events(made) == {"malformed": 200, "translated": 2}
+
+
+@pytest.mark.parametrize("first", [0x00, 0x20, 0x90, 0xFF])
+def test_a_version_that_is_not_known_has_no_number(first: int) -> None:
+    """What it says may stand elsewhere: nothing is asked for."""
+    frame = bytearray(ours(REPORTS[0], reporter=7, sequence=9, retransmittable=1))
+    frame[PAYLOAD] = first
+    made = translator()
+    assert made.report(bytes(frame)) == 0
+    assert (made.nacks, events(made)) == ([], {"malformed": 1})
+
+
+def test_what_only_looks_like_a_report_passes() -> None:
+    made = translator()
+    made.forward(0x0200000000FE)
+    udp = Ether(ours(REPORTS[0]))
+    others = [bytes(udp)[:PAYLOAD]]
+    for field, value in (("frag", 1), ("proto", 6), ("ihl", 4)):
+        other = udp.copy()
+        setattr(other[IP], field, value)
+        others.append(bytes(other))
+    for frame in others:
+        assert made.report(frame) == 0
+    assert made.others == others
+    assert events(made) == {}
+
+
+def test_a_report_with_options_of_ip_is_one() -> None:
+    base = Ether(ours(REPORTS[0], reporter=7, sequence=2, retransmittable=1))
+    base[IP].options = b"\x01" * 40
+    del base[IP].ihl, base[IP].len, base[IP].chksum
+    made = translator()
+    assert made.report(bytes(base)) == 3
+    (nack,) = made.nacks
+    assert (nack[IP].ihl, nack[IP].len, nack[DTA].sequence) == (5, 40, 0)
+
+
+def test_answers_that_are_made_up_leave_requests_inside() -> None:
+    made, dice = translator(), random.Random(3)
+    made.report(ours(KeyIncrement(key=1, addend=1)))
+    for _ in range(300):
+        answer = bytearray(made.answers[0])
+        answer[dice.randrange(42, len(answer) - 4)] = dice.randrange(256)
+        answer[-4:] = icrc(bytes(answer[14:-4]))
+        assert made.engine.process(dice.choice((COLLECTOR, REPORTERS)), bytes(answer), 0) == []
+        left = made.engine.process(REPORTERS, ours(REPORTS[0]), 0)
+        requests = [frame for port, frame in left if port == COLLECTOR]
+        assert len(requests) == 3
+        for frame in requests:
+            assert int.from_bytes(frame[54:62], "big") - BASE in range(0, 8 * SLOTS, 8)

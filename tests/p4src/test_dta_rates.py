@@ -1,0 +1,79 @@
+"""What a session's rate lets through, and what becomes of the rest."""
+
+from dta_path import ours
+from test_dta_sequence import ONE, Prototype, Tracked
+
+from collectors.dta.packets import KeyIncrement
+
+INTERVAL_US = 10
+
+
+def test_so_many_requests_in_a_time() -> None:
+    """Each has its interval; a burst of 4 may come at once, and comes back in time."""
+    made = Tracked()
+    made.limit(1, INTERVAL_US * 1000, burst_ns=3 * INTERVAL_US * 1000)
+    made.take(*range(8), retransmittable=0)
+    assert made.count == 4
+    made.take(8, 9, 10, retransmittable=0, time_us=2 * INTERVAL_US)
+    assert made.count == 6
+    made.take(11, retransmittable=0, time_us=3 * INTERVAL_US - 1)
+    assert made.count == 6
+    made.take(*range(12, 20), retransmittable=0, time_us=1000 * INTERVAL_US)
+    assert made.count == 10
+    assert made.events(1) == {"translated": 10, "too fast": 10}
+    assert made.nacks == []
+
+
+def test_each_copy_takes_its_part_of_the_rate() -> None:
+    made = Tracked()
+    made.limit(1, INTERVAL_US * 1000)
+    four = KeyIncrement(redundancy=4, key=1, addend=1)
+    taken = [made.report(ours(four), time_us) for time_us in (0, 39, 40, 41, 80)]
+    assert taken == [1, 0, 1, 0, 1]  # the region has one of the four rows
+    assert made.session_events()["out of region"] == 9
+
+
+def test_what_is_refused_is_asked_for_again() -> None:
+    made = Tracked()
+    made.limit(1, INTERVAL_US * 1000)
+    made.take(0, 1, 2)
+    assert (made.count, made.asked(), made.missing) == (1, [(1, 1), (2, 1)], 2)
+    made.take(1, time_us=INTERVAL_US)
+    made.take(2, time_us=INTERVAL_US + 1)  # too early again
+    made.take(2, time_us=2 * INTERVAL_US)
+    made.take(3, time_us=3 * INTERVAL_US)
+    assert (made.count, made.missing) == (4, 0)
+    assert made.asked() == [(1, 1), (2, 1), (2, 1)]
+    assert made.events(1) == {"translated": 4, "too fast": 3, "nacked": 3, "recovered": 2}
+
+
+def test_what_is_refused_behind_a_gap_is_asked_for_with_it() -> None:
+    made = Tracked()
+    made.limit(1, INTERVAL_US * 1000)
+    made.take(0, 3)
+    assert (made.asked(), made.missing) == ([(1, 3)], 3)
+
+
+def test_a_report_that_comes_twice_takes_nothing_of_the_rate() -> None:
+    made = Tracked()
+    made.limit(1, INTERVAL_US * 1000)
+    made.take(0)
+    made.take(0, 0, 1, time_us=INTERVAL_US)
+    assert made.count == 2
+
+
+def test_the_prototype_s_refused_report_is_asked_for_again() -> None:
+    made = Prototype()
+    made.limit(1, INTERVAL_US * 1000)
+    made.take(1, 2)
+    assert (made.count, made.asked()) == (1, [(1, 40044)])
+    made.take(2, time_us=INTERVAL_US)
+    assert made.count == 2
+
+
+def test_other_sessions_have_their_own_rate() -> None:
+    made = Tracked()
+    made.limit(2, INTERVAL_US * 1000)
+    for sequence in range(5):
+        made.report(ours(ONE, sequence=sequence))
+    assert made.count == 5

@@ -1,0 +1,199 @@
+"""What a translator makes of reporters' sequence numbers: what is missing is asked for, once."""
+
+import random
+
+import pytest
+from dta_path import REPORTER_ADDR, TRANSLATOR_ADDR, Translator, ours, tracked
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+
+from collectors.dta.counters import COUNTER
+from collectors.dta.packets import DTA, KeyIncrement, KeyWrite, Nack, Op, ShortKeyIncrement
+
+WINDOW = 1024
+ONE = KeyIncrement(redundancy=1, key=1, addend=1)
+
+
+class Tracked(Translator):
+    """With one counter, and reporter 7, whose numbers are minded; `count`: what was added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.region = self.session(1, COUNTER, 1, fetch_add=True)
+        self.counters(1)
+        self.track(1, 7)
+
+    def take(self, *sequences: int, retransmittable: int = 1, time_us: int = 0) -> None:
+        """Reports that come with these numbers."""
+        for sequence in sequences:
+            frame = ours(ONE, reporter=7, sequence=sequence % (1 << 32),
+                         retransmittable=retransmittable)  # fmt: skip
+            self.report(frame, time_us)
+
+    @property
+    def count(self) -> int:
+        """How many reports were carried out."""
+        return int(self.region.records[0])
+
+    def asked(self) -> list[tuple[int, int]]:
+        """First and count of each NACK so far."""
+        return [(nack[DTA].sequence, nack[Nack].count) for nack in self.nacks]
+
+    @property
+    def missing(self) -> int:
+        """Reports that have not come, as the switch knows."""
+        return self.engine.register_read("dta_missing", 1)
+
+
+def test_nothing_is_asked_for_while_all_come() -> None:
+    made = Tracked()
+    made.take(*range(20))
+    assert (made.count, made.nacks, made.missing) == (20, [], 0)
+    assert made.events(1) == {"translated": 20}
+
+
+def test_the_nack_byte_by_byte() -> None:
+    made = Tracked()
+    made.take(0, 4)
+    (nack,) = made.nacks
+    ip = IP(src=TRANSLATOR_ADDR, dst=REPORTER_ADDR, id=0, flags="DF")
+    base = DTA(opcode=Op.NACK, reporter=7, sequence=1)
+    expected = (Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:01") / ip
+                / UDP(sport=40042, dport=40044, chksum=0) / base / Nack(count=3))  # fmt: skip
+    assert bytes(nack).hex() == bytes(expected).hex()
+
+
+def test_what_is_missing_is_asked_for_once_and_taken_when_it_comes() -> None:
+    made = Tracked()
+    made.take(0, 3, 4)
+    assert (made.asked(), made.count, made.missing) == ([(1, 2)], 3, 2)
+    made.take(2, 1, 5)
+    assert (made.asked(), made.count, made.missing) == ([(1, 2)], 6, 0)
+    assert made.events(1) == {"translated": 6, "nacked": 1, "recovered": 2}
+
+
+def test_what_comes_twice_is_taken_once() -> None:
+    made = Tracked()
+    made.take(0, 0, 1, 3, 1, 2, 2, 3)
+    assert made.count == 4
+    assert made.events(1) == {"translated": 4, "nacked": 1, "recovered": 1, "duplicate": 4}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_order_within_the_window_counts_each_once(seed: int) -> None:
+    """Reports pass each other, come again, and numbers wrap: a counter adds up to the truth."""
+    dice = random.Random(seed)
+    made, first = Tracked(), (1 << 32) - 150
+    made.engine.register_write("dta_expected", 1, first)
+    sent = [first + n for n in range(300) for _ in range(dice.randrange(1, 3))]
+    late = sorted(range(len(sent)), key=lambda n: n + dice.uniform(0, 40))
+    made.take(*(sent[n] for n in late))
+    assert (made.count, made.missing) == (300, 0)
+
+
+def test_the_window_is_known_to_its_end() -> None:
+    made = Tracked()
+    made.take(0, *range(2, WINDOW + 1))  # the next one is WINDOW + 1: 1 is just inside
+    made.take(1, 1)
+    assert made.count == WINDOW + 1
+    assert made.events(1)["duplicate"] == 1
+
+
+@pytest.mark.parametrize("away", [WINDOW + 1, 1 << 31, (1 << 32) - WINDOW - 1])
+def test_numbers_that_are_far_away_have_begun_anew(away: int) -> None:
+    """Nothing is asked for: no reporter keeps so many."""
+    made = Tracked()
+    made.take(0, away + 1, away + 2, away + 4)
+    assert (made.count, made.asked()) == (4, [(away + 3, 1)])
+    assert made.events(1)["begun anew"] == 1
+
+
+def test_a_gap_is_asked_for_whoever_shows_it() -> None:
+    """The report itself will not come again, but those that are missing may."""
+    made = Tracked()
+    made.take(2, retransmittable=0)
+    assert (made.asked(), made.count) == ([(0, 2)], 1)
+
+
+def test_each_reporter_has_its_own_numbers() -> None:
+    made = Tracked()
+    made.track(2, 8)
+    made.track(3, 7, "10.0.0.77")
+    for sequence in range(4):
+        made.take(sequence)
+        made.report(ours(ONE, reporter=8, sequence=sequence))
+        made.report(ours(ONE, reporter=7, sequence=sequence, src="10.0.0.77"))
+    assert (made.count, made.nacks) == (12, [])
+
+
+def test_of_others_numbers_are_not_minded() -> None:
+    made = Tracked()
+    for sequence in (5, 5, 900, 3):
+        made.report(ours(ONE, reporter=9, sequence=sequence, retransmittable=1))
+    assert (made.count, made.nacks) == (4, [])
+    assert made.events(0) == {"translated": 4}
+
+
+def test_a_report_without_a_place_has_come_all_the_same() -> None:
+    """It is not asked for again: it would come to no better end."""
+    made = Tracked()
+    made.take(0)
+    made.report(ours(KeyWrite(redundancy=1, key=1, data=[1]), reporter=7, sequence=1))
+    made.take(2)
+    assert (made.count, made.nacks) == (2, [])
+    assert made.events(1) == {"translated": 2, "not configured": 1}
+
+
+SHORT = ShortKeyIncrement(redundancy=1, key=1, addend=1)
+
+
+class Prototype(Tracked):
+    """The same with a reporter of the prototype's: it has no number of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.track(2, 0)
+
+    def take(self, *sequences: int, retransmittable: int = 1, time_us: int = 0) -> None:
+        """See Tracked."""
+        for sequence in sequences:
+            frame = tracked(SHORT, seqnum=sequence % 256, retransmittable=retransmittable)
+            self.report(frame, time_us)
+
+    def asked(self) -> list[tuple[int, int]]:
+        """The last number that was good, and UDP's port, of each NACK so far."""
+        return [(int(bytes(nack[UDP].payload)[0]), nack[UDP].dport) for nack in self.nacks]
+
+
+def test_the_prototype_s_nack_byte_by_byte() -> None:
+    made = Prototype()
+    made.take(1, 3)
+    (nack,) = made.nacks
+    ip = IP(src=TRANSLATOR_ADDR, dst=REPORTER_ADDR, id=0, flags="DF")
+    expected = (Ether(src="02:00:00:00:00:fe", dst="02:00:00:00:00:01") / ip
+                / UDP(sport=40040, dport=40044, chksum=0) / b"\x01\x80")  # fmt: skip
+    assert bytes(nack).hex() == bytes(expected).hex()
+
+
+def test_of_the_prototype_nothing_is_taken_until_what_is_missing_comes() -> None:
+    """And a report that is asked for again is not written: it goes to no collector."""
+    made = Prototype()
+    made.take(1, 2, 4, 5)
+    assert (made.count, len(made.sent), made.asked()) == (2, 2, [(2, 40044)] * 2)
+    made.take(3, 4, 5)
+    assert (made.count, len(made.nacks)) == (5, 2)
+    assert made.events(2) == {"translated": 5, "nacked": 2, "out of order": 2}
+
+
+def test_the_prototype_s_numbers_wrap_and_come_twice() -> None:
+    made = Prototype()
+    made.take(*(n for n in range(250, 520) for _ in range(2)))
+    assert (made.count, made.nacks) == (270, [])
+    assert made.events(2) == {"translated": 270, "duplicate": 270}
+
+
+def test_the_prototype_s_other_reports_have_no_numbers() -> None:
+    made = Prototype()
+    made.take(1, 77, 9, retransmittable=0)
+    made.take(1, 2)
+    assert (made.count, made.nacks) == (5, [])
