@@ -89,7 +89,7 @@ is_whole() {
     done < <(tail -n +2 "$READY")
 }
 
-extra="" rdma=""
+extra="[store]" rdma="" # an experiment keeps reports in files
 for argument; do
     case "$argument" in
     --dev) extra="[dev]" ;;
@@ -113,7 +113,7 @@ fi
 ready=$(head -n 1 "$READY" 2>/dev/null || true)
 case "$ready" in
 "$state [dev]") ;;
-"$state "*) [[ $extra == "" ]] || make_environment "$extra" "$state $extra" ;;
+"$state "*) [[ $extra == "[store]" ]] || make_environment "$extra" "$state $extra" ;;
 *" [dev]") make_environment "[dev]" "$state [dev]" ;;
 *) make_environment "$extra" "$state $extra" ;;
 esac

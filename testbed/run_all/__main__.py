@@ -111,7 +111,9 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
         status = SIGNALLED - status
     if status == cli.CHECK_FAILED and _written_ns(summary) == written:
         status = cli.BROKEN  # Python's own status 1: of a script that cannot even be imported
-    said = WORDS.get(status, f"ended by signal {status - SIGNALLED}")
+    said = WORDS.get(
+        status, f"ended by signal {status - SIGNALLED}: the same command goes on from here"
+    )
     if status == cli.CHECK_FAILED:
         checks = json.loads(summary.read_text())["checks"]
         failed = [check["name"] for check in checks if not check["passed"]]

@@ -259,5 +259,5 @@ def test_a_signal_ends_the_experiment_and_all(
         process.send_signal(number)
     said, _ = process.communicate(timeout=20)
     assert process.returncode == 128 + number
-    assert f"ended by signal {number}" in said
+    assert f"ended by signal {number}: the same command goes on from here" in said
     assert "ran b" not in said

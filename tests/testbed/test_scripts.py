@@ -106,6 +106,7 @@ def test_setup_notices_what_went_missing(tmp_path: Path) -> None:
         return "-m venv --clear .venv" in asked
 
     assert made_anew()
+    assert " -e .[store]\n" in (tmp_path / "asked").read_text()  # which int_collector.py needs
     assert not made_anew()
     for name in (
         "lib/python3/site-packages/finsy",
