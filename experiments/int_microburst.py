@@ -21,6 +21,7 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 import argparse
 
 import numpy as np
+from int.animation import COLOURS, replay_of
 from int.culprit import Culprit, sightings
 from int.microburst import (
     BURST_BPS,
@@ -47,7 +48,6 @@ from testbed.run import Run
 
 LATE_US = 20_000  # what IntSight's red flow is promised, from its first switch to its last
 BEFORE_MS, AFTER_MS, BIN_MS = 50, 300, 10  # of what is drawn, and what samples.csv has
-COLOURS = dict(zip(PATHS, ("#D55E00", "#0072B2", "#56B4E9", "#009E73", "#E69F00"), strict=True))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -85,6 +85,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         metrics=metrics_of(outcome, culprit),
         figure=draw(outcome, seen, culprit),
         caption=caption(options, outcome, culprit),
+        replay=replay_of(outcome) if options.time == "virtual" else None,
         tables=[table_of_queues(outcome), table_of_flows(outcome, culprit)],
     )  # fmt: skip
 

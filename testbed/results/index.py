@@ -12,8 +12,10 @@ from hashlib import sha256
 from pathlib import Path
 
 from testbed.errors import TestbedError
+from testbed.results import reference
 from testbed.results.files import exclusive, replace
 from testbed.results.markup import count, table, text, verdict_class
+from testbed.results.replay import NAME
 from testbed.results.section import COLUMNS, Result, row, section
 
 PARTS = Path(__file__).parent / "page"
@@ -39,13 +41,16 @@ def _page(results: Path) -> str:
     found = sorted(made, key=lambda result: (result.has_passed, result.name))
     verdict = _verdict(found, unreadable)
     rows = [made[result][0] for result in found]
-    script = (PARTS / "page.js").read_text()
+    shown = _replay(results)
+    script = (PARTS / "replay.js").read_text()
+    script_hash = b64encode(sha256(script.encode()).digest()).decode()
     return (PARTS / "page.html").read_text().format(
         verdict=text(verdict),
         verdict_class=verdict_class(not unreadable and all(r.has_passed for r in found)),
         style=(PARTS / "page.css").read_text(),
-        script=script,
-        script_hash=b64encode(sha256(script.encode()).digest()).decode(),
+        script=f"<script>{script}</script>" if shown else "",
+        script_source=f"script-src 'sha256-{script_hash}'" if shown else "",
+        replay=shown,
         unreadable="\n".join(map(_unreadable, unreadable)),
         claims=table(COLUMNS, rows, "claims") if rows else "",
         sections="\n".join(made[result][1] for result in found),
@@ -62,6 +67,28 @@ def _made(folder: Path) -> tuple[dict[Result, tuple[str, str]], list[Path]]:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             unreadable.append(path)
     return made, unreadable
+
+
+def _replay(results: Path) -> str:
+    """Of the first run that left one; else of the reference; nothing where that has none."""
+    for folder, what in ((results, "run"), (reference.REFERENCE, "reference")):
+        for path in sorted(folder.glob(f"*/{NAME}")):
+            try:
+                return _player(path, what)
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                continue  # what is wrong with its summary stands at the top of the page
+    return ""
+
+
+def _player(path: Path, what: str) -> str:
+    said = json.loads(path.read_text())
+    date, _, _ = json.loads((path.parent / "summary.json").read_text())["date"].partition("T")
+    return (PARTS / "replay.html").read_text().format(
+        name=text(path.parent.name),
+        caption=text(said["caption"]),
+        origin=text(f"Of the {what} of {date}."),
+        data=json.dumps(said, separators=(",", ":")).replace("<", "\\u003c"),
+    )  # fmt: skip
 
 
 def _verdict(found: Sequence[Result], unreadable: Sequence[Path]) -> str:

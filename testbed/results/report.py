@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from testbed.results import replay
 from testbed.results.files import exclusive, replace
 from testbed.results.provenance import REPOSITORY, Origin
+from testbed.results.replay import Replay
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,6 +56,7 @@ class Report:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     figure: "Figure | None" = None
     caption: str = ""  # of the figure: what it shows, of how many runs
+    replay: Replay | None = None  # of a run in virtual time, for index.html
     tables: Sequence[Table] = ()
     machine_columns: Sequence[str] = ()  # of the samples: what the machine took, in either time
     drops: Sequence[Mapping[str, Any]] = ()  # by switches: the run adds them
@@ -73,6 +76,9 @@ class Report:
             for kind in FIGURE_KINDS if self.figure is not None else ():
                 replace(folder / f"{name}.{kind}", partial(self._draw, kind=kind))
             replace(folder / "samples.csv", self._write_samples)
+            (folder / replay.NAME).unlink(missing_ok=True)  # an earlier run's
+            if self.replay is not None:
+                replace(folder / replay.NAME, self.replay.write)
             summary = (
                 json.dumps(self.summary(name, options, origin), indent=2, default=_plain) + "\n"
             )

@@ -1,8 +1,10 @@
 """A burst, as INT tells of it: queues as they were, and the guilty found, whoever it is."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scripts import LOST, REPORTED, failed_checks, faulty_program, run, samples
 
@@ -25,6 +27,26 @@ def test_who_filled_the_longest_queue_is_named(
     # What came in 100 ms beyond what the link took, in packets with INT.
     assert 150 < int(longest["queue_packets"]) < 500
     assert (tmp_path / "int_microburst.png").stat().st_size > 10_000
+    assert longest_replayed(tmp_path) == (longest["switch"], int(longest["queue_packets"]))
+
+
+def longest_replayed(folder: Path) -> tuple[str, int]:
+    """Of the replay: which packet finds most others before it in a switch, and how many."""
+    found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for flow in json.loads((folder / "replay.json").read_text())["flows"]:
+        path, steps = flow["path"], np.array(flow["packets"])
+        times = steps.reshape(-1, 2 * len(path) - 2)
+        times[:, 0] = np.cumsum(times[:, 0])
+        times = np.cumsum(times, axis=1)
+        for hop, (switch, after) in enumerate(pairwise(path[1:]), start=1):
+            stays = times[:, 2 * hop - 1 : 2 * hop + 1].tolist()
+            found.setdefault((switch, after), []).extend(map(tuple, stays))
+    most = {}
+    for (switch, _), stays in found.items():
+        came, left = np.sort(np.array(stays).T)
+        before = np.arange(len(came)) - np.searchsorted(left, came, "right")
+        most[switch] = max(most.get(switch, 0), int(before.max()))
+    return max(most.items(), key=lambda item: item[1])
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from browser import Page, browser, program
+from replays import replay
 
 from testbed.results import index, plots
 from testbed.results.provenance import Origin
@@ -33,7 +34,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         options = argparse.Namespace(target="minip4", time="virtual", quick=True, seed=1,
                                      out=results / name, method=[LONG])  # fmt: skip
         checks = [Check(LONG, measured, 0), Check("a check of several words", 1e-300, 1e-300)]
-        Report([{"x": 1}], checks, figure=figure, caption=LONG).write(
+        Report([{"x": 1}], checks, figure=figure, caption=LONG, replay=replay(LONG)).write(
             name, options, Origin("Why?", "All is as it is.", LONG)
         )
         summary = results / name / "summary.json"
@@ -114,3 +115,71 @@ def test_the_table_of_claims_is_cards_on_a_phone(page: Page, path: Path) -> None
     assert len({*lefts}) == 6
     region = "document.querySelector('#claims .scroll')"
     assert page.value(f"{region}.scrollWidth - {region}.clientWidth") == 0
+
+
+NOW = "document.getElementById('replay-now').textContent"
+TIME = "document.getElementById('replay-time')"
+INK = """(id => {
+  const {data} = document.getElementById(id).getContext("2d").getImageData(0, 0, 2000, 2000);
+  let found = 0;
+  for (let at = 0; at < data.length; at += 4)
+    if (data[at] === 0xD5 && data[at + 1] === 0x5E && data[at + 2] === 0) found++;
+  return found;
+})"""
+
+
+def test_a_replay_begins_where_the_queue_is_longest(page: Page, path: Path) -> None:
+    page.open(path, width=1280)
+    assert page.value(NOW) == "At 0.2 ms the longest queue is that from s2 to h2: 2 (2 red)"
+    assert page.value("JSON.stringify(queues.map(queue => [queue.from, queue.most]))") == (
+        '[["s1",1],["s2",2]]'
+    )
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_replay_goes_by_the_keyboard(page: Page, path: Path, width: int) -> None:
+    page.open(path, width=width)
+    page.value(f"{TIME}.focus()")
+    page.press("Home", 36)
+    assert page.value(NOW) == "At -0.1 ms no packet waits"
+    page.press("ArrowRight", 39)
+    assert page.value("now") == 100
+    assert page.value(NOW) == "At 0.1 ms the longest queue is that from s1 to s2: 1 (1 red)"
+    assert page.value(f"{TIME}.getAttribute('aria-valuetext')") == "0.1 ms"
+
+
+ENDED = """new Promise(done => {
+  if (!isPlaying) done();
+  new MutationObserver(() => done()).observe(play, {childList: true});
+})"""
+
+
+def test_a_replay_plays_from_its_beginning_to_its_end(page: Page, path: Path) -> None:
+    page.open(path, width=1280)
+    page.value("document.getElementById('replay-play').focus()")
+    page.press(" ", 32, " ")
+    assert page.value("play.textContent") == "Pause"
+    page.value(ENDED)
+    assert page.value("now") == 1000
+    assert page.value("play.textContent") == "Play"
+    assert page.troubles == []
+    page.open(path, width=1280)
+    assert page.value("play.click(), now") == 0
+
+
+def test_packets_are_seen_on_links_and_in_queues(page: Page, path: Path) -> None:
+    page.open(path, width=1280)
+    page.value("speed.value = 1000")
+    page.value("seek(800)")  # all arrived, though slow dots still cross their links
+    beyond = page.value(f"{INK}('replay-scene')")
+    page.value("seek(250)")
+    assert page.value(f"{INK}('replay-scene')") > beyond + 100  # two packets in a bar
+    page.value("data.lasts_us = 1e6, seek(90)")
+    assert page.value(f"{INK}('replay-scene')") > 20  # of two dots
+    page.value("seek(9e5)")
+    assert page.value(f"{INK}('replay-scene')") == 0
+
+
+def test_what_is_drawn_follows_the_scheme(page: Page, path: Path) -> None:
+    page.open(path, width=1280, dark=True)
+    assert page.value("colour('ink').trim()") == "#e6e6e6"

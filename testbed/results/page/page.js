@@ -1,2 +1,0 @@
-// index.html: what a page of text and pictures cannot do.
-"use strict";
