@@ -13,6 +13,7 @@ const bit<4> INT_VERSION = 2;
 const bit<2> NPT_NONE = 0;  // the original DSCP, in six of them
 const bit<2> NPT_UDP = 1;   // the original UDP destination port
 const bit<2> NPT_L4 = 2;    // another header of layer 4, whose protocol they say
+const bit<2> NPT_UNDEFINED = 3;
 
 const bit<64> PROBE_MARKER = 0x54454C454D41524B;  // "TELEMARK"
 

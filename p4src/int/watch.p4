@@ -73,10 +73,11 @@ control IntBorder(
         // Marks count also where the packet ends before it has a shim.
         bit<6> dscp = hdr.ipv4.isValid() ? hdr.ipv4.dscp : hdr.ipv6.traffic_class[7:2];
         bool is_udp = hdr.ports.isValid() && !hdr.tcp.isValid();
-        bool has_fixed_mark =
-            hdr.marker.isValid() || (is_udp && hdr.ports.dst_port == INT_UDP_PORT);
-        if (watch.is_whole == 1 && hdr.ports.isValid()
-            && (has_fixed_mark || (dscp & INT_DSCP_MASK) == INT_DSCP)) {
+        bool has_port = is_udp && hdr.ports.dst_port == INT_UDP_PORT;
+        bool has_fixed_mark = hdr.marker.isValid() || has_port;
+        bool is_marked = watch.is_whole == 1 && hdr.ports.isValid()
+            && (has_fixed_mark || (dscp & INT_DSCP_MASK) == INT_DSCP);
+        if (is_marked) {
             borders.apply();
         }
         if (from_outside == 1) {
@@ -86,8 +87,10 @@ control IntBorder(
                 set_dscp.apply(hdr, 0);
                 arriving_events.count(FOREIGN_CLEARED);
             }
-        } else if (hdr.shim.isValid()) {
-            if (hdr.stack.isValid() && hdr.int_header.version == INT_VERSION) {
+        } else if (is_marked) {
+            // What became of the UDP header, NPT says where INT is found by that, and nowhere else.
+            if (hdr.stack.isValid() && hdr.int_header.version == INT_VERSION
+                && (hdr.shim.npt == NPT_NONE) != has_port && hdr.shim.npt != NPT_UNDEFINED) {
                 watch.is_int = 1;
             } else {
                 arriving_events.count(MALFORMED);

@@ -2,6 +2,7 @@
 
 import random
 
+import int_headers
 import pytest
 from int_layers import LEVEL_1, NODE, QUEUE
 from int_path import (
@@ -73,6 +74,13 @@ def test_damaged_frames_do_no_harm(outside: list[int]) -> None:
                     assert port == OUT
                     assert len(out) >= 14
     assert reports > 300
+
+
+def test_hostile_headers_get_what_the_specification_says_and_are_counted() -> None:
+    transit, sink = int_headers.fuzz(seed=1, count=800)
+    assert min(transit.values()) > 10, transit
+    assert set(transit) == {"nothing", "malformed", "hops", "mtu", "not understood"}
+    assert min(sink.values()) > 100, sink
 
 
 @pytest.mark.parametrize(
