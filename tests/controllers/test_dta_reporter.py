@@ -152,6 +152,11 @@ def test_a_translator_has_reports_again_that_a_link_lost(tmp_path: Path) -> None
     assert set(found["data"][found["checksum"] == checksums(keys, 16)]) <= {*range(1, 41)}
 
 
+def test_masks_lie_where_the_record_has_the_words() -> None:
+    changes = Data(changes=((Word.PORTS, 0xFFFF0000), (Word.BYTES, 0xFFFFF000), (Word.TIME, 1)))
+    assert changes.mask == 0xFFFF0000 << 192 | 0xFFFFF000 << 128 | 1
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

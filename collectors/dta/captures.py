@@ -1,0 +1,65 @@
+"""DTA reports from captures: those that are in them, or one of each packet."""
+
+import dataclasses
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import numpy as np
+from scapy.error import Scapy_Exception
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.packet import Packet
+from scapy.utils import PcapReader
+
+from collectors.dta.load import Format, Load, Reports
+from collectors.dta.packets import PORT, PROTOTYPE_PORT
+from testbed.errors import TestbedError
+
+
+def captured(path: Path, speed: float = 1.0) -> Reports:
+    """The DTA reports of a pcap file, as they are and when they were, `speed` times as fast.
+
+    Raises TestbedError.
+    """
+    found = [
+        (float(packet.time), bytes(packet[UDP].payload), int(packet[UDP].dport))
+        for packet in _packets(path)
+        if UDP in packet and packet[UDP].dport in (PORT, PROTOTYPE_PORT)
+    ]
+    if not found:
+        raise TestbedError(
+            f"{path}: no DTA reports in it: expected UDP to port {PORT} or {PROTOTYPE_PORT}"
+        )
+    times_s, payloads, ports = map(list, zip(*found, strict=True))
+    offsets_ns = np.round((np.array(times_s) - times_s[0]) * 1e9 / speed).astype(np.int64)
+    return Reports(payloads, ports, None, offsets_ns)
+
+
+def counted(path: Path, load: Load) -> Reports:
+    """Of each IPv4 packet of a pcap file a report as `load` describes it, with the key of its flow.
+
+    Flows are named as by flow_key() of controllers/dta/watch.py; the prototype's by the source's
+    address. `load.count` is at most how many packets are looked at. Raises TestbedError.
+    """
+    flows = [_flow_words(packet) for packet in _packets(path) if IP in packet][: load.count]
+    if not flows:
+        raise TestbedError(f"{path}: no IPv4 packets in it, to make reports of")
+    keys = np.array(flows, np.uint32)
+    if load.format is not Format.OURS:
+        keys = np.column_stack([np.zeros((len(flows), 3), np.uint32), keys[:, 0]])
+    return dataclasses.replace(load, count=len(flows), keys=keys).reports()
+
+
+def _packets(path: Path) -> Iterator[Packet]:
+    try:
+        with PcapReader(str(path)) as reader:
+            yield from reader
+    except (OSError, EOFError, Scapy_Exception) as error:
+        raise TestbedError(f"{path}: expected a pcap file: {error}") from None
+
+
+def _flow_words(packet: Packet) -> tuple[int, ...]:
+    ip = packet[IP]
+    layer = next((packet[kind] for kind in (UDP, TCP) if kind in packet), None)
+    ports = 0 if layer is None or ip.frag else layer.sport << 16 | layer.dport
+    return int(IPv4Address(ip.src)), int(IPv4Address(ip.dst)), ports, ip.proto << 24

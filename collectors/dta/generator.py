@@ -1,0 +1,115 @@
+"""A host that sends DTA reports, and sends them again when a translator misses them."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from collectors.dta.load import Load, Reports
+from collectors.dta.packets import DTA, NACK_PORT, PORT, Nack, decode
+from testbed.application import Application, Host
+from testbed.arrivals import Datagrams
+
+LEAD_NS = 20_000_000  # before the first report
+KEPT = 1024  # reports that can be sent again
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a generator did."""
+
+    sent: int  # new reports
+    resent: int
+    nacks: int
+    left: int  # reports that were asked for and are not kept, or no more
+    strange: int  # what came to the port of NACKs, and is none
+    first_ns: int  # when the first one was sent, and the last
+    last_ns: int
+    most_late_ns: int  # behind the schedule
+
+
+class Generator(Application):
+    """Sends reports to a collector's address, at a steady rate or when a capture has them.
+
+    The translator on the way takes them. Its result is Sent. Reports of ours that are
+    retransmittable are kept for a while, and sent again after a NACK.
+    """
+
+    def __init__(
+        self, load: Load | Reports, to_address: str, rate_per_s: float = 1000, *,
+        start_ns: int | None = None, source_port: int = PORT, kept: int = KEPT,
+    ) -> None:  # fmt: skip
+        """`rate_per_s` is not that of reports that have times. `start_ns`: of the common clock."""
+        self._load = load
+        self._to_address = to_address
+        self._rate_per_s = rate_per_s
+        self._start_ns = start_ns
+        self._source_port = source_port
+        self._most_kept = kept
+        self._kept: OrderedDict[int, bytes] = OrderedDict()
+        self._sent = self._resent = self._nacks = self._left = self._strange = 0
+        self._most_late_ns = 0
+        self._first_ns = self._last_ns = 0
+
+    def start(self, host: Host) -> None:
+        """Make the reports, and wait for the time of the first."""
+        self._host = host
+        reports = self._load.reports() if isinstance(self._load, Load) else self._load
+        self._payloads, self._ports = reports.payloads, reports.ports
+        offsets_ns = reports.offsets_ns
+        if offsets_ns is None:
+            offsets_ns = np.round(np.arange(len(self._payloads)) * 1e9 / self._rate_per_s)
+        start_ns = host.now_ns() + LEAD_NS if self._start_ns is None else self._start_ns
+        self._due_ns = (offsets_ns + start_ns).astype(np.int64).tolist()
+        self._udp = host.udp(self._source_port)
+        self._nack_port = host.udp(NACK_PORT, self.on_nacks)
+        host.call_at(self._due_ns[0], self._send_due)
+
+    def _send_due(self) -> None:
+        now_ns = self._host.now_ns()
+        self._first_ns = self._first_ns or now_ns
+        while self._sent < len(self._due_ns) and self._due_ns[self._sent] <= now_ns:
+            self._most_late_ns = max(self._most_late_ns, now_ns - self._due_ns[self._sent])
+            payload, port = self._payloads[self._sent], self._ports[self._sent]
+            self._udp.send(payload, self._to_address, port)
+            if port == PORT:
+                self._keep(payload)
+            self._sent += 1
+        self._last_ns = now_ns
+        if self._sent < len(self._due_ns):
+            self._host.call_at(self._due_ns[self._sent], self._send_due)
+
+    def _keep(self, payload: bytes) -> None:
+        report = DTA(payload[:8])
+        if report.retransmittable:
+            self._kept[report.sequence] = payload
+            if len(self._kept) > self._most_kept:
+                self._kept.popitem(last=False)
+
+    def on_nacks(self, datagrams: Datagrams) -> None:
+        """Send again what is missing, and still kept."""
+        for each in datagrams:
+            try:
+                packet = decode(each.payload)
+            except ValueError:
+                packet = None
+            if packet is None or Nack not in packet:
+                self._strange += 1
+            else:
+                self._nacks += 1
+                self._send_again(packet.sequence, min(packet[Nack].count, self._sent))
+
+    def _send_again(self, first: int, count: int) -> None:
+        for sequence in range(first, first + count):
+            payload = self._kept.get(sequence % (1 << 32))
+            if payload is None:
+                self._left += 1
+            else:
+                self._resent += 1
+                self._udp.send(payload, self._to_address, PORT)
+
+    def result(self) -> Any:
+        """Sent."""
+        return Sent(self._sent, self._resent, self._nacks, self._left, self._strange,
+                    self._first_ns, self._last_ns, self._most_late_ns)  # fmt: skip
