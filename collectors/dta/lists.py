@@ -91,7 +91,7 @@ class Reader:
         size = len(self._ring)
         distances = self._distances()
         end = max(int(distances.max()) + 1, 0)  # so many batches from here is the head
-        start = max(end + 1 - size, 0)
+        start = max(end - size, 0)
         wanted = np.arange(start, end)
         wanted = wanted[distances[wanted % size] == wanted]
         batches = self._ring[(self.place.slot + wanted) % size]

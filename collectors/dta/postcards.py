@@ -85,10 +85,10 @@ def _agreed(
 ) -> Paths:
     """Of several copies (copies, n, 5) those that most of the accepted ones (copies, n) are."""
     alike = ((values[:, None] == values) & (is_known[:, None] == is_known)).all(axis=3)
-    votes = (alike & accepted).sum(axis=1) * accepted  # (copies, n)
+    votes = (alike & accepted).sum(axis=1)  # (copies, n), 0 of those that are not accepted
     best = votes.argmax(axis=0)
     keys = np.arange(len(best))
-    rivals = (votes == votes[best, keys]) & ~alike[best, :, keys].T & accepted
+    rivals = (votes == votes[best, keys]) & ~alike[best, :, keys].T
     is_decided = accepted[best, keys] & ~rivals.any(axis=0)
     known = is_known[best, keys] & is_decided[:, np.newaxis]
     return Paths(np.where(known, values[best, keys], 0).astype(np.uint32), known)

@@ -188,6 +188,23 @@ def test_a_reader_goes_on_where_another_one_was() -> None:
     assert pulled(Reader(translator.ring, reader.place)) == list(range(12, 20))
 
 
+def test_a_ring_that_is_written_anew_is_not_read_backwards() -> None:
+    """Whoever restarts a translator tells it the head: this one was not told."""
+    old, new = Translator(size=8), Translator(size=8)
+    old.write(100)
+    reader = Reader(old.ring)
+    reader.pull()
+    place, new.ring = reader.place, old.ring
+    new.write(8)
+    assert (pulled(reader), reader.place, reader.waiting) == ([], place, 0)
+
+
+def test_numbers_lie_in_network_byte_order() -> None:
+    ring = np.zeros(2, batch(2))
+    ring.view(np.uint8)[:12] = [1, 2, 3, 4, 5, 6, 7, 8, 2 << 3, 0, 0, 1]
+    assert pulled(Reader(ring)) == [0x01020304, 0x05060708]
+
+
 @pytest.mark.parametrize("entries", [0, 3, 32])
 def test_other_sizes_of_batches_are_refused(entries: int) -> None:
     with pytest.raises(TestbedError, match=rf"batches of {entries} entries: expected one of"):
