@@ -25,7 +25,8 @@ KEY_WRITE_WORDS = (1, 3, 7)
 COUNTER_BYTES = 8
 EVENTS = {
     "malformed": 1, "out of range": 2, "not configured": 3, "duplicate": 4, "out of order": 5,
-    "too fast": 6, "translated": 8, "recovered": 9, "nacked": 10, "begun anew": 11,
+    "too fast": 6, "column twice": 7, "translated": 8, "recovered": 9, "nacked": 10,
+    "begun anew": 11,
 }  # fmt: skip
 """What is counted of a reporter: kinds of p4src/dta/plan.p4."""
 

@@ -9,6 +9,11 @@ const bit<32> COPY_SEED = 0x9E3779B1;  // times the copy's number, from 1
 const bit<32> CHECKSUM_SEED = 0x7FEB352D;
 const bit<32> SESSION_SEED = 0x165667B1;
 
+const bit<32> ROW_SEED = 0xD3A2646C;
+const bit<32> HOP_SEED = 0x2C1B3C6D;  // plus the hop
+const bit<32> VALUE_SEED = 0x846CA68B;
+const bit<32> BLANK = 0x5BD1E995;  // the code of a hop that has no value
+
 bit<32> murmur_block(in bit<32> state, in bit<32> word) {
     bit<32> mixed = word * 0xCC9E2D51;
     mixed = (mixed[16:0] ++ mixed[31:17]) * 0x1B873593;
@@ -30,6 +35,11 @@ bit<32> murmur(in bit<128> key, in bit<32> seed) {
 /* Before the mask of a store's slots; copies count from 0. */
 bit<32> copy_hash(in bit<128> key, in bit<32> copy) {
     return murmur(key, COPY_SEED * (copy + 1));
+}
+
+/* What stands for a value of a hop: each value has a code of its own. */
+bit<32> value_code(in bit<32> value) {
+    return murmur((bit<128>)value, VALUE_SEED);
 }
 
 /* Which of `count` sessions a key is in, from 0. */

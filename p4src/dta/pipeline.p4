@@ -2,13 +2,16 @@
  *
  *   ingress   answers of collectors end here; what is no report for this switch passes
  *             report --> plan: which session, how many copies --> what its number says
- *                    --> rate --> the number is marked --> a multicast group makes the copies
+ *                    --> what it makes of what is gathered --> rate --> the number is marked
+ *                    --> registers of what is gathered --> a multicast group makes the copies
+ *             packet-out that asks for what is gathered: becomes a report without content
  *   egress    copy: what is written where --> request --> now and then cloned: a probe
  *             clone of a report: becomes a NACK */
 #ifndef TELEMARK_DTA_PIPELINE_P4
 #define TELEMARK_DTA_PIPELINE_P4
 
 #include "../roce/session.p4"
+#include "gather.p4"
 #include "key_increment.p4"
 #include "key_write.p4"
 #include "prototype.p4"
@@ -20,6 +23,7 @@ struct metadata_t {
     arrival_t arrival;
     key_write_store_t key_write;
     bit<32> counter_mask;
+    gathering_t gathering;
     readout_values_t readout;
 }
 
@@ -47,7 +51,8 @@ control PlanReport(inout headers_t hdr, inout metadata_t meta) {
             plan_key_write.apply(hdr.key_write, meta.plan, meta.key_write);
         } else if (hdr.key_increment.isValid()) {
             plan_key_increment.apply(hdr.key_increment, meta.plan, meta.counter_mask);
-        } else {
+        } else if (
+            !hdr.append.isValid() && !hdr.postcard.isValid() && !hdr.sketch_merge.isValid()) {
             meta.plan.problem = MALFORMED;
         }
     }
@@ -58,11 +63,16 @@ control Translate(
     PlanReport() plan_report;
     CheckSequence() check_sequence;
     LimitRate() limit_rate;
+    PlanGathering() plan_gathering;
     MarkSequence() mark_sequence;
+    CommitGathering() commit_gathering;
 
     apply {
         plan_report.apply(hdr, meta);
         check_sequence.apply(hdr, meta.arrival, meta.plan);
+        if (meta.plan.problem == NO_PROBLEM) {
+            plan_gathering.apply(hdr, meta.arrival.reporter, meta.plan, meta.gathering);
+        }
         if (meta.plan.problem == NO_PROBLEM) {
             limit_rate.apply(meta.plan, standard_metadata.ingress_global_timestamp);
         }
@@ -77,8 +87,13 @@ control Translate(
             mark_to_drop(standard_metadata);
         } else {
             dta_events.count(DTA_EVENT(meta.arrival.reporter, TRANSLATED));
+            commit_gathering.apply(hdr, meta.plan, meta.gathering);
             bit<4> last = meta.plan.copies - 1;
-            standard_metadata.mcast_grp = (bit<16>)(meta.plan.session ++ last[2:0]);
+            if (meta.plan.copies == 0) {
+                mark_to_drop(standard_metadata);
+            } else {
+                standard_metadata.mcast_grp = (bit<16>)(meta.plan.session ++ last[2:0]);
+            }
         }
     }
 }
@@ -86,6 +101,7 @@ control Translate(
 control TranslatorIngress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Answers() answers;
+    ReadFlush() read_flush;
     Translate() translate;
     ReadoutRequest() readout_request;
     SessionReadout() session_readout;
@@ -120,19 +136,28 @@ control TranslatorIngress(
 
     apply {
         if (hdr.readout_request.isValid()) {
+            read_flush.apply(hdr, meta.plan, meta.gathering.is_flush);
+        }
+        if (hdr.readout_request.isValid()) {
             readout_request.apply(
                 hdr.readout_request, hdr.readout, meta.readout, standard_metadata);
             session_readout.apply(meta.readout);
             readout_arrival.apply(hdr.readout, meta.readout);
         } else {
-            bit<8> answered = NO_SESSION;
-            answers.apply(hdr, answered, standard_metadata);
-            if (answered == NO_SESSION) {
-                if ((hdr.dta.isValid() || hdr.prototype.isValid()) && services.apply().hit) {
-                    translate.apply(hdr, meta, standard_metadata);
-                } else {
-                    forwarding.apply();
+            bool is_report = meta.gathering.is_flush == 1;
+            if (!is_report) {
+                bit<8> answered = NO_SESSION;
+                answers.apply(hdr, answered, standard_metadata);
+                if (answered == NO_SESSION) {
+                    if ((hdr.dta.isValid() || hdr.prototype.isValid()) && services.apply().hit) {
+                        is_report = true;
+                    } else {
+                        forwarding.apply();
+                    }
                 }
+            }
+            if (is_report) {
+                translate.apply(hdr, meta, standard_metadata);
             }
         }
     }

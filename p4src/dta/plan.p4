@@ -17,6 +17,7 @@ const bit<4> DUPLICATE = 4;       // was here before
 const bit<4> OUT_OF_ORDER = 5;    // of the prototype: something before it is missing
 const bit<4> TOO_FAST = 6;        // its session's rate is used up
 // and these are besides:
+const bit<4> COLUMN_TWICE = 7;    // of this reporter, which is in the sum already
 const bit<4> TRANSLATED = 8;
 const bit<4> RECOVERED = 9;       // was missing, and came after all
 const bit<4> NACKED = 10;         // NACKs that were sent
@@ -28,6 +29,8 @@ const bit<8> UNTRACKED = 0;
 counter(DTA_REPORTERS * 16, CounterType.packets) dta_events;
 
 #define DTA_EVENT(reporter, kind) ((bit<32>)(reporter ++ kind))
+
+const bit<8> ONE_REQUEST = 16;  // what it costs
 
 struct plan_t {
     @field_list(PROBE_FIELDS)

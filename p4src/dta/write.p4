@@ -12,6 +12,9 @@ control WriteCopy(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     AskKeyWrite() ask_key_write;
     AskKeyIncrement() ask_key_increment;
+    AskAppend() ask_append;
+    AskPostcard() ask_postcard;
+    AskSketchMerge() ask_sketch_merge;
     TakeReportOff() take_report_off;
     TakeNumber() take_number;
     PutRequest() put_request;
@@ -88,6 +91,12 @@ control WriteCopy(
             ask_key_write.apply(hdr, copy, meta.key_write, request);
         } else if (hdr.key_increment.isValid()) {
             ask_key_increment.apply(hdr.key_increment, copy, meta.counter_mask, request);
+        } else if (hdr.append.isValid()) {
+            ask_append.apply(hdr.append, meta.gathering.batch, request);
+        } else if (hdr.postcard.isValid()) {
+            ask_postcard.apply(hdr.postcard, copy, meta.gathering.cache, request);
+        } else if (hdr.sketch_merge.isValid()) {
+            ask_sketch_merge.apply(meta.gathering.column, request);
         }
         request.has_immediate = copy == 0 ? wants_immediate : 0;
         take_report_off.apply(hdr);

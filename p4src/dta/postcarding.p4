@@ -1,0 +1,187 @@
+/* Postcarding: what the switches of a packet's path report of it is written as one chunk.
+ *
+ * A cache has a row for each of the paths that are under way. It is written when all hops have
+ * reported, or when another path needs its row: then with what there is of it.
+ *
+ * In memory the word of a hop is the code of its value, or BLANK, under a checksum of the key and the
+ * hop: by that a reader knows whose chunk it is (collectors/dta/postcards.py). */
+#ifndef TELEMARK_DTA_POSTCARDING_P4
+#define TELEMARK_DTA_POSTCARDING_P4
+
+#include "plan.p4"
+#include "../roce/transport.p4"
+
+#define DTA_ROWS 32768  // of all services together
+const bit<8> MAX_HOPS = 5;
+
+register<bit<128>>(DTA_ROWS) postcard_key;
+register<bit<160>>(DTA_ROWS) postcard_codes;  // of the values, that of hop 0 last
+register<bit<13>>(DTA_ROWS) postcard_state;   // the rest; 0: the row is free
+
+struct path_t {
+    bit<128> key;
+    bit<160> codes;
+    bit<5> seen;  // hops that have reported, hop 0 last
+    bit<3> hops;  // of the path; 0: nobody knows
+    bit<4> copies;
+    bit<1> is_immediate;
+}
+
+struct cache_t {
+    bit<8> first_session;  // of the store
+    bit<8> sessions;
+    bit<32> slot_mask;
+    bit<32> row;
+    path_t cached;   // what will be in the row
+    path_t written;  // what goes to memory, if anything does
+}
+
+/* In ingress: what the report makes of its row; or (`is_flush`) of the row that its key names. */
+control PlanPostcard(
+    in postcard_t report, in bit<1> is_immediate, in bit<1> is_flush, inout plan_t plan,
+    inout cache_t cache) {
+    path_t old = { 0, 0, 0, 0, 0, 0 };
+    path_t path = { 0, 0, 0, 0, 0, 0 };
+
+    /* Rows from `first_row` on, `row_mask` + 1 of them: no other service has them. */
+    action collect(
+        bit<8> first_session, bit<8> sessions, bit<32> slot_mask, bit<32> first_row,
+        bit<32> row_mask) {
+        cache.first_session = first_session;
+        cache.sessions = sessions;
+        cache.slot_mask = slot_mask;
+        cache.row =
+            first_row
+            + ((is_flush == 1 ? report.key[31:0] : murmur(report.key, ROW_SEED)) & row_mask);
+    }
+
+    table postcard_stores {
+        key = { plan.service: exact @name("service"); }
+        actions = { collect; NoAction; }
+        default_action = NoAction();
+        size = 64;
+    }
+
+    action look_up() {
+        bit<13> state;
+        postcard_key.read(old.key, cache.row);
+        postcard_codes.read(old.codes, cache.row);
+        postcard_state.read(state, cache.row);
+        old.seen = state[4:0];
+        old.hops = state[7:5];
+        old.copies = state[11:8];
+        old.is_immediate = state[12:12];
+    }
+
+    action add_hop() {
+        bit<8> place = report.hop << 5;
+        bit<160> word = 160w0xFFFFFFFF << place;
+        path.key = report.key;
+        path.codes = (path.codes & ~word) | ((bit<160>)value_code(report.value) << place);
+        path.seen = path.seen | (5w1 << report.hop);
+        path.hops = report.hops == 0 ? path.hops : report.hops[2:0];
+        path.copies = report.redundancy[3:0];
+        path.is_immediate = path.is_immediate | is_immediate;
+    }
+
+    /* A path that is complete goes past a row of another one, which stays. */
+    action add_report() {
+        bool is_other = old.seen != 0 && old.key != report.key;
+        if (!is_other) {
+            path = old;
+        }
+        add_hop();
+        bit<5> all_hops = path.hops == 0 ? 5w0x1F : (5w1 << path.hops) - 1;
+        if ((path.seen & all_hops) == all_hops) {
+            cache.written = path;
+            cache.cached = old;
+            cache.cached.seen = is_other ? old.seen : 0;
+        } else {
+            cache.cached = path;
+            if (is_other) {
+                cache.written = old;
+            }
+        }
+    }
+
+    apply {
+        if (!postcard_stores.apply().hit) {
+            plan.problem = NOT_CONFIGURED;
+        } else if (is_flush == 1) {
+            look_up();
+            cache.written = old;
+        } else if (
+            report.redundancy == 0 || report.redundancy > 8 || report.hop >= MAX_HOPS
+            || report.hops > MAX_HOPS || (report.hops != 0 && report.hop >= report.hops)) {
+            plan.problem = OUT_OF_RANGE;
+        } else {
+            look_up();
+            add_report();
+        }
+        if (cache.written.seen != 0) {
+            choose_session(plan, cache.written.key, cache.first_session, cache.sessions);
+            plan.copies = cache.written.copies;
+            plan.cost = (bit<8>)plan.copies * ONE_REQUEST;
+        }
+    }
+}
+
+/* In ingress: one word of a path in memory. */
+control CoverHop(in path_t path, in bit<1> has_reported, in bit<32> hop, inout bit<32> word) {
+    apply {
+        word = (has_reported == 1 ? word : BLANK) ^ murmur(path.key, HOP_SEED + hop);
+    }
+}
+
+/* In ingress, when nothing speaks against it. The report becomes one of the path that is written,
+ * whosever that is. */
+control CommitPostcard(inout headers_t hdr, in plan_t plan, in cache_t cache) {
+    CoverHop() cover_0;
+    CoverHop() cover_1;
+    CoverHop() cover_2;
+    CoverHop() cover_3;
+    CoverHop() cover_4;
+
+    action keep() {
+        path_t path = cache.cached;
+        bit<13> state = path.is_immediate ++ path.copies ++ path.hops ++ path.seen;
+        postcard_key.write(cache.row, path.key);
+        postcard_codes.write(cache.row, path.codes);
+        postcard_state.write(cache.row, path.seen == 0 ? 0 : state);
+    }
+
+    apply {
+        keep();
+        if (plan.copies != 0) {
+            path_t path = cache.written;
+            bit<32> word_0 = path.codes[31:0];
+            bit<32> word_1 = path.codes[63:32];
+            bit<32> word_2 = path.codes[95:64];
+            bit<32> word_3 = path.codes[127:96];
+            bit<32> word_4 = path.codes[159:128];
+            cover_0.apply(path, path.seen[0:0], 0, word_0);
+            cover_1.apply(path, path.seen[1:1], 1, word_1);
+            cover_2.apply(path, path.seen[2:2], 2, word_2);
+            cover_3.apply(path, path.seen[3:3], 3, word_3);
+            cover_4.apply(path, path.seen[4:4], 4, word_4);
+            hdr.words_8.setValid();
+            hdr.words_8.words = word_0 ++ word_1 ++ word_2 ++ word_3 ++ word_4 ++ 96w0;
+            hdr.postcard.key = path.key;
+            hdr.dta.immediate = path.is_immediate;
+            hdr.prototype.immediate = path.is_immediate;
+        }
+    }
+}
+
+/* In egress, of a copy. An immediate value is the number of the slot. */
+control AskPostcard(
+    in postcard_t report, in bit<32> copy, in cache_t cache, inout request_t request) {
+    apply {
+        bit<32> slot = copy_hash(report.key, copy) & cache.slot_mask;
+        request.payload_bytes = 32;
+        request.offset = (bit<64>)slot << 5;
+        request.immediate = slot;
+    }
+}
+
+#endif

@@ -1,0 +1,74 @@
+"""A translator that gathers: its lists, its cache of postcards, its sketches, and their memory."""
+
+from typing import Any
+
+import numpy as np
+from dta_path import CPU_PORT, SERVICE, Translator
+from numpy.typing import NDArray
+
+from collectors.dta.lists import batch
+from collectors.dta.postcards import CHUNK
+from collectors.dta.sketches import COLUMN
+from collectors.roce.region import Region
+from minip4.engine.keys import Exact
+
+PLAN = "TranslatorIngress.translate.plan_gathering"
+LIST, ROW, COLUMNS = 2, 3, 4  # what a packet-out asks for: records of gather.p4
+NEIGHBOURS = 8  # columns that are written at once
+
+
+class Gatherer(Translator):
+    """Each kind of store has a session, and a region, of its own.
+
+    Behind a region's end is memory that the responder takes, and the translator must not write to.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.beyond: list[NDArray[np.uint8]] = []
+
+    def lists(
+        self, size: int, batches: int, *, count: int = 4, first: int = 0, session: int = 1,
+        length: int | None = None,
+    ) -> NDArray[np.void]:  # fmt: skip
+        """Lists 0 to `count` - 1; their rings: (count, batches)."""
+        records = self._memory(session, batch(size), count * batches, length)
+        self.add(f"{PLAN}.plan_append.list_stores", [Exact(SERVICE)], f"{PLAN}.plan_append.append",
+                 [session, first, count, batches, size])  # fmt: skip
+        return records.reshape(count, batches)
+
+    def cache(
+        self, slots: int = 1 << 12, rows: int = 1 << 15, *, first_row: int = 0, session: int = 2,
+        sessions: int = 1,
+    ) -> list[NDArray[np.void]]:  # fmt: skip
+        """The store of postcards, whose sessions have regions of their own: their chunks."""
+        memories = [self._memory(session + n, CHUNK, slots) for n in range(sessions)]
+        self.add(f"{PLAN}.plan_postcard.postcard_stores", [Exact(SERVICE)],
+                 f"{PLAN}.plan_postcard.collect",
+                 [session, sessions, slots - 1, first_row, rows - 1])  # fmt: skip
+        return memories
+
+    def sketches(
+        self, reporters: int, *, count: int = 2, columns: int = 16, first: int = 0,
+        session: int = 3,
+    ) -> NDArray[np.void]:  # fmt: skip
+        """Sketches 0 to `count` - 1, which so many reporters send: (count, columns)."""
+        records = self._memory(session, COLUMN, count * columns)
+        self.add(f"{PLAN}.plan_sketch_merge.sketch_stores", [Exact(SERVICE)],
+                 f"{PLAN}.plan_sketch_merge.merge",
+                 [session, first, count, columns, reporters])  # fmt: skip
+        return records.reshape(count, columns)
+
+    def _memory(
+        self, session: int, record: np.dtype[Any], count: int, length: int | None = None
+    ) -> NDArray[np.void]:
+        region = Region(record, 2 * count)
+        length = count * record.itemsize if length is None else length
+        self.session(session, record, count, length=length, region=region)
+        self.beyond.append(region.bytes[length:])
+        return region.records[:count]
+
+    def flush(self, record: int, whose: int, service: int = SERVICE) -> int:
+        """Have what is gathered written as it is: how many requests came of it."""
+        index = service << 24 | whose
+        return self.report(record.to_bytes(2, "big") + index.to_bytes(4, "big"), port=CPU_PORT)

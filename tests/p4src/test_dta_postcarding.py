@@ -1,0 +1,223 @@
+"""Postcarding: what the hops of a path report becomes one chunk, of the path that they are of."""
+
+import random
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from dta_gathering import ROW, Gatherer
+from dta_path import ours, tracked
+from numpy.typing import NDArray
+from scapy.layers.l2 import Ether
+
+from collectors.dta.hashes import HOPS, key_words, murmur3
+from collectors.dta.packets import Postcard, ShortPostcard
+from collectors.dta.postcards import CHUNK, Postcards
+from collectors.roce.packets import ImmDt
+
+ROW_SEED = 0xD3A2646C  # of p4src/dta/hashes.p4
+VALUES = range(100, 400)
+A, B = 0x0A0000010A0000020000FA0113881F90, 7
+
+
+def postcard(key: int, hop: int, value: int | None = None, **fields: int) -> bytes:
+    base = {name: fields.pop(name) for name in ("immediate", "sequence", "retransmittable")
+            if name in fields}  # fmt: skip
+    value = 100 + hop if value is None else value
+    return ours(Postcard(**{"redundancy": 1, **fields}, key=key, hop=hop, value=value), **base)
+
+
+def send(translator: Gatherer, key: int, order: Iterable[int], **fields: int) -> list[int]:
+    return [translator.report(postcard(key, hop, **fields)) for hop in order]
+
+
+def path(memory: NDArray[np.void], key: int, copies: int = 1) -> list[int | None]:
+    """What is known of each hop, up to the last one that is known."""
+    found = Postcards(memory, VALUES, copies).query(key_words([key]))
+    return [int(value) if known else None
+            for value, known in zip(found.values[0], found.is_known[0], strict=True)
+            ][: int(found.lengths[0])]  # fmt: skip
+
+
+def row_of(key: int, rows: int) -> int:
+    return int(murmur3(key_words([key]), ROW_SEED)[0]) & rows - 1
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (2, 0, 4, 1, 3)])
+def test_five_hops_are_one_write(order: tuple[int, ...]) -> None:
+    translator = Gatherer()
+    (memory,) = translator.cache()
+    assert send(translator, A, order) == [0, 0, 0, 0, 1]
+    assert path(memory, A) == [100, 101, 102, 103, 104]
+    assert not memory["zeros"].any()
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5])
+def test_a_path_whose_length_is_known_is_complete_with_its_last_hop(length: int) -> None:
+    translator = Gatherer()
+    (memory,) = translator.cache()
+    assert send(translator, A, range(length), hops=length) == [0] * (length - 1) + [1]
+    assert path(memory, A) == [100 + hop for hop in range(length)]
+
+
+def test_one_hop_that_knows_the_length_is_enough() -> None:
+    translator = Gatherer()
+    (memory,) = translator.cache()
+    assert send(translator, A, [0, 1]) == [0, 0]
+    assert send(translator, A, [2], hops=3) == [1]
+    assert path(memory, A) == [100, 101, 102]
+
+
+def test_a_second_path_of_a_flow_is_written_too() -> None:
+    """The published translator does not free the row after the fifth postcard."""
+    translator = Gatherer()
+    (memory,) = translator.cache()
+    for first in (100, 200, 300):
+        writes = [translator.report(postcard(A, hop, first + hop)) for hop in range(5)]
+        assert writes == [0, 0, 0, 0, 1]
+        assert path(memory, A) == [first + hop for hop in range(5)]
+
+
+def test_a_hop_that_reports_again_has_its_last_value() -> None:
+    translator = Gatherer()
+    (memory,) = translator.cache()
+    for hop, value in ((0, 100), (1, 101), (1, 299), (2, 102), (3, 103)):
+        assert translator.report(postcard(A, hop, value)) == 0
+    assert translator.report(postcard(A, 4)) == 1
+    assert path(memory, A) == [100, 299, 102, 103, 104]
+
+
+def test_who_needs_the_row_has_what_is_there_written_as_the_path_of_its_flow() -> None:
+    """The published translator writes it to the slot of the new flow."""
+    translator = Gatherer()
+    (memory,) = translator.cache(rows=1)
+    assert send(translator, A, [0, 2]) == [0, 0]
+    assert send(translator, B, [1]) == [1]
+    assert path(memory, A) == [100, None, 102]
+    assert path(memory, B) == []
+    assert send(translator, B, [0, 2, 3, 4]) == [0, 0, 0, 1]
+    assert path(memory, B) == [100, 101, 102, 103, 104]
+    assert path(memory, A) == [100, None, 102]
+
+
+def test_a_path_of_one_hop_needs_no_row() -> None:
+    translator = Gatherer()
+    (memory,) = translator.cache(rows=1)
+    send(translator, A, [0, 1, 2, 3])
+    assert send(translator, B, [0], hops=1) == [1]
+    assert path(memory, B) == [100]
+    assert send(translator, A, [4]) == [1]
+    assert path(memory, A) == [100, 101, 102, 103, 104]
+
+
+def test_what_is_gathered_can_be_had_before_it_is_complete() -> None:
+    translator = Gatherer()
+    (memory,) = translator.cache(rows=16)
+    send(translator, A, [3])
+    row = row_of(A, 16)
+    assert translator.flush(ROW, (row + 1) % 16) == 0
+    assert translator.flush(ROW, row) == 1
+    assert path(memory, A) == [None, None, None, 103]
+    assert translator.flush(ROW, row) == 0
+    assert send(translator, A, range(5)) == [0, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("copies", [2, 4, 8])
+def test_redundant_copies_are_alike(copies: int) -> None:
+    translator = Gatherer()
+    (memory,) = translator.cache()
+    assert sum(send(translator, A, range(5), redundancy=copies)) == copies
+    for copy in range(copies):
+        others = np.flatnonzero(memory["hops"].any(axis=1))
+        assert len(others) == copies - copy
+        memory[others[0]] = np.zeros((), CHUNK)
+        assert path(memory, A, copies) == ([] if copy == copies - 1 else [*range(100, 105)])
+
+
+def test_an_evicted_path_has_its_own_copies() -> None:
+    translator = Gatherer()
+    (memory,) = translator.cache(rows=1)
+    send(translator, A, [0], redundancy=3)
+    assert send(translator, B, [0], redundancy=2) == [3]
+    assert path(memory, A, 3) == [100]
+    assert send(translator, A, [1]) == [2]
+
+
+def test_paths_lie_in_the_session_of_their_key() -> None:
+    """An evicted path in its own, which need not be that of the one that needs the row."""
+    translator = Gatherer()
+    memories = translator.cache(rows=1, sessions=4)
+    keys = [*range(1, 40)]
+    for key in keys:
+        send(translator, key, [0], hops=2)
+    translator.flush(ROW, 0)
+    where = [[path(memory, key) == [100] for memory in memories] for key in keys]
+    assert all(sum(found) == 1 for found in where)
+    assert all(sum(found) > 3 for found in zip(*where, strict=True))
+
+
+def test_an_immediate_is_that_of_the_path_which_asked_for_it() -> None:
+    translator = Gatherer()
+    translator.cache(rows=1)
+    send(translator, A, [0], immediate=1)
+    send(translator, B, [0])  # evicts it
+    assert ImmDt in Ether(translator.sent[-1])
+    send(translator, A, [0], immediate=1)  # evicts B's, which did not ask
+    assert ImmDt not in Ether(translator.sent[-1])
+    assert send(translator, A, [1, 2, 3, 4])[-1] == 1
+    assert ImmDt in Ether(translator.sent[-1])
+
+
+def test_the_prototype_counts_hops_from_one() -> None:
+    translator = Gatherer()
+    (memory,) = translator.cache()
+    frames = [tracked(ShortPostcard(key=7, hop=hop, value=199 + hop)) for hop in range(1, 6)]
+    assert [translator.report(frame) for frame in frames] == [0, 0, 0, 0, 1]
+    assert path(memory, 7) == [200, 201, 202, 203, 204]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"hop": 5}, {"hop": 255}, {"hop": 0, "hops": 6}, {"hop": 3, "hops": 3},
+     {"hop": 2, "hops": 255}, {"hop": 0, "redundancy": 0}, {"hop": 0, "redundancy": 9}],
+    ids=str,
+)  # fmt: skip
+def test_what_no_path_has_is_refused(fields: dict[str, int]) -> None:
+    translator = Gatherer()
+    translator.cache(rows=1)
+    send(translator, A, [0])
+    assert translator.report(postcard(B, **fields)) == 0
+    assert translator.events() == {"translated": 1, "out of range": 1}
+    assert translator.flush(ROW, 0) == 1  # A's row is as it was
+
+
+def test_the_prototypes_hop_zero_is_refused() -> None:
+    translator = Gatherer()
+    translator.cache()
+    assert translator.report(tracked(ShortPostcard(key=7, hop=0, value=1))) == 0
+    assert translator.events() == {"out of range": 1}
+
+
+def test_memory_is_what_a_cache_in_python_says() -> None:
+    """Any keys, hops and lengths: each write has the path that a model of the cache expects."""
+    translator, dice, rows = Gatherer(), random.Random(4), 8
+    (memory,) = translator.cache(slots=1 << 12, rows=rows)
+    cache: dict[int, tuple[int, dict[int, int]]] = {}
+    expected: dict[int, dict[int, int]] = {}
+    keys = [dice.getrandbits(128) for _ in range(30)]
+    for _ in range(1500):
+        key, hop, value = dice.choice(keys), dice.randrange(HOPS), dice.choice(VALUES)
+        translator.report(postcard(key, hop, value))
+        row = row_of(key, rows)
+        old_key, seen = cache.get(row, (key, {}))
+        if old_key != key:
+            expected[old_key], seen = seen, {}
+        seen[hop] = value
+        cache[row] = key, seen
+        if len(seen) == HOPS:
+            expected[key] = seen
+            del cache[row]
+    found = Postcards(memory, VALUES, 1).query(key_words(keys))
+    for key, values, known in zip(keys, found.values, found.is_known, strict=True):
+        got = {hop: int(value) for hop, value in enumerate(values) if known[hop]}
+        assert got == expected[key]

@@ -1,0 +1,152 @@
+"""Sketch-Merge: what is in memory is the sum of what reporters sent, column by column."""
+
+import numpy as np
+import pytest
+from dta_gathering import COLUMNS, Gatherer
+from dta_path import ours
+from numpy.typing import NDArray
+from scapy.layers.l2 import Ether
+
+from collectors.dta.packets import SketchMerge
+from collectors.dta.sketches import ROWS, read
+from collectors.roce.packets import RETH, ImmDt
+
+K = 3
+
+
+class Reporters:
+    """So many, each with numbers of its own."""
+
+    def __init__(self, translator: Gatherer, count: int = K) -> None:
+        self._translator, self._sequences = translator, [0] * count
+        for number in range(count):
+            translator.track(number + 1, reporter=number)
+
+    def send(
+        self, reporter: int, column: int, counters: NDArray[np.uint32], sketch: int = 0, **base: int
+    ) -> int:
+        report = SketchMerge(sketch=sketch, column=column, counters=counters.tolist())
+        sequence = self._sequences[reporter]
+        self._sequences[reporter] += 1
+        return self._translator.report(ours(report, reporter=reporter, sequence=sequence, **base))
+
+    def send_all(self, sketches: NDArray[np.uint32], sketch: int = 0) -> int:
+        """One a reporter, (reporters, rows, columns): how many requests came of it."""
+        return sum(
+            self.send(reporter, column, of_one[:, column], sketch)
+            for column in range(sketches.shape[2])
+            for reporter, of_one in enumerate(sketches)
+        )
+
+
+def some(columns: int = 16, reporters: int = K, seed: int = 1) -> NDArray[np.uint32]:
+    return np.random.default_rng(seed).integers(
+        1000, size=(reporters, ROWS, columns), dtype=np.uint32
+    )
+
+
+def test_memory_has_the_sum_of_all_reporters() -> None:
+    translator = Gatherer()
+    memory, reporters = translator.sketches(K), Reporters(translator)
+    first, second = some(seed=1), some(seed=2)
+    assert reporters.send_all(first) == 2  # sixteen columns, eight at a time
+    assert reporters.send_all(second, sketch=1) == 2
+    assert (read(memory[0]) == first.sum(axis=0)).all()
+    assert (read(memory[1]) == second.sum(axis=0)).all()
+    assert {int(Ether(frame)[RETH].length) for frame in translator.sent} == {128}
+
+
+def test_nothing_is_written_before_all_have_sent_all_of_eight() -> None:
+    translator = Gatherer()
+    memory, reporters, sketches = translator.sketches(K), Reporters(translator), some()
+    for reporter in (2, 0, 1):
+        for column in (7, 3, 0, 1, 2, 4, 5):
+            assert reporters.send(reporter, column, sketches[reporter][:, column]) == 0
+    assert reporters.send(1, 6, sketches[1][:, 6]) == 0
+    assert reporters.send(0, 6, sketches[0][:, 6]) == 0
+    assert not memory["rows"].any()
+    assert reporters.send(2, 6, sketches[2][:, 6]) == 1
+    assert (read(memory[0])[:, :8] == sketches.sum(axis=0)[:, :8]).all()
+    assert not read(memory[0])[:, 8:].any()
+
+
+def test_what_was_written_is_free_for_what_comes_next() -> None:
+    translator = Gatherer()
+    memory, reporters = translator.sketches(K), Reporters(translator)
+    for epoch in range(3):
+        sketches = some(seed=epoch)
+        reporters.send_all(sketches)
+        assert (read(memory[0]) == sketches.sum(axis=0)).all()
+
+
+def test_a_reporter_counts_once_in_a_column() -> None:
+    translator = Gatherer()
+    memory, reporters, sketches = translator.sketches(2, columns=8), Reporters(translator), some(8)
+    reporters.send(0, 0, sketches[0][:, 0])
+    for _ in range(3):
+        assert reporters.send(0, 0, sketches[0][:, 0]) == 0
+    assert translator.events(1) == {"translated": 1, "column twice": 3}
+    for reporter, column in [*((0, column) for column in range(1, 8)), *((1, c) for c in range(8))]:
+        reporters.send(reporter, column, sketches[reporter][:, column])
+    assert (read(memory[0]) == sketches[:2].sum(axis=0)).all()
+
+
+def test_sums_that_have_no_room_stay_at_the_most_there_is() -> None:
+    translator = Gatherer()
+    memory, reporters = translator.sketches(2, columns=8), Reporters(translator, 2)
+    large = np.full((2, ROWS, 8), 0x80000000, np.uint32)
+    large[1, 1:] = [[0x7FFFFFFF], [0x80000001], [0]]
+    reporters.send_all(large)
+    assert read(memory[0])[:, 3].tolist() == [0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0x80000000]
+
+
+def test_what_is_merged_can_be_had_before_all_have_sent() -> None:
+    translator = Gatherer()
+    memory, reporters, sketches = translator.sketches(K), Reporters(translator), some()
+    reporters.send(1, 9, sketches[1][:, 9], sketch=1)
+    reporters.send(2, 9, sketches[2][:, 9], sketch=1)
+    assert translator.flush(COLUMNS, 1 << 12) == 0  # columns 0 to 7: nothing is there
+    assert translator.flush(COLUMNS, 1 << 12 | 1) == 1
+    assert (read(memory[1])[:, 9] == sketches[1:, :, 9].sum(axis=0)).all()
+    assert translator.flush(COLUMNS, 1 << 12 | 1) == 0  # or it would write zeros over them
+    assert reporters.send(1, 9, sketches[1][:, 9], sketch=1) == 0
+    assert translator.flush(COLUMNS, 1 << 12 | 1) == 1
+    assert (read(memory[1])[:, 9] == sketches[1, :, 9]).all()
+
+
+def test_an_immediate_of_the_last_column_tells_which_eight_are_there() -> None:
+    translator = Gatherer()
+    translator.sketches(1)
+    reporters, sketches = Reporters(translator, 1), some(16, 1)
+    for column in range(16):
+        reporters.send(0, column, sketches[0][:, column], sketch=1, immediate=int(column == 15))
+    assert [ImmDt in Ether(frame) for frame in translator.sent] == [False, True]
+    assert [each.immediate for each in translator.nic.completions()] == [3]
+
+
+@pytest.mark.parametrize(
+    ("sketch", "column"), [(0, 16), (0, 0xFFFF), (2, 0), (0xFFFF, 0), (0xFFFF, 0xFFFF), (1, 17)]
+)
+def test_columns_that_are_not_there_are_refused(sketch: int, column: int) -> None:
+    translator = Gatherer()
+    memory, reporters = translator.sketches(1, first=64), Reporters(translator, 1)
+    assert reporters.send(0, column, np.ones(ROWS, np.uint32), sketch) == 0
+    assert translator.events(1) == {"out of range": 1}
+    assert not any(translator.engine.register_read("sketch_count", at) for at in range(256))
+    assert not memory["rows"].any()
+
+
+def test_reporters_that_nobody_knows_are_refused() -> None:
+    """Whose columns could not be told apart."""
+    translator = Gatherer()
+    translator.sketches(1)
+    assert translator.report(ours(SketchMerge(column=0, counters=[1, 2, 3, 4]), reporter=5)) == 0
+    assert translator.events() == {"not configured": 1}
+
+
+def test_a_service_without_sketches_is_not_configured() -> None:
+    translator = Gatherer()
+    reporters = Reporters(translator, 1)
+    assert reporters.send(0, 0, np.ones(ROWS, np.uint32)) == 0
+    assert translator.flush(COLUMNS, 0) == 0
+    assert translator.events(1) == translator.events() == {"not configured": 1}
