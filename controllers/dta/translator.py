@@ -10,19 +10,16 @@ async with connections(net) as switches:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import finsy as fy
 
+from controllers.dta.stores import MAX_COPIES, Store
 from controllers.forwarding import forwarding_entries
 from controllers.roce.queue_pair import QueuePair
 from controllers.roce.running import begin, check_macs, port_of, replace, ways_to_writers
 from controllers.tables import reconcile
 from testbed.network import Network
 
-MAX_COPIES = 8
-KEY_WRITE_WORDS = (1, 3, 7)
-COUNTER_BYTES = 8
 EVENTS = {
     "malformed": 1, "out of range": 2, "not configured": 3, "duplicate": 4, "out of order": 5,
     "too fast": 6, "column twice": 7, "translated": 8, "recovered": 9, "nacked": 10,
@@ -32,6 +29,7 @@ EVENTS = {
 
 REPORTERS = 256
 _KINDS = 16  # counters of a reporter
+_WINDOW = 1024  # reports of a reporter that are remembered
 _NACK_CLONES = 256  # clone session of port 0, by which NACKs go back
 
 
@@ -53,90 +51,6 @@ class CounterSession(QueuePair):
     def has_atomics(self) -> bool:
         """See QueuePair."""
         return True
-
-
-class Store(Protocol):
-    """What takes reports of a primitive: in one session, or spread over several by their keys."""
-
-    @property
-    def sessions(self) -> range: ...
-
-    def entries(self, service: int) -> list[fy.P4TableEntry]:
-        """Those of the translator's tables; `service` is the number of its service."""
-
-    def problem_of(self, session: QueuePair) -> str:
-        """What is wrong with a session of its; nothing: it is well."""
-
-
-@dataclass(frozen=True)
-class KeyWriteStore:
-    """Takes Key-Writes of so many words into `slots` slots, a power of two, in each session.
-
-    A checksum has 8 to 31 bits. Raises ValueError for what cannot be.
-    """
-
-    words: int
-    slots: int
-    checksum_bits: int = 31
-    sessions: range = range(1, 2)
-
-    def __post_init__(self) -> None:
-        where = f"Key-Write store of {self.words} words"
-        if self.words not in KEY_WRITE_WORDS:
-            raise ValueError(f"{where}: expected one of {KEY_WRITE_WORDS}")
-        if not 8 <= self.checksum_bits <= 31:
-            raise ValueError(f"{where}: checksums of {self.checksum_bits} bits: expected 8 to 31")
-        _check(where, self.slots, self.sessions)
-
-    @property
-    def slot_bytes(self) -> int:
-        """Checksum and data."""
-        return 4 + 4 * self.words
-
-    def entries(self, service: int) -> list[fy.P4TableEntry]:
-        """See Store."""
-        match = fy.Match({"service": service, "words": self.words})
-        action = fy.Action(
-            "write_key", **_spread(self.sessions), slot_mask=self.slots - 1,
-            checksum_mask=(1 << self.checksum_bits) - 1,
-        )  # fmt: skip
-        return [fy.P4TableEntry("key_write_stores", match=match, action=action)]
-
-    def problem_of(self, session: QueuePair) -> str:
-        """See Store."""
-        if session.has_atomics:
-            return "it adds, and does not write: expected a WriteSession"
-        return _too_small(session, self.slots * self.slot_bytes)
-
-
-@dataclass(frozen=True)
-class CounterStore:
-    """Takes Key-Increments into rows of `slots` counters, a power of two: copy n into row n.
-
-    Raises ValueError for what cannot be.
-    """
-
-    slots: int
-    rows: int = MAX_COPIES
-    sessions: range = range(1, 2)
-
-    def __post_init__(self) -> None:
-        where = f"Key-Increment store of {self.rows} rows"
-        if not 1 <= self.rows <= MAX_COPIES:
-            raise ValueError(f"{where}: expected 1 to {MAX_COPIES}")
-        _check(where, self.slots, self.sessions)
-
-    def entries(self, service: int) -> list[fy.P4TableEntry]:
-        """See Store."""
-        action = fy.Action("add_to_key", **_spread(self.sessions), slot_mask=self.slots - 1)
-        match = fy.Match({"service": service})
-        return [fy.P4TableEntry("counter_stores", match=match, action=action)]
-
-    def problem_of(self, session: QueuePair) -> str:
-        """See Store."""
-        if not session.has_atomics:
-            return "it writes, and does not add: expected a CounterSession"
-        return _too_small(session, self.rows * self.slots * COUNTER_BYTES)
 
 
 @dataclass(frozen=True)
@@ -162,6 +76,13 @@ class Rate:
     session: int
     requests_per_s: float
     burst: int = 1  # requests that may come at once
+
+    def __post_init__(self) -> None:
+        where = f"rate of session {self.session}"
+        if not 1 <= 1e9 / self.requests_per_s < 1 << 32:
+            raise ValueError(f"{where}: {self.requests_per_s:g} requests/s: expected 0.24 to 1e9")
+        if not self.burst >= 1 or (self.burst - 1) * 1e9 / self.requests_per_s >= 1 << 32:
+            raise ValueError(f"{where}: a burst of {self.burst}: expected 1 at least, within 4 s")
 
     def entry(self) -> fy.P4TableEntry:
         """Its entry in the table of rates."""
@@ -191,6 +112,9 @@ class Translator:
             for store in service.stores:
                 for number in store.sessions:
                     self._check(service.address, store, by_number.get(number), number)
+        keys = [f"{entry.table_id} {dict(entry.match or {})}" for entry in self.entries()]
+        if twice := {key for key in keys if keys.count(key) > 1}:
+            raise ValueError(f"a translator has two entries for {min(twice)}: expected one")
 
     @staticmethod
     def _check(address: str, store: Store, session: QueuePair | None, number: int) -> None:
@@ -264,18 +188,11 @@ async def events(switch: fy.Switch, reporter: int = 0) -> dict[str, int]:
     return {names[entry.index]: entry.packet_count async for entry in found}  # type: ignore[attr-defined]
 
 
-def _spread(sessions: range) -> dict[str, int]:
-    return {"first_session": sessions[0], "sessions": len(sessions)}
-
-
-def _check(where: str, slots: int, sessions: range) -> None:
-    if slots.bit_count() != 1 or slots > 1 << 31:
-        raise ValueError(f"{where}: {slots} slots: expected a power of 2 up to 2^31")
-    if not sessions or sessions.step != 1 or sessions[0] < 1 or sessions[-1] > 255:
-        raise ValueError(f"{where}: {sessions}: expected some of the sessions 1 to 255")
-
-
-def _too_small(session: QueuePair, needed: int) -> str:
-    if session.target.length < needed:
-        return f"a region of {session.target.length} bytes: expected {needed} at least"
-    return ""
+async def restart_reporter(switch: fy.Switch, reporter: int, *, sequence: int = 0) -> None:
+    """Take a reporter's next report, which has this number, as its first one; see events()."""
+    window = range(reporter * _WINDOW, (reporter + 1) * _WINDOW)
+    await switch.write([
+        ~fy.P4RegisterEntry("dta_expected", index=reporter, data=sequence),
+        ~fy.P4RegisterEntry("dta_missing", index=reporter, data=0),
+        *(~fy.P4RegisterEntry("dta_here", index=index, data=0) for index in window),
+    ])  # fmt: skip

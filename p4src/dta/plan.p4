@@ -14,7 +14,7 @@ const bit<4> MALFORMED = 1;       // cut, of a wrong length, or of an unknown ve
 const bit<4> OUT_OF_RANGE = 2;    // redundancy, hop, ...
 const bit<4> NOT_CONFIGURED = 3;  // no region takes such reports
 const bit<4> DUPLICATE = 4;       // was here before
-const bit<4> OUT_OF_ORDER = 5;    // of the prototype: something before it is missing
+@noWarn("unused") const bit<4> OUT_OF_ORDER = 5;  // of the prototype: what is before is missing
 const bit<4> TOO_FAST = 6;        // its session's rate is used up
 // and these are besides:
 const bit<4> COLUMN_TWICE = 7;    // of this reporter, which is in the sum already

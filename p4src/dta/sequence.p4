@@ -12,7 +12,9 @@ register<bit<32>>(DTA_REPORTERS) dta_expected;  // the number of the next report
 register<bit<32>>(DTA_REPORTERS) dta_missing;   // reports that have not come so far
 // By reporter and the number's low bits: which report came last, with IS_HERE before it, or 0.
 register<bit<33>>(DTA_REPORTERS * DTA_WINDOW) dta_here;
+#if DTA_NACK_TRACKING
 register<bit<9>>(DTA_REPORTERS) dta_last;  // the prototype's, in the same way
+#endif
 
 const bit<1> IS_HERE = 1;
 

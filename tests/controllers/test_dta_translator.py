@@ -17,15 +17,17 @@ from collectors.dta.packets import DTA, KeyIncrement, KeyWrite
 from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer, Target, Transport
 from controllers.connection import connections
+from controllers.dta.stores import CounterStore, KeyWriteStore
 from controllers.dta.translator import (
     CounterSession,
-    CounterStore,
-    KeyWriteStore,
+    Rate,
     Service,
+    TrackedReporter,
     Translator,
     WriteSession,
     configure,
     events,
+    restart_reporter,
 )
 from controllers.roce.running import State, state
 from testbed.network import Network
@@ -111,6 +113,12 @@ def test_reports_of_a_host_are_in_the_collector_s_memory(tmp_path: Path) -> None
          "service 10.0.0.2, session 2: its translator has none of this number"),
         ({"services": [Service("10.0.0.2", [CounterStore(4, 1)])]},
          "service 10.0.0.2, session 1: it writes, and does not add: expected a CounterSession"),
+        ({"services": [Service("10.0.0.2", [KeyWriteStore(1, SLOTS), KeyWriteStore(1, 1)])]},
+         "two entries for key_write_stores {'service': 1, 'words': 1}: expected one"),
+        ({"reporters": [TrackedReporter("10.0.0.1"), TrackedReporter("10.0.0.1", 0)]},
+         "two entries for reporters {'hdr.ipv4.src_addr': '10.0.0.1', 'reporter': 0}"),
+        ({"reporters": [TrackedReporter("10.0.0.1", n) for n in range(256)]},
+         "256 reporters: expected 255 at most"),
         ({"sessions": [SESSION, SESSION]},
          r"sessions \[1, 1\] of a translator: expected each number once"),
         ({"sessions": [CounterSession(1, "h2", PEERS[0], TARGET)]},
@@ -131,8 +139,43 @@ def test_what_cannot_be_is_refused(change: dict[str, object], said: str) -> None
         (lambda: KeyWriteStore(1, SLOTS, 7), "checksums of 7 bits: expected 8 to 31"),
         (lambda: KeyWriteStore(1, SLOTS, sessions=range(0, 2)), "some of the sessions 1 to 255"),
         (lambda: CounterStore(SLOTS, 9), "9 rows: expected 1 to 8"),
+        (lambda: Rate(1, 0.1), "session 1: 0.1 requests/s: expected 0.24 to 1e9"),
+        (lambda: Rate(1, 1e6, 0), "a burst of 0: expected 1 at least"),
+        (lambda: Rate(1, 1, 6), "a burst of 6: expected 1 at least, within 4 s"),
     ],
 )
-def test_stores_that_cannot_be_are_refused(store: object, said: str) -> None:
+def test_parts_that_cannot_be_are_refused(store: object, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         store()  # type: ignore[operator]
+
+
+def test_a_reporter_that_starts_anew_is_heard_from_its_first_report(tmp_path: Path) -> None:
+    """Without restart_reporter() what it sends again seems to be what came before."""
+    responder = Responder("10.0.0.2", [Writer(PEERS[1], COUNTER, SLOTS)])
+    session = CounterSession(1, "h2", PEERS[1], responder.targets[0])
+    translator = Translator(
+        [session], [Service("10.0.0.2", [CounterStore(SLOTS, 1)])], [TrackedReporter("10.0.0.1")],
+        [Rate(1, 1e6)],
+    )  # fmt: skip
+    frames = [frame(KeyIncrement(redundancy=1, key=1, addend=1), n) for n in range(10)]
+    told = []
+
+    async def main(run: Run) -> Network:
+        program = "p4src/dta/translator.p4"
+        with Network(OneSwitch(), run, program=program, expected_drops=["ingress"]) as net:
+            net.run_application("h2", responder)
+            async with connections(net) as switches:
+                await configure(net, switches, {"s1": translator})
+                for is_restarted in (False, False, True):
+                    if is_restarted:
+                        await restart_reporter(switches["s1"], 1)
+                    start_ns = run.clock.now_ns() + MS
+                    net.send_frames("h1", [start_ns + MS * n for n in range(10)], frames)
+                    await run.clock.sleep_until(start_ns + 20 * MS)
+                    told.append(await events(switches["s1"], 1))
+        return net
+
+    outcome: Outcome = virtually(tmp_path, main).applications[0].result
+    assert outcome.records[0].sum() == 20
+    assert [counts["translated"] for counts in told] == [10, 10, 20]
+    assert [counts["duplicate"] for counts in told] == [0, 10, 10]

@@ -1,13 +1,23 @@
 """Key-Write: from a report to the bytes of the region, copy by copy."""
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
-from dta_path import Translator, ours, tracked
+from dta_path import (
+    ETHER,
+    PROGRAM,
+    REPORTER_ADDR,
+    TRANSLATOR_ADDR,
+    Translator,
+    ours,
+    tracked,
+)
+from scapy.layers.inet import IP, UDP
 
 from collectors.dta.hashes import checksums, key_words, slots
-from collectors.dta.packets import KeyWrite, ShortKeyWrite
+from collectors.dta.packets import KeyWrite, PlainDTA, ShortKeyWrite
 
 SLOTS = 64
 
@@ -16,11 +26,13 @@ def dtype(words: int) -> np.dtype:
     return np.dtype([("checksum", ">u4"), ("data", ">u4", (words,))])
 
 
-def translator(words: int = 1, count: int = SLOTS, **store: int) -> tuple[Translator, np.ndarray]:
+def translator(
+    words: int = 1, count: int = SLOTS, *, bits: int = 31, program: Path = PROGRAM
+) -> tuple[Translator, np.ndarray]:
     """With one store, and what lies in it."""
-    made = Translator()
+    made = Translator(program)
     region = made.session(1, dtype(words), count)
-    made.key_write(words, count, **store)
+    made.key_write(words, count, bits=bits)
     return made, region.records
 
 
@@ -65,3 +77,25 @@ def test_an_immediate_report_is_told_once_with_its_first_slot() -> None:
     made.report(ours(KeyWrite(redundancy=3, key=9, data=[5]), immediate=1))
     ((_, immediate, length),) = made.nic.completions()
     assert (immediate, length) == (slots(key_words([9]), 1, SLOTS)[0, 0], 8)
+
+
+def test_the_plain_translator_reads_the_prototype_s_shorter_header() -> None:
+    plain = PROGRAM.with_name("translator_plain.p4")
+    made, records = translator(program=plain)
+    base = PlainDTA(immediate=1) / ShortKeyWrite(redundancy=3, key=0xC0A80001, data=[5])
+    ip = IP(src=REPORTER_ADDR, dst=TRANSLATOR_ADDR)
+    assert made.report(bytes(ETHER / ip / UDP(sport=40041) / base)) == 3
+    assert len(made.nic.completions()) == 1
+    expected, wanted = translator()
+    expected.report(ours(KeyWrite(redundancy=3, key=0xC0A80001, data=[5])))
+    assert records.tobytes() == wanted.tobytes() != bytes(records.nbytes)
+    assert made.report(tracked(ShortKeyWrite(redundancy=3, key=0xC0A80001, data=[5]))) == 0
+
+
+def test_keys_that_meet_in_one_copy_s_slot_do_not_meet_in_the_others() -> None:
+    """CRCs of one key from different starts, as the prototype has them, meet in all or in none."""
+    made, records = translator()
+    keys = [key for key in range(1 << 12) if slots(key_words([key]), 1, SLOTS)[0, 0] == 7][:40]
+    for key in keys:
+        made.report(ours(KeyWrite(redundancy=2, key=key, data=[key])))
+    assert np.count_nonzero(records["checksum"]) > 25

@@ -107,6 +107,19 @@ class SimpleSwitch:
         """Send clones of a session to this port."""
         self.command(f"mirroring_add {session} {port}")
 
+    def multicast_set(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
+        """Give a group, which it does not have yet, its (port, replica id)."""
+        self.command(f"mc_mgrp_create {group}")
+        for port, replica in replicas:
+            answer = self.command(f"mc_node_create {replica} {port}")
+            found = re.search(r"handle (\d+)", answer)
+            assert found is not None, answer
+            self.command(f"mc_node_associate {group} {found[1]}")
+
+    def register_write(self, name: str, index: int, value: int) -> None:
+        """One cell."""
+        self.command(f"register_write {name} {index} {value}")
+
     def counter_read(self, name: str, index: int) -> tuple[int, int]:
         """Packets and bytes."""
         answer = self.command(f"counter_read {name} {index}")
@@ -203,6 +216,14 @@ class Twins:
         self._engine.mirror_set(session, replicas)
         ((port, _),) = replicas
         self._switch.mirror_set(session, port)
+
+    def multicast_set(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
+        self._engine.multicast_set(group, replicas)
+        self._switch.multicast_set(group, replicas)
+
+    def register_write(self, name: str, index: int, value: int) -> None:
+        self._engine.register_write(name, index, value)
+        self._switch.register_write(name, index, value)
 
     def counter_read(self, name: str, index: int) -> tuple[int, int]:
         ours = self._engine.counter_read(name, index)

@@ -1,0 +1,113 @@
+"""Stores: the regions that take a primitive's reports; the P4 side is p4src/dta/."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import finsy as fy
+
+from controllers.roce.queue_pair import QueuePair
+
+MAX_COPIES = 8
+KEY_WRITE_WORDS = (1, 3, 7)
+COUNTER_BYTES = 8
+
+
+class Store(Protocol):
+    """What takes reports of a primitive: in one session, or spread over several by their keys."""
+
+    @property
+    def sessions(self) -> range: ...
+
+    def entries(self, service: int) -> list[fy.P4TableEntry]:
+        """Those of the translator's tables; `service` is the number of its service."""
+
+    def problem_of(self, session: QueuePair) -> str:
+        """What is wrong with a session of its; nothing: it is well."""
+
+
+@dataclass(frozen=True)
+class KeyWriteStore:
+    """Takes Key-Writes of so many words into `slots` slots, a power of two, in each session.
+
+    A checksum has 8 to 31 bits. Raises ValueError for what cannot be.
+    """
+
+    words: int
+    slots: int
+    checksum_bits: int = 31
+    sessions: range = range(1, 2)
+
+    def __post_init__(self) -> None:
+        where = f"Key-Write store of {self.words} words"
+        if self.words not in KEY_WRITE_WORDS:
+            raise ValueError(f"{where}: expected one of {KEY_WRITE_WORDS}")
+        if not 8 <= self.checksum_bits <= 31:
+            raise ValueError(f"{where}: checksums of {self.checksum_bits} bits: expected 8 to 31")
+        _check(where, self.slots, self.sessions)
+
+    @property
+    def slot_bytes(self) -> int:
+        """Checksum and data."""
+        return 4 + 4 * self.words
+
+    def entries(self, service: int) -> list[fy.P4TableEntry]:
+        """See Store."""
+        match = fy.Match({"service": service, "words": self.words})
+        action = fy.Action(
+            "write_key", **_spread(self.sessions), slot_mask=self.slots - 1,
+            checksum_mask=(1 << self.checksum_bits) - 1,
+        )  # fmt: skip
+        return [fy.P4TableEntry("key_write_stores", match=match, action=action)]
+
+    def problem_of(self, session: QueuePair) -> str:
+        """See Store."""
+        if session.has_atomics:
+            return "it adds, and does not write: expected a WriteSession"
+        return _too_small(session, self.slots * self.slot_bytes)
+
+
+@dataclass(frozen=True)
+class CounterStore:
+    """Takes Key-Increments into rows of `slots` counters, a power of two: copy n into row n.
+
+    Raises ValueError for what cannot be.
+    """
+
+    slots: int
+    rows: int = MAX_COPIES
+    sessions: range = range(1, 2)
+
+    def __post_init__(self) -> None:
+        where = f"Key-Increment store of {self.rows} rows"
+        if not 1 <= self.rows <= MAX_COPIES:
+            raise ValueError(f"{where}: expected 1 to {MAX_COPIES}")
+        _check(where, self.slots, self.sessions)
+
+    def entries(self, service: int) -> list[fy.P4TableEntry]:
+        """See Store."""
+        action = fy.Action("add_to_key", **_spread(self.sessions), slot_mask=self.slots - 1)
+        match = fy.Match({"service": service})
+        return [fy.P4TableEntry("counter_stores", match=match, action=action)]
+
+    def problem_of(self, session: QueuePair) -> str:
+        """See Store."""
+        if not session.has_atomics:
+            return "it writes, and does not add: expected a CounterSession"
+        return _too_small(session, self.rows * self.slots * COUNTER_BYTES)
+
+
+def _spread(sessions: range) -> dict[str, int]:
+    return {"first_session": sessions[0], "sessions": len(sessions)}
+
+
+def _check(where: str, slots: int, sessions: range) -> None:
+    if slots.bit_count() != 1 or slots > 1 << 31:
+        raise ValueError(f"{where}: {slots} slots: expected a power of 2 up to 2^31")
+    if not sessions or sessions.step != 1 or sessions[0] < 1 or sessions[-1] > 255:
+        raise ValueError(f"{where}: {sessions}: expected some of the sessions 1 to 255")
+
+
+def _too_small(session: QueuePair, needed: int) -> str:
+    if session.target.length < needed:
+        return f"a region of {session.target.length} bytes: expected {needed} at least"
+    return ""
