@@ -18,13 +18,8 @@ from collectors.roce.endpoint import Peer
 from controllers.connection import connections
 from controllers.dta import reporter, translator
 from controllers.dta.reporter import Reporter
-from controllers.dta.translator import (
-    KeyWriteStore,
-    Service,
-    TrackedReporter,
-    Translator,
-    WriteSession,
-)
+from controllers.dta.stores import KeyWriteStore
+from controllers.dta.translator import Service, TrackedReporter, Translator, WriteSession
 from testbed.network import Network
 from testbed.run import Run
 
