@@ -9,7 +9,7 @@ filled the link when it came (or s1 had not yet taken it in), which the captures
 Claim: Loss and delay of one flow rise together when its link is congested, in the right periods,
 and by what was lost and waited.
 
-Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019), its evaluation:
+Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019): in its evaluation,
 loss and delay of one flow, a value a period, both rise as load is added to a path with 5 % loss and
 0.5 s of delay.
 """

@@ -10,7 +10,7 @@ part q of the packets is held back while m others are sent.
 Claim: Step marking stays exact; pulses are wrong by as many packets as overtook them, 2 q (1 - q) m
 in the mean.
 
-Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019) asks of pulses,
+Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019): of pulses it asks,
 "out of order?"; RFC 9341, section 5: colours bear 0.5 blocks.
 """
 

@@ -7,7 +7,7 @@ time does that take, how short may blocks be, and is every flow's loss on every 
 
 Claim: Each account of each flow, block and link is exact, with 1,000 flows at 100 switches.
 
-Published: RFC 8321, section 5.1, of Telecom Italia's network: up to 1,000 flows at one router, with
+Published: RFC 8321, section 5.1: in Telecom Italia's network up to 1,000 flows at one router, with
 blocks of 5 minutes.
 """
 

@@ -11,9 +11,10 @@ much more than before while that grew: it must be those of which captures, and s
 Claim: INT tells each queue that each packet met, and reports alone name the port and the flow that
 filled it.
 
-Published: IntSight (CoNEXT 2020), figure 5, five switches of bmv2: one flow at 106.6 Mbit/s for 100
-ms takes a link beyond its 9,000 packets/s; 39 + 19 packets of the red flow were later than 20 ms.
-Our links have their 100 Mbit/s instead, some 8,000 such packets/s with INT in them: more are late.
+Published: IntSight (CoNEXT 2020), figure 5: over five switches of bmv2, one flow at 106.6 Mbit/s
+for 100 ms takes a link beyond its 9,000 packets/s; 39 + 19 packets of the red flow were later than
+20 ms. Our links have their 100 Mbit/s instead, some 8,000 such packets/s with INT in them: more are
+late.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

@@ -8,9 +8,8 @@ estimate is below the truth, and each is above it by more than eps N with a prob
 
 Claim: No estimate is below the truth, and too high ones are as rare as theory says.
 
-Published: Cormode and Muthukrishnan, "An improved data stream summary: the count-min sketch and its
-applications" (2005): above the truth by more than eps N with a probability of at most delta =
-e^-rows.
+Published: Cormode and Muthukrishnan, on count-min sketches (2005): above the truth by more than eps
+N with a probability of at most delta = e^-rows.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

@@ -7,7 +7,7 @@ be what they really were. What differs is how long packets take.
 
 Claim: On minip4 and bmv2 the very same packets are lost, and all counts are the same.
 
-Published: Nothing: bmv2 is v1model's reference, and what it does is the truth here.
+Published: nothing: bmv2 is v1model's reference, and what it does is the truth here.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

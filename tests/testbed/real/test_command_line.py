@@ -1,10 +1,7 @@
 """Mininet's command line, typed into through a terminal: every command works, or says why not."""
 
-import contextlib
 import os
-import pty
 import re
-import select
 import signal
 import sys
 import time
@@ -13,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from mininet.node import Node
+from terminal import PROMPT, Terminal
 
 from testbed.errors import TestbedError
 from testbed.real import command_line
@@ -42,7 +40,6 @@ def experiment(options, run):
 
 cli.main(__file__, None, experiment)
 """
-PROMPT = b"mininet> "
 PING = ("h1 ping -c 1 -W 5 h2", "1 received")
 
 WORKING = [
@@ -111,54 +108,11 @@ OUTAGES = [
 ]
 
 
-class Terminal:
-    """An experiment with --interactive, behind a terminal."""
-
-    def __init__(self, folder: Path) -> None:
-        (folder / "example.py").write_text(SCRIPT)
-        (folder / "commands").write_text("sh echo from a file\n")
-        self.pid, self._terminal = pty.fork()
-        if self.pid == 0:
-            os.chdir(folder)
-            os.environ.pop("DISPLAY", None)
-            command = [sys.executable, "example.py", "--interactive", "--out", "out"]
-            os.execve(command[0], command, {**os.environ, "TERM": "dumb", "HOME": str(folder)})
-        self.until(PROMPT)
-
-    def until(self, words: bytes, timeout_s: float = 60.0) -> str:
-        """What comes until `words` have come."""
-        seen = b""
-        deadline = time.monotonic() + timeout_s
-        while words not in seen:
-            left_s = max(deadline - time.monotonic(), 0)
-            assert select.select([self._terminal], [], [], left_s)[0], seen
-            try:
-                seen += os.read(self._terminal, 1)
-            except OSError:  # nobody has the terminal any more
-                raise AssertionError(seen) from None
-        return seen.decode()
-
-    def type(self, text: str) -> None:
-        os.write(self._terminal, text.encode())
-
-    def do(self, command: str) -> str:
-        """What a command says, without its echo."""
-        self.type(command + "\n")
-        _echo, _, said = self.until(b"\n" + PROMPT).partition("\n")
-        return re.sub(r"\s+", " ", said)
-
-    def leave(self) -> int:
-        self.type("exit\n")
-        self.until(b"Results in")
-        return self.status()
-
-    def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError, ChildProcessError):
-            os.kill(self.pid, signal.SIGKILL)
-            self.status()
-
-    def status(self) -> int:
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+def example(folder: Path) -> Terminal:
+    """SCRIPT, and a file of commands beside it."""
+    (folder / "example.py").write_text(SCRIPT)
+    (folder / "commands").write_text("sh echo from a file\n")
+    return Terminal(folder, "example.py")
 
 
 @pytest.fixture
@@ -166,7 +120,7 @@ def open_terminal(tmp_path: Path) -> Iterator[Callable[[], Terminal]]:
     opened: list[Terminal] = []
 
     def open_it() -> Terminal:
-        opened.append(Terminal(tmp_path))
+        opened.append(example(tmp_path))
         return opened[0]
 
     yield open_it
@@ -177,7 +131,7 @@ def open_terminal(tmp_path: Path) -> Iterator[Callable[[], Terminal]]:
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     """One for all tests that bring it back to its prompt; it ends well after all that."""
-    terminal = Terminal(tmp_path_factory.mktemp("terminal"))
+    terminal = example(tmp_path_factory.mktemp("terminal"))
     try:
         yield terminal
         assert terminal.leave() == 0

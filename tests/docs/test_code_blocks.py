@@ -1,0 +1,112 @@
+"""Indented blocks of all pages: what a command names is there, and so is what Python calls.
+
+Fenced blocks are run whole, each by its page's own test.
+"""
+
+import ast
+import importlib
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rooms
+
+from testbed.run_all.finished import code_of
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(?<=\n\n)(?:    .*\n(?:\n(?=    ))?)+")
+RUN_WHOLE = {"README.md", "controllers.md", "minip4.md", "networks.md"}  # by tests/docs/test_*
+OURS = re.compile(
+    r"(?<![\w/])(?:\./)?((?:experiments|benchmarks|docs|collectors)/[\w/]+\.py|\w+\.sh)\b"
+)
+OPTION = re.compile(r" (--[a-z][a-z0-9-]*)")
+YOURS = {"experiments/mine.py", "experiments/x.py"}
+
+
+def blocks(page: Path) -> list[str]:
+    return [textwrap.dedent(text) for text in BLOCK.findall(FENCED.sub("", page.read_text()))]
+
+
+def commands() -> Iterator[tuple[str, Path]]:
+    """Lines that run a script of ours, without comments; and the script."""
+    for page in PAGES:
+        for line in "\n".join(blocks(page)).splitlines():
+            command = line.partition("#")[0]
+            if " --> " not in line and (found := OURS.search(command)) and found[1] not in YOURS:
+                yield command, ROOT / found[1]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_fenced_blocks_have_a_test_that_runs_them(page: Path) -> None:
+    assert not FENCED.search(page.read_text()) or page.name in RUN_WHOLE
+
+
+@pytest.mark.parametrize(("command", "script"), [*commands()])
+def test_commands_name_scripts_and_options_that_are_there(command: str, script: Path) -> None:
+    assert script.is_file(), command
+    sources = (
+        [script] if script.suffix == ".sh" else [p for p in code_of(script) if p.suffix == ".py"]
+    )
+    if script.name == "run_all.sh":
+        sources += [*(ROOT / "testbed" / "run_all").glob("*.py"), ROOT / "testbed" / "cli.py"]
+    known = "".join(source.read_text() for source in sources)
+    for option in OPTION.findall(command.partition(script.name)[2]):
+        assert re.search(rf"{option}\b", known), f"{command}: {option}"
+
+
+def python_blocks() -> list[str]:
+    """Blocks that are Python, and call something or import it."""
+    found = []
+    for page in PAGES:
+        for block in blocks(page):
+            try:
+                nodes = [*ast.walk(ast.parse(block))]
+            except SyntaxError:
+                continue
+            if any(isinstance(node, ast.Call | ast.ImportFrom) for node in nodes):
+                found.append(block)
+    return found
+
+
+@cache
+def definitions() -> dict[str, str]:
+    """Modules of our classes and functions, by names that only one has."""
+    found: dict[str, list[str]] = {}
+    for module, path in rooms.modules().items():
+        if module.split(".")[0] in rooms.OURS:
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                    found.setdefault(node.name, []).append(module)
+    return {name: modules[0] for name, modules in found.items() if len(modules) == 1}
+
+
+@pytest.mark.parametrize("block", python_blocks(), ids=lambda block: block.partition("\n")[0][:40])
+def test_python_names_and_calls_what_is_there(block: str) -> None:
+    tree = ast.parse(block)
+    names: dict[str, Any] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            module = importlib.import_module(node.module)
+            names |= {
+                alias.asname or alias.name: getattr(module, alias.name) for alias in node.names
+            }
+    called = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    looked_at = len(names)
+    for node in called:
+        if not isinstance(node.func, ast.Name) or hasattr(__builtins__, node.func.id):
+            continue
+        name = node.func.id
+        if name not in names and name in definitions():
+            names[name] = getattr(importlib.import_module(definitions()[name]), name)
+        if name in names:
+            keywords = {each.arg: None for each in node.keywords if each.arg}
+            inspect.signature(names[name]).bind_partial(*[None] * len(node.args), **keywords)
+            looked_at += 1
+    assert looked_at, "nothing in it is ours: can it be wrong?"

@@ -1,0 +1,49 @@
+"""The documentation as a site: every page and every link is there, those to other sites aside."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install -e '.[docs]'")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, which is strict: a warning would end it."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_each_page_is_in_the_navigation(site: Path) -> None:
+    first = (site / "index.html").read_text()
+    for page in (ROOT / "docs").glob("*.md"):
+        assert f'href="{page.stem}.html"' in first, page.name
+
+
+def test_links_lead_to_what_is_there(site: Path) -> None:
+    """Those of the site as it is, figures and sources too; mkdocs looks at pages alone."""
+    links = 0
+    for page in site.rglob("*.html"):
+        if page.name in ("404.html", "search.html"):  # whose links are from a server's root
+            continue
+        for target in re.findall(r'(?:href|src)="([^"#:]+)["#]', page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+            links += 1
+    assert links > 500
+
+
+def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        fetched = re.findall(
+            r'<(?:script|link|img)[^>]*(?:src|href)="(https?:[^"]+)"', page.read_text()
+        )
+        assert fetched == [], page.name

@@ -1,0 +1,61 @@
+"""A terminal for tests, in which an experiment keeps its network up (--interactive)."""
+
+import contextlib
+import os
+import pty
+import re
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+PROMPT = b"mininet> "
+
+
+class Terminal:
+    """An experiment with --interactive, behind a terminal, with its results in `folder`/out."""
+
+    def __init__(self, folder: Path, script: str) -> None:
+        self.pid, self._terminal = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            os.environ.pop("DISPLAY", None)
+            command = [sys.executable, script, "--interactive", "--out", "out"]
+            os.execve(command[0], command, {**os.environ, "TERM": "dumb", "HOME": str(folder)})
+        self.until(PROMPT)
+
+    def until(self, words: bytes, timeout_s: float = 60.0) -> str:
+        """What comes until `words` have come."""
+        seen = b""
+        deadline = time.monotonic() + timeout_s
+        while words not in seen:
+            left_s = max(deadline - time.monotonic(), 0)
+            assert select.select([self._terminal], [], [], left_s)[0], seen
+            try:
+                seen += os.read(self._terminal, 1)
+            except OSError:  # nobody has the terminal any more
+                raise AssertionError(seen) from None
+        return seen.decode()
+
+    def type(self, text: str) -> None:
+        os.write(self._terminal, text.encode())
+
+    def do(self, command: str) -> str:
+        """What a command says, without its echo."""
+        self.type(command + "\n")
+        _echo, _, said = self.until(b"\n" + PROMPT).partition("\n")
+        return re.sub(r"\s+", " ", said)
+
+    def leave(self) -> int:
+        self.type("exit\n")
+        self.until(b"Results in")
+        return self.status()
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self.pid, signal.SIGKILL)
+            self.status()
+
+    def status(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
