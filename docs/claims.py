@@ -3,8 +3,8 @@
 
 Usage: .venv/bin/python docs/claims.py
 
-What each asks, claims, and what was published of that, its docstring says (testbed/results/about.py);
-how long it takes, its reference.
+What each asks, claims, and what was published of that, its docstring says
+(testbed/results/about.py); how long it takes, its reference.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Hooks of mkdocs: README as the first page, and what pages link to outside of docs/.
 
-In the repository, pages in docs/ reach the rest by `../`, and README reaches them by `docs/`. In the
-site they lie beside each other, at its root.
+In the repository, pages in docs/ reach the rest by `../`, and README reaches them by `docs/`. In
+the site they lie beside each other, at its root.
 """
 
 import re
