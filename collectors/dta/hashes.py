@@ -17,6 +17,7 @@ MAX_COPIES = 8
 HOPS = 5  # of a path, at most
 COPY_SEEDS = np.array([0x9E3779B1 * (n + 1) % (1 << 32) for n in range(MAX_COPIES)], np.uint32)
 CHECKSUM_SEED, VALUE_SEED, HOP_SEED = 0x7FEB352D, 0x846CA68B, 0x2C1B3C6D
+ROW_SEED = 0xD3A2646C  # of a translator's cache of postcards
 SESSION_SEED = 0x165667B1
 WRITTEN = 0x80000000  # in a checksum: zeroed memory has none
 BLANK = 0x5BD1E995  # the code of a hop that a path does not have
@@ -65,6 +66,11 @@ def sessions(keys: Words, count: int) -> NDArray[np.int64]:
 def hop_checksums(keys: Words) -> Words:
     """What the codes of a path's values are covered with, hop by hop: (5, n)."""
     return murmur3(keys, (HOP_SEED + np.arange(HOPS, dtype=np.uint32))[:, np.newaxis])
+
+
+def rows(keys: Words, count: int) -> NDArray[np.int64]:
+    """The row of each key in a translator's cache of `count` rows, a power of two: (n,)."""
+    return (murmur3(keys, ROW_SEED) & np.uint32(count - 1)).astype(np.int64)
 
 
 def value_codes(values: Words) -> Words:

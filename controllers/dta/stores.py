@@ -43,7 +43,7 @@ class KeyWriteStore:
             raise ValueError(f"{where}: expected one of {KEY_WRITE_WORDS}")
         if not 8 <= self.checksum_bits <= 31:
             raise ValueError(f"{where}: checksums of {self.checksum_bits} bits: expected 8 to 31")
-        _check(where, self.slots, self.sessions)
+        check_slots(where, self.slots, self.sessions)
 
     @property
     def slot_bytes(self) -> int:
@@ -54,7 +54,7 @@ class KeyWriteStore:
         """See Store."""
         match = fy.Match({"service": service, "words": self.words})
         action = fy.Action(
-            "write_key", **_spread(self.sessions), slot_mask=self.slots - 1,
+            "write_key", **spread_over(self.sessions), slot_mask=self.slots - 1,
             checksum_mask=(1 << self.checksum_bits) - 1,
         )  # fmt: skip
         return [fy.P4TableEntry("key_write_stores", match=match, action=action)]
@@ -63,7 +63,7 @@ class KeyWriteStore:
         """See Store."""
         if session.has_atomics:
             return "it adds, and does not write: expected a WriteSession"
-        return _too_small(session, self.slots * self.slot_bytes)
+        return too_small(session, self.slots * self.slot_bytes)
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ class CounterStore:
         where = f"Key-Increment store of {self.rows} rows"
         if not 1 <= self.rows <= MAX_COPIES:
             raise ValueError(f"{where}: expected 1 to {MAX_COPIES}")
-        _check(where, self.slots, self.sessions)
+        check_slots(where, self.slots, self.sessions)
 
     def entries(self, service: int) -> list[fy.P4TableEntry]:
         """See Store."""
-        action = fy.Action("add_to_key", **_spread(self.sessions), slot_mask=self.slots - 1)
+        action = fy.Action("add_to_key", **spread_over(self.sessions), slot_mask=self.slots - 1)
         match = fy.Match({"service": service})
         return [fy.P4TableEntry("counter_stores", match=match, action=action)]
 
@@ -93,21 +93,24 @@ class CounterStore:
         """See Store."""
         if not session.has_atomics:
             return "it writes, and does not add: expected a CounterSession"
-        return _too_small(session, self.rows * self.slots * COUNTER_BYTES)
+        return too_small(session, self.rows * self.slots * COUNTER_BYTES)
 
 
-def _spread(sessions: range) -> dict[str, int]:
+def spread_over(sessions: range) -> dict[str, int]:
+    """Parameters of an action whose reports go to one of these."""
     return {"first_session": sessions[0], "sessions": len(sessions)}
 
 
-def _check(where: str, slots: int, sessions: range) -> None:
+def check_slots(where: str, slots: int, sessions: range) -> None:
+    """Raises ValueError, which begins with `where`."""
     if slots.bit_count() != 1 or slots > 1 << 31:
         raise ValueError(f"{where}: {slots} slots: expected a power of 2 up to 2^31")
     if not sessions or sessions.step != 1 or sessions[0] < 1 or sessions[-1] > 255:
         raise ValueError(f"{where}: {sessions}: expected some of the sessions 1 to 255")
 
 
-def _too_small(session: QueuePair, needed: int) -> str:
+def too_small(session: QueuePair, needed: int) -> str:
+    """What is wrong with a session whose region needs so many bytes."""
     if session.target.length < needed:
         return f"a region of {session.target.length} bytes: expected {needed} at least"
     return ""

@@ -10,12 +10,11 @@ from dta_path import ours, tracked
 from numpy.typing import NDArray
 from scapy.layers.l2 import Ether
 
-from collectors.dta.hashes import HOPS, key_words, murmur3
+from collectors.dta.hashes import HOPS, key_words, rows
 from collectors.dta.packets import Postcard, ShortPostcard
 from collectors.dta.postcards import CHUNK, Postcards
 from collectors.roce.packets import ImmDt
 
-ROW_SEED = 0xD3A2646C  # of p4src/dta/hashes.p4
 VALUES = range(100, 400)
 A, B = 0x0A0000010A0000020000FA0113881F90, 7
 
@@ -39,8 +38,8 @@ def path(memory: NDArray[np.void], key: int, copies: int = 1) -> list[int | None
             ][: int(found.lengths[0])]  # fmt: skip
 
 
-def row_of(key: int, rows: int) -> int:
-    return int(murmur3(key_words([key]), ROW_SEED)[0]) & rows - 1
+def row_of(key: int, count: int) -> int:
+    return int(rows(key_words([key]), count)[0])
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (2, 0, 4, 1, 3)])
@@ -200,15 +199,15 @@ def test_the_prototypes_hop_zero_is_refused() -> None:
 
 def test_memory_is_what_a_cache_in_python_says() -> None:
     """Any keys, hops and lengths: each write has the path that a model of the cache expects."""
-    translator, dice, rows = Gatherer(), random.Random(4), 8
-    (memory,) = translator.cache(slots=1 << 12, rows=rows)
+    translator, dice, count = Gatherer(), random.Random(4), 8
+    (memory,) = translator.cache(slots=1 << 12, rows=count)
     cache: dict[int, tuple[int, dict[int, int]]] = {}
     expected: dict[int, dict[int, int]] = {}
     keys = [dice.getrandbits(128) for _ in range(30)]
     for _ in range(1500):
         key, hop, value = dice.choice(keys), dice.randrange(HOPS), dice.choice(VALUES)
         translator.report(postcard(key, hop, value))
-        row = row_of(key, rows)
+        row = row_of(key, count)
         old_key, seen = cache.get(row, (key, {}))
         if old_key != key:
             expected[old_key], seen = seen, {}

@@ -1,0 +1,1 @@
+"""What DTA experiments share: a translator between a host that reports and a collector."""

@@ -1,0 +1,162 @@
+"""A translator, a host that sends it reports, and the collector whose memory it writes to.
+
+h1 - s1 - h2: what h1 reports to h2, s1 writes into the memory of h2
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import finsy as fy
+import numpy as np
+from mininet.topo import SingleSwitchTopo
+from numpy.typing import NDArray
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet
+
+from collectors.dta.hashes import Words
+from collectors.dta.packets import DTA
+from collectors.roce.application import Responder, Writer
+from collectors.roce.endpoint import Peer
+from controllers.connection import connections, cpu_ports
+from controllers.dta.stores import Store
+from controllers.dta.translator import (
+    Service,
+    TrackedReporter,
+    Translator,
+    WriteSession,
+    configure,
+)
+from controllers.roce.queue_pair import QueuePair
+from controllers.roce.running import state
+from testbed.errors import TestbedError
+from testbed.network import Network
+from testbed.results.report import Check
+from testbed.run import Run
+from testbed.truth.books import Books
+
+PROGRAM = "p4src/dta/translator.p4"
+SWITCH, REPORTER, COLLECTOR = "s1", "h1", "h2"
+REPORTER_ADDR, COLLECTOR_ADDR = "10.0.0.1", "10.0.0.2"
+EXPECTED = ("ingress", "miss", "egress")  # reports and answers end in the switch
+LEAD_NS, SETTLE_NS = 100_000_000, 300_000_000  # before reports, and until the last one is done
+PSNS = 1 << 24
+SEQUENCE, KEY = 46, 54  # where they begin in a frame
+
+
+@dataclass(frozen=True)
+class Area:
+    """Memory of the collector, and the store that takes reports into it.
+
+    `file` in the run's folder; None: in memory.
+    """
+
+    record: np.dtype[Any]
+    count: int
+    store: Callable[[range], Store]  # of the sessions that it is given
+    session: type[QueuePair] = WriteSession
+    file: str | None = None
+
+
+@dataclass(frozen=True)
+class Running:
+    """A network in which reports are translated."""
+
+    net: Network
+    switch: fy.Switch
+    sessions: Sequence[QueuePair]
+    _run: Run
+
+    async def send(self, frames: Sequence[bytes], rate_pps: float) -> None:
+        """Have h1 send frames, evenly, and wait until what they ask for is done."""
+        start_ns = self._run.clock.now_ns() + LEAD_NS
+        times = (start_ns + np.arange(len(frames)) * (1e9 / rate_pps)).astype(np.int64).tolist()
+        self.net.send_frames(REPORTER, times, frames)
+        await self._run.clock.sleep_until(times[-1])
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until all that is on its way has arrived."""
+        await self._run.clock.sleep_until(self._run.clock.now_ns() + SETTLE_NS)
+
+    async def requests(self) -> int:
+        """How many the switch has sent so far, in all sessions."""
+        sent = [await state(self.switch, session) for session in self.sessions]
+        return sum(
+            (each.psn - session.peer.psn) % PSNS
+            for each, session in zip(sent, self.sessions, strict=True)
+        )
+
+
+def refuse_bmv2(run: Run) -> None:
+    """Raise TestbedError where there are no registers over P4Runtime, to begin sessions by."""
+    if run.target == "bmv2":
+        raise TestbedError("--target bmv2: sessions are begun by registers; take --target minip4")
+
+
+@asynccontextmanager
+async def translating(
+    run: Run, name: str, areas: Sequence[Area], program: str = PROGRAM, reporters: int = 0
+) -> AsyncIterator[Running]:
+    """A network whose application is the responder: its records are those of the areas.
+
+    `reporters`: so many, from number 0 on, are tracked at h1.
+    """
+    peers = [Peer("10.0.9.1", qpn=0x11 + number, psn=0xFFFF00) for number in range(len(areas))]
+    writers = [
+        Writer(peer, area.record, area.count, run.folder / area.file if area.file else None)
+        for peer, area in zip(peers, areas, strict=True)
+    ]
+    responder = Responder(COLLECTOR_ADDR, writers)
+    sessions = [
+        area.session(number, COLLECTOR, peer, target)
+        for number, (area, peer, target) in enumerate(
+            zip(areas, peers, responder.targets, strict=True), start=1
+        )
+    ]
+    stores = [area.store(range(n, n + 1)) for n, area in enumerate(areas, start=1)]
+    tracked = [TrackedReporter(REPORTER_ADDR, number) for number in range(reporters)]
+    translator = Translator(sessions, [Service(COLLECTOR_ADDR, stores)], tracked)
+    topo = SingleSwitchTopo(2)
+    with Network(
+        topo, run, program=program, name=name, capture=False, expected_drops=EXPECTED,
+        switch_options=cpu_ports(topo),
+    ) as net:  # fmt: skip
+        net.run_application(COLLECTOR, responder)
+        async with connections(net) as switches:
+            await configure(net, switches, {SWITCH: translator})
+            yield Running(net, switches[SWITCH], sessions, run)
+
+
+def checks(name: str, net: Network, requests: int) -> list[Check]:
+    """That the collector carried out so many requests and refused none, and the network's books."""
+    counts = net.applications[0].result.counts
+    return [
+        Check(f"{name}: requests carried out", counts.accepted.total(), requests),
+        Check(f"{name}: requests refused", counts.refused.total(), 0),
+        *Books.of(net, {}).checks(f"{name}: books"),
+    ]
+
+
+def frames(report: Packet, keys: Words, data: NDArray[Any], first: int = 0) -> list[bytes]:
+    """A frame for each key (n, 4), as a report with other data (n, ...): the words that end it.
+
+    Their sequence numbers count from `first`. scapy makes one, numpy the rest.
+    """
+    ether = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
+    ip = IP(src=REPORTER_ADDR, dst=COLLECTOR_ADDR)
+    one = bytes(ether / ip / UDP(sport=40041, chksum=0) / DTA() / report)
+    octets = np.tile(np.frombuffer(one, np.uint8), (len(keys), 1))
+    numbers = first + np.arange(len(keys))
+    octets[:, SEQUENCE : SEQUENCE + 4] = _octets(numbers.astype(">u4"))
+    octets[:, KEY : KEY + 16] = _octets(keys.astype(">u4"))
+    ending = _octets(data)
+    octets[:, octets.shape[1] - ending.shape[1] :] = ending
+    return [row.tobytes() for row in octets]
+
+
+def _octets(values: NDArray[Any]) -> NDArray[np.uint8]:
+    """Their bytes as they lie in memory: (n, ...)."""
+    return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
