@@ -69,6 +69,15 @@ async def restart(switch: fy.Switch, session: QueuePair, *, psn: int, slot: int 
     )  # fmt: skip
 
 
+async def reconnect(net: Network, switch: fy.Switch, session: QueuePair) -> None:
+    """Begin a session anew with another queue pair, as of a collector that was restarted.
+
+    The switch's own queue pair number stays. Raises finsy's P4ClientError.
+    """
+    await switch.modify(session.entries(net.host(session.host).MAC()))
+    await restart(switch, session, psn=session.peer.psn)
+
+
 async def events(switch: fy.Switch, session: QueuePair) -> dict[str, int]:
     """What was counted of a session, by EVENTS."""
     first = session.number * _KINDS

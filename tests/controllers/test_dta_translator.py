@@ -29,7 +29,7 @@ from controllers.dta.translator import (
     events,
     restart_reporter,
 )
-from controllers.roce.running import State, state
+from controllers.roce.running import State, reconnect, state
 from testbed.network import Network
 from testbed.run import Run
 
@@ -179,3 +179,81 @@ def test_a_reporter_that_starts_anew_is_heard_from_its_first_report(tmp_path: Pa
     assert outcome.records[0].sum() == 20
     assert [counts["translated"] for counts in told] == [10, 10, 20]
     assert [counts["duplicate"] for counts in told] == [0, 10, 10]
+
+
+def key_writes(numbers: range) -> list[bytes]:
+    """Reports of KEYS, with these numbers."""
+    return [frame(KeyWrite(redundancy=2, key=KEYS[n], data=[n]), n) for n in numbers]
+
+
+def all_written() -> bytes:
+    """What a store is to hold after the reports of all KEYS."""
+    records, keys = np.zeros(SLOTS, SLOT), key_words(KEYS)
+    for n in range(COUNT):
+        records[slots(keys[n : n + 1], 2, SLOTS)[:, 0]] = checksums(keys[n : n + 1], 31)[0], n
+    return records.tobytes()
+
+
+def test_a_collector_that_was_restarted_goes_on_in_the_same_file(tmp_path: Path) -> None:
+    """Midway: it has another queue pair, key and PSN, and the translator is told."""
+    path, other = tmp_path / "store", replace(PEERS[0], psn=0x30)
+    responder = Responder(
+        "10.0.0.2", [Writer(peer, SLOT, SLOTS, path) for peer in (PEERS[0], other)]
+    )
+    before, after = (
+        WriteSession(1, "h2", peer, target, ack_every=1)
+        for peer, target in zip((PEERS[0], other), responder.targets, strict=True)
+    )
+    translator = Translator([before], [Service("10.0.0.2", [KeyWriteStore(1, SLOTS)])])
+    told = []
+
+    async def main(run: Run) -> Network:
+        program = "p4src/dta/translator.p4"
+        with Network(OneSwitch(), run, program=program, expected_drops=["ingress"]) as net:
+            net.run_application("h2", responder)
+            async with connections(net) as switches:
+                await configure(net, switches, {"s1": translator})
+                for half in (range(COUNT // 2), range(COUNT // 2, COUNT)):
+                    start_ns = run.clock.now_ns() + MS
+                    net.send_frames("h1", [start_ns + MS * n for n in range(len(half))],
+                                    key_writes(half))  # fmt: skip
+                    await run.clock.sleep_until(start_ns + MS * (len(half) + 5))
+                    told.append(await state(switches["s1"], before))
+                    await reconnect(net, switches["s1"], after)
+        return net
+
+    outcome: Outcome = virtually(tmp_path / "run", main).applications[0].result
+    assert path.read_bytes() == all_written()
+    assert outcome.counts.refused == {}
+    assert told == [State((PEERS[0].psn + COUNT) % (1 << 24), 0, 0), State(0x30 + COUNT, 0, 0)]
+
+
+def test_a_translator_that_was_restarted_goes_on_with_its_reporters(tmp_path: Path) -> None:
+    """Its registers are empty; it is told which report comes next, and asks for none before it."""
+    path, told = tmp_path / "store", []
+
+    async def main(run: Run, half: range, responder: Responder) -> Network:
+        session = WriteSession(1, "h2", PEERS[0], responder.targets[0])
+        service = Service("10.0.0.2", [KeyWriteStore(1, SLOTS)])
+        translator = Translator([session], [service], [TrackedReporter("10.0.0.1")])
+        program = "p4src/dta/translator.p4"
+        with Network(OneSwitch(), run, program=program, expected_drops=["ingress"]) as net:
+            net.run_application("h2", responder)
+            async with connections(net) as switches:
+                await configure(net, switches, {"s1": translator})
+                await restart_reporter(switches["s1"], 1, sequence=half[0])
+                start_ns = run.clock.now_ns() + MS
+                net.send_frames("h1", [start_ns + MS * n for n in range(len(half))],
+                                key_writes(half))  # fmt: skip
+                await run.clock.sleep_until(start_ns + MS * (len(half) + 5))
+                told.append(await events(switches["s1"], 1))
+        return net
+
+    for half in (range(COUNT // 2), range(COUNT // 2, COUNT)):
+        responder = Responder("10.0.0.2", [Writer(PEERS[0], SLOT, SLOTS, path)])
+        folder = tmp_path / str(half[0])
+        virtually(folder, lambda run, half=half, at=responder: main(run, half, at))
+    assert path.read_bytes() == all_written()
+    assert [{name: n for name, n in counts.items() if n} for counts in told] == [
+        {"translated": COUNT // 2}
+    ] * 2
