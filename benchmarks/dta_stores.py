@@ -1,0 +1,120 @@
+"""Ten million random keys in a Key-Write store: is every answer right or empty, as theory says?
+
+The store is filled as a translator fills it (Store.write, whose memory experiments/dta_keywrite.py
+holds against the P4 translator's). Then all keys are asked for, and as many that were never
+written. With 31 bits of checksum one of ten million may be wrong, which theory has, too. It also
+tells how many queries a second one core answers.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from collectors.dta.hashes import Words
+from collectors.dta.key_write import Policy, Store, slot
+from collectors.dta.theory import mean_outcome, outcome_of_absent
+from collectors.roce.region import Region
+from testbed import cli
+from testbed.results.agreement import agreement, count_chance
+from testbed.results.report import Report, table
+from testbed.run import Run
+
+KEYS, QUICK_KEYS = 10_000_000, 1_000_000
+LOAD = 0.6  # about: slots are a power of two
+BITS = 31
+COPIES = (1, 2, 4)
+SHARE = 100_000  # keys that are asked for at a time
+
+
+class Asked(NamedTuple):
+    """What came of queries."""
+
+    copies: int
+    keys: str  # written or absent
+    queries: int
+    right: int
+    wrong: int
+    per_s: float
+
+
+class Filled(NamedTuple):
+    """A store and what was written to it."""
+
+    store: Store
+    keys: Words
+    data: Words
+    others: Words
+    copies: int
+
+
+def slots_for(count: int) -> int:
+    """Of a store in which so many keys are about LOAD."""
+    return 1 << round(np.log2(count / LOAD))
+
+
+def filled(count: int, copies: int, dice: np.random.Generator) -> Filled:
+    """Of `count` random keys, at LOAD."""
+    words = dice.integers(1 << 32, size=(count, 9), dtype=np.uint32)
+    keys, others, data = (np.ascontiguousarray(words[:, a:b]) for a, b in ((0, 4), (4, 8), (8, 9)))
+    store = Store(Region(slot(1), slots_for(count)).records, BITS)
+    store.write(keys, data, copies)
+    return Filled(store, keys, data, others, copies)
+
+
+def counted(made: Filled, which: str, first: int) -> tuple[int, int]:
+    """Right and wrong answers of a share of the keys."""
+    part = slice(first, first + SHARE)
+    keys = (made.keys if which == "written" else made.others)[part]
+    found, data = made.store.query(keys, made.copies, Policy.PLURALITY)
+    is_right = found & (data == made.data[part]).all(axis=1) & (which == "written")
+    return int(is_right.sum()), int((found & ~is_right).sum())
+
+
+def asked(made: Filled, which: str) -> Asked:
+    """Ask for all keys, a share at a time."""
+    begun = time.perf_counter()
+    answers = [counted(made, which, first) for first in range(0, len(made.keys), SHARE)]
+    taken_s = time.perf_counter() - begun
+    right, wrong = (sum(each) for each in zip(*answers, strict=True))
+    return Asked(made.copies, which, len(made.keys), right, wrong, len(made.keys) / taken_s)
+
+
+def experiment(options: argparse.Namespace, run: Run) -> Report:
+    count = QUICK_KEYS if options.quick else KEYS
+    dice = np.random.default_rng(run.seed)
+    rows = []
+    for copies in COPIES:
+        made = filled(count, copies, dice)
+        rows += [asked(made, which) for which in ("written", "absent")]
+    return report(rows)
+
+
+def report(rows: Sequence[Asked]) -> Report:
+    """All counts against theory."""
+    chances = []
+    for row in rows:
+        load = row.queries / slots_for(row.queries)
+        theory = outcome_of_absent(load, row.copies, BITS, Policy.PLURALITY)
+        if row.keys == "written":
+            theory = mean_outcome(load, row.copies, BITS, Policy.PLURALITY)
+        for count, chance in ((row.right, theory.right), (row.wrong, theory.wrong)):
+            chances.append(count_chance(count, row.queries, float(chance)))
+    shown = [(row.copies, row.keys, row.right / row.queries, row.wrong, row.per_s / 1e6)
+             for row in rows]  # fmt: skip
+    columns = ("copies", "keys", "right", "wrong", "million queries/s")
+    return Report(
+        samples=[row._asdict() for row in rows],
+        checks=[agreement("right and wrong answers", chances)],
+        tables=[table(f"{rows[0].queries:,} keys", columns, shown)],
+        machine_columns=("per_s",),
+    )
+
+
+if __name__ == "__main__":
+    cli.main(f"benchmark_{Path(__file__).name}", __doc__, experiment)
