@@ -33,7 +33,7 @@ class Experiment:
             return "what a process takes is of real time alone"
         elif self.system == "int" and options.target == "bmv2":
             return "on bmv2 it has no queues to tell of"
-        elif self.system == "roce" and options.target == "bmv2":
+        elif self.system in {"dta", "roce"} and options.target == "bmv2":
             return "on bmv2 it has no registers over P4Runtime to begin sessions by"
         return None
 

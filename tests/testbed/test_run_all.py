@@ -183,7 +183,7 @@ def test_what_needs_bmv2_is_left_out_where_there_is_none(
     assert ("left out: it needs bmv2" in said) == (not status)
 
 
-@pytest.mark.parametrize("system", ["int", "roce"])
+@pytest.mark.parametrize("system", ["dta", "int", "roce"])
 def test_what_bmv2_cannot_do_is_left_out(experiments: Experiments, system: str) -> None:
     experiments.add(f"{system}_some", 2)
     (experiments.folder / system).mkdir()

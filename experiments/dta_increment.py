@@ -1,0 +1,198 @@
+"""Key-Increment: how far above the truth are counters that switches add to, and is theory right?
+
+A host reports counts of flows, of which the n-th has 1 / n of the first one's; a translator adds
+each to a counter in N rows, by FETCH ADD. An estimate is the least of a key's counters: flows that
+share all of them make it too large. The translator's memory must be that of a model in numpy,
+counter by counter, and no estimate below the truth. Theory bounds errors (Cormode and Muthukrishnan
+2005), and for keys that were never counted it has their whole distribution: that of many sets of
+counters is held against it, all points in one test.
+
+Claim: No estimate is below the truth, none too often above the bound, and errors are as theory has.
+
+Published: Cormode and Muthukrishnan (2005): above eps N with a probability of delta, at most.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from dta.translating import PROGRAM, Area, checks, frames, refuse_bmv2, translating
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from collectors.dta.counters import COUNTER, Counters
+from collectors.dta.hashes import Words
+from collectors.dta.packets import KeyIncrement
+from collectors.dta.theory import error_bound, error_exceeds
+from collectors.roce.region import Region
+from controllers.dta.stores import CounterStore
+from controllers.dta.translator import CounterSession
+from testbed import cli
+from testbed.results import plots
+from testbed.results.agreement import agreement, mean_chance
+from testbed.results.report import Check, Report
+from testbed.run import Run
+
+ROWS = (1, 2, 4, 8)
+SLOTS = (64, 128, 256, 512)  # in a row
+SHOWN = 64  # of them, whose distribution is drawn
+LEVELS = (0, 0.005, 0.01, 0.02, 0.04, 0.08)  # errors, as parts of all that was counted
+FLOWS, LARGEST = 300, 600
+ABSENT = 2000  # keys that were never counted, of each set
+SEEN = 30  # counters with such an error that are expected at least: else chance is not normal
+FILE = "counters"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--sets", type=cli.positive_int, metavar="N",
+        help="of counters, by which theory is judged (default: 300)",
+    )  # fmt: skip
+    cli.add_rate_option(parser, 2000, "reports")
+    cli.add_program_option(parser, PROGRAM)
+
+
+class Point(NamedTuple):
+    """Errors of keys that were never counted, over some sets of counters."""
+
+    rows: int
+    slots: int
+    above: float  # the part of all that was counted
+    measured: float  # estimates that are above it
+    expected: float
+    chance: float  # that theory gives what is so far out
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    refuse_bmv2(run)
+    options.sets = max(options.sets or (40 if options.quick else 300), 2)
+    dice = np.random.default_rng(run.seed)
+    sizes = np.ceil(LARGEST / np.arange(1, FLOWS + 1)).astype(np.int64)
+    exact = []
+    for rows in (1, 4) if options.quick else ROWS:
+        exact += await translated(rows, sizes, options, run, dice)
+    points, too_far = [], []
+    for slots in (SHOWN,) if options.quick else SLOTS:
+        for rows in ROWS:
+            found, part = modelled(rows, slots, sizes, options.sets, dice)
+            points += found
+            too_far.append(part)
+    return Report(
+        samples=[point._asdict() for point in points],
+        checks=[
+            *exact,
+            Check("estimates above the bound, of what theory allows, at most", max(too_far), 0, 1),
+            agreement("errors", [point.chance for point in points]),
+        ],
+        metrics={"flows": FLOWS, "counted": int(sizes.sum())},
+        figure=draw(points, sizes),
+        caption=caption(options, int(sizes.sum())),
+    )
+
+
+def random_keys(count: int, dice: np.random.Generator) -> Words:
+    """(count, 4)."""
+    return dice.integers(1 << 32, size=(count, 4), dtype=np.uint32)
+
+
+async def translated(
+    rows: int, sizes: NDArray[np.int64], options: argparse.Namespace, run: Run,
+    dice: np.random.Generator,
+) -> list[Check]:  # fmt: skip
+    """That what the P4 translator counted, each flow in two reports, is what the model has."""
+    name = f"rows-{rows}"
+    keys = random_keys(len(sizes), dice)
+    addends = sizes.astype(np.uint64)
+    halves = np.stack([addends // np.uint64(2), addends - addends // np.uint64(2)])
+    area = Area(COUNTER, rows * SHOWN, partial(CounterStore, SHOWN, rows), CounterSession, FILE)
+    async with translating(run, name, [area], options.program) as running:
+        for half in halves:
+            report = KeyIncrement(redundancy=rows)
+            await running.send(frames(report, keys, half.astype(">u8")), options.rate)
+        region = Region(COUNTER, rows * SHOWN, run.folder / FILE)
+        model = Region(COUNTER, rows * SHOWN)
+        Counters(model.records, rows).add(keys, addends, rows)
+        wrong = int((region.records != model.records).sum())
+        below = int((Counters(region.records, rows).estimate(keys, rows) < addends).sum())
+    (run.folder / FILE).unlink()
+    return [
+        Check(f"{name}: counters that are not the model's", wrong, 0),
+        Check(f"{name}: estimates below the truth", below, 0),
+        *checks(name, running.net, 2 * len(sizes) * rows),
+    ]
+
+
+def modelled(
+    rows: int, slots: int, sizes: NDArray[np.int64], sets: int, dice: np.random.Generator
+) -> tuple[list[Point], float]:
+    """Errors over sets of counters; how often flows' exceed the bound, of what is allowed."""
+    total = int(sizes.sum())
+    levels = [int(level * total) for level in LEVELS]
+    bound, most = error_bound(rows, slots, total)
+    above = np.empty((sets, len(levels)))
+    too_far = []
+    for number in range(sets):
+        counters = Counters(Region(COUNTER, rows * slots).records, rows)
+        keys = random_keys(len(sizes), dice)
+        counters.add(keys, sizes.astype(np.uint64), rows)
+        errors = counters.estimate(random_keys(ABSENT, dice), rows)
+        above[number] = [(errors > level).mean() for level in levels]
+        own = counters.estimate(keys, rows) - sizes.astype(np.uint64)
+        too_far.append((own > bound).mean())
+    expected = error_exceeds(sizes, slots, rows, levels[-1])[levels]
+    points = [
+        Point(rows, slots, part, float(each.mean()), float(theory), mean_chance(each, theory))
+        for part, each, theory in zip(LEVELS, above.T, expected, strict=True)
+        if min(theory, 1 - theory) * sets * slots > SEEN
+    ]
+    return points, float(np.mean(too_far)) / most
+
+
+def draw(points: Sequence[Point], sizes: NDArray[np.int64]) -> Figure:
+    """How likely an error is, by its size; and how errors become less with more counters."""
+    figure, (left, right) = plots.figure(2)
+    total = int(sizes.sum())
+    for number, rows in enumerate(ROWS):
+        colour, marker = plots.COLOURS[number], plots.MARKERS[number]
+        shown = [p for p in points if (p.rows, p.slots) == (rows, SHOWN)]
+        theory = error_exceeds(sizes, SHOWN, rows, int(LEVELS[-1] * total))
+        left.plot(np.arange(len(theory)) / total, theory, "-", color=colour, marker="")
+        left.plot([p.above for p in shown], [p.measured for p in shown], linestyle="",
+                  color=colour, marker=marker, label=f"N = {rows}")  # fmt: skip
+        draw_widths(right, [p for p in points if (p.rows, p.above) == (rows, LEVELS[2])], number)
+    for axes, label in ((left, "Error / all that was counted"), (right, "Counters in a row")):
+        axes.set_yscale("log", nonpositive="mask")
+        axes.set(xlabel=label, ylim=(1e-5, 1.5))
+    left.set_ylabel("Estimates with a larger error")
+    right.set_ylabel(f"Errors above {LEVELS[2]:.0%} of all")
+    plots.legend(left, 4)
+    return figure
+
+
+def draw_widths(axes: Axes, points: Sequence[Point], number: int) -> None:
+    """One level of error, by the width of the rows."""
+    widths = [p.slots for p in points]
+    colour = plots.COLOURS[number]
+    axes.plot(widths, [p.expected for p in points], "-", color=colour, marker="")
+    axes.plot(widths, [p.measured for p in points], linestyle="", color=colour,
+              marker=plots.MARKERS[number])  # fmt: skip
+    axes.set_xscale("log", base=2)
+
+
+def caption(options: argparse.Namespace, total: int) -> str:
+    """What the figure shows."""
+    return (
+        f"Estimates of keys that were never counted, in {options.sets} sets of counters with "
+        f"{FLOWS} flows and {total:,} counts; lines: theory. The counters that a P4 translator "
+        f"added to are those of the model, {plots.runs(1, options.time)}. (a) Errors, with N rows "
+        f"of {SHOWN} counters. (b) One error, by the counters in a row."
+    )
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

@@ -1,0 +1,270 @@
+"""Key-Write: are keys found again as often, and answered wrongly as rarely, as theory says?
+
+A host reports values of random keys; a translator writes each to N slots of a collector's memory
+by RDMA, over whatever is there. The more was written since, the likelier is a value gone: of few
+keys many copies are best, of many few. With few bits of checksum an answer may be another key's.
+The translator's memory must be that of a model in numpy, byte by byte; the model then takes more
+reports than packets could be, and all points are held against theory in one test.
+
+Claim: The translator's memory is the model's, and success and wrong answers are as theory has them.
+
+Published: DART (HotNets 2021), abstract: 99.9 % of queries are answered, with 300 bytes a flow.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from dta.translating import PROGRAM, Area, checks, frames, refuse_bmv2, translating
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from collectors.dta.hashes import Words
+from collectors.dta.key_write import Policy, Store, slot
+from collectors.dta.packets import KeyWrite
+from collectors.dta.theory import (
+    Outcome,
+    best_copies,
+    mean_outcome,
+    mean_success,
+    outcome_of_absent,
+    success,
+)
+from collectors.roce.region import Region
+from controllers.dta.stores import KeyWriteStore
+from testbed import cli
+from testbed.results import plots
+from testbed.results.agreement import agreement, count_chance
+from testbed.results.report import Check, Report
+from testbed.run import Run
+
+COPIES = (1, 2, 3, 4, 8)
+LOADS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
+BITS = range(8, 17)
+WHOLE = 31  # bits of checksum where wrong answers are not the question
+AGES = 10  # parts of a full store, by age
+TWO = 2  # copies where the width of the checksum is the question
+FILE = "store"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--slots", type=power_of_two, metavar="N",
+        help="of the translator's store, a power of two (default: 16384; in real time 2048)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--model-slots", type=power_of_two, metavar="N",
+        help="of the model's stores, a power of two (default: 1048576)",
+    )  # fmt: skip
+    cli.add_rate_option(parser, 5000, "reports")
+    cli.add_program_option(parser, PROGRAM)
+
+
+def power_of_two(text: str) -> int:
+    """2^8 to 2^24."""
+    number = cli.positive_int(text)
+    if number.bit_count() != 1 or not 8 <= number.bit_length() - 1 <= 24:
+        raise argparse.ArgumentTypeError(f"{text}: expected a power of two from 256 to 16777216")
+    return number
+
+
+class Point(NamedTuple):
+    """Answers to queries, and what theory expects of one."""
+
+    panel: str
+    by: str  # translator or model
+    copies: int
+    policy: str
+    bits: int
+    x: float  # load, age or bits
+    what: str  # right, wrong
+    queries: int
+    count: int
+    expected: float
+
+    @property
+    def chance(self) -> float:
+        return count_chance(self.count, self.queries, self.expected)
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    refuse_bmv2(run)
+    is_small = options.quick or options.time == "real"
+    options.slots = options.slots or (2048 if is_small else 1 << 14)
+    options.model_slots = options.model_slots or (1 << 17 if options.quick else 1 << 20)
+    dice = np.random.default_rng(run.seed)
+    points: list[Point] = []
+    exact: list[Check] = []
+    for copies in (1, 2, 4) if options.quick else COPIES:
+        found, held = await translated(copies, options, run, dice)
+        points += found + modelled(copies, options.model_slots, dice)
+        exact += held
+    points += checksum_points(options.model_slots >> 2, dice)
+    return Report(
+        samples=[point._asdict() for point in points],
+        checks=[*exact, agreement("all panels", [point.chance for point in points])],
+        metrics={"points": len(points)},
+        figure=draw(points),
+        caption=caption(options),
+    )
+
+
+async def translated(
+    copies: int, options: argparse.Namespace, run: Run, dice: np.random.Generator
+) -> tuple[list[Point], list[Check]]:
+    """What the P4 translator's memory answers at each load, and that it is the model's."""
+    name, report = f"copies-{copies}", KeyWrite(redundancy=copies, data=[0])
+    keys, data = reports(options.slots, dice)
+    area = Area(slot(1), options.slots, partial(_store, options.slots), file=FILE)
+    async with translating(run, name, [area], options.program) as running:
+        region = Region(slot(1), options.slots, run.folder / FILE)
+        model = Region(slot(1), options.slots)
+        points, wrong = [], 0
+        for part in parts(options.slots):
+            sent = frames(report, keys[part], data[part].astype(">u4"), part.start)
+            await running.send(sent, options.rate)
+            Store(model.records).write(keys[part], data[part], copies)
+            wrong += int((region.bytes != model.bytes).sum())
+            so_far = slice(0, part.stop)
+            load = part.stop / options.slots
+            expected = mean_success(load, copies)
+            right, false = answered(Store(region.records), keys[so_far], data[so_far], copies)
+            points.append(Point("load", "translator", copies, "plurality", WHOLE, load, "right",
+                                part.stop, right, float(expected)))  # fmt: skip
+            wrong += false
+    (run.folder / FILE).unlink()
+    held = Check(f"{name}: bytes of memory that are not the model's, and wrong answers", wrong, 0)
+    return points, [held, *checks(name, running.net, options.slots * copies)]
+
+
+def _store(slots: int, sessions: range) -> KeyWriteStore:
+    return KeyWriteStore(1, slots, WHOLE, sessions)
+
+
+def parts(slots: int) -> list[slice]:
+    """Reports, from each of LOADS to the next."""
+    return [slice(*pair) for pair in pairwise([0, *(round(load * slots) for load in LOADS)])]
+
+
+def reports(count: int, dice: np.random.Generator) -> tuple[Words, Words]:
+    """Random keys, (n, 4), and values of one word, (n, 1)."""
+    words = dice.integers(1 << 32, size=(count, 5), dtype=np.uint32)
+    return np.ascontiguousarray(words[:, :4]), np.ascontiguousarray(words[:, 4:])
+
+
+def answered(
+    store: Store, keys: Words, data: Words, copies: int, policy: Policy = Policy.PLURALITY
+) -> tuple[int, int]:
+    """How many queries were answered, rightly and wrongly."""
+    found, got = store.query(keys, copies, policy)
+    is_right = found & (got == data).all(axis=1)
+    return int(is_right.sum()), int((found & ~is_right).sum())
+
+
+def modelled(copies: int, slots: int, dice: np.random.Generator) -> list[Point]:
+    """Success by load, and of a store at load 1 by age."""
+    keys, data = reports(slots, dice)
+    store = Store(Region(slot(1), slots).records)
+    point = partial(Point, by="model", copies=copies, policy="plurality", bits=WHOLE, what="right")
+    points = []
+    for part in parts(slots):
+        store.write(keys[part], data[part], copies)
+        right, _ = answered(store, keys[: part.stop], data[: part.stop], copies)
+        points.append(point(panel="load", x=part.stop / slots, queries=part.stop, count=right,
+                            expected=float(mean_success(part.stop / slots, copies))))  # fmt: skip
+    edges = np.linspace(0, slots, AGES + 1).astype(int)
+    for first, end in pairwise(edges):
+        right, _ = answered(store, keys[first:end], data[first:end], copies)
+        ages = (slots - np.arange(first, end)) / slots
+        points.append(point(panel="age", x=float(ages.mean()), queries=int(end - first),
+                            count=right, expected=float(success(ages, copies).mean())))  # fmt: skip
+    return points
+
+
+def checksum_points(slots: int, dice: np.random.Generator) -> list[Point]:
+    """Wrong answers at load 1, of keys that were written and of others, by policy and width."""
+    points = []
+    for bits in BITS:
+        keys, data = reports(slots, dice)
+        others, _ = reports(4 * slots, dice)
+        store = Store(Region(slot(1), slots).records, bits)
+        store.write(keys, data, TWO)
+        for policy in Policy:
+            point = partial(Point, by="model", copies=TWO, policy=policy.value, bits=bits, x=bits)
+            found = answered(store, keys, data, TWO, policy)
+            expected: Outcome = mean_outcome(1.0, TWO, bits, policy)
+            for what, count, chance in zip(("right", "wrong"), found, expected, strict=False):
+                points.append(point(panel="written", what=what, queries=slots, count=count,
+                                    expected=float(chance)))  # fmt: skip
+            points.append(point(
+                panel="absent", what="wrong", queries=len(others),
+                count=int(store.query(others, TWO, policy).found.sum()),
+                expected=float(outcome_of_absent(1.0, TWO, bits, policy).wrong),
+            ))  # fmt: skip
+    return points
+
+
+def draw(points: Sequence[Point]) -> Figure:
+    """Success by load, the best number of copies shaded; by age; and wrong answers."""
+    figure, (by_load, by_age, by_bits) = plots.figure(3)
+    for number, copies in enumerate(COPIES):
+        look = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number], "linestyle": ""}
+        for axes, panel, theory in ((by_load, "load", mean_success), (by_age, "age", success)):
+            found = [p for p in points if (p.panel, p.copies) == (panel, copies)]
+            if found:
+                values = [p.count / p.queries for p in found]
+                axes.plot([p.x for p in found], values, label=f"N = {copies}", **look)
+                x = np.linspace(0.01, 1, 100)
+                axes.plot(x, theory(x, copies), "-", color=look["color"], marker="")
+    shade_best(by_load)
+    by_load.set(xlabel="Load: keys a slot", ylabel="Keys that are found", ylim=(0.3, 1.01))
+    by_age.set(xlabel="Age: keys written since, a slot", ylabel="Keys that are found")
+    plots.legend(by_load, 3)
+    plots.legend(by_age, 3)
+    draw_wrong(by_bits, points)
+    return figure
+
+
+def shade_best(axes: Axes) -> None:
+    """Behind each load the colour of the number of copies with which most keys are found."""
+    loads = np.linspace(0.001, 1, 1000)
+    best = np.array([best_copies(load, COPIES, mean_success) for load in loads])
+    for number, copies in enumerate(COPIES):
+        where = loads[best == copies]
+        axes.axvspan(where[0], where[-1], color=plots.COLOURS[number], alpha=0.12, linewidth=0)
+
+
+def draw_wrong(axes: Axes, points: Sequence[Point]) -> None:
+    """By bits of checksum."""
+    for number, (panel, policy, label) in enumerate(
+        (("written", Policy.FIRST, "first match"), ("written", Policy.PLURALITY, "plurality"),
+         ("absent", Policy.FIRST, "never written"))
+    ):  # fmt: skip
+        found = [p for p in points if (p.panel, p.policy, p.what) == (panel, policy.value, "wrong")]
+        colour = plots.COLOURS[number]
+        axes.plot([p.x for p in found], [p.count / p.queries for p in found], label=label,
+                  linestyle="", color=colour, marker=plots.MARKERS[number])  # fmt: skip
+        axes.plot([p.x for p in found], [p.expected for p in found], "-", color=colour, marker="")
+    axes.set_yscale("log", nonpositive="mask")
+    axes.set(xlabel="Bits of checksum", ylabel="Queries answered wrongly")
+    plots.legend(axes, 2)
+
+
+def caption(options: argparse.Namespace) -> str:
+    """What the figure shows."""
+    return (
+        f"Keys that are found again in a store of {options.slots:,} slots that a P4 translator "
+        f"wrote to, and in a model of it with {options.model_slots:,}, "
+        f"{plots.runs(1, options.time)}; lines: theory. (a) By load, with N copies of each; the "
+        "N with which most are found is shaded. (b) At load 1, by age. (c) At load 1, with 2 "
+        "copies: answers that are another key's."
+    )
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

@@ -1,0 +1,53 @@
+"""Key-Increment against count-min's theory, in virtual time: it agrees, what does not is found."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scripts import module, run, samples
+from virtual_networks import virtually
+
+from collectors.dta import counters
+from collectors.dta.hashes import Words, slots
+from testbed.results.report import Check
+from testbed.run import Run
+
+SIZES = np.ceil(40 / np.arange(1, 31)).astype(np.int64)
+
+
+def test_counters_are_the_model_s_and_errors_as_theory_says(tmp_path: Path) -> None:
+    done = run("dta_increment", "--time", "virtual", "--quick", "--sets", "20", "--out",
+               str(tmp_path))  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {row["rows"] for row in samples(tmp_path)} >= {"1", "2", "4"}
+    assert (tmp_path / "dta_increment.png").stat().st_size > 10_000
+
+
+def first_row(keys: Words, copies: int, count: int) -> np.ndarray[Any, Any]:
+    """All rows with the slots of the first one: they make the same errors."""
+    return np.repeat(slots(keys, 1, count), copies, axis=0)
+
+
+@pytest.mark.parametrize(("fault", "is_right"), [(slots, True), (first_row, False)])
+def test_rows_that_agree_with_each_other_are_found(
+    fault: Callable[..., object], is_right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = module("dta_increment")
+    monkeypatch.setattr(counters, "slots", fault)
+    dice = np.random.default_rng(1)
+    points, _ = experiment.modelled(2, 64, SIZES, 40, dice)
+    assert experiment.agreement("x", [point.chance for point in points]).passed == is_right
+    options = argparse.Namespace(rate=5000, program=experiment.PROGRAM)
+
+    async def main(run: Run) -> list[Check]:
+        checks: list[Check] = await experiment.translated(2, SIZES, options, run, dice)
+        return checks
+
+    failed = {check.name for check in virtually(tmp_path, main) if not check.passed}
+    if is_right:
+        assert not failed
+    else:
+        assert "rows-2: counters that are not the model's" in failed

@@ -1,0 +1,81 @@
+"""Key-Write against theory, in virtual time: it agrees, and what does not is found."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scripts import module, run, samples
+from virtual_networks import virtually
+
+from collectors.dta import key_write
+from collectors.dta.hashes import Words, murmur3
+from testbed.results.report import Check
+from testbed.run import Run
+
+SHORT = ("--time", "virtual", "--quick", "--slots", "256", "--model-slots", "8192")
+
+
+def test_memory_is_the_model_s_and_answers_are_as_theory_says(tmp_path: Path) -> None:
+    done = run("dta_keywrite", *SHORT, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = samples(tmp_path)
+    assert {row["panel"] for row in rows} == {"load", "age", "written", "absent"}
+    assert sum(row["by"] == "translator" for row in rows) == 3 * 7
+    assert (tmp_path / "dta_keywrite.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_a_translator_with_other_checksums_is_found(
+    is_right: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = module("dta_keywrite")
+    options = argparse.Namespace(slots=256, rate=5000, program=experiment.PROGRAM)
+    if not is_right:
+        monkeypatch.setattr(key_write, "checksums", cut_from_the_slot)
+
+    async def main(run: Run) -> list[Check]:
+        _, checks = await experiment.translated(2, options, run, np.random.default_rng(1))
+        return checks
+
+    checks = {check.name: check.passed for check in virtually(tmp_path, main)}
+    said = "copies-2: bytes of memory that are not the model's, and wrong answers"
+    assert {name for name, passed in checks.items() if not passed} == (
+        set() if is_right else {said}
+    )
+
+
+def together(keys: Words, copies: int, count: int) -> np.ndarray:
+    """Slots as of CRCs: those of all copies differ by constants, so that keys meet in all."""
+    first = murmur3(keys, 1)
+    constants = np.arange(copies, dtype=np.uint32)[:, np.newaxis] * np.uint32(0x77073096)
+    return ((first ^ constants) & np.uint32(count - 1)).astype(np.int64)
+
+
+def cut_from_the_slot(keys: Words, bits: int) -> Words:
+    """Checksums that share bits with the hash of the slot."""
+    return murmur3(keys, 0x9E3779B1) & np.uint32((1 << bits) - 1) | np.uint32(1 << 31)
+
+
+@pytest.mark.parametrize(("name", "fault"), [("slots", together), ("checksums", cut_from_the_slot)])
+def test_hashes_that_depend_on_each_other_are_found(
+    name: str, fault: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = module("dta_keywrite")
+
+    def agrees() -> bool:
+        dice = np.random.default_rng(1)
+        points = experiment.modelled(2, 1 << 12, dice) + experiment.checksum_points(1 << 12, dice)
+        check = experiment.agreement("all", [point.chance for point in points])
+        return bool(check.passed)
+
+    assert agrees()
+    monkeypatch.setattr(key_write, name, fault)
+    assert not agrees()
+
+
+@pytest.mark.parametrize("wrong", ["1000", "128", "33554432", "0", "x"])
+def test_slots_that_cannot_be_are_refused(wrong: str) -> None:
+    with pytest.raises((argparse.ArgumentTypeError, ValueError)):
+        module("dta_keywrite").power_of_two(wrong)
