@@ -12,7 +12,7 @@ if [[ ${1:-} == --check ]]; then
     .venv/bin/mypy
     gcc -std=gnu11 -Wall -Wextra -Werror -fsyntax-only \
         -Iminip4/wire/c -Iminip4/ports/c -Iminip4/engine/c -Iminip4/simulator/c -Icollectors/c \
-        testbed/real/c/*.c minip4/*/c/*.c collectors/*/c/*.c
+        testbed/real/c/*.c minip4/*/c/*.c collectors/*/c/*.c experiments/*/c/*.c
     .venv/bin/python -m pytest tests/test_imports.py
     exit
 fi

@@ -55,7 +55,7 @@ MAY_IMPORT = {
     "telemark": ["described", "testbed"],
     # Of minip4 what builds C, and what a datagram is: nothing of switches.
     "collectors": ["testbed", "minip4.native", "minip4.simulator"],
-    "experiments": ["controllers", "collectors", "topologies", "testbed"],
+    "experiments": ["controllers", "collectors", "topologies", "testbed", "minip4.native"],
     "benchmarks": ["controllers", "collectors", "topologies", "testbed", "minip4"],
 }  # fmt: skip
 

@@ -1,1 +1,1 @@
-"""What RoCE experiments share: a switch that writes records, and what they must be."""
+"""What RoCE experiments share: a switch that writes records, what they must be, what takes them."""

@@ -22,8 +22,8 @@ from testbed.results.provenance import REPOSITORY, git_state
 REFERENCE = REPOSITORY / "results" / "reference"
 REAL = "_real"
 
-REAL_ALONE = {"targets", "int_collector"}  # bmv2, and what a process costs
-WITHOUT_SWITCHES = {"int_collector_real"}  # and so without P4 programs
+REAL_ALONE = {"targets", "int_collector", "roce_throughput"}  # bmv2, and what a process costs
+WITHOUT_SWITCHES = {"int_collector_real", "roce_throughput_real"}  # and so without P4 programs
 
 # Benchmarks are made where what they are compared with is installed, and when they are named.
 BENCHMARKS = {

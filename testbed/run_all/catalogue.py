@@ -29,7 +29,7 @@ class Experiment:
         if self.name == "targets":
             if options.time == "virtual" or shutil.which(bmv2.PROGRAM) is None:
                 return f"it needs bmv2 ({bmv2.PROGRAM} on PATH) and real time"
-        elif self.name == "int_collector" and options.time == "virtual":
+        elif self.name in ("int_collector", "roce_throughput") and options.time == "virtual":
             return "what a process takes is of real time alone"
         elif self.system == "int" and options.target == "bmv2":
             return "on bmv2 it has no queues to tell of"

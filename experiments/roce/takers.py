@@ -1,0 +1,92 @@
+"""Two processes that take records: one over UDP, in Python, and the RoCE responder.
+
+    python -m roce.takers udp | roce INTERFACE
+
+Both say "ready"; at a line from standard input they print how many records came, how many the
+kernel dropped, and how many lie in memory that are not those that were offered; they end with it.
+"""
+
+import select
+import socket
+import struct
+import sys
+import time
+
+from collectors.roce.application import FIRST_RKEY
+from collectors.roce.card import Card
+from collectors.roce.region import TCP, Region
+from collectors.roce.softnic import SoftNic
+from roce import offered
+from testbed.real.application_host import (
+    RECEIVE_BYTES,
+    SK_MEMINFO_DROPS,
+    SO_MEMINFO,
+    SO_RCVBUFFORCE,
+)
+
+KEY_BYTES = 36
+QUIET_S = 0.02  # in which nothing more came: the ring is empty
+
+
+def udp() -> tuple[int, int, int]:
+    """Receive, keep and index, one datagram at a time."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    listening.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES)
+    listening.bind((offered.COLLECTOR, offered.PORT))
+    listening.setblocking(False)
+    ring, index = bytearray(offered.COUNT * TCP.itemsize), {}
+    received, is_over = 0, False
+    print("ready", flush=True)
+    while not is_over:
+        is_over = sys.stdin in select.select([listening, sys.stdin], [], [])[0]
+        while True:
+            try:
+                record = listening.recv(TCP.itemsize)
+            except BlockingIOError:
+                break
+            place = received % offered.COUNT
+            ring[place * TCP.itemsize : (place + 1) * TCP.itemsize] = record
+            index[record[:KEY_BYTES]] = place
+            received += 1
+    memory = listening.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, 4 * (SK_MEMINFO_DROPS + 1))
+    return received, struct.unpack_from("I", memory, 4 * SK_MEMINFO_DROPS)[0], 0
+
+
+def roce(interface: str) -> tuple[int, int, int]:
+    """Let the responder write; raises AssertionError where it refused a frame.
+
+    The card stays open: what its thread used is told of as long as it is there.
+    """
+    nic = SoftNic(offered.COLLECTOR)
+    region = Region(TCP, offered.COUNT)
+    domain = nic.register(region, rkey=FIRST_RKEY)
+    nic.connect(domain, offered.WRITER, transport=offered.TRANSPORT)
+    card = Card(nic, interface)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    received = -1
+    while received != (now := nic.counts().accepted.total()):
+        received = now
+        time.sleep(QUIET_S)
+    drops = card.drops()
+    refused = set(nic.counts().refused) - {"FOREIGN"}
+    assert not refused, f"{refused}: {nic.refusals()[-1]}"
+    return received, drops, wrong(region, received, drops)
+
+
+def wrong(region: Region, received: int, drops: int) -> int:
+    """Records that are there and not those offered, or not there, though none was dropped."""
+    right = region.records == offered.records()
+    there = region.records["sequence"] != 0
+    missing = min(received, offered.COUNT) - int(there.sum())
+    return int((there & ~right).sum()) + max(0, missing - drops)
+
+
+def main() -> None:
+    kind, *arguments = sys.argv[1:]
+    print(*{"udp": udp, "roce": roce}[kind](*arguments), flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""A sender and a collector of records, a process and a core each: what a record costs both.
+
+Each turn has a veth of its own, from the sender's namespace to this one. What the kernel does with
+a frame up to the collector's socket, its softirq, it does within the sender's call, and so in the
+sender's name: none of the CPU time of both processes is left out.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from minip4.native.build import program
+from roce import takers
+from roce.offered import COLLECTOR, MAC, NOBODYS_MAC, PORT, SENDER_MAC, write_frames
+from testbed.errors import TestbedError
+
+EXPERIMENTS = Path(__file__).parents[1]
+SENDER_CORE, COLLECTOR_CORE = 0, 1
+INTERFACE, SENDERS_INTERFACE = "collector", "sender"
+NAP_US = 50  # as the responder's (collectors/roce/c/card.c)
+# In a namespace of its own, where the kernel sends nothing by itself.
+ALONE = ("unshare", "-n", "sh", "-c", 'off=/proc/sys/net/ipv6/conf/default/disable_ipv6; '
+         '[ ! -e $off ] || echo 1 > $off; exec "$0" "$@"')  # fmt: skip
+
+
+class Kind(NamedTuple):
+    """A collector: a program in C, take.c, or in Python; or, without arguments, none."""
+
+    name: str
+    arguments: tuple[object, ...] = ()
+    is_python: bool = False
+    takes_roce: bool = False
+    mac: str = MAC
+
+    def command(self) -> list[object]:
+        """Raises ToolchainError."""
+        if self.is_python:
+            return [sys.executable, "-m", takers.__name__, *self.arguments]
+        return [_tool("take"), *self.arguments]
+
+
+class Turn(NamedTuple):
+    """What became of the records that one collector was offered, and what they cost."""
+
+    collector: str
+    asked_per_s: int  # 0: as fast as they go
+    sent: int
+    seconds: float
+    received: int
+    dropped: int  # by the kernel, at the collector's socket
+    wrong: int  # records in memory
+    sender_ns: float  # CPU time a frame
+    collector_ns: float  # CPU time a record
+    waited: float  # for a core: of the turn's time, the larger share of both
+
+
+class Used(NamedTuple):
+    """CPU time of a process's threads, and how long they were ready and had to wait (ns)."""
+
+    cpu_ns: int
+    waited_ns: int
+
+    @classmethod
+    def by(cls, pid: int) -> "Used":
+        """So far (proc(5), schedstat)."""
+        tasks = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+        return cls(sum(int(each[0]) for each in tasks), sum(int(each[1]) for each in tasks))
+
+    def since(self, before: "Used") -> "Used":
+        return Used(self.cpu_ns - before.cpu_ns, self.waited_ns - before.waited_ns)
+
+
+def _take(kind: str, nap_us: int = 0) -> tuple[object, ...]:
+    return kind, COLLECTOR, INTERFACE, PORT, nap_us
+
+
+# What nobody takes ends in the kernel like what the responder was given: at its first look.
+NOBODY = Kind("nobody", takes_roce=True, mac=NOBODYS_MAC)
+UNREAD = Kind("packet socket, unread", _take("nothing", NAP_US), takes_roce=True, mac=NOBODYS_MAC)
+ROCE = Kind("RoCE into memory", ("roce", INTERFACE), is_python=True, takes_roce=True)
+UDP = Kind("UDP, C", _take("udp"))
+UDP_NAPS = Kind("UDP, C, naps", _take("udp", NAP_US))
+PACKET = Kind("packet socket, C, naps", _take("packet", NAP_US))
+PYTHON = Kind("UDP, Python", ("udp",), is_python=True)
+COLLECTORS = (UNREAD, ROCE, UDP, UDP_NAPS, PACKET, PYTHON)
+
+
+class Process:
+    """One that answers a line with a line of numbers, and ends with its input."""
+
+    def __init__(self, core: int, *command: object) -> None:
+        self._process = subprocess.Popen(
+            ["taskset", "-c", str(core), *map(str, command)], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(EXPERIMENTS)},
+        )  # fmt: skip
+        self.pid = self._process.pid
+        self._before = Used(0, 0)
+
+    def __enter__(self) -> "Process":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def await_word(self, word: str) -> None:
+        """What it used, it uses from then on. Raises TestbedError."""
+        if self._line() != word:
+            raise TestbedError(f"{self._process.args!r}: it did not start")
+        self._before = Used.by(self.pid)
+
+    def answer(self) -> tuple[list[int], Used]:
+        """Have it do its work; its numbers, and what it used since it was ready.
+
+        Raises TestbedError.
+        """
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        line = self._line()
+        if not line:
+            raise TestbedError(f"{self._process.args!r}: it failed")
+        return [int(word) for word in line.split()], Used.by(self.pid).since(self._before)
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+
+def turn(folder: Path, kind: Kind, asked_per_s: int, seconds: float) -> Turn:
+    """Offer records to a collector, at a pace or (0) as fast as they go. Raises TestbedError."""
+    frames = folder / f"{'roce' if kind.takes_roce else 'udp'}_{kind.mac}"
+    if not frames.exists():
+        write_frames(frames, roce=kind.takes_roce, mac=kind.mac)
+    offer = (_tool("offer"), SENDERS_INTERFACE, frames, asked_per_s, seconds)
+    with ExitStack() as stack:
+        sender = stack.enter_context(Process(SENDER_CORE, *ALONE, *offer))
+        sender.await_word("here")
+        stack.enter_context(_veth(sender.pid))
+        sender.await_word("ready")
+        collector = None
+        if kind.arguments:
+            collector = stack.enter_context(Process(COLLECTOR_CORE, *kind.command()))
+            collector.await_word("ready")
+        (sent, elapsed_ns), used = sender.answer()
+        (received, dropped, *wrong), own = collector.answer() if collector else ([0, 0], Used(0, 0))
+    return Turn(
+        kind.name, asked_per_s, sent, elapsed_ns / 1e9, received, dropped, sum(wrong),
+        used.cpu_ns / max(sent, 1), own.cpu_ns / max(received, 1),
+        max(used.waited_ns, own.waited_ns) / elapsed_ns,
+    )  # fmt: skip
+
+
+@contextmanager
+def _veth(pid: int) -> Iterator[None]:
+    """From the namespace of a process to this one; there as long as the block."""
+    _run(f"ip link add {INTERFACE} address {MAC} type veth peer {SENDERS_INTERFACE} "
+         f"address {SENDER_MAC} netns {pid}")  # fmt: skip
+    try:
+        _run(f"ip address add {COLLECTOR}/24 dev {INTERFACE}")
+        _run(f"ip link set {INTERFACE} up")
+        yield
+    finally:
+        _run(f"ip link delete {INTERFACE}")
+
+
+def _tool(name: str) -> Path:
+    """The path of one of our C programs, compiled."""
+    return program([EXPERIMENTS / "roce" / "c" / f"{name}.c"])
+
+
+def _run(command: str) -> None:
+    done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise TestbedError(f"{command}: {done.stderr.strip()}")

@@ -1,0 +1,137 @@
+"""What a record costs a collector: what is offered and counted, and what noise may not decide."""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from arriving import frames
+from roce import offered, takers, turns
+from scapy.layers.inet import UDP
+from scapy.layers.l2 import Ether
+from scripts import EXPERIMENTS, module, run
+
+from collectors.roce.application import FIRST_RKEY
+from collectors.roce.region import TCP, Region
+from collectors.roce.softnic import SoftNic
+from testbed.errors import TestbedError
+
+experiment = module("roce_throughput")
+OPTIONS = argparse.Namespace(rounds=3, seconds=1.0, time="real", quick=False)
+LOAD = experiment.AS_FAST
+COSTS = {  # CPU ns of the collector, and of the sender
+    turns.NOBODY: (0, 600), turns.UNREAD: (150, 800), turns.ROCE: (200, 850),
+    turns.UDP: (900, 1200), turns.UDP_NAPS: (300, 1000), turns.PACKET: (200, 1100),
+    turns.PYTHON: (2000, 1000),
+}  # fmt: skip
+
+
+def rounds(
+    noise: tuple[float, ...] = (1, 7, 0.9), waited: float = 0,
+    wrong: Mapping[turns.Kind, Mapping[str, Any]] | None = None,
+) -> list[Any]:  # fmt: skip
+    """Rounds that differ by a factor in what all cost; of some collectors something is wrong."""
+    return [
+        experiment.Round([
+            turns.Turn(kind.name, load, 100, 1.0, 100 if kind.arguments else 0, 0, 0,
+                       factor * sender_ns, factor * own_ns, waited)
+            ._replace(**(wrong or {}).get(kind, {}))
+            for load in experiment.LOADS for kind, (own_ns, sender_ns) in COSTS.items()
+        ])
+        for factor in noise
+    ]  # fmt: skip
+
+
+def test_frames_of_roce_fill_the_region(tmp_path: Path) -> None:
+    path = tmp_path / "frames"
+    offered.write_frames(path, roce=True, mac=offered.MAC)
+    nic = SoftNic(offered.COLLECTOR, mac=offered.MAC)
+    region = Region(TCP, offered.COUNT)
+    domain = nic.register(region, rkey=FIRST_RKEY)
+    target = nic.connect(domain, offered.WRITER, transport=offered.TRANSPORT)
+    assert target.qpn == offered.QPN
+    assert nic.receive(frames(offered.frames_in(path))) == []
+    assert not nic.counts().refused
+    assert region.records.tobytes() == offered.records().tobytes()
+    assert takers.wrong(region, offered.COUNT, 0) == 0
+    region.records["sequence"][7] = 9
+    region.records["sequence"][[8, 9]] = 0
+    assert takers.wrong(region, offered.COUNT, 1) == 2
+
+
+def test_datagrams_hold_the_same_records(tmp_path: Path) -> None:
+    path = tmp_path / "frames"
+    offered.write_frames(path, roce=False, mac=offered.MAC)
+    payloads = [bytes(Ether(each)[UDP].payload) for each in offered.frames_in(path)[:50]]
+    assert b"".join(payloads) == offered.records()[:50].tobytes()
+
+
+def test_costs_are_of_both_ends_and_ratios_of_one_round() -> None:
+    report = experiment.report(rounds(), OPTIONS)
+    ratios = {check.name: check.measured for check in report.checks[:6]}
+    assert [ratio for name, ratio in ratios.items() if "as fast" in name] == pytest.approx(
+        [450 / 1500, 450 / 700, 450 / 350]
+    )
+    assert report.passed
+    assert report.metrics["records_per_s_a_core"][turns.ROCE.name] == pytest.approx(1e9 / 450)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "failed"),
+    [
+        ({"received": 99}, "records that are neither received nor counted as dropped"),
+        ({"wrong": 1}, "records in memory that are not those offered"),
+        ({"collector_ns": 600}, "CPU time of a record over RoCE to that of UDP in C,"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_fails(wrong: dict[str, int], failed: str) -> None:
+    report = experiment.report(rounds((1, 1, 1), wrong={turns.ROCE: wrong}), OPTIONS)
+    assert not report.passed
+    assert any(check.name.startswith(failed) for check in report.checks if not check.passed)
+
+
+def test_noise_decides_nothing() -> None:
+    dear = {turns.ROCE: {"collector_ns": 6000}}
+    with pytest.raises(TestbedError, match=r"run invalid: this machine is busy: .* for 9% of the"):
+        experiment.report(rounds((1, 1, 1), 0.09, dear), OPTIONS)
+    experiment.report(rounds(waited=0.09), OPTIONS)
+    with pytest.raises(
+        TestbedError, match=r"run invalid: the kernel dropped 10% .* UDP, C, as fast"
+    ):
+        experiment.report(rounds(wrong={turns.UDP: {"received": 90, "dropped": 10}}), OPTIONS)
+
+
+TURN = """
+import sys
+from pathlib import Path
+sys.path.append({experiments!r})
+from roce import turns
+from roce.turns import Turn
+for kind in (turns.NOBODY, turns.ROCE, turns.UDP_NAPS, turns.PACKET, turns.UNREAD):
+    print(turns.turn(Path({folder!r}), kind, 20_000, 0.25))
+"""
+
+
+def test_a_turn_over_a_veth(tmp_path: Path) -> None:
+    script = TURN.format(experiments=str(EXPERIMENTS), folder=str(tmp_path))
+    done = subprocess.run(
+        ["unshare", "-n", sys.executable, "-c", script], capture_output=True, text=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    nobody, *taken = (eval(line, {"Turn": turns.Turn}) for line in done.stdout.splitlines())
+    assert (nobody.received, nobody.dropped) == (0, 0)
+    assert len(taken) == 4
+    for each in taken:
+        assert each.sent == each.received + each.dropped > 0
+        assert each.collector_ns > 0
+        assert each.wrong == 0
+
+
+def test_virtual_time_is_refused_in_a_line(tmp_path: Path) -> None:
+    done = run("roce_throughput", "--time", "virtual", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert "of real time alone" in done.stderr.splitlines()[-1]
