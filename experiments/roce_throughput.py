@@ -23,6 +23,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
+from roce import takers
 from roce.turns import (
     COLLECTOR_CORE,
     COLLECTORS,
@@ -34,6 +35,7 @@ from roce.turns import (
     UNREAD,
     Kind,
     Turn,
+    frames_of,
     turn,
 )
 
@@ -83,7 +85,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
                 run.progress.update(f"round {number + 1}: {kind.name}, {text}")
                 turns.append(turn(run.folder, kind, load, options.seconds))
         rounds.append(Round(turns))
-    return report(rounds, options)
+    return report(rounds, takers.alone_ns(frames_of(run.folder, ROCE)), options)
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,10 @@ class Round:
         return self.cost_ns(ROCE, load) / self.cost_ns(to, load)
 
 
-def report(rounds: Sequence[Round], options: argparse.Namespace) -> Report:
-    """Raises TestbedError where the machine was too busy for what was measured to say anything."""
+def report(rounds: Sequence[Round], alone_ns: float, options: argparse.Namespace) -> Report:
+    """`alone_ns` is what a record takes in the responder itself.
+
+    Raises TestbedError where the machine was too busy for what was measured to say anything."""
     checks = claims_of(rounds)
     refuse_noise(rounds, [check.name for check in checks if not check.passed])
     turns = [each for one in rounds for each in one.turns]
@@ -122,11 +126,14 @@ def report(rounds: Sequence[Round], options: argparse.Namespace) -> Report:
                   max(abs(each.sent - each.received - each.dropped) for each in taken), 0),
             Check("records in memory that are not those offered", sum(t.wrong for t in taken), 0),
         ],
-        metrics={"records_per_s_a_core": {
-            kind.name: 1e9 / middle(rounds, "cost_ns", kind, AS_FAST) for kind in COLLECTORS}},
+        metrics={
+            "records_per_s_a_core": {
+                kind.name: 1e9 / middle(rounds, "cost_ns", kind, AS_FAST) for kind in COLLECTORS},
+            "cpu_ns_in_the_responder_alone": alone_ns,
+        },
         figure=draw(rounds),
         caption=caption(options),
-        tables=[costs_table(rounds), ratios_table(rounds)],
+        tables=[costs_table(rounds, alone_ns), ratios_table(rounds)],
     )  # fmt: skip
 
 
@@ -165,7 +172,7 @@ def refuse_noise(rounds: Sequence[Round], failed: Sequence[str]) -> None:
         )
 
 
-def costs_table(rounds: Sequence[Round]) -> Table:
+def costs_table(rounds: Sequence[Round], alone_ns: float) -> Table:
     """A row for each collector and load."""
     columns = ("collector", "offered", "records/s", "dropped", "CPU ns, collector", "kernel",
                "both: median", "least", "most", "million/s a core")  # fmt: skip
@@ -182,7 +189,8 @@ def costs_table(rounds: Sequence[Round]) -> Table:
                 middle(rounds, "kernel_ns", kind, load),
                 statistics.median(costs), min(costs), max(costs), 1e3 / statistics.median(costs),
             ))  # fmt: skip
-    return table("What a record costs", columns, rows)
+    title = f"What a record costs ({alone_ns:.0f} ns in the RoCE responder alone, from memory)"
+    return table(title, columns, rows)
 
 
 def ratios_table(rounds: Sequence[Round]) -> Table:

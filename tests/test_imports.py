@@ -53,9 +53,10 @@ MAY_IMPORT = {
     "controllers": ["testbed"],
     "described": ["controllers", "testbed", "minip4.errors", "minip4.runtime.switch.control"],
     "telemark": ["described", "testbed"],
-    # Of minip4 what builds C, and what a datagram is: nothing of switches.
+    # Of minip4 what builds C, and what came to a host: nothing of switches.
     "collectors": ["testbed", "minip4.native", "minip4.simulator"],
-    "experiments": ["controllers", "collectors", "topologies", "testbed", "minip4.native"],
+    "experiments": ["controllers", "collectors", "topologies", "testbed", "minip4.native",
+                    "minip4.simulator"],
     "benchmarks": ["controllers", "collectors", "topologies", "testbed", "minip4"],
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Two processes that take records: one over UDP, in Python, and the RoCE responder.
+"""Two processes that take records, one over UDP, in Python, and the RoCE responder; and it alone.
 
     python -m roce.takers udp | roce INTERFACE
 
@@ -11,12 +11,17 @@ import socket
 import struct
 import sys
 import time
+from pathlib import Path
+
+import numpy as np
 
 from collectors.roce.application import FIRST_RKEY
 from collectors.roce.card import Card
 from collectors.roce.region import TCP, Region
 from collectors.roce.softnic import SoftNic
+from minip4.simulator.shared import ARRIVAL
 from roce import offered
+from testbed.arrivals import Frames
 from testbed.real.application_host import (
     RECEIVE_BYTES,
     SK_MEMINFO_DROPS,
@@ -25,6 +30,7 @@ from testbed.real.application_host import (
 )
 
 KEY_BYTES = 36
+ALONE_TURNS = 200
 QUIET_S = 0.02  # in which nothing more came: the ring is empty
 
 
@@ -57,10 +63,7 @@ def roce(interface: str) -> tuple[int, int, int]:
 
     The card stays open: what its thread used is told of as long as it is there.
     """
-    nic = SoftNic(offered.COLLECTOR)
-    region = Region(TCP, offered.COUNT)
-    domain = nic.register(region, rkey=FIRST_RKEY)
-    nic.connect(domain, offered.WRITER, transport=offered.TRANSPORT)
+    nic, region = _responder()
     card = Card(nic, interface)
     print("ready", flush=True)
     sys.stdin.readline()
@@ -72,6 +75,33 @@ def roce(interface: str) -> tuple[int, int, int]:
     refused = set(nic.counts().refused) - {"FOREIGN"}
     assert not refused, f"{refused}: {nic.refusals()[-1]}"
     return received, drops, wrong(region, received, drops)
+
+
+def alone_ns(path: Path) -> float:
+    """CPU time of a record in the responder itself, from memory: the least of some turns.
+
+    `path` is that of its frames.
+    """
+    frames = offered.frames_in(path)
+    arrivals = np.zeros(len(frames), ARRIVAL)
+    arrivals["length"] = [len(frame) for frame in frames]
+    taken = Frames((arrivals, b"".join(frames)))
+    nic, _ = _responder()
+    turns = []
+    for _ in range(ALONE_TURNS):
+        began_ns = time.process_time_ns()
+        nic.receive(taken)
+        turns.append((time.process_time_ns() - began_ns) / len(frames))
+    assert nic.counts().accepted.total() == ALONE_TURNS * len(frames), nic.refusals()[-1]
+    return min(turns)
+
+
+def _responder() -> tuple[SoftNic, Region]:
+    nic = SoftNic(offered.COLLECTOR)
+    region = Region(TCP, offered.COUNT)
+    domain = nic.register(region, rkey=FIRST_RKEY)
+    nic.connect(domain, offered.WRITER, transport=offered.TRANSPORT)
+    return nic, region
 
 
 def wrong(region: Region, received: int, drops: int) -> int:

@@ -8,6 +8,7 @@ sender's name: none of the CPU time of both processes is left out.
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -22,6 +23,9 @@ EXPERIMENTS = Path(__file__).parents[1]
 SENDER_CORE, COLLECTOR_CORE = 0, 1
 INTERFACE, SENDERS_INTERFACE = "collector", "sender"
 NAP_US = 50  # as the responder's (collectors/roce/c/card.c)
+PATIENCE_S = 2.0
+SOFTNET, BACKLOG = Path("/proc/net/softnet_stat"), 11  # frames that wait, a line for each core
+SENT_DROPPED = 11  # of the numbers of an interface in /proc/net/dev
 # In a namespace of its own, where the kernel sends nothing by itself.
 ALONE = ("unshare", "-n", "sh", "-c", 'off=/proc/sys/net/ipv6/conf/default/disable_ipv6; '
          '[ ! -e $off ] || echo 1 > $off; exec "$0" "$@"')  # fmt: skip
@@ -51,7 +55,7 @@ class Turn(NamedTuple):
     sent: int
     seconds: float
     received: int
-    dropped: int  # by the kernel, at the collector's socket
+    dropped: int  # by the kernel, between them or at the collector's socket
     wrong: int  # records in memory
     sender_ns: float  # CPU time a frame
     collector_ns: float  # CPU time a record
@@ -131,11 +135,17 @@ class Process:
         return self._process.stdout.readline().strip()
 
 
+def frames_of(folder: Path, kind: Kind) -> Path:
+    """The file of the frames that a collector is offered, made once."""
+    path = folder / f"{'roce' if kind.takes_roce else 'udp'}_{kind.mac}"
+    if not path.exists():
+        write_frames(path, roce=kind.takes_roce, mac=kind.mac)
+    return path
+
+
 def turn(folder: Path, kind: Kind, asked_per_s: int, seconds: float) -> Turn:
     """Offer records to a collector, at a pace or (0) as fast as they go. Raises TestbedError."""
-    frames = folder / f"{'roce' if kind.takes_roce else 'udp'}_{kind.mac}"
-    if not frames.exists():
-        write_frames(frames, roce=kind.takes_roce, mac=kind.mac)
+    frames = frames_of(folder, kind)
     offer = (_tool("offer"), SENDERS_INTERFACE, frames, asked_per_s, seconds)
     with ExitStack() as stack:
         sender = stack.enter_context(Process(SENDER_CORE, *ALONE, *offer))
@@ -147,12 +157,35 @@ def turn(folder: Path, kind: Kind, asked_per_s: int, seconds: float) -> Turn:
             collector = stack.enter_context(Process(COLLECTOR_CORE, *kind.command()))
             collector.await_word("ready")
         (sent, elapsed_ns), used = sender.answer()
+        _await_backlog()
         (received, dropped, *wrong), own = collector.answer() if collector else ([0, 0], Used(0, 0))
+        dropped += _dropped_between(sender.pid)
     return Turn(
         kind.name, asked_per_s, sent, elapsed_ns / 1e9, received, dropped, sum(wrong),
         used.cpu_ns / max(sent, 1), own.cpu_ns / max(received, 1),
         max(used.waited_ns, own.waited_ns) / elapsed_ns,
     )  # fmt: skip
+
+
+def _await_backlog() -> None:
+    """Until no frame waits for a softirq that a busy core puts off. Raises TestbedError."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while any(int(line.split()[BACKLOG], 16) for line in SOFTNET.read_text().splitlines()):
+        if time.monotonic() > deadline_s:
+            raise TestbedError(
+                f"run invalid: for {PATIENCE_S:g} s a core did not come to frames that wait in the "
+                "kernel; leave the machine more idle"
+            )
+        time.sleep(0.001)
+
+
+def _dropped_between(pid: int) -> int:
+    """Frames that a veth's end, in the namespace of a process, could not hand over."""
+    for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines():
+        name, _, counts = line.partition(":")
+        if name.strip() == SENDERS_INTERFACE:
+            return int(counts.split()[SENT_DROPPED])
+    raise TestbedError(f"there is no {SENDERS_INTERFACE} any more")
 
 
 @contextmanager

@@ -57,6 +57,7 @@ def test_frames_of_roce_fill_the_region(tmp_path: Path) -> None:
     assert not nic.counts().refused
     assert region.records.tobytes() == offered.records().tobytes()
     assert takers.wrong(region, offered.COUNT, 0) == 0
+    assert takers.alone_ns(path) > 0
     region.records["sequence"][7] = 9
     region.records["sequence"][[8, 9]] = 0
     assert takers.wrong(region, offered.COUNT, 1) == 2
@@ -70,7 +71,7 @@ def test_datagrams_hold_the_same_records(tmp_path: Path) -> None:
 
 
 def test_costs_are_of_both_ends_and_ratios_of_one_round() -> None:
-    report = experiment.report(rounds(), OPTIONS)
+    report = experiment.report(rounds(), 80, OPTIONS)
     ratios = {check.name: check.measured for check in report.checks[:6]}
     assert [ratio for name, ratio in ratios.items() if "as fast" in name] == pytest.approx(
         [450 / 1500, 450 / 700, 450 / 350]
@@ -88,7 +89,7 @@ def test_costs_are_of_both_ends_and_ratios_of_one_round() -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_fails(wrong: dict[str, int], failed: str) -> None:
-    report = experiment.report(rounds((1, 1, 1), wrong={turns.ROCE: wrong}), OPTIONS)
+    report = experiment.report(rounds((1, 1, 1), wrong={turns.ROCE: wrong}), 80, OPTIONS)
     assert not report.passed
     assert any(check.name.startswith(failed) for check in report.checks if not check.passed)
 
@@ -96,12 +97,12 @@ def test_what_is_wrong_fails(wrong: dict[str, int], failed: str) -> None:
 def test_noise_decides_nothing() -> None:
     dear = {turns.ROCE: {"collector_ns": 6000}}
     with pytest.raises(TestbedError, match=r"run invalid: this machine is busy: .* for 9% of the"):
-        experiment.report(rounds((1, 1, 1), 0.09, dear), OPTIONS)
-    experiment.report(rounds(waited=0.09), OPTIONS)
+        experiment.report(rounds((1, 1, 1), 0.09, dear), 80, OPTIONS)
+    experiment.report(rounds(waited=0.09), 80, OPTIONS)
     with pytest.raises(
         TestbedError, match=r"run invalid: the kernel dropped 10% .* UDP, C, as fast"
     ):
-        experiment.report(rounds(wrong={turns.UDP: {"received": 90, "dropped": 10}}), OPTIONS)
+        experiment.report(rounds(wrong={turns.UDP: {"received": 90, "dropped": 10}}), 80, OPTIONS)
 
 
 TURN = """
