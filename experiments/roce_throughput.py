@@ -1,4 +1,4 @@
-"""Records into memory over RoCE: how many a core takes, and what does one cost beside other ways?
+"""Records into memory over RoCE: how many does a core take, and what does one cost beside UDP?
 
 A sender offers the same records of TCP packets (44 bytes) over a veth, on a core of its own, to one
 collector after the other: the RoCE responder in software, which checks the iCRC of each and writes
@@ -9,6 +9,9 @@ What counts is the CPU time of a record at both ends, the kernel's softirq inclu
 sender needs where nobody takes its frames. Ratios are of one round; what counts is their median.
 
 Claim: A record over RoCE costs at most half of the CPU time of one over UDP in C that is indexed.
+
+Published: Beltman and Knossen (INDIS 2020), abstract: some 20 million packets a second without
+loss, by a network card that writes them to memory. Ours is software: compare it with software.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
