@@ -24,6 +24,26 @@ TCP = np.dtype([
 From Beltman, Knossen, "Collecting telemetry data using P4 and RDMA" (2020).
 """
 
+HOP = np.dtype([
+    ("node", ">u4"), ("ingress_port", ">u2"), ("egress_port", ">u2"), ("latency_us", ">u4"),
+    ("queue", "u1"), ("waiting", ">u1", 3), ("ingress_us", ">u8"), ("egress_us", ">u8"),
+])  # fmt: skip
+"""32 bytes of what a switch knows of a packet: hop_record_t of p4src/roce/records.p4."""
+
+ABSENT = 0xFFFFFFFF
+"""The node of a hop that was not there; all its other bits are ones, too."""
+
+PATH = np.dtype([
+    ("flow", TCP), ("sink", HOP), ("hops", "u1"), ("flags", "u1"), ("reserved", "V2"),
+    ("stack", HOP, 5),
+])  # fmt: skip
+"""240 bytes of a packet's path: of its sink, and of the newest of the `hops` on its INT-MD stack,
+the newest first.
+
+Bits of `flags`: 0x01 M and 0x02 E of INT's header (hops are missing), 0x04 the sink's queue was as
+full as is reported. path_record_t of p4src/roce/paths.p4.
+"""
+
 
 class Region:
     """`count` records, zeros at first; those that a file of this length holds stay there."""

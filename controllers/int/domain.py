@@ -145,13 +145,18 @@ def entries(
     ]
 
 
-async def _configure(net: Network, switch: fy.Switch, domain: Domain, clock_offset_us: int) -> None:
+async def clone_reports(net: Network, switch: fy.Switch, domain: Domain) -> None:
+    """Make the clone session of a switch's reports, which leads to their collector."""
     ways = next_hops(net.topo.links(), net.topo.hosts(), switch.name)
     port = net.port(switch.name, ways[domain.collector][0])
     session = fy.P4CloneSessionEntry(SESSION, replicas=[port])
     async for old in switch.read([fy.P4CloneSessionEntry(SESSION)]):  # type: ignore[attr-defined]
         await switch.delete([old])
     await switch.insert([session])
+
+
+async def _configure(net: Network, switch: fy.Switch, domain: Domain, clock_offset_us: int) -> None:
+    await clone_reports(net, switch, domain)
     await reconcile(switch, entries(net, switch.name, domain, clock_offset_us))
 
 

@@ -24,7 +24,7 @@ from controllers.roce.watch import RecordedFlow
 from controllers.tables import reconcile
 from testbed.network import Network
 
-FLOW_BYTES, HOP_BYTES = 44, 32  # of records, in p4src/roce/records.p4
+FLOW_BYTES, HOP_BYTES, PATH_BYTES = 44, 32, 164  # of records, in p4src/roce/records.p4, paths.p4
 COUNTER_BYTES = 8
 _NEVER = 0xFFFFFFFF  # mask of immediates
 
@@ -34,10 +34,11 @@ class Content(enum.Enum):
 
     FLOWS = FLOW_BYTES
     FLOWS_AND_HOPS = FLOW_BYTES + HOP_BYTES
+    PATHS = FLOW_BYTES + HOP_BYTES + PATH_BYTES
     COUNTERS = COUNTER_BYTES
 
 
-CONTENTS = (None, Content.FLOWS, Content.FLOWS_AND_HOPS)
+CONTENTS = (None, Content.FLOWS, Content.FLOWS_AND_HOPS, Content.PATHS)
 """What a record has, in the order of p4src/roce/records.p4."""
 
 
@@ -98,7 +99,7 @@ class Session(QueuePair):
 
 
 @dataclass(frozen=True)
-class Reporter:
+class Recording:
     """What a switch records, and where it writes that.
 
     Raises ValueError for what cannot be.
@@ -106,8 +107,6 @@ class Reporter:
 
     sessions: Sequence[Session]
     flows: Sequence[RecordedFlow] = ()
-    node_id: int = 0
-    clock_offset_us: int = 0
 
     def __post_init__(self) -> None:
         numbers = [session.number for session in self.sessions]
@@ -117,6 +116,31 @@ class Reporter:
             if not {*flow.sessions} <= {*numbers}:
                 where = f"recorded flow {flow.src_addr} -> {flow.dst_addr}"
                 raise ValueError(f"{where}: {flow.sessions}, and its switch has {numbers}")
+        for session in self.sessions:
+            if session.content not in self._contents():
+                known = ", ".join(content.name for content in self._contents())
+                raise ValueError(f"session {session.number} with {session.host}: "
+                                 f"{session.content.name}: its switch writes {known}")  # fmt: skip
+
+    def entries(self, net: Network) -> list[fy.P4TableEntry]:
+        """Those of the switch's tables, of sessions and of flows."""
+        return [
+            *(entry for session in self.sessions
+              for entry in session.entries(net.host(session.host).MAC())),
+            *(flow.entry() for flow in self.flows),
+        ]  # fmt: skip
+
+    def _contents(self) -> Sequence[Content]:
+        """What the switch's program can write."""
+        return (Content.FLOWS, Content.FLOWS_AND_HOPS, Content.COUNTERS)
+
+
+@dataclass(frozen=True)
+class Reporter(Recording):
+    """See Recording; of a switch that runs p4src/roce/roce.p4."""
+
+    node_id: int = 0
+    clock_offset_us: int = 0
 
 
 async def configure(
@@ -144,8 +168,6 @@ async def _configure(net: Network, switch: fy.Switch, reporters: Mapping[str, Re
             fy.P4TableEntry("node", action=node, is_default_action=True),
             *forwarding_entries(net, switch.name),
             *ways_to_writers(net, switch.name, writers),
-            *(entry for session in reporter.sessions
-              for entry in session.entries(net.host(session.host).MAC())),
-            *(flow.entry() for flow in reporter.flows),
+            *reporter.entries(net),
         ],
-    )  # fmt: skip
+    )

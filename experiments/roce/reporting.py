@@ -13,7 +13,7 @@ import numpy as np
 
 from collectors.roce.application import Responder, Writer
 from collectors.roce.endpoint import Peer, Transport
-from collectors.roce.region import TCP
+from collectors.roce.region import HOP, TCP
 from controllers.connection import connections
 from controllers.roce.session import Content, Reporter, Session, configure
 from controllers.roce.watch import RecordedFlow
@@ -30,12 +30,6 @@ COLLECTOR_ADDR = "10.0.0.2"
 PEER = Peer("10.0.9.1", qpn=0x11, psn=0xFFFF00)  # its PSNs soon wrap
 EXPECTED = ("ingress", "miss", "egress")  # answers end in a switch, heard or not; records held off
 DELAY_US = 500  # of the link between the switches
-
-HOP = np.dtype([
-    ("node", ">u4"), ("ingress_port", ">u2"), ("egress_port", ">u2"), ("latency_us", ">u4"),
-    ("queue", "u1"), ("waiting", ">u1", 3), ("ingress_us", ">u8"), ("egress_us", ">u8"),
-])  # fmt: skip
-"""What the switch knows of a packet: hop_record_t of p4src/roce/records.p4."""
 
 RECORDS = {
     Content.FLOWS: TCP,

@@ -1,5 +1,5 @@
 /* A packet as INT switches see it: all that include/parser.p4 has, TCP whole, INT behind UDP and TCP, and
- * the report around it. */
+ * the report around it. A program may have more (INT_MORE_HEADERS). */
 #ifndef TELEMARK_INT_PACKET_P4
 #define TELEMARK_INT_PACKET_P4
 
@@ -7,7 +7,12 @@
 #include "../include/readout.p4"
 #include "headers.p4"
 
+#ifndef INT_MORE_HEADERS
+#define INT_MORE_HEADERS
+#endif
+
 struct headers_t {
+    INT_MORE_HEADERS
     readout_request_t readout_request;
     readout_t readout;
     // Around a packet that is reported:

@@ -9,6 +9,12 @@
 #include "source.p4"
 #include "switch.p4"
 
+// The clone session of what a sink has to tell. Where it is another one than that of reports, its
+// clones are the program's affair.
+#ifndef INT_SINK_SESSION
+#define INT_SINK_SESSION REPORT_SESSION
+#endif
+
 control IntArrival(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Forward() forward;
@@ -99,11 +105,15 @@ control IntPacket(
             if (meta.hop.utilisation == UNKNOWN) {  // 3.3.1: what is not available has no bit
                 meta.report.metadata_bits = meta.report.metadata_bits & ~UTILISATION;
             }
-            number.apply(meta.report);
-            clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, CLONE_FIELDS);
+            bit<32> session = REPORT_SESSION;
             if (is_outside == 1 && meta.watch.is_int == 1) {
+                session = INT_SINK_SESSION;
                 keep.apply(hdr);
             }
+            if (session == REPORT_SESSION) {
+                number.apply(meta.report);
+            }
+            clone_preserving_field_list(CloneType.E2E, session, CLONE_FIELDS);
         }
         if (is_outside == 1 && meta.watch.is_int == 1) {
             if (hdr.int_header.discard == 1) {

@@ -7,6 +7,11 @@
 
 #include "packet.p4"
 
+// What a program wants of a stack in front of the parser, which takes it as a whole: statements.
+#ifndef INT_SEE_STACK
+#define INT_SEE_STACK
+#endif
+
 /* INT is whole where `stack` is valid, if only with no bytes; where `shim` is and `stack` is not,
  * something marks the packet as one with INT, and its lengths or its type are wrong. */
 parser IntParser(
@@ -155,6 +160,7 @@ parser IntParser(
 
     state parse_int {
         packet.extract(hdr.int_header);
+        INT_SEE_STACK
         packet.extract(hdr.stack, (bit<32>)(hdr.shim.length - INT_HEADER_WORDS) << 5);
         transition select(hdr.shim.npt) {
             NPT_L4: parse_inner_ports;

@@ -4,7 +4,8 @@
  *
  * A program declares what is special to it before it includes this: its `headers_t`; COVERED_BITS,
  * enough for all that is covered and 32 more; and `CoverPayload`, which shifts the payload into
- * `covered`, behind the headers. */
+ * `covered`, behind the headers. p4c knows no more than 2048 bits in one: what ends a longer payload is a
+ * header of its own, COVERED_BEHIND, and its COVERED_BEHIND_FIELDS. */
 #ifndef TELEMARK_ROCE_ICRC_P4
 #define TELEMARK_ROCE_ICRC_P4
 
@@ -81,7 +82,16 @@ control Icrc(in headers_t hdr, inout bit<32> icrc) {
         }
         cover_payload.apply(hdr, covered);
         bit<32> crc;
-        hash(crc, HashAlgorithm.crc32, 32w0, { 32w0xFFFFFFFF, covered }, 64w0x100000000);
+#ifdef COVERED_BEHIND
+        if (hdr.COVERED_BEHIND.isValid()) {
+            hash(
+                crc, HashAlgorithm.crc32, 32w0, { 32w0xFFFFFFFF, covered, COVERED_BEHIND_FIELDS },
+                64w0x100000000);
+        } else
+#endif
+        {
+            hash(crc, HashAlgorithm.crc32, 32w0, { 32w0xFFFFFFFF, covered }, 64w0x100000000);
+        }
         icrc = crc[7:0] ++ crc[15:8] ++ crc[23:16] ++ crc[31:24];
     }
 }

@@ -7,6 +7,7 @@
 #define TELEMARK_ROCE_PIPELINE_P4
 
 #include "packet.p4"
+#include "cover.p4"
 #include "watch.p4"
 
 struct metadata_t {

@@ -84,7 +84,7 @@ control RecordList(
 control RoceWatch(
     in headers_t hdr, inout roce_t roce, inout hop_t hop,
     in standard_metadata_t standard_metadata) {
-    RecordList() list;
+    RecordList() recorded;
 
     /* Who this switch is, and what is to be added to its clock. */
     action set_node(bit<32> node_id, bit<48> offset_us) {
@@ -105,7 +105,7 @@ control RoceWatch(
             src_port = hdr.ports.src_port;
             dst_port = hdr.ports.dst_port;
         }
-        list.apply(hdr, src_port, dst_port, roce, standard_metadata);
+        recorded.apply(hdr, src_port, dst_port, roce, standard_metadata);
     }
 }
 

@@ -1,12 +1,13 @@
 """INT switches in this process: frames at chosen times, one switch after the other."""
 
 import functools
+import random
 from collections.abc import Sequence
 from ipaddress import IPv4Address
 from pathlib import Path
 
 import subject
-from int_layers import Int, Report, take_int, take_report
+from int_layers import NODE, QUEUE, Int, Report, take_int, take_report
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
@@ -25,6 +26,8 @@ SESSION = 500
 ALL = 0xFFFFFFFF  # of sampling
 DSCP, PORT, NEW_UDP, PROBE = range(4)  # how INT is marked
 INT_PORT, MARKER = 32767, b"TELEMARK"
+# How ingress and egress of a program are named.
+KINDS = {"int.p4": "Int", "with_ampm.p4": "Both", "../roce/int_sink.p4": "Sink"}
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not understood",
           "hops", "mtu")  # fmt: skip
@@ -46,7 +49,7 @@ class Switch:
         parts_a_byte: int = 0, program: str = "int.p4",
     ) -> None:  # fmt: skip
         self.engine = _switch(program).another()
-        kind = {"int.p4": "Int", "with_ampm.p4": "Both"}[program]
+        kind = KINDS[program]
         self.ingress, self.egress = f"{kind}Ingress.arrival", f"{kind}Egress.departure"
         add, set_default = self.engine.table_add, self.engine.table_set_default
         for mac, port in ((HOST_MAC, OUT), (COLLECTOR_MAC, TO_COLLECTOR)):
@@ -187,3 +190,26 @@ def checked(frame: bytes) -> Packet:
         layer4(again).delfieldval("chksum")
     assert bytes(again) == frame[14:], f"{again!r}\n{ip!r}"
     return packet
+
+
+def insides() -> list[bytes]:
+    """Frames with INT as they are between switches, of all kinds."""
+    frames = []
+    for version in (4, 6):
+        for mark in (DSCP, PORT, NEW_UDP, PROBE):
+            source = Switch(1, outside=[IN])
+            source.embed_data(NODE | QUEUE, mark=mark, version=version)
+            for make in (udp, tcp):
+                frames.append(Switch(2).pass_on(source.pass_on(make(version=version))))
+    source = Switch(1, outside=[IN])
+    source.embed_data(0xFF81)
+    frames.append(source.pass_on(udp(ip_options=[b"\x07\x0b\x08" + bytes(8)])))
+    return frames
+
+
+def damaged(frame: bytes, dice: random.Random) -> bytes:
+    """Some bytes behind the Ethernet header changed, and now and then the end cut off."""
+    data = bytearray(frame)
+    for _ in range(dice.randrange(1, 6)):
+        data[dice.randrange(14, len(data))] = dice.choice((0, 1, 0x7F, 0xFF, dice.randrange(256)))
+    return bytes(data[: dice.choice((len(data), len(data), dice.randrange(14, len(data))))])

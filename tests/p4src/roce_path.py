@@ -29,6 +29,7 @@ SWITCH_QPN, COLLECTOR_QPN = 0x800011, 0x000263
 RKEY, BASE = 0xCAFE0001, 0x7F00_0000_1000
 NEVER = 0xFFFFFFFF  # of masks
 FLOW, HOP = 44, 32  # bytes of records
+FLOW_ALONE, FLOW_AND_HOP, FLOW_AND_PATH = 1, 2, 3  # contents
 KINDS = ("sent", "acked", "naked", "not ready", "refused", "resumed", "probed", "damaged",
          "out of region")  # fmt: skip
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
@@ -51,7 +52,7 @@ class Session:
     slots: int = 8
     stride: int = FLOW
     length: int | None = None  # bytes of the region; None: what the slots need
-    has_hop: bool = False
+    content: int = FLOW_ALONE
     ack_mask: int = 0xFFFFFF
     immediate_mask: int = NEVER
     patience: int = 0
@@ -72,40 +73,16 @@ class Switch:
         for mac, port in ((HOST_MAC, OUT), (COLLECTOR_MAC, TO_COLLECTOR)):
             self.add("RoceIngress.forwarding", [Exact(mac)], "RoceIngress.forward", [port])
         for session in sessions or (Session(),):
-            self._install(session)
+            install(self.engine, session)
         if watch:
             self.watch("record", [1, 1])
-
-    def _install(self, s: Session) -> None:
-        collectors = "RoceEgress.write_record"
-        macs = [SWITCH_MAC, COLLECTOR_MAC]
-        addresses = ends(s.version)
-        gids = [int(IPv6Address(gid(a))) for a in addresses]
-        if s.version == "v2":
-            params = [*(int(IPv4Address(a)) for a in addresses), 0xC011]
-        else:
-            params = [*gids, 0xC011][: 2 if s.version == "v1" else 3]
-        self.add(f"{collectors}.to_collector.collectors", [Exact(s.number)],
-                 f"{collectors}.to_collector.over_{s.version}", [*macs, *params])  # fmt: skip
-        pair = [s.qpn, RKEY, BASE, s.region]
-        if s.fetch_add:
-            self.add(f"{collectors}.queue_pairs", [Exact(s.number)], f"{collectors}.fetch_add",
-                     [*pair, s.patience])  # fmt: skip
-        else:
-            self.add(f"{collectors}.queue_pairs", [Exact(s.number)], f"{collectors}.write",
-                     [int(s.unreliable), *pair, s.stride, s.slots, 1 + s.has_hop, s.ack_mask,
-                      s.immediate_mask, s.patience])  # fmt: skip
-        key = [1 if s.version == "v1" else 2, SWITCH_QPN + s.number - 1, *gids[::-1]]
-        self.add("RoceIngress.answers.answers", [*map(Exact, key)],
-                 "RoceIngress.answers.answer", [s.number, s.slots])  # fmt: skip
-        self.engine.mirror_set(s.number, [(TO_COLLECTOR, 0)])
 
     def watch(self, action: str, params: Sequence[int], dst_port: int | None = None) -> None:
         """Record packets of both versions of IP: all of them, or those to a port."""
         port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
         for table in ("record_list", "record_list_ipv6"):
-            self.add(f"RoceIngress.watch.list.{table}", [*[Ternary(0, 0)] * 4, port],
-                     f"RoceIngress.watch.list.{action}", params, 1)  # fmt: skip
+            self.add(f"RoceIngress.watch.recorded.{table}", [*[Ternary(0, 0)] * 4, port],
+                     f"RoceIngress.watch.recorded.{action}", params, 1)  # fmt: skip
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
         """All that leaves, in the order of ports."""
@@ -140,6 +117,32 @@ class Switch:
         ((port, answer),) = self.send(request, port=CPU_PORT)
         assert port == CPU_PORT
         return tuple(int.from_bytes(answer[i : i + 8], "big") for i in range(12, 44, 8))
+
+
+def install(engine: Engine | Twins, s: Session, kind: str = "Roce") -> None:
+    """A session, in a switch of this kind: as its ingress and egress are named."""
+    writes, answers = f"{kind}Egress.write_record", f"{kind}Ingress.answers"
+    macs = [SWITCH_MAC, COLLECTOR_MAC]
+    addresses = ends(s.version)
+    gids = [int(IPv6Address(gid(a))) for a in addresses]
+    if s.version == "v2":
+        params = [*(int(IPv4Address(a)) for a in addresses), 0xC011]
+    else:
+        params = [*gids, 0xC011][: 2 if s.version == "v1" else 3]
+    engine.table_add(f"{writes}.to_collector.collectors", [Exact(s.number)],
+                     f"{writes}.to_collector.over_{s.version}", [*macs, *params])  # fmt: skip
+    pair = [s.qpn, RKEY, BASE, s.region]
+    if s.fetch_add:
+        engine.table_add(f"{writes}.queue_pairs", [Exact(s.number)], f"{writes}.fetch_add",
+                         [*pair, s.patience])  # fmt: skip
+    else:
+        engine.table_add(f"{writes}.queue_pairs", [Exact(s.number)], f"{writes}.write",
+                         [int(s.unreliable), *pair, s.stride, s.slots, s.content, s.ack_mask,
+                          s.immediate_mask, s.patience])  # fmt: skip
+    key = [1 if s.version == "v1" else 2, SWITCH_QPN + s.number - 1, *gids[::-1]]
+    engine.table_add(f"{answers}.answers", [*map(Exact, key)], f"{answers}.answer",
+                     [s.number, s.slots])  # fmt: skip
+    engine.mirror_set(s.number, [(TO_COLLECTOR, 0)])
 
 
 def ends(version: str) -> tuple[str, str]:

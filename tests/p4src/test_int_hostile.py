@@ -7,14 +7,12 @@ import pytest
 from int_layers import LEVEL_1, NODE, QUEUE
 from int_path import (
     ALL,
-    DSCP,
     IN,
-    NEW_UDP,
     OUT,
-    PORT,
-    PROBE,
     TO_COLLECTOR,
     Switch,
+    damaged,
+    insides,
     opened,
     tcp,
     udp,
@@ -23,29 +21,6 @@ from int_path import (
 from minip4.engine.keys import Exact
 
 ROUNDS = 60
-
-
-def insides() -> list[bytes]:
-    """Frames with INT as they are between switches, of all kinds."""
-    frames = []
-    for version in (4, 6):
-        for mark in (DSCP, PORT, NEW_UDP, PROBE):
-            source = Switch(1, outside=[IN])
-            source.embed_data(NODE | QUEUE, mark=mark, version=version)
-            for make in (udp, tcp):
-                frames.append(Switch(2).pass_on(source.pass_on(make(version=version))))
-    source = Switch(1, outside=[IN])
-    source.embed_data(0xFF81)
-    frames.append(source.pass_on(udp(ip_options=[b"\x07\x0b\x08" + bytes(8)])))
-    return frames
-
-
-def damaged(frame: bytes, dice: random.Random) -> bytes:
-    """Some bytes behind the Ethernet header changed, and now and then the end cut off."""
-    data = bytearray(frame)
-    for _ in range(dice.randrange(1, 6)):
-        data[dice.randrange(14, len(data))] = dice.choice((0, 1, 0x7F, 0xFF, dice.randrange(256)))
-    return bytes(data[: dice.choice((len(data), len(data), dice.randrange(14, len(data))))])
 
 
 def everything(outside: list[int]) -> Switch:

@@ -7,6 +7,7 @@ from roce_path import (
     BASE,
     COLLECTOR_QPN,
     FLOW,
+    FLOW_AND_HOP,
     HOP,
     IN,
     OUT,
@@ -65,7 +66,7 @@ LAYOUTS = {
         bth(Op.WRITE_ONLY_IMMEDIATE | UC) / RETH_44 / ImmDt(data=0) / Raw(TCP_RECORD),
     ),
     "with what the switch knows": (
-        Session(has_hop=True, stride=FLOW + HOP),
+        Session(content=FLOW_AND_HOP, stride=FLOW + HOP),
         bth(Op.WRITE_ONLY) / RETH(va=BASE, rkey=RKEY, length=FLOW + HOP)
         / Raw(TCP_RECORD + bytes.fromhex("0000002a 0001 0002 00000000 00000000")
               + (1234 + 500).to_bytes(8, "big") * 2),

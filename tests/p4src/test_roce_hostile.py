@@ -6,6 +6,7 @@ import pytest
 from roce_path import (
     BASE,
     FLOW,
+    FLOW_AND_HOP,
     HOP,
     IN,
     OUT,
@@ -46,7 +47,7 @@ def test_damaged_frames_do_no_harm(version: str) -> None:
     """Whatever comes, also from the collector's side, no record leaves the region."""
     stride = FLOW + HOP
     switch, dice, records = Switch(
-        Session(version=version, slots=SLOTS, stride=stride, has_hop=True, immediate_mask=1,
+        Session(version=version, slots=SLOTS, stride=stride, content=FLOW_AND_HOP, immediate_mask=1,
                 patience=9)
     ), random.Random(version), 0  # fmt: skip
     switch.add("RoceIngress.forwarding", [Exact(0x0200000000FF)], "RoceIngress.forward", [OUT])

@@ -1,7 +1,7 @@
 """Where records go: PSNs and slots wrap, no record lies outside the region, none is left out."""
 
 import pytest
-from roce_path import BASE, FLOW, HOP, Session, Switch, nak, opened, slot_of, udp
+from roce_path import BASE, FLOW, FLOW_AND_HOP, HOP, Session, Switch, nak, opened, slot_of, udp
 
 from collectors.roce.packets import BTH, RETH, AtomicETH
 
@@ -36,8 +36,8 @@ def test_the_last_slot_may_end_with_the_region(stride: int) -> None:
         Session(slots=0, length=1000),
         Session(slots=0xFFFFFFFF, length=1000),
         Session(stride=FLOW - 1, length=1000),
-        Session(stride=FLOW, length=1000, has_hop=True),
-        Session(stride=FLOW + HOP, slots=2, length=2 * (FLOW + HOP) - 1, has_hop=True),
+        Session(stride=FLOW, length=1000, content=FLOW_AND_HOP),
+        Session(stride=FLOW + HOP, slots=2, length=2 * (FLOW + HOP) - 1, content=FLOW_AND_HOP),
         Session(stride=0xFFFF, slots=0x80000000, length=1 << 46),
     ],
     ids=lambda session: f"{session.slots} x {session.stride} of {session.length}",

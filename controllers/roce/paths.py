@@ -1,0 +1,70 @@
+"""INT sinks that write the paths of packets into a collector's memory; P4: p4src/roce/int_sink.p4.
+
+    flow = WatchedFlow("10.0.0.1", "10.0.0.2", instructions=INSTRUCTIONS)
+    session = Session(1, "h3", peer, target, content=Content.PATHS)
+    sink = Sink([session], [RecordedFlow("10.0.0.1", "10.0.0.2")])
+    async with connections(net) as switches:
+        await configure(net, switches, Domain("h3", [flow]), {"s5": sink})
+
+What is recorded is not reported; all else of the domain goes on as it does without sinks.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import finsy as fy
+
+from controllers.int.domain import Domain, clone_reports, entries
+from controllers.int.watch import Instruction
+from controllers.roce.running import begin, check_macs, ways_to_writers
+from controllers.roce.session import Content, Recording
+from controllers.tables import reconcile
+from testbed.network import Network
+
+INSTRUCTIONS = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
+                | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
+"""What the stack has to have of each hop: PATH_INSTRUCTIONS of p4src/roce/paths.p4."""
+
+
+@dataclass(frozen=True)
+class Sink(Recording):
+    """See Recording. Its flows are as they are outside of the domain, without INT's marks."""
+
+    def _contents(self) -> Sequence[Content]:
+        return (Content.PATHS, Content.COUNTERS)
+
+
+async def configure(
+    net: Network, switches: Mapping[str, fy.Switch], domain: Domain, sinks: Mapping[str, Sink],
+    clock_offsets_us: Mapping[str, int] | None = None,
+) -> None:  # fmt: skip
+    """Fill the tables of all switches, and begin the sessions.
+
+    `sinks` run p4src/roce/int_sink.p4, other switches INT's program; `clock_offsets_us` as of
+    controllers.int.domain. Raises TestbedError and finsy's P4ClientError.
+    """
+    check_macs({name: sink.sessions for name, sink in sinks.items()})
+    offsets_us = clock_offsets_us or {}
+    await asyncio.gather(
+        *(_configure(net, switch, domain, sinks, offsets_us.get(name, 0))
+          for name, switch in switches.items())
+    )  # fmt: skip
+
+
+async def _configure(
+    net: Network, switch: fy.Switch, domain: Domain, sinks: Mapping[str, Sink],
+    clock_offset_us: int,
+) -> None:  # fmt: skip
+    sink = sinks.get(switch.name, Sink([]))
+    writers = {name: each.sessions for name, each in sinks.items()}
+    await clone_reports(net, switch, domain)
+    await begin(net, switch, sink.sessions)
+    await reconcile(
+        switch,
+        [
+            *entries(net, switch.name, domain, clock_offset_us),
+            *ways_to_writers(net, switch.name, writers),
+            *sink.entries(net),
+        ],
+    )

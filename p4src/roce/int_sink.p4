@@ -1,0 +1,197 @@
+/* An INT switch that tells what it takes off as a sink by RoCE: a record of the packet and its path in
+ * a collector's memory, in the place of a report. All else is INT's: source, transit, other reports.
+ *
+ *   ingress   answers of collectors end here; INT's ingress --> which session has the packet's path
+ *   egress    INT's egress, where a sink's clone becomes a record (write.p4) */
+#define INT_MORE_HEADERS \
+    grh_t grh; \
+    bth_t bth; \
+    reth_t reth; \
+    atomic_t atomic; \
+    immediate_t immediate; \
+    aeth_t aeth; \
+    atomic_ack_t atomic_ack; \
+    flow_record_t flow_record; \
+    hop_record_t hop_record; \
+    path_record_t path_record; \
+    icrc_t icrc;
+#define INT_SEE_STACK SeeStack.apply(packet, hdr.shim, hdr.int_header, meta.path);
+#define INT_SINK_SESSION \
+    (meta.roce.session == NO_SESSION ? REPORT_SESSION : (bit<32>)meta.roce.session)
+#define COVERED_BEHIND path_record
+#define COVERED_BEHIND_FIELDS \
+    hdr.path_record.hops, hdr.path_record.reserved, hdr.path_record.congested, \
+    hdr.path_record.hops_exceeded, hdr.path_record.mtu_exceeded, hdr.path_record.reserved_too, \
+    hdr.path_record.stack
+
+#include "headers.p4"
+#include "records.p4"
+#include "paths.p4"
+#include "../int/report.p4"
+#include "../int/watch.p4"
+#include "cover.p4"
+#include "watch.p4"
+
+struct metadata_t {
+    hop_t hop;
+    int_watch_t watch;
+    int_report_t report;
+    @field_list(CLONE_FIELDS)
+    bit<8> drop_reason;
+    roce_t roce;
+    path_t path;
+    readout_values_t readout;
+}
+
+/* Of the packet as it leaves, of this switch, and of those before. */
+control PutRecord(
+    inout headers_t hdr, in metadata_t meta, in bit<8> content, inout bit<16> record_bytes) {
+    FillFlowRecord() fill_flow;
+    FillHopRecord() fill_hop;
+    FillPathRecord() fill_path;
+
+    apply {
+        hdr.flow_record.setInvalid();
+        hdr.hop_record.setInvalid();
+        hdr.path_record.setInvalid();
+        if (content == FLOW_AND_PATH) {
+            if (hdr.inner_ports.isValid()) {  // of which TCP's numbers are not known
+                fill_flow.apply(hdr.flow_record, hdr.ipv4, hdr.ipv6, hdr.inner_ports, hdr.tcp);
+            } else {
+                fill_flow.apply(hdr.flow_record, hdr.ipv4, hdr.ipv6, hdr.ports, hdr.tcp);
+            }
+            fill_hop.apply(hdr.hop_record, meta.hop);
+            fill_path.apply(hdr.path_record, meta.path, meta.report.congested);
+            record_bytes = FLOW_RECORD_BYTES + HOP_RECORD_BYTES + PATH_RECORD_BYTES;
+        }
+        hdr.tcp_options.setInvalid();
+        hdr.inner_ports.setInvalid();
+    }
+}
+
+#include "../int/pipeline.p4"
+#include "answers.p4"
+#include "parser.p4"
+#include "write.p4"
+
+parser SinkParser(
+    packet_in packet, out headers_t hdr, inout metadata_t meta,
+    inout standard_metadata_t standard_metadata) {
+    IntParser() int_parser;
+    AnswerParser() answer_parser;
+
+    state start {
+        int_parser.apply(packet, hdr, meta, standard_metadata);
+        transition select(hdr.ethernet.isValid(), hdr.ethernet.ether_type, hdr.shim.isValid()) {
+            (true, ETHERTYPE_ROCE, false): parse_grh;
+            (true, ETHERTYPE_IPV4, false): see_ipv4;
+            (true, ETHERTYPE_IPV6, false): see_ipv6;
+            default: accept;
+        }
+    }
+
+    state see_ipv4 {
+        transition select(hdr.ipv4.ihl, hdr.ipv4.protocol, hdr.ports.isValid(), hdr.ports.dst_port) {
+            (5, PROTOCOL_UDP, true, ROCE_UDP_PORT): parse_bth;
+            default: accept;
+        }
+    }
+
+    state see_ipv6 {
+        transition select(hdr.ipv6.next_header, hdr.ports.isValid(), hdr.ports.dst_port) {
+            (PROTOCOL_UDP, true, ROCE_UDP_PORT): parse_bth;
+            default: accept;
+        }
+    }
+
+    state parse_grh {
+        packet.extract(hdr.grh);
+        transition select(hdr.grh.next_header) {
+            NEXT_HEADER_BTH: parse_bth;
+            default: accept;
+        }
+    }
+
+    state parse_bth {
+        answer_parser.apply(packet, hdr.bth, hdr.aeth, hdr.atomic_ack, hdr.icrc);
+        transition accept;
+    }
+}
+
+control SinkIngress(
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    Answers() answers;
+    IntArrival() arrival;
+    RecordList() recorded;
+    ReadoutRequest() readout_request;
+    SessionReadout() session_readout;
+    ReadoutArrival() readout_arrival;
+
+    apply {
+        if (hdr.readout_request.isValid()) {
+            readout_request.apply(
+                hdr.readout_request, hdr.readout, meta.readout, standard_metadata);
+            session_readout.apply(meta.readout);
+            readout_arrival.apply(hdr.readout, meta.readout);
+        } else {
+            bit<8> answered = NO_SESSION;
+            answers.apply(hdr, answered, standard_metadata);
+            if (answered == NO_SESSION) {
+                arrival.apply(hdr, meta, standard_metadata);
+                if (meta.watch.is_int == 1 && meta.path.is_known == 1 && meta.drop_reason == 0) {
+                    // The ports that the packet had, and will have: its mark may be in their place.
+                    bit<16> src_port = hdr.ports.src_port;
+                    bit<16> dst_port = hdr.ports.dst_port;
+                    if (hdr.inner_ports.isValid()) {
+                        src_port = hdr.inner_ports.src_port;
+                        dst_port = hdr.inner_ports.dst_port;
+                    } else if (hdr.shim.npt == NPT_UDP) {
+                        dst_port = hdr.shim.original;
+                    }
+                    recorded.apply(hdr, src_port, dst_port, meta.roce, standard_metadata);
+                }
+            }
+        }
+    }
+}
+
+control SinkEgress(
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    IntDeparture() departure;
+    WriteRecord() write_record;
+    ReadoutDeparture() readout_departure;
+
+    apply {
+        // What a sink told is what has headers that were kept.
+        if (standard_metadata.instance_type == EGRESS_CLONE && hdr.kept_shim.isValid()
+            && meta.roce.session != NO_SESSION) {
+            write_record.apply(hdr, meta, standard_metadata);
+        } else {
+            departure.apply(hdr, meta, standard_metadata);
+        }
+        readout_departure.apply(hdr.readout, meta.readout);
+    }
+}
+
+control SinkDeparser(packet_out packet, in headers_t hdr) {
+    IntDeparser() int_deparser;
+
+    apply {
+        int_deparser.apply(packet, hdr);
+        packet.emit(hdr.grh);
+        packet.emit(hdr.bth);
+        packet.emit(hdr.reth);
+        packet.emit(hdr.atomic);
+        packet.emit(hdr.immediate);
+        packet.emit(hdr.aeth);
+        packet.emit(hdr.atomic_ack);
+        packet.emit(hdr.flow_record);
+        packet.emit(hdr.hop_record);
+        packet.emit(hdr.path_record);
+        packet.emit(hdr.icrc);
+    }
+}
+
+V1Switch(
+    SinkParser(), IntVerifyChecksum(), SinkIngress(), SinkEgress(), IntComputeChecksum(),
+    SinkDeparser()) main;

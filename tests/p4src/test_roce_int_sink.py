@@ -1,0 +1,213 @@
+"""A sink that writes what it takes off: records, what is no record, and what is damaged."""
+
+import random
+
+import numpy as np
+import pytest
+from int_path import (
+    DSCP,
+    IN,
+    NEW_UDP,
+    OUT,
+    PORT,
+    PROBE,
+    TO_COLLECTOR,
+    Switch,
+    damaged,
+    insides,
+    tcp,
+    udp,
+)
+from int_path import opened as report_of
+from roce_path import (
+    BASE,
+    FLOW_AND_PATH,
+    SWITCH_QPN,
+    VERSIONS,
+    Session,
+    answer,
+    install,
+    nak,
+    opened,
+    slot_of,
+)
+from scapy.packet import Packet
+
+from collectors.roce.endpoint import gid
+from collectors.roce.packets import BTH, RETH, ImmDt
+from collectors.roce.region import ABSENT, PATH
+from minip4.engine.keys import Exact, Ternary
+
+KNOWN = 0xFC00  # the instructions of a path
+SLOTS = 6
+ALL = Session(stride=PATH.itemsize, slots=SLOTS, content=FLOW_AND_PATH)
+M, E, QUEUE_WAS_FULL = 1, 2, 4  # flags
+
+
+class Sink(Switch):
+    """Node 9: INT that comes by port 1 goes out of the domain by port 2, and records by port 3."""
+
+    def __init__(self, session: Session = ALL, *, dst_port: int | None = None) -> None:
+        super().__init__(9, outside=[OUT], program="../roce/int_sink.p4")
+        self.report_all()
+        install(self.engine, session, "Sink")
+        port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
+        for table in ("record_list", "record_list_ipv6"):
+            self.engine.table_add(
+                f"SinkIngress.recorded.{table}", [*[Ternary(0, 0)] * 4, port],
+                "SinkIngress.recorded.record", [1, 1], 1,
+            )  # fmt: skip
+
+    def record(self, frame: bytes, time_us: int = 0) -> tuple[bytes, Packet]:
+        """The frame as it leaves, and the one record."""
+        (port, out), (to_collector, record) = self.send(frame, time_us)
+        assert (port, to_collector) == (OUT, TO_COLLECTOR)
+        return out, opened(record)
+
+
+def path(record: Packet) -> np.void:
+    """What it writes."""
+    headers = ImmDt if ImmDt in record else RETH
+    return np.frombuffer(bytes(record[headers].payload), PATH)[0]
+
+
+def pushed(frame: bytes, *nodes: int, instructions: int = KNOWN, **given: int) -> bytes:
+    """The frame with INT, behind these switches."""
+    source = Switch(nodes[0], outside=[IN])
+    version = 6 if frame[12:14] == b"\x86\xdd" else 4
+    source.embed_data(instructions, version=version, **given)
+    out = source.pass_on(frame, 1000)
+    for node in nodes[1:]:
+        out = Switch(node).pass_on(out, 1000 * node)
+    return out
+
+
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize(
+    ("make", "mark"),
+    [(udp, DSCP), (udp, PORT), (udp, NEW_UDP), (udp, PROBE), (tcp, DSCP), (tcp, NEW_UDP),
+     (tcp, PROBE)],
+)  # fmt: skip
+def test_a_record_of_a_packet_that_leaves_as_it_came(make: object, mark: int, version: int) -> None:
+    frame = make(version=version)  # type: ignore[operator]
+    out, record = Sink().record(pushed(frame, 3, 4, mark=mark), 9000)
+    assert out == frame
+    found = path(record)
+    ends = ("10.0.0.1", "10.0.0.2") if version == 4 else ("fd00::1", "fd00::2")
+    flow = found["flow"]
+    assert (bytes(flow["source"]), bytes(flow["destination"])) == tuple(map(gid, ends))
+    assert (flow["source_port"], flow["destination_port"]) == (4000, 5000)
+    is_known = make is tcp and mark != NEW_UDP
+    assert (flow["sequence"] != 0) == is_known
+    assert (found["hops"], found["flags"]) == (2, 0)
+    assert [*found["stack"]["node"]] == [4, 3, ABSENT, ABSENT, ABSENT]
+    assert [*found["stack"]["ingress_us"][:2]] == [4000, 1000]
+    assert (found["sink"]["node"], found["sink"]["ingress_us"]) == (9, 9000)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_records_fill_the_ring_and_go_on_where_the_collector_says(version: str) -> None:
+    sink = Sink(Session(**{**vars(ALL), "version": version, "immediate_mask": 1, "ack_mask": 3}))
+    frame = pushed(udp(), 3)
+    records = [sink.record(frame)[1] for _ in range(SLOTS + 2)]
+    assert [slot_of(each, PATH.itemsize) for each in records] == [*range(SLOTS), 0, 1]
+    assert [each[RETH].length for each in records] == [PATH.itemsize] * len(records)
+    assert [ImmDt in each for each in records] == [False, True] * (len(records) // 2)
+    assert sink.send(nak(3, version=version), port=TO_COLLECTOR) == []
+    record = sink.record(frame)[1]
+    assert (record[BTH].psn, slot_of(record, PATH.itemsize)) == (3, 3)
+
+
+def test_a_probe_follows_records_that_nobody_answers() -> None:
+    sink = Sink(Session(**{**vars(ALL), "patience": 2}))
+    frame = pushed(udp(), 3)
+    sink.record(frame)
+    probe, record = sorted((out for port, out in sink.send(frame) if port != OUT), key=len)
+    assert path(opened(record))["hops"] == 1
+    assert (opened(probe)[RETH].length, len(opened(probe)[RETH].payload)) == (0, 0)
+
+
+def test_a_queue_that_is_reported_is_told_in_the_record() -> None:
+    sink = Sink()
+    queues = "SinkEgress.departure.packet.queue_reports"
+    sink.engine.table_add(f"{queues}.queue_reports", [Exact(OUT)], f"{queues}.report_queue",
+                          [0, 0, 1, 0xF000])  # fmt: skip
+    frame = pushed(udp(), 3)
+    assert [path(sink.record(frame)[1])["flags"] for _ in range(2)] == [QUEUE_WAS_FULL, 0]
+
+
+def test_hops_that_are_missing_are_told() -> None:
+    found = path(Sink().record(pushed(udp(), 3, 4, 5, hops=2))[1])
+    assert (found["hops"], found["flags"]) == (2, E)
+    assert [*found["stack"]["node"][:3]] == [4, 3, ABSENT]
+    small = Switch(4, mtu=100)
+    found = path(Sink().record(small.pass_on(pushed(udp(), 3)))[1])
+    assert (found["hops"], found["flags"]) == (1, M)
+
+
+def test_of_a_long_path_there_are_the_newest_hops() -> None:
+    found = path(Sink().record(pushed(udp(), *range(1, 9)))[1])
+    assert found["hops"] == 8
+    assert [*found["stack"]["node"]] == [8, 7, 6, 5, 4]
+
+
+@pytest.mark.parametrize("instructions", [0xF800, 0xFD00, 0xFC01, 0x8000])
+def test_what_has_no_place_in_a_record_is_reported(instructions: int) -> None:
+    """And records leave no gap in the numbers of reports."""
+    sink, known = Sink(), pushed(udp(), 3)
+    other = pushed(udp(), 3, instructions=instructions)
+    sink.record(known)
+    for number in range(2):
+        out, report = sink.report(other)
+        assert out == udp()
+        assert report.group.sequence == number
+        sink.record(known)
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [(42, 0x30), (43, 3 + 9), (48, 7), (55, 1)],
+    ids=["INT-MX", "words left over", "Hop ML of others", "instructions of a domain"],
+)
+def test_a_stack_of_another_kind_is_reported(at: int, value: int) -> None:
+    frame = bytearray(pushed(udp(payload=bytes(40)), 3))
+    frame[at] = value
+    sent = [out for port, out in Sink().send(bytes(frame)) if port == TO_COLLECTOR]
+    assert [report_of(out).group.node for out in sent] == [9]
+
+
+def test_flows_that_nobody_records_are_reported() -> None:
+    """By the port that the packet had, whatever marks it."""
+    for mark in (DSCP, PORT, NEW_UDP):
+        sink = Sink(dst_port=5001)
+        assert sink.report(pushed(udp(), 3, mark=mark))[1].group.sequence == 0
+        assert path(sink.record(pushed(udp(dport=5001), 3, mark=mark))[1])["hops"] == 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_answers_to_others_pass(version: str) -> None:
+    sink, other = Sink(), answer(1, qpn=SWITCH_QPN + 1, version=version)
+    forward = "SinkIngress.arrival.forward"
+    sink.engine.table_add(f"{forward}.forwarding", [Exact(0x0200000000FF)], f"{forward}.forward",
+                          [OUT])  # fmt: skip
+    assert sink.send(other, port=TO_COLLECTOR) == [(OUT, other)]
+
+
+def test_damaged_frames_do_no_harm() -> None:
+    """Whatever comes, reports are well formed, and records stay in the region."""
+    sink, dice, records, reports = Sink(), random.Random(1), 0, 0
+    for frame in [*insides(), *(pushed(udp(), *range(1, n)) for n in range(2, 8))]:
+        for _ in range(40):
+            for port, out in sink.send(damaged(frame, dice)):
+                if port != TO_COLLECTOR:
+                    assert port == OUT
+                elif out[36:38] == (4791).to_bytes(2, "big"):
+                    packet = opened(out)
+                    records += 1
+                    assert packet[RETH].length == PATH.itemsize
+                    assert 0 <= packet[RETH].va - BASE <= (SLOTS - 1) * PATH.itemsize
+                else:
+                    report_of(out)
+                    reports += 1
+    assert records > 50
+    assert reports > 100
