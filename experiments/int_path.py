@@ -8,7 +8,9 @@ had not left yet when it came. All must be equal, to the microsecond and the pac
 the queue may be what it was at any time until the switch took the packet in. And without the
 switches' captures: no time may be before the sender's call, or after the receiver's stamp; and from
 the kernel's stamp at the one host's veth to that at the other's it must have taken what hops and
-links took, and the last link, which INT does not see.
+links took, and the last link, which INT does not see. On bmv2 rates are an eighth, and links lie
+behind the switches: their stamps must be of times at which packets were inside, as far as their
+clocks are known, and no more may have waited than others were inside.
 
 Claim: Ports, times and queues that INT tells of each packet at five switches are what it met, to
 the microsecond and the packet.
@@ -23,15 +25,16 @@ import argparse
 from dataclasses import dataclass
 
 import numpy as np
-from int.end_to_end import Accounts, handed_over, read_accounts
+from int import on_bmv2
+from int.end_to_end import Accounts, Interval, behind, handed_over, read_accounts
 from int.reports import KeepingCollector, Kept, Told, told_of, ways
-from int.truth import Passage, read_passages, refuse_bmv2
+from int.truth import Passage, around, read_passages
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.table import Table
 
-from controllers.connection import connections
+from controllers.connection import connections, cpu_ports
 from controllers.int.domain import Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
 from testbed import cli
@@ -77,6 +80,11 @@ class Outcome:
     accounts: Accounts
     kept: Kept
     books: Books
+    # On bmv2: what to add to each switch's clock, and how wrong that may be (us); when packets were
+    # inside, and behind how many others for their port.
+    clocks: dict[str, tuple[int, float]] | None
+    inside: list[Interval]
+    ahead: list[NDArray[np.int64]]
 
     def said(self, hop: int) -> dict[str, NDArray[np.int64]]:
         """What a switch said of each packet, by QUANTITIES."""
@@ -87,18 +95,31 @@ class Outcome:
             for what, (field, unit) in zip(QUANTITIES, fields, strict=True)
         }
 
-    def true(self, hop: int) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    def true(self, hop: int) -> dict[str, Interval]:
         """The least and the most that each of them can be."""
         truth = self.truth[hop]
+        if self.clocks is not None:
+            return self._true_on_bmv2(hop, 1000 * self.clocks[PATH[hop]][1])
         came_us, left_us = truth.came_ns // 1000, truth.left_ns // 1000
         exact = {what: (us, us) for what, us in zip(
             QUANTITIES, (came_us, left_us, left_us - came_us), strict=False
         )}  # fmt: skip
         return exact | {QUANTITIES[-1]: (truth.least_waiting, truth.most_waiting)}
 
+    def _true_on_bmv2(self, hop: int, error_ns: float) -> dict[str, Interval]:
+        """A bmv2 stamps a packet while it is inside, as far as its clock is known."""
+        into_ns, out_ns = self.inside[hop]
+        none = np.zeros_like(into_ns)
+        stamps = (into_ns - error_ns) // 1000, (out_ns + error_ns) // 1000
+        times = dict.fromkeys(QUANTITIES[:2], stamps)
+        return times | dict(zip(
+            QUANTITIES[2:], ((none, (out_ns - into_ns) // 1000 + 1), (none, self.ahead[hop])),
+            strict=True,
+        ))  # fmt: skip
+
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run)
+    options.slower = on_bmv2.SLOWER if run.target == "bmv2" else 1
     options.packets = options.packets or (400 if options.quick else 2000)
     outcome = await measure(options, run)
     return Report(
@@ -113,49 +134,66 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 async def measure(options: argparse.Namespace, run: Run) -> Outcome:
     """Send the flow through the domain, and hold what came of it beside the truth."""
-    topo = ParkingLot(len(PATH), rate_bps=RATE_BPS, delay_us=DELAY_US, queue_packets=QUEUE)
+    topo = ParkingLot(
+        len(PATH), rate_bps=RATE_BPS // options.slower, delay_us=DELAY_US, queue_packets=QUEUE
+    )
     watched, *cross = flows_of(topo, options)
-    stamped = options.time == "real"
-    with Network(topo, run, program=options.program, stamp_log=stamped) as net:
+    stamped = options.time == "real" and run.target != "bmv2"
+    clocks = None
+    with Network(
+        topo, run, program=options.program, stamp_log=stamped, switch_options=cpu_ports(topo)
+    ) as net:
         collector = net.run_application("collector", KeepingCollector())
         flow = WatchedFlow(net.host("h1").IP(), net.host("h2").IP(), instructions=WANTED)
         async with connections(net) as switches:
-            await configure(net, switches, Domain("collector", [flow]))
+            if net.has_panels:
+                clocks = await on_bmv2.find_clocks(switches, run.clock)
+            offsets_us = {name: offset_us for name, (offset_us, _) in (clocks or {}).items()}
+            await configure(net, switches, Domain("collector", [flow]), offsets_us)
             async with Traffic(net, [watched, *cross]) as traffic:
                 records = await traffic.finish()
     truth = read_passages(net, watched, PATH, stamped=stamped)
     told, record = told_of(net, collector.result, PATH, truth[-1]), records[watched.id]
-    arrived_ns = (
-        handed_over(net, watched, PATH[-1]) if stamped else (truth[-1].left_ns + LAST_LINK_NS,) * 2
-    )
+    inside = on_bmv2.read_inside(net, watched, PATH) if clocks else []
+    if clocks:
+        unseen = on_bmv2.unseen(truth[0], inside, record, clocks)
+    elif stamped:
+        unseen = behind(handed_over(net, watched, PATH[-1]), truth[-1])
+    else:
+        unseen = (np.full(watched.count, LAST_LINK_NS),) * 2
     return Outcome(
         told=told,
         ways=ways(net, watched, PATH),
         truth=truth,
         record=record,
-        accounts=read_accounts(told, truth, record, arrived_ns),
+        accounts=read_accounts(told, truth, record, unseen),
         kept=collector.result,
         books=Books.of(net, records),
-    )
+        clocks=clocks,
+        inside=inside,
+        ahead=[on_bmv2.read_ahead(net, switch, after, watched)
+               for _, switch, after in around(watched, PATH)] if clocks else [],
+    )  # fmt: skip
 
 
 def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
     """The watched flow; and for each link what brings it up to its load while that is sent."""
-    watched = Flow(1, "h1", "h2", options.rate, options.packets, WATCHED_BYTES, after_s=BEFORE_S)
-    lasts_s = BEFORE_S + options.packets / options.rate
+    rate_pps, link_bps = options.rate / options.slower, RATE_BPS / options.slower
+    watched = Flow(1, "h1", "h2", rate_pps, options.packets, WATCHED_BYTES, after_s=BEFORE_S)
+    lasts_s = BEFORE_S + options.packets / rate_pps
     flows = [watched]
     for hop, (load, ends) in enumerate(zip(LOADS, topo.crossings, strict=True), start=1):
         pushed = INT_BYTES + hop * HOP_BYTES if hop < len(PATH) else 0
-        free_bps = load * RATE_BPS - options.rate * (WATCHED_BYTES + pushed) * 8
+        free_bps = load * link_bps - rate_pps * (WATCHED_BYTES + pushed) * 8
         if free_bps <= 0:
             most = load * RATE_BPS / 8 / (WATCHED_BYTES + pushed)
             raise TestbedError(
                 f"--rate {options.rate}: with INT that is more than the load of a link: take less "
                 f"than {most:.0f}"
             )
-        rate_pps = free_bps / 8 / CROSS_BYTES
-        count = max(round(rate_pps * lasts_s), 1)
-        flows.append(Flow(1 + hop, *ends, rate_pps, count, CROSS_BYTES, pattern=Poisson()))
+        cross_pps = free_bps / 8 / CROSS_BYTES
+        count = max(round(cross_pps * lasts_s), 1)
+        flows.append(Flow(1 + hop, *ends, cross_pps, count, CROSS_BYTES, pattern=Poisson()))
     return flows
 
 
@@ -223,7 +261,11 @@ def order_of_times(outcome: Outcome) -> Check:
         by_sequence[sequences], *(stamp[sequences] for stamp in stamps),
         received["received_ns"].astype(np.int64) // 1000,
     ])  # fmt: skip
-    wrong = np.any(np.diff(times_us, axis=0) < 0, axis=0) & outcome.told.is_reported[sequences]
+    off_us = max((error_us for _, error_us in (outcome.clocks or {}).values()), default=0)
+    wrong = (
+        np.any(np.diff(times_us, axis=0) < -2 * off_us, axis=0)
+        & outcome.told.is_reported[sequences]
+    )
     return Check("packets whose times are not in order, from host to host", np.sum(wrong), 0)
 
 
@@ -255,6 +297,10 @@ def metrics_of(outcome: Outcome) -> dict[str, object]:
             "latency_us": statistics.percentiles(said["latency, us"]),
             "queue_packets": statistics.percentiles(said["queue, packets"]),
             "uncertain": np.count_nonzero(truth.least_waiting != truth.most_waiting),
+        }
+    if outcome.clocks is not None:
+        metrics["clocks found to, us"] = {
+            n: error_us for n, (_, error_us) in outcome.clocks.items()
         }
     accounts = outcome.accounts
     metrics["from veth to veth, us"] = {
@@ -299,11 +345,13 @@ def table_of_accounts(accounts: Accounts) -> Table:
 def draw(outcome: Outcome) -> Figure:
     """What packets met at each switch: how long they took, and how many waited before them."""
     figure, (left, right) = plots.figure(2)
+    bound, truth = (0, "truth") if outcome.clocks is None else (1, "at most")
     for hop, switch in enumerate(PATH):
         said, true = outcome.said(hop), outcome.true(hop)
         label = f"{switch}, load {LOADS[hop]:g}"
-        draw_shares(left, said["latency, us"] / 1000, true["latency, us"][0] / 1000, hop, label)
-        draw_shares(right, said["queue, packets"], true["queue, packets"][0], hop, label)
+        of_truth = truth if switch == PATH[-1] else ""
+        for axes, what, unit in zip((left, right), QUANTITIES[2:], (1000, 1), strict=True):
+            draw_shares(axes, said[what] / unit, true[what][bound] / unit, hop, (label, of_truth))
     left.set_xlabel("Hop latency (ms)")
     right.set_xlabel("Packets that waited in the queue")
     for axes in (left, right):
@@ -313,21 +361,23 @@ def draw(outcome: Outcome) -> Figure:
 
 
 def draw_shares(
-    axes: Axes, told: NDArray[np.float64], true: NDArray[np.float64], number: int, label: str
-) -> None:
+    axes: Axes, told: NDArray[np.float64], true: NDArray[np.float64], number: int,
+    labels: tuple[str, str],
+) -> None:  # fmt: skip
     """What share of the packets has no more than that: as told, and as it was."""
     share = np.arange(1, len(told) + 1) / len(told) * 100
     axes.step(np.sort(told), share, marker="", where="post", color=plots.COLOURS[number],
-              linewidth=2, label=label)  # fmt: skip
+              linewidth=2, label=labels[0])  # fmt: skip
     axes.step(np.sort(true), share, "k:", marker="", where="post", linewidth=0.8,
-              label="" if number < len(PATH) - 1 else "truth")  # fmt: skip
+              label=labels[1])  # fmt: skip
 
 
 def caption(options: argparse.Namespace) -> str:
     """What the figure shows."""
     return (
         f"What {options.packets:,} packets of a flow met at five switches, as INT-MD told it of "
-        f"each (colours), and as captures tell (dotted); links of {RATE_BPS / 1e6:g} Mbit/s, each "
+        f"each (colours), and as captures tell (dotted); links of "
+        f"{RATE_BPS / options.slower / 1e6:g} Mbit/s, each "
         f"shared with Poisson traffic, {plots.runs(1, options.time)}. (a) From arrival to "
         "departure. (b) Packets in the queue when a packet came."
     )

@@ -150,8 +150,7 @@ async def clone_reports(net: Network, switch: fy.Switch, domain: Domain) -> None
     ways = next_hops(net.topo.links(), net.topo.hosts(), switch.name)
     port = net.port(switch.name, ways[domain.collector][0])
     session = fy.P4CloneSessionEntry(SESSION, replicas=[port])
-    async for old in switch.read([fy.P4CloneSessionEntry(SESSION)]):  # type: ignore[attr-defined]
-        await switch.delete([old])
+    await switch.delete([session], strict=False)
     await switch.insert([session])
 
 

@@ -42,24 +42,28 @@ class Accounts:
 
 
 def read_accounts(
-    told: Told, truth: Sequence[Passage], record: FlowRecord, arrived_ns: Interval
+    told: Told, truth: Sequence[Passage], record: FlowRecord, unseen_ns: Interval
 ) -> Accounts:
-    """Of a flow. `arrived_ns`: between which times each packet came to the receiver's veth, by the
-    last switch's link, or by handed_over()."""
+    """Of a flow. `unseen_ns`: the least and the most that INT does not see, of each packet."""
     received_ns = np.zeros(record.flow.count, np.int64)
     received_ns[record.received["sequence"]] = record.received["received_ns"]
     known = told.is_reported & (received_ns > 0)
     hops = {name: told.hops[name].astype(np.int64)
             for name in ("latency_ns", "ingress_ns", "egress_ns")}  # fmt: skip
     links = hops["ingress_ns"][:, 1:] - hops["egress_ns"][:, :-1]
-    unseen = [arrived - truth[-1].left_ns for arrived in arrived_ns]
     return Accounts(
         whole=(received_ns - truth[0].came_ns)[known],
         hops=hops["latency_ns"].sum(axis=1)[known],
         links=links.sum(axis=1)[known],
-        least_unseen=unseen[0][known],
-        most_unseen=unseen[1][known],
+        least_unseen=unseen_ns[0][known],
+        most_unseen=unseen_ns[1][known],
     )
+
+
+def behind(times_ns: Interval, last: Passage) -> Interval:
+    """How much later than packets left the last switch."""
+    least_ns, most_ns = (each - last.left_ns for each in times_ns)
+    return least_ns, most_ns
 
 
 def handed_over(net: Network, flow: Flow, last: str) -> Interval:

@@ -31,7 +31,7 @@ class Experiment:
                 return f"it needs bmv2 ({bmv2.PROGRAM} on PATH) and real time"
         elif self.name in ("int_collector", "roce_throughput") and options.time == "virtual":
             return "what a process takes is of real time alone"
-        elif self.system == "int" and options.target == "bmv2":
+        elif self.system == "int" and self.name != "int_path" and options.target == "bmv2":
             return "on bmv2 it has no queues to tell of"
         elif self.system in {"dta", "roce"} and options.target == "bmv2":
             return "on bmv2 it has no registers over P4Runtime to begin sessions by"

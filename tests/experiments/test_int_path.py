@@ -1,10 +1,13 @@
 """INT hop by hop, in virtual time: equal to the truth, and what is not so is found out."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from scripts import LOST, REPORTED, failed_checks, faulty_program, run, samples
+
+from testbed.real.targets.bmv2 import PROGRAM
 
 SHORT = ("--time", "virtual", "--packets", "100")
 
@@ -72,11 +75,32 @@ def test_a_flow_that_fills_a_link_by_itself_is_refused(tmp_path: Path) -> None:
     assert "less than 5040" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.skipif(shutil.which(PROGRAM) is None, reason=f"{PROGRAM} is not on PATH")
+def test_on_bmv2_stamps_are_of_times_at_which_packets_were_inside(tmp_path: Path) -> None:
+    on_bmv2 = ("--target", "bmv2", "--packets", "100")
+    done = run("int_path", *on_bmv2, "--out", str(tmp_path / "right"))
+    if done.returncode == 2:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(samples(tmp_path / "right")) == 5 * 100
+    program = faulty_program(
+        tmp_path, "watch.p4", "hop.offset_us = offset_us;",
+        "hop.offset_us = offset_us + (node_id == 3 ? 48w1000000 : 0);", "int/int.p4",
+    )  # fmt: skip
+    done = run("int_path", *on_bmv2, "--program", program, "--out", str(tmp_path / "wrong"))
+    if done.returncode == 2:
+        pytest.skip(done.stderr.strip())
+    assert failed_checks(tmp_path / "wrong") == {
+        *(f"s3: largest error of {what}" for what in TIMES),
+        "packets whose times are not in order, from host to host",
+    }
+
+
 def test_bmv2_whose_queues_stay_empty_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "simple_switch_grpc").touch(mode=0o755)
+    (tmp_path / PROGRAM).touch(mode=0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    done = run("int_path", "--target", "bmv2", "--out", str(tmp_path / "out"))
+    done = run("int_modes", "--target", "bmv2", "--out", str(tmp_path / "out"))
     assert done.returncode == 2, done.stdout + done.stderr
     assert "its own queues stay empty" in done.stderr.splitlines()[-1]
