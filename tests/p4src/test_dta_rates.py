@@ -40,6 +40,7 @@ def test_what_is_refused_is_asked_for_again() -> None:
     assert (made.count, made.asked(), made.missing) == (1, [(1, 1), (2, 1)], 2)
     made.take(1, time_us=INTERVAL_US)
     made.take(2, time_us=INTERVAL_US + 1)  # too early again
+    assert made.missing == 1
     made.take(2, time_us=2 * INTERVAL_US)
     made.take(3, time_us=3 * INTERVAL_US)
     assert (made.count, made.missing) == (4, 0)

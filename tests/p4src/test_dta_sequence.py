@@ -94,18 +94,31 @@ def test_any_order_within_the_window_counts_each_once(seed: int) -> None:
 def test_the_window_is_known_to_its_end() -> None:
     made = Tracked()
     made.take(0, *range(2, WINDOW + 1))  # the next one is WINDOW + 1: 1 is just inside
-    made.take(1, 1)
-    assert made.count == WINDOW + 1
+    made.take(1, 1, WINDOW + 1)
+    assert (made.count, made.asked()) == (WINDOW + 2, [(1, 1)])
     assert made.events(1)["duplicate"] == 1
 
 
-@pytest.mark.parametrize("away", [WINDOW + 1, 1 << 31, (1 << 32) - WINDOW - 1])
+def test_the_longest_gap_that_is_asked_for_comes_whole() -> None:
+    made = Tracked()
+    made.take(WINDOW - 1, *range(WINDOW - 1))
+    assert (made.count, made.missing, made.asked()) == (WINDOW, 0, [(0, WINDOW - 1)])
+
+
+@pytest.mark.parametrize("away", [WINDOW, 1 << 31, (1 << 32) - WINDOW - 1])
 def test_numbers_that_are_far_away_have_begun_anew(away: int) -> None:
     """Nothing is asked for: no reporter keeps so many."""
     made = Tracked()
     made.take(0, away + 1, away + 2, away + 4)
     assert (made.count, made.asked()) == (4, [(away + 3, 1)])
     assert made.events(1)["begun anew"] == 1
+
+
+def test_what_was_on_its_way_when_numbers_began_was_not_missing() -> None:
+    made = Tracked()
+    made.engine.register_write("dta_expected", 1, 50)
+    made.take(49, 50)
+    assert (made.count, made.missing) == (2, 0)
 
 
 def test_a_gap_is_asked_for_whoever_shows_it() -> None:
@@ -192,8 +205,16 @@ def test_the_prototype_s_numbers_wrap_and_come_twice() -> None:
     assert made.events(2) == {"translated": 270, "duplicate": 270}
 
 
+@pytest.mark.parametrize("first", [0, 1, 77])
+def test_the_prototype_s_first_report_may_have_any_number(first: int) -> None:
+    made = Prototype()
+    made.take(first, first + 1)
+    assert (made.count, made.nacks) == (2, [])
+
+
 def test_the_prototype_s_other_reports_have_no_numbers() -> None:
     made = Prototype()
-    made.take(1, 77, 9, retransmittable=0)
-    made.take(1, 2)
-    assert (made.count, made.nacks) == (5, [])
+    made.take(5)
+    made.take(1, 77, 9, 5, retransmittable=0)
+    made.take(6, 7)
+    assert (made.count, made.nacks) == (7, [])
