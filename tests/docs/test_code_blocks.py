@@ -76,15 +76,25 @@ def python_blocks() -> list[str]:
 
 
 @cache
-def definitions() -> dict[str, str]:
-    """Modules of our classes and functions, by names that only one has."""
+def definitions() -> dict[str, list[str]]:
+    """Modules of our classes and functions, by their names."""
     found: dict[str, list[str]] = {}
     for module, path in rooms.modules().items():
         if module.split(".")[0] in rooms.OURS:
             for node in ast.parse(path.read_text()).body:
                 if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                     found.setdefault(node.name, []).append(module)
-    return {name: modules[0] for name, modules in found.items() if len(modules) == 1}
+    return found
+
+
+def takes(callee: Any, call: ast.Call) -> bool:
+    """Whether it can be called so."""
+    keywords = {each.arg: None for each in call.keywords if each.arg}
+    try:
+        inspect.signature(callee).bind_partial(*[None] * len(call.args), **keywords)
+    except TypeError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("block", python_blocks(), ids=lambda block: block.partition("\n")[0][:40])
@@ -94,19 +104,14 @@ def test_python_names_and_calls_what_is_there(block: str) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             module = importlib.import_module(node.module)
-            names |= {
-                alias.asname or alias.name: getattr(module, alias.name) for alias in node.names
-            }
-    called = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+            for alias in node.names:
+                names[alias.asname or alias.name] = getattr(module, alias.name)
     looked_at = len(names)
-    for node in called:
-        if not isinstance(node.func, ast.Name) or hasattr(__builtins__, node.func.id):
-            continue
-        name = node.func.id
-        if name not in names and name in definitions():
-            names[name] = getattr(importlib.import_module(definitions()[name]), name)
-        if name in names:
-            keywords = {each.arg: None for each in node.keywords if each.arg}
-            inspect.signature(names[name]).bind_partial(*[None] * len(node.args), **keywords)
-            looked_at += 1
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            name = node.func.id
+            modules = map(importlib.import_module, definitions().get(name, []))
+            callees = [names[name]] if name in names else [getattr(m, name) for m in modules]
+            assert not callees or any(takes(callee, node) for callee in callees), ast.unparse(node)
+            looked_at += bool(callees)
     assert looked_at, "nothing in it is ours: can it be wrong?"
