@@ -13,14 +13,25 @@ from ipaddress import IPv4Address
 
 import finsy as fy
 
-from controllers.dta.watch import ALL, NEVER_US, NODES, Counts, Data, EventList, Want, WatchedFlow
+from controllers.dta.watch import (
+    ALL,
+    NEVER_US,
+    NODES,
+    Counts,
+    Data,
+    EventList,
+    Postcards,
+    Want,
+    WatchedFlow,
+)
 from controllers.forwarding import forwarding_entries
 from controllers.readout import CLOCK_BITS
 from controllers.roce.running import replace
+from controllers.routing import routing_entries
 from controllers.tables import reconcile
 from testbed.errors import TestbedError
 from testbed.network import Network
-from testbed.routes import next_hops
+from testbed.routes import Route, next_hops
 
 EVENTS = ("sent", "nacked", "resent", "not kept", "absurd")
 """What is counted of a translator, in the order of p4src/dta/reporter_ring.p4."""
@@ -38,7 +49,9 @@ class Reporter:
     `address` is its own, and `number` the one that its reports have. `translators`: hosts whose
     addresses reports are sent to, the first has number 1; a flow keeps to one of them. `key_node`
     is in the keys of its flows, and `node_id` in their records. A flow that was idle for `idle_us`
-    is new again. Raises ValueError for what cannot be.
+    is new again. With `routes` it is a router, and forwards by MAC address to translators and
+    reporters alone. What is a change is said by `data`, of postcards too. Raises ValueError for what
+    cannot be.
     """
 
     address: str  # IPv4
@@ -47,6 +60,7 @@ class Reporter:
     number: int = 0
     data: Data | None = None
     counts: Counts | None = None
+    postcards: Postcards | None = None
     started: EventList | None = None
     resent: EventList | None = None
     dropped: EventList | None = None
@@ -54,6 +68,7 @@ class Reporter:
     node_id: int = 0
     key_node: int = 0
     clock_offset_us: int = 0
+    routes: Sequence[Route] | None = None
 
     def __post_init__(self) -> None:
         problem = self._problem()
@@ -67,11 +82,11 @@ class Reporter:
         return "06:01:" + ":".join(f"{octet:02x}" for octet in octets)
 
     @property
-    def reports(self) -> dict[Want, Data | Counts | EventList]:
+    def reports(self) -> dict[Want, Data | Counts | Postcards | EventList]:
         """What is told of flows, by kind."""
         found = {
             Want.DATA: self.data, Want.COUNT: self.counts, Want.START: self.started,
-            Want.RESENT: self.resent, Want.DROPPED: self.dropped,
+            Want.RESENT: self.resent, Want.DROPPED: self.dropped, Want.POSTCARD: self.postcards,
         }  # fmt: skip
         return {want: reports for want, reports in found.items() if reports is not None}
 
@@ -87,7 +102,8 @@ class Reporter:
             "naming": fy.Action("name_flow", node=self.key_node, count=len(self.translators)),
             "flows": follow,
         }
-        for table, reports in (("data_reports", self.data), ("count_reports", self.counts)):
+        for table, reports in (("data_reports", self.data), ("count_reports", self.counts),
+                               ("postcards", self.postcards)):  # fmt: skip
             action = reports.action() if reports else fy.Action("plan.no_report")
             defaults[f"plan.{table}"] = action
         lists = [
@@ -152,7 +168,7 @@ async def configure(
         await reconcile(
             switch,
             [
-                *forwarding_entries(net, name),
+                *_ways(net, name, reporter),
                 *ways_to_reporters(net, name, reporters),
                 *ends,
                 *reporter.entries(),
@@ -192,6 +208,17 @@ async def state(switch: fy.Switch, translator: int = 1) -> State:
     wanted = [fy.P4RegisterEntry(name, index=translator) for name in ("dta_next", "dta_left")]
     found = [entry.data async for entry in switch.read(wanted)]  # type: ignore[attr-defined]
     return State(*found)
+
+
+def _ways(net: Network, switch: str, reporter: Reporter) -> list[fy.P4TableEntry]:
+    """Entries by which hosts' packets and reports find their way."""
+    entries = forwarding_entries(net, switch)
+    if reporter.routes is None:
+        return entries
+    macs = [net.host(host).MAC() for host in reporter.translators]
+    matches = [fy.Match({"hdr.ethernet.dst_addr": mac}) for mac in macs]
+    to_translators = [entry for entry in entries if entry.match in matches]
+    return [*to_translators, *routing_entries(net, switch, reporter.routes)]
 
 
 def _ends(net: Network, reporter: Reporter, number: int, port: int) -> list[fy.P4TableEntry]:

@@ -24,6 +24,7 @@ class Want(enum.IntFlag):
     DROPPED = 0x04  # Append: the switch dropped a packet
     COUNT = 0x08  # Key-Increment
     DATA = 0x10  # Key-Write
+    POSTCARD = 0x20  # Postcarding
 
 
 class Word(enum.IntEnum):
@@ -130,6 +131,26 @@ class Counts:
 
 
 @dataclass(frozen=True)
+class Postcards:
+    """That a flow passes here, by Postcarding: whenever there would be a report of its data.
+
+    Its hop is how many routers it passed before, by its time to live; the value is the switch's
+    `node_id`. Raises ValueError for what cannot be.
+    """
+
+    redundancy: int = 2
+    immediate: bool = False
+    retransmittable: bool = False
+
+    def __post_init__(self) -> None:
+        _check_redundancy(self.redundancy)
+
+    def action(self) -> fy.Action:
+        """What makes reports of it."""
+        return fy.Action("plan.write_postcard", redundancy=self.redundancy, **_flags(self))
+
+
+@dataclass(frozen=True)
 class EventList:
     """Where events of a kind go: a list of one of the reporter's translators, from 1 on."""
 
@@ -155,7 +176,7 @@ def flow_key(
     return (addresses << 32 | ports[0] << 16 | ports[1]) << 32 | protocol << 24 | node
 
 
-def _flags(reports: Data | Counts | EventList) -> dict[str, int]:
+def _flags(reports: Data | Counts | Postcards | EventList) -> dict[str, int]:
     return {
         "immediate": int(reports.immediate), "retransmittable": int(reports.retransmittable)
     }  # fmt: skip

@@ -1,9 +1,11 @@
 /* The reporter: what it sees of flows becomes DTA reports, and users' packets pass untouched.
  *
- *   ingress   NACKs of translators end here; forwarding --> watch: what is wanted of the flow
+ *   ingress   NACKs of translators end here; watch: what is wanted of the flow --> forwarding by
+ *             MAC address, or else by route
  *   egress    the flow's cell: is there something to report? --> the packet is cloned, and leaves
  *             clone: the report is written in front of it --> cloned again, if there is another
  *             NACK: becomes the first report that is sent again --> cloned, if there is another */
+#include "../include/routing.p4"
 #include "reporter_packet.p4"
 #include "reporter_flows.p4"
 #include "reporter_ring.p4"
@@ -30,6 +32,7 @@ const bit<32> DTA_SESSIONS = 400;
 control ReporterIngress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     HearNack() hear_nack;
+    Routing() routing;
     WatchFlow() watch_flow;
     PlanReport() plan_drop;
     NumberReport() number;
@@ -38,14 +41,10 @@ control ReporterIngress(
         standard_metadata.egress_spec = port;
     }
 
-    action drop() {
-        mark_to_drop(standard_metadata);
-    }
-
     table forwarding {
         key = { hdr.ethernet.dst_addr: exact; }
-        actions = { forward; drop; }
-        default_action = drop();
+        actions = { forward; NoAction; }
+        default_action = NoAction();
         size = 1024;
     }
 
@@ -59,8 +58,10 @@ control ReporterIngress(
             hear_nack.apply(hdr.ipv4, first, missing, meta.resend, standard_metadata);
         }
         if (meta.resend.translator == 0) {
-            forwarding.apply();
             watch_flow.apply(hdr.ipv4, hdr.ports, hdr.tcp, meta.flow, standard_metadata);
+            if (!forwarding.apply().hit) {
+                routing.apply(hdr.ethernet, hdr.ipv4, hdr.ports, standard_metadata);
+            }
             if (standard_metadata.egress_spec == DROPPED) {
                 meta.flow.wanted = meta.flow.wanted & WANT_DROPPED;
                 plan_drop.apply(meta.flow, meta.report);

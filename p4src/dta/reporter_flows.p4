@@ -12,6 +12,7 @@ const bit<8> WANT_RESENT = 0x02;   // Append: TCP sent something again, so it wa
 const bit<8> WANT_DROPPED = 0x04;  // Append: this switch dropped the packet
 const bit<8> WANT_COUNT = 0x08;    // Key-Increment: each packet, or its bytes
 const bit<8> WANT_DATA = 0x10;     // Key-Write: changes and samples of the flow's record
+const bit<8> WANT_POSTCARD = 0x20;  // Postcarding: that it passed here, as often as its data
 
 struct dta_flow_t {
     @field_list(DTA_FIELDS)
@@ -24,6 +25,10 @@ struct dta_flow_t {
     bit<32> packet_bytes;
     @field_list(DTA_FIELDS)
     bit<8> translator;
+    @field_list(DTA_FIELDS)
+    bit<8> hop;  // routers that it passed before
+    @field_list(DTA_FIELDS)
+    bit<32> node_id;  // this switch's
     bit<32> tcp_sequence;
     bit<32> tcp_bytes;  // in the segment; SYN and FIN count as one each
 }
@@ -31,7 +36,6 @@ struct dta_flow_t {
 /* A flow has a cell of its own, which another one takes from it when their hashes meet: then it is new
  * when it comes back. So a flow is reported more often, never less. */
 control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata) {
-    bit<32> node_id = 0;
     bit<48> offset_us = 0;  // common clock - clock of this switch
 
     register<bit<128>>(DTA_FLOW_CELLS) keys;
@@ -71,13 +75,13 @@ control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata)
         flow.data = 7w0 ++ standard_metadata.ingress_port ++ 7w0 ++ standard_metadata.egress_port
             ++ count ++ sum ++ latency_us
             ++ (bit<8>)standard_metadata.priority ++ (bit<24>)standard_metadata.enq_qdepth
-            ++ node_id ++ (now_us + offset_us)[31:0];
+            ++ flow.node_id ++ (now_us + offset_us)[31:0];
         bool is_told =
             is_new || (flow.data & mask) != before || dice < share || share == 0xFFFFFFFF;
         before = is_told ? flow.data & mask : before;
         flow.data = flow.data << shift;
         flow.wanted = flow.wanted & ~(
-            (is_told ? 8w0 : WANT_DATA) | (is_new ? 8w0 : WANT_START)
+            (is_told ? 8w0 : WANT_DATA | WANT_POSTCARD) | (is_new ? 8w0 : WANT_START)
             | (is_again ? 8w0 : WANT_RESENT) | WANT_DROPPED);
         keys.write(index, flow.key);
         seen_us.write(index, now_us);
@@ -91,7 +95,7 @@ control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata)
     action follow(
         bit<32> node, bit<48> clock_offset_us, bit<32> share, bit<224> mask, bit<8> shift,
         bit<48> idle_us) {
-        node_id = node;
+        flow.node_id = node;
         offset_us = clock_offset_us;
         bit<32> index;
         hash(index, HashAlgorithm.crc32, 32w0, { flow.key }, (bit<32>)DTA_FLOW_CELLS);

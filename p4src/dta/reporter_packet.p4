@@ -21,6 +21,10 @@ header dta_short_key_t {
     bit<32> value;
 }
 
+header dta_short_hop_t {  // of its postcards
+    bit<8> value;  // from 1
+}
+
 header dta_data_t {
     bit<224> words;  // the first one in the highest bits
 }
@@ -36,6 +40,7 @@ struct dta_headers_t {
     dta_redundancy_t redundancy;
     dta_key_t key;
     dta_short_key_t short_key;
+    dta_short_hop_t short_hop;
     dta_data_t data;
 }
 

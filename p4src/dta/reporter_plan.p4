@@ -61,6 +61,21 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
         default_action = no_report();
     }
 
+    /* Only a path of up to five hops has room. */
+    action write_postcard(bit<8> redundancy, bit<1> immediate, bit<1> retransmittable) {
+        set_flags(immediate, retransmittable);
+        report.translator = flow.hop < 5 ? flow.translator : 0;
+        report.opcode = POSTCARDING;
+        report.detail = redundancy ++ flow.hop ++ 16w0;
+        report.data = flow.node_id ++ 192w0;
+        report.words = 1;
+    }
+
+    table postcards {
+        actions = { write_postcard; no_report; }
+        default_action = no_report();
+    }
+
     /* What is appended is the flow, by 32 bits of a hash of its key. */
     action append(bit<8> translator, bit<32> number, bit<1> immediate, bit<1> retransmittable) {
         bit<32> name;
@@ -89,6 +104,8 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
             no_report();
         } else if (kind == WANT_DATA) {
             data_reports.apply();
+        } else if (kind == WANT_POSTCARD) {
+            postcards.apply();
         } else if (kind == WANT_COUNT) {
             count_reports.apply();
         } else {

@@ -109,6 +109,7 @@ control ReporterDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.report.redundancy);
         packet.emit(hdr.report.key);
         packet.emit(hdr.report.short_key);
+        packet.emit(hdr.report.short_hop);
         packet.emit(hdr.report.data);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.ipv4);

@@ -4,6 +4,17 @@
 
 #include "reporter_flows.p4"
 
+/* By the time to live, of hosts that begin with 64, 128 or 255: behind 64 hops nobody can tell. */
+bit<8> hops_passed(in bit<8> ttl) {
+    bit<8> first = 255;
+    if (ttl <= 64) {
+        first = 64;
+    } else if (ttl <= 128) {
+        first = 128;
+    }
+    return first - ttl;
+}
+
 control WatchFlow(
     in ipv4_t ipv4, in ports_t ports, in tcp_t tcp, inout dta_flow_t flow,
     in standard_metadata_t standard_metadata) {
@@ -59,6 +70,7 @@ control WatchFlow(
             naming.apply();
             flow.key = ipv4.src_addr ++ ipv4.dst_addr ++ src_port ++ dst_port ++ ipv4.protocol
                 ++ key_node;
+            flow.hop = hops_passed(ipv4.ttl);
             flow.packet_bytes = standard_metadata.packet_length;
             if (tcp.isValid()) {
                 flow.tcp_sequence = ports.word;

@@ -24,7 +24,13 @@ control FillReport(inout dta_headers_t headers, in dta_report_t report, in bit<1
         headers.detail.setInvalid();
         headers.redundancy.setInvalid();
         headers.short_key.setInvalid();
-        if (has_key) {
+        headers.short_hop.setInvalid();
+        if (report.opcode == POSTCARDING) {
+            headers.short_key.setValid();
+            headers.short_key.value = report.key[127:96];
+            headers.short_hop.setValid();
+            headers.short_hop.value = report.detail[23:16] + 1;
+        } else if (has_key) {
             headers.redundancy.setValid();
             headers.redundancy.value = report.detail[31:24];
             headers.short_key.setValid();

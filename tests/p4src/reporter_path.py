@@ -21,8 +21,8 @@ HOST_MAC, REPORTER_MAC, TRANSLATOR_MAC = 0x020000000002, 0x0200000000FF, 0x02000
 REPORTER_ADDR, TRANSLATOR_ADDR = "10.0.9.1", "10.0.9.9"
 PORT, PROTOTYPE_PORT, NACK_PORT = 40042, 40040, 40044
 REPORTER, NODE, SESSIONS = 9, 0xABCD, 400
-KEY_WRITE, APPEND, KEY_INCREMENT, NACK = 1, 2, 3, 0x80
-START, RESENT, DROPPED, COUNT, DATA = (1 << bit for bit in range(5))
+KEY_WRITE, APPEND, KEY_INCREMENT, POSTCARDING, NACK = 1, 2, 3, 4, 0x80
+START, RESENT, DROPPED, COUNT, DATA, POSTCARD = (1 << bit for bit in range(6))
 STARTED, WAS_RESENT, WAS_DROPPED = range(3)  # events, as lists have them
 ALL, NEVER = 0xFFFFFFFF, (1 << 48) - 1
 KINDS = ("sent", "nacked", "resent", "not kept", "absurd", "late")
@@ -92,6 +92,12 @@ class Reporter:
         """Packets or bytes of flows by Key-Increment."""
         self.set_default("ReporterEgress.plan.count_reports", f"ReporterEgress.plan.count_{what}",
                          [4, 0, kept])  # fmt: skip
+
+    def write_postcards(self, kept: int = 0) -> None:
+        """That flows pass here by Postcarding."""
+        self.watch(POSTCARD)
+        self.set_default("ReporterEgress.plan.postcards", "ReporterEgress.plan.write_postcard",
+                         [2, 0, kept])  # fmt: skip
 
     def append(self, event: int, number: int, *, kept: int = 1) -> None:
         """Events of a kind to a list."""
@@ -173,9 +179,9 @@ def key(sport: int = 4000, dport: int = 5000, protocol: int = 17) -> bytes:
     return numbers + bytes([protocol]) + NODE.to_bytes(3, "big")
 
 
-def udp(size: int = 8, *, sport: int = 4000, dport: int = 5000) -> bytes:
+def udp(size: int = 8, *, sport: int = 4000, dport: int = 5000, ttl: int = 64) -> bytes:
     """A UDP frame of a host's, with so many bytes of payload."""
-    return bytes(ETHER / IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=sport, dport=dport)
+    return bytes(ETHER / IP(src="10.0.0.1", dst="10.0.0.2", ttl=ttl) / UDP(sport=sport, dport=dport)
                  / Raw(bytes(size)))  # fmt: skip
 
 

@@ -9,12 +9,14 @@ from reporter_path import (
     COUNT,
     DATA,
     DROPPED,
+    HOST_MAC,
     IN,
     KEY_INCREMENT,
     KEY_WRITE,
     NACK_PORT,
     OUT,
     PORT,
+    POSTCARDING,
     PROTOTYPE_PORT,
     RESENT,
     START,
@@ -28,8 +30,10 @@ from reporter_path import (
     tcp,
     udp,
 )
+from scapy.layers.inet import IP
+from scapy.layers.l2 import Ether
 
-from minip4.engine.keys import Exact
+from minip4.engine.keys import Exact, Lpm
 
 PORTS_WORD, LATENCY_WORD = 0, 3
 TIME_MASK = 0xFFF00000  # of the record's last word: another one each 1.05 s
@@ -160,6 +164,30 @@ def test_a_packet_may_be_worth_several_reports_events_first() -> None:
     assert [each.sequence for each in found] == [0, 1, 2]
     assert [len(each.words) for each in found] == [1, 2, 3]
     assert [each.key for each in found] == [b"", *[key(dport=5001)] * 2]
+
+
+def test_a_postcard_says_at_which_hop_a_flow_passed() -> None:
+    reporter = Reporter()
+    reporter.write_postcards()
+    ttls = {64: 0, 63: 1, 60: 4, 128: 0, 125: 3, 255: 0, 253: 2}
+    for port, (ttl, hop) in enumerate(ttls.items()):
+        (report,) = reporter.reports(udp(dport=port, ttl=ttl))
+        assert (report.opcode, report.detail) == (POSTCARDING, bytes([2, hop, 0, 0]))
+        assert (report.key, report.words) == (key(dport=port), (7,))
+        assert reporter.reports(udp(dport=port, ttl=ttl)) == []
+    assert reporter.reports(udp(dport=99, ttl=59)) == []  # a path has five hops at most
+
+
+def test_a_router_reports_what_it_routes() -> None:
+    reporter = Reporter()
+    reporter.write_postcards()
+    reporter.add("ReporterIngress.routing.routes", [Lpm(0x0A000000, 8)],
+                 "ReporterIngress.routing.send", [HOST_MAC, OUT])  # fmt: skip
+    frame = udp(ttl=62)
+    (port, out), (to, report) = reporter.send(bytes(5) + b"\x77" + frame[6:])
+    assert (port, to) == (OUT, TO_TRANSLATOR)
+    assert (Ether(out).dst, Ether(out)[IP].ttl) == ("02:00:00:00:00:02", 61)
+    assert opened(report).detail == bytes([2, 2, 0, 0])  # of two routers before
 
 
 def test_flows_keep_to_a_translator_whose_numbers_are_its_own() -> None:

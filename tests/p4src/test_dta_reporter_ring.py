@@ -188,6 +188,13 @@ def test_the_prototypes_formats() -> None:
     assert found[1][1] == f"01 00 {data}"
 
 
+def test_the_prototypes_postcard() -> None:
+    reporter = Reporter("reporter_prototype.p4")
+    reporter.write_postcards()
+    (_, frame) = reporter.send(udp(ttl=62))[1]
+    assert payload(frame, 40040).hex(" ", 1) == "04 00 00 0a 00 00 01 03 00 00 00 07"
+
+
 def test_the_prototypes_nack_names_the_last_that_was_good() -> None:
     reporter = Reporter("reporter_prototype.p4")
     reporter.write_data(1, kept=1)
