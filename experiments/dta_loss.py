@@ -7,11 +7,11 @@ connection takes nothing until the one comes that it expects: the translator goe
 report has a slot of its own in memory. Which of them are there must be what captures and the links'
 own logs say, report by report.
 
-Claim: A report that is sent again is lost only where it is lost twice, and behind the translator just
-those are that a reliable connection must refuse: what is in memory is known report by report.
+Claim: A report that is sent again is lost only where it is lost twice, and behind the translator
+just those are that a reliable connection must refuse: what is in memory is known report by report.
 
-Published: Langlet et al. (SIGCOMM 2023): the published translator asks for reports that are missing,
-by numbers of eight bits, and after a NAK of the collector drops the next 100,000.
+Published: Langlet et al. (SIGCOMM 2023): the published translator asks for reports that are
+missing, by numbers of eight bits, and after a NAK of the collector drops the next 100,000.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
