@@ -50,8 +50,8 @@ class Reporter:
     addresses reports are sent to, the first has number 1; a flow keeps to one of them. `key_node`
     is in the keys of its flows, and `node_id` in their records. A flow that was idle for `idle_us`
     is new again. With `routes` it is a router, and forwards by MAC address to translators and
-    reporters alone. What is a change is said by `data`, of postcards too. Raises ValueError for what
-    cannot be.
+    reporters alone. What is a change is said by `data`, of postcards too. Raises ValueError for
+    what cannot be.
     """
 
     address: str  # IPv4
