@@ -8,7 +8,8 @@ Python; and one that gives frames back unread, the bound of all that take them f
 What counts is the CPU time of a record at both ends, the kernel's softirq included, less what the
 sender needs where nobody takes its frames. Ratios are of one round; what counts is their median.
 
-Claim: A record over RoCE costs at most half of the CPU time of one over UDP in C that is indexed.
+Claim: As fast as records come, one over RoCE takes at most half of the CPU time of one over UDP in
+C that is indexed.
 
 Published: Beltman and Knossen (INDIS 2020), abstract: some 20 million packets a second without
 loss, by a network card that writes them to memory. Ours is software: compare it with software.
@@ -56,7 +57,7 @@ CLAIMS = (
     (UDP, "UDP in C", HALF),
     (UDP_NAPS, "UDP in C that naps as well", NAPPING),
     (UNREAD, "frames given back unread", BOUND),
-)  # of which the CPU time of a record over RoCE is at most this part
+)  # of which the CPU time of a record over RoCE is at most this part, as fast as they go
 MOST_DROPPED = 0.05  # of the records of a collector that a claim is about
 MOST_WAITED = 0.05  # of the time that a process was ready, for a core
 
@@ -146,26 +147,24 @@ def middle(rounds: Sequence[Round], what: str, *of: object) -> float:
 
 
 def claims_of(rounds: Sequence[Round]) -> list[Check]:
-    """Ratios, each a median of all rounds."""
+    """Ratios, each a median of all rounds. Paced, waking up is what counts: no claim."""
     return [
-        Check(f"CPU time of a record over RoCE to that of {text}, {offer}, at most {most}",
-              middle(rounds, "ratio", kind, load), 0, most)
-        for kind, text, most in CLAIMS for load, offer in LOADS.items()
+        Check(f"CPU time of a record over RoCE to that of {text}, {LOADS[AS_FAST]}, at most {most}",
+              middle(rounds, "ratio", kind, AS_FAST), 0, most)
+        for kind, text, most in CLAIMS
     ]  # fmt: skip
 
 
 def refuse_noise(rounds: Sequence[Round], failed: Sequence[str]) -> None:
     """Raises TestbedError where the kernel dropped many records, or what failed may be noise."""
     for kind in (ROCE, *(each[0] for each in CLAIMS)):
-        for load, offer in LOADS.items():
-            dropped = statistics.median(
-                each.of(kind, load).dropped / each.of(kind, load).sent for each in rounds
+        turns = [each.of(kind, AS_FAST) for each in rounds]
+        dropped = statistics.median(each.dropped / each.sent for each in turns)
+        if dropped > MOST_DROPPED:
+            raise TestbedError(
+                f"run invalid: the kernel dropped {dropped:.0%} of the records for {kind.name}, "
+                f"{LOADS[AS_FAST]}; leave the machine more idle"
             )
-            if dropped > MOST_DROPPED:
-                raise TestbedError(
-                    f"run invalid: the kernel dropped {dropped:.0%} of the records for "
-                    f"{kind.name}, {offer}; leave the machine more idle"
-                )
     waited = statistics.mean(each.waited for one in rounds for each in one.turns)
     if failed and waited > MOST_WAITED:
         raise TestbedError(
@@ -202,8 +201,8 @@ def ratios_table(rounds: Sequence[Round]) -> Table:
     for kind, text, most in CLAIMS:
         for load, offer in LOADS.items():
             ratios = [each.ratio(kind, load) for each in rounds]
-            rows.append((text, offer, statistics.median(ratios), min(ratios), max(ratios),
-                         most))  # fmt: skip
+            reach = f"at most {most}" if load == AS_FAST else "no claim"
+            rows.append((text, offer, statistics.median(ratios), min(ratios), max(ratios), reach))
     columns = ("a record over RoCE to", "offered", "median", "least", "most", "to reach")
     return table("Ratios of CPU time", columns, rows)
 
