@@ -14,12 +14,15 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = "README.md"  # whose page is index.md
 LINK = re.compile(r"(\]\()(?:\.\./|docs/)(?=[^)]*\))")
+FENCE = re.compile(r"^(```\w+) .*$", re.MULTILINE)
 TARGET = re.compile(r"\]\(([^)#:]+)")
 
 
 def moved(markdown: str) -> str:
-    """A page's text, with links as they are in the site."""
-    return LINK.sub(r"\1", markdown).replace(f"]({FIRST}", "](index.md")
+    """A page's text, with links as they are in the site; and fences without the names of files,
+    which its Markdown does not know."""
+    plain = FENCE.sub(r"\1", markdown)
+    return LINK.sub(r"\1", plain).replace(f"]({FIRST}", "](index.md")
 
 
 def linked(page: Path) -> set[Path]:

@@ -79,6 +79,7 @@ def findings() -> list[Finding]:
         _p4utils(),
         _machine(),
         _program("tshark", "tests of the dissector", "apt install tshark"),
+        _program("chromium", "tests of results/index.html", "apt install chromium"),
         _program("nfcapd", "tests of IPFIX", "apt install nfdump"),
     ]  # fmt: skip
 

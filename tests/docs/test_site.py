@@ -29,6 +29,12 @@ def test_each_page_is_in_the_navigation(site: Path) -> None:
         assert f'href="{page.stem}.html"' in first, page.name
 
 
+def test_code_is_code(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        assert "```" not in page.read_text(), page.name
+    assert '<code class="language-p4">#include' in (site / "index.html").read_text()
+
+
 def test_links_lead_to_what_is_there(site: Path) -> None:
     """Those of the site as it is, figures and sources too; mkdocs looks at pages alone."""
     links = 0
