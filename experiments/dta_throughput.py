@@ -1,0 +1,164 @@
+"""Memory operations of the collector for a report: what does each primitive of DTA ask of it?
+
+The same number of reports is translated as Key-Write and Key-Increment with 1 to 8 copies, Append
+in batches of 1 to 16, and Postcarding of paths with five hops. What a report costs the collector is
+the requests that its responder carries out, each one operation on memory: N copies cost N, a
+batch of B costs 1/B a report, and a path of five hops 1/5. No more, and no less.
+
+Claim: A report costs N memory operations, 1/B in batches, and 1/5 in paths of five hops, exactly.
+
+Published: nothing
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from dta.gathering import filled
+from dta.translating import PROGRAM, Area, checks, refuse_bmv2, translating
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from scapy.packet import Packet
+
+from collectors.dta.counters import COUNTER
+from collectors.dta.hashes import HOPS
+from collectors.dta.key_write import slot
+from collectors.dta.lists import batch
+from collectors.dta.packets import Append, KeyIncrement, KeyWrite, Postcard
+from collectors.dta.postcards import CHUNK
+from controllers.dta.gathering import ListStore, PostcardStore
+from controllers.dta.stores import CounterStore, KeyWriteStore
+from controllers.dta.translator import CounterSession
+from testbed import cli
+from testbed.results import plots
+from testbed.results.report import Check, Report
+from testbed.run import Run
+
+SLOTS = 1 << 12
+MOST = 16  # entries of a batch
+COPIES, BATCHES = (1, 2, 4, 8), (1, 2, 4, 8, 16)
+SHARE = MOST * HOPS  # reports come in multiples of it: then no batch and no path is left unfinished
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--reports", type=cli.positive_int, metavar="N",
+        help=f"of each case, taken down to a multiple of {SHARE} (default: 1600; --quick 320)",
+    )  # fmt: skip
+    cli.add_rate_option(parser, 5000, "reports")
+    cli.add_program_option(parser, PROGRAM)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A primitive, and what decides what it costs: copies, or reports of a batch or a path."""
+
+    primitive: str
+    size: int
+    area: Area
+    report: Packet
+    expected: float  # operations of a report
+
+    @property
+    def name(self) -> str:
+        """In words, for checks."""
+        return f"{self.primitive} {self.size}"
+
+    def frames(self, count: int, dice: np.random.Generator) -> list[bytes]:
+        """So many reports of it."""
+        words = dice.integers(1 << 32, size=(7, count), dtype=np.uint32)
+        if self.primitive == "Append":
+            return filled(self.report, [np.zeros(count, np.uint32), words[0]])
+        if self.primitive == "Postcarding":
+            return filled(self.report, postcard_words(words, count))
+        return filled(self.report, [*words[: 5 if self.primitive == "Key-Write" else 6]])
+
+
+def postcard_words(words: NDArray[np.uint32], count: int) -> list[NDArray[np.uint32]]:
+    """The words of postcards, a path's five one after the other."""
+    path, hop = np.divmod(np.arange(count), HOPS)
+    first = (1 << 24 | hop << 16 | HOPS << 8).astype(np.uint32)  # redundancy, hop, hops
+    return [first, *(words[:4, path]), words[4]]
+
+
+def cases() -> list[Case]:
+    """Each primitive, by its sizes."""
+    found = []
+    for copies in COPIES:
+        key_write = Area(slot(1), SLOTS, lambda over: KeyWriteStore(1, SLOTS, sessions=over))
+        counters = Area(
+            COUNTER, 8 * SLOTS, lambda over: CounterStore(SLOTS, 8, over), CounterSession
+        )
+        found += [
+            Case("Key-Write", copies, key_write, KeyWrite(redundancy=copies, data=[0]), copies),
+            Case("Key-Increment", copies, counters, KeyIncrement(redundancy=copies), copies),
+        ]
+    for size in BATCHES:
+        area = Area(batch(size), SLOTS, lambda over, size=size: ListStore(size, SLOTS, 1, over[0]))
+        found.append(Case("Append", size, area, Append(), 1 / size))
+    paths = Area(CHUNK, SLOTS, lambda over: PostcardStore(SLOTS, sessions=over))
+    return [*found, Case("Postcarding", HOPS, paths, Postcard(), 1 / HOPS)]
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    refuse_bmv2(run)
+    asked = options.reports or (320 if options.quick else 1600)
+    options.reports = max(asked // SHARE, 1) * SHARE
+    dice = np.random.default_rng(run.seed)
+    samples, held = [], []
+    for case in cases():
+        name = case.name.replace(" ", "-")
+        async with translating(run, name, [case.area], options.program) as running:
+            await running.send(case.frames(options.reports, dice), options.rate)
+        carried_out = running.net.applications[0].result.counts.accepted.total()
+        operations = carried_out / options.reports
+        held += [
+            Check(f"{case.name}: memory operations of a report", operations, case.expected),
+            *checks(case.name, running.net, round(case.expected * options.reports)),
+        ]
+        samples.append({
+            "primitive": case.primitive, "size": case.size, "reports": options.reports,
+            "operations": carried_out, "of_a_report": operations, "expected": case.expected,
+        })  # fmt: skip
+    return Report(samples, held, figure=draw(samples), caption=caption(options))
+
+
+def draw(samples: Sequence[dict[str, object]]) -> Figure:
+    """Operations of a report, by copies, and by the reports that share one."""
+    figure, (axes,) = plots.figure()
+    for number, primitive in enumerate(dict.fromkeys(str(each["primitive"]) for each in samples)):
+        draw_primitive(axes, [each for each in samples if each["primitive"] == primitive], number)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xticks(BATCHES, BATCHES)
+    ticks = [2.0**power for power in range(-4, 4)]
+    axes.set_yticks(ticks, [f"{tick:g}" if tick >= 1 else f"1/{1 / tick:g}" for tick in ticks])
+    axes.set(xlabel="Copies N, entries B of a batch, hops of a path",
+             ylabel="Memory operations of a report")  # fmt: skip
+    plots.legend(axes, 2)
+    return figure
+
+
+def draw_primitive(axes: Axes, samples: Sequence[dict[str, object]], number: int) -> None:
+    """One of them; the second one's marks around those of the first."""
+    is_ring = number == 1
+    axes.plot([each["size"] for each in samples], [each["of_a_report"] for each in samples],
+              color=plots.COLOURS[number], marker=plots.MARKERS[number],
+              linestyle="none" if is_ring else "-", fillstyle="none" if is_ring else "full",
+              markersize=7 if is_ring else 3.5, label=samples[0]["primitive"])  # fmt: skip
+
+
+def caption(options: argparse.Namespace) -> str:
+    """What the figure shows."""
+    return (
+        f"Requests that the collector carries out for a report, each an operation on its memory, "
+        f"of {options.reports:,} reports, {plots.runs(1, options.time)}."
+    )
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)
