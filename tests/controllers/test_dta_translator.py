@@ -13,6 +13,7 @@ from scapy.packet import Packet
 from virtual_networks import virtually
 
 from collectors.dta.hashes import checksums, key_words, slots
+from collectors.dta.hashes import sessions as sessions_of
 from collectors.dta.packets import DTA, KeyIncrement, KeyWrite
 from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer, Target, Transport
@@ -257,3 +258,51 @@ def test_a_translator_that_was_restarted_goes_on_with_its_reporters(tmp_path: Pa
     assert [{name: n for name, n in counts.items() if n} for counts in told] == [
         {"translated": COUNT // 2}
     ] * 2
+
+
+class TwoCollectors(Topo):
+    """h1, the reporter, and two collectors, whose links are slow: copies wait for each other."""
+
+    def build(self) -> None:
+        s1 = self.addSwitch("s1")
+        self.addLink(self.addHost("h1"), s1)
+        for name in ("h2", "h3"):
+            self.addLink(self.addHost(name), s1, rate_bps=5_000_000)
+
+
+def test_copies_for_two_collectors_are_not_mixed_up(tmp_path: Path) -> None:
+    """They leave by turns: who counted them as they leave, would have their numbers wrong."""
+    hosts = ("h2", "h3")
+    addresses = {host: f"10.0.0.{host[1]}" for host in hosts}
+    responders = {host: Responder(addresses[host], [Writer(PEERS[0], SLOT, SLOTS)])
+                  for host in hosts}  # fmt: skip
+    sessions = [
+        WriteSession(number, host, PEERS[0], responders[host].targets[0])
+        for number, host in enumerate(hosts, 1)
+    ]
+    store = KeyWriteStore(1, SLOTS, sessions=range(1, 3))
+    translator = Translator(sessions, [Service("10.0.0.2", [store])])
+    reports = [KeyWrite(redundancy=4, key=key, data=[n]) for n, key in enumerate(KEYS)]
+
+    async def main(run: Run) -> Network:
+        program = "p4src/dta/translator.p4"
+        with Network(TwoCollectors(), run, program=program, expected_drops=["ingress"]) as net:
+            for host in hosts:
+                net.run_application(host, responders[host])
+            async with connections(net) as switches:
+                await configure(net, switches, {"s1": translator})
+                start_ns = run.clock.now_ns() + MS
+                frames = [frame(report, n) for n, report in enumerate(reports)]
+                net.send_frames("h1", [start_ns + 300_000 * n for n in range(COUNT)], frames)
+                await run.clock.sleep_until(start_ns + 200 * MS)
+        return net
+
+    net = virtually(tmp_path, main)
+    keys = key_words(KEYS)
+    where = sessions_of(keys, 2)
+    for number, running in enumerate(net.applications):
+        expected = np.zeros(SLOTS, SLOT)
+        for n in np.flatnonzero(where == number):
+            places = slots(keys[n : n + 1], 4, SLOTS)[:, 0]
+            expected[places] = checksums(keys[n : n + 1], 31)[0], n
+        assert running.result.records[0].tobytes() == expected.tobytes()
