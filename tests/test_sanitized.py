@@ -20,6 +20,7 @@ ELSEWHERE = {
     "test_limits.py",
     "test_reader.py",
     "test_roce_application.py",
+    "test_roce_bypass.py",
     "test_roce_card.py",
     "test_roce_exchange.py",
     "test_roce_manager.py",

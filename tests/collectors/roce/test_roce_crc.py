@@ -11,7 +11,7 @@ from collectors.roce import C_FOLDER
 from minip4.native import build
 
 Add = Callable[[int, bytes, bytes], int]
-WAYS = {"as the CPU can": (), "tables": ("-U__PCLMUL__",)}
+WAYS = {"as the CPU can": ("-march=native",), "tables": ("-U__PCLMUL__",)}
 MASK, MASK_ROOM = 64, 80
 LENGTHS = [*range(130), 1024, 4096 + 60]
 
