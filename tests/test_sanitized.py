@@ -11,6 +11,7 @@ HERE = Path(__file__).parent
 ROOMS = ("collectors", "engine", "link", "ports", "simulator", "stf", "wire")
 ELSEWHERE = {
     "test_hostile.py",  # has sanitizers by itself
+    "test_int_clocks.py",
     "test_int_collector.py",  # its C runs in processes of its own
     "test_int_dissector.py",
     "test_int_end_to_end.py",
