@@ -10,7 +10,7 @@
  * expects, soon:
  *
  * - A NAK names it. It is sent once; another one of the same name, without an ACK in between, is
- *   late.
+ *   late. That of a collector that is not ready is of the very record that it names: never late.
  * - An ACK that is ahead of what was sent names it, too: PSNs were set back too far.
  * - So do two ACKs of the same PSN: the second is of a probe (write.p4), and nothing was written
  *   between the two, though a record was sent. So a session goes on after its NAK was lost.
@@ -20,6 +20,7 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
     bit<1> is_resumed = 0;
     bit<24> expected = 0;
     bit<1> is_nak = 0;
+    bit<1> is_ready = 1;  // 0: a NAK says that the collector is not
     bit<32> acked = 0;  // with IS_KNOWN, of an ACK that can come twice
 
     action hear() {
@@ -37,7 +38,7 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
         bit<24> behind = psn - expected;  // so many records; from 2^23 on it is ahead
         bit<32> lack = behind[23:23] == 1 ? 8w0xFF ++ behind : 8w0 ++ behind;
         bit<32> goal = IS_KNOWN ++ expected;
-        bool is_late = is_nak == 1 && resumed == goal;
+        bool is_late = is_nak == 1 && is_ready == 1 && resumed == goal;
         bool is_stuck = is_nak == 1 || (acked != 0 && acked == acked_before);
         if (behind != 0 && !is_late && (behind[23:23] == 1 || is_stuck)) {
             is_resumed = 1;
@@ -74,6 +75,7 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
             expected = hdr.bth.psn;
             is_nak = 1;
             if (what == SYNDROME_NOT_READY) {
+                is_ready = 0;
                 roce_events.count(ROCE_EVENT(session, NOT_READY));
             } else {
                 roce_events.count(ROCE_EVENT(session, NAKED));

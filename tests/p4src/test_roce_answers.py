@@ -148,6 +148,16 @@ def test_what_finds_the_collector_not_ready_is_lost_and_no_more() -> None:
     assert switch.events() == {"sent": 4, "naked": 1, "not ready": 1, "resumed": 1}
 
 
+def test_a_collector_that_is_not_ready_again_is_heard_again() -> None:
+    switch = Switch()
+    for _ in range(3):
+        switch.record()
+    for _ in range(3):
+        switch.hear(answer(1, Nak.RNR))
+        assert place(switch) == (1, 1)
+    assert switch.events() == {"sent": 6, "not ready": 3, "resumed": 3}
+
+
 @pytest.mark.parametrize(
     "syndrome", [Nak.INVALID_REQUEST, Nak.REMOTE_ACCESS, Nak.REMOTE_OPERATION, 0x40, 0x7F]
 )
@@ -307,12 +317,13 @@ def test_without_probes_a_lost_nak_is_the_end() -> None:
     assert numbers(responder) == list(range(10))
 
 
-def test_a_collector_that_is_not_ready_costs_that_record_and_those_in_flight() -> None:
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_collector_that_is_not_ready_costs_that_record_and_those_in_flight(times: int) -> None:
     responder = Responder()
-    responder.not_ready = 1
+    responder.not_ready = times
     switch, _ = run(Session(slots=100, immediate_mask=0), lambda _: False, 50, 3, responder)
-    assert numbers(responder) == list(range(6, 50))
-    assert switch.state()[2] == 6
+    assert numbers(responder) == list(range(6 * times, 50))
+    assert switch.state()[2] == 6 * times
 
 
 @pytest.mark.parametrize("first", [0xFFFFF0, 0x7FFFF8])
