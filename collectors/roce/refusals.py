@@ -8,7 +8,7 @@ from collectors.roce.shared import Reason
 
 TEXTS: Mapping[Reason, str] = {
     Reason.MANAGED: "connection management, to queue pair 1",
-    Reason.FOREIGN: "no RoCE, or for another MAC address",
+    Reason.FOREIGN: "no RoCE, in a VLAN, or for another MAC address",
     Reason.TRUNCATED: "shorter than its headers say",
     Reason.IP_HEADER: "IP header with a wrong checksum, options or a fragment; or a GRH with "
     "another version than 6 or another next header than 0x1b",

@@ -108,15 +108,15 @@ static bool is_filled(const struct roce_card *card)
     return __atomic_load_n(&slot(card)->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER;
 }
 
-/* One frame of the ring. The kernel has taken a VLAN tag out of it: such frames are not for us. */
+/* One frame of the ring. The kernel has taken a VLAN tag out of it: such frames are not for us, and
+ * are counted as a frame is that has nothing in it. */
 static bool take_slot(struct roce_card *card, uint64_t now_ns, struct roce_reply *reply)
 {
     struct tpacket2_hdr *header = slot(card);
 
     reply->length = 0;
-    if (!(header->tp_status & TP_STATUS_VLAN_VALID))
-        receive_frame(card->nic, (const uint8_t *)header + header->tp_mac, header->tp_snaplen,
-                      now_ns, reply);
+    receive_frame(card->nic, (const uint8_t *)header + header->tp_mac,
+                  header->tp_status & TP_STATUS_VLAN_VALID ? 0 : header->tp_snaplen, now_ns, reply);
     __atomic_store_n(&header->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
     card->head++;
     return reply->length;

@@ -47,6 +47,9 @@ def answer():
 peer_end.send(write(0, b"hello")(session))
 assert Answer.read(session, answer()) == Answer(0, msn=1)
 assert not card.wait(0)
+in_vlan = write(1, b"taken")(session)
+for _ in range(50):
+    peer_end.send(in_vlan[:12] + bytes.fromhex("81000005") + in_vlan[12:])
 peer_end.send(write(2, b"early")(session))
 assert Answer.read(session, answer()) == Answer(1, 0x60, 1)
 peer_end.send(write(1, b"there", 5, immediate=9)(session))
@@ -55,6 +58,7 @@ assert card.wait(5)
 assert nic.completions() == [Completion(session.target.qpn, 9, 5)]
 assert region.bytes[:10].tobytes() == b"hellothere"
 assert (nic.counts().refused["GAP"], card.drops()) == (1, 0)
+assert nic.counts().refused["FOREIGN"] >= 50
 assert "PSN 7 where 6 was expected" in nic.refusals()[-1]
 subprocess.run(["ip", "link", "set", "v0", "down"], check=True)
 for _ in range(2):
