@@ -56,7 +56,8 @@ class Why(enum.IntEnum):
 class _Connection:
     own_id: int
     qpn: int
-    reply: bytes  # REP's body
+    request: bytes  # REQ's body
+    reply: bytes  # REP's
 
 
 class ConnectionManager:
@@ -93,16 +94,29 @@ class ConnectionManager:
         if attribute == Attribute.REQ:
             return self._connect(body, their_id, source)
         if attribute == Attribute.DREQ:
-            connection = self._connections.pop((source, their_id), None)
-            if connection is not None:
-                self._nic.disconnect(connection.qpn)
-            return Attribute.DREP, (body[4:8] + body[:4]).ljust(_BODY, b"\0")
+            return self._disconnect(body, their_id, source)
         return None
+
+    def _disconnect(
+        self, body: bytes, their_id: int, source: str
+    ) -> tuple[Attribute, bytes] | None:
+        """It names both ends' ids and our queue pair, or is of another connection (12.6.10)."""
+        connection = self._connections.get((source, their_id))
+        if connection is not None:
+            if _ends(body) != (connection.own_id, connection.qpn):
+                return None
+            self._forget(source, their_id)
+        # Else DREP was lost, and DREQ comes again.
+        return Attribute.DREP, (body[4:8] + body[:4]).ljust(_BODY, b"\0")
+
+    def _forget(self, source: str, their_id: int) -> None:
+        self._nic.disconnect(self._connections.pop((source, their_id)).qpn)
 
     def _connect(self, body: bytes, their_id: int, source: str) -> tuple[Attribute, bytes]:
         known = self._connections.get((source, their_id))
-        if known is not None:  # REP was lost, and REQ comes again
+        if known is not None and known.request == body:  # REP was lost, and REQ comes again
             return Attribute.REP, known.reply
+        self._forget_stale(source, their_id, body[32:35])
         service, transport = struct.unpack_from("!Q", body, 8)[0], body[43] >> 1 & 3
         if service != self._service:
             return _reject(their_id, Why.INVALID_SERVICE)
@@ -120,9 +134,20 @@ class ConnectionManager:
         except TestbedError:
             return _reject(their_id, Why.NO_QUEUE_PAIR)
         self._next_id = (self._next_id + 1) % (1 << 32)
-        connection = _Connection(self._next_id, target.qpn, _rep(self._next_id, their_id, target))
+        reply = _rep(self._next_id, their_id, target)
+        connection = _Connection(self._next_id, target.qpn, body, reply)
         self._connections[source, their_id] = connection
         return Attribute.REP, connection.reply
+
+    def _forget_stale(self, source: str, their_id: int, qpn: bytes) -> None:
+        """A peer that uses an id or a queue pair anew has lost its connection (12.9.8.3)."""
+        stale = [
+            key
+            for key, each in self._connections.items()
+            if key == (source, their_id) or (key[0], each.request[32:35]) == (source, qpn)
+        ]
+        for key in stale:
+            self._forget(*key)
 
     def _frame(self, to: Packet, transaction: int, attribute: Attribute, body: bytes) -> bytes:
         self._psn = (self._psn + 1) & PSN_MASK
@@ -130,6 +155,11 @@ class ConnectionManager:
         transport = BTH(opcode=UD | Op.SEND_ONLY, migreq=1, dqpn=1, psn=self._psn)
         datagram = transport / DETH(qkey=QKEY, sqpn=1) / Raw(mad + body)
         return bytes(Ether(src=to.dst, dst=to.src) / _network_back(to) / datagram)
+
+
+def _ends(body: bytes) -> tuple[int, int]:
+    """Our id and queue pair, as DREQ names them."""
+    return int.from_bytes(body[4:8], "big"), int.from_bytes(body[8:11], "big")
 
 
 def _source(packet: Packet) -> str:

@@ -1,6 +1,7 @@
 """Connection management, by messages made by hand (IBTA, 12.6)."""
 
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,15 +58,23 @@ class Client:
         return head[7], told[24:]
 
 
-def request(*, port: int = PORT, transport: int = 0, mtu: int = 3) -> bytes:
+def request(
+    *, port: int = PORT, transport: int = 0, mtu: int = 3, their_id: int = THEIR_ID,
+    qpn: bytes = b"\x12\x34\x56",
+) -> bytes:  # fmt: skip
     body = bytearray(232)
-    struct.pack_into("!I", body, 0, THEIR_ID)
+    struct.pack_into("!I", body, 0, their_id)
     struct.pack_into("!Q", body, 8, 0x01060000 + port)
-    body[32:35] = b"\x12\x34\x56"
+    body[32:35] = qpn
     body[43] = transport << 1
     body[44:47] = b"\x00\x00\x09"  # what we would begin with, if we sent
     body[50] = mtu << 4
     return bytes(body)
+
+
+def leave(own_id: int, qpn: int) -> bytes:
+    """DREQ's body: ids, and the queue pair of ours that is to end."""
+    return struct.pack("!III", THEIR_ID, own_id, qpn << 8)
 
 
 @pytest.mark.parametrize("version", ADDRESSES)
@@ -91,16 +100,32 @@ def test_a_peer_connects_writes_and_leaves(version: str, transport: int) -> None
     replies = client.nic.receive(frames([write(0, b"data")(session)]))
     assert client.region.bytes[:4].tobytes() == b"data"
     assert [Ether(reply)[BTH].dqpn for reply in replies] == [0x123456] * (1 - transport)
-    drep = client.tell(DREQ, struct.pack("!II", THEIR_ID, own_id))
-    assert drep is not None
-    assert (drep[0], struct.unpack_from("!II", drep[1])) == (DREP, (own_id, THEIR_ID))
-    assert client.nic.expected_psn(qpn) is None
+    for other_id, other_qpn in ((own_id + 1, qpn), (own_id, qpn + 1)):  # of another connection
+        assert client.tell(DREQ, leave(other_id, other_qpn)) is None
+    assert client.nic.expected_psn(qpn) is not None
+    for _ in range(2):  # as where DREP was lost
+        drep = client.tell(DREQ, leave(own_id, qpn))
+        assert drep is not None
+        assert (drep[0], struct.unpack_from("!II", drep[1])) == (DREP, (own_id, THEIR_ID))
+        assert client.nic.expected_psn(qpn) is None
 
 
 def test_a_request_that_comes_again_gets_the_same_queue_pair() -> None:
     client = Client()
     assert client.tell(REQ, request()) == client.tell(REQ, request())
     assert client.nic.expected_psn(0x101) is None
+
+
+@pytest.mark.parametrize("again", [{"qpn": b"new"}, {"their_id": 0xF00D}])
+def test_a_peer_that_began_anew_has_one_queue_pair(again: dict[str, Any]) -> None:
+    """It crashed: the id, or the queue pair, that it uses now was its old connection's."""
+    client = Client(limits=Limits(queue_pairs=1))
+    assert client.tell(REQ, request()) is not None
+    answer = client.tell(REQ, request(**again))
+    assert answer is not None
+    assert answer[0] == REP
+    qpn, psn = (int.from_bytes(answer[1][at : at + 3], "big") for at in (12, 20))
+    assert client.nic.expected_psn(qpn) == psn
 
 
 @pytest.mark.parametrize(
