@@ -106,7 +106,7 @@ class Endpoint(ABC):
 
     @abstractmethod
     def disconnect(self, qpn: int) -> None:
-        """Close a queue pair: what its peer still sends is refused."""
+        """Close a queue pair: what its peer still sends is refused. Raises TestbedError."""
 
     @abstractmethod
     def completions(self) -> list[Completion]:

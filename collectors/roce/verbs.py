@@ -22,6 +22,7 @@ from collectors.roce.endpoint import (
     Transport,
 )
 from collectors.roce.region import Region
+from testbed.errors import TestbedError
 
 with contextlib.suppress(ImportError):  # Device tells
     from pyverbs import cq, enums, mr, pd, qp, wr
@@ -76,6 +77,8 @@ class Verbs(Endpoint):
 
     def disconnect(self, qpn: int) -> None:
         """See Endpoint."""
+        if qpn not in self._pairs:
+            raise TestbedError(f"there is no queue pair {qpn:#x}")
         pair, queue, _ = self._pairs.pop(qpn)
         pair.close()
         queue.close()

@@ -92,6 +92,8 @@ def test_the_endpoint_takes_what_peers_write(judge: Judge) -> None:
     refused = endpoint.counts().refused
     assert (refused["out_of_seq_request"], refused["duplicate_request"]) == (1, 1)
     endpoint.disconnect(target.qpn)
+    with pytest.raises(TestbedError, match=f"there is no queue pair {target.qpn:#x}"):
+        endpoint.disconnect(target.qpn)
     assert judge.ask(session, write(2, b"late")(session)) == []
     endpoint.close()
     assert call(Path.read_bytes, Path("/tmp/records")) == written
