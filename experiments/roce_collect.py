@@ -44,6 +44,7 @@ from collectors.roce.endpoint import Transport, gid
 from controllers.roce.running import events
 from controllers.roce.session import Content
 from testbed import cli
+from testbed.errors import TestbedError
 from testbed.results import plots, statistics
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
@@ -57,6 +58,7 @@ HOST_MACS = ("00:00:00:00:00:01", "00:00:00:00:00:03")  # of h1 and h3
 PAYLOADS = (0, 1, 7, 100, 536, 1400)
 PARTS = ("Ethernet", "GRH, or IP and UDP", "BTH and RETH", "record", "iCRC")
 ETHERNET, BTH_RETH, ICRC = 14, 12 + 16, 4  # bytes
+MOST_PACKETS = 100_000  # each is made by scapy, for each case
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -125,6 +127,10 @@ class Found:
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     refuse_bmv2(run)
     options.packets = options.packets or (200 if options.quick else 2000)
+    if options.packets > MOST_PACKETS:
+        raise TestbedError(
+            f"--packets {options.packets}: all segments are in memory: take {MOST_PACKETS} at most"
+        )
     cases = {name: CASES[name] for name in (QUICK if options.quick else CASES)}
     found = {name: await measure(name, case, options, run) for name, case in cases.items()}
     return Report(

@@ -34,6 +34,7 @@ from collectors.roce.application import Outcome
 from collectors.roce.endpoint import Transport
 from controllers.roce.running import events, state
 from testbed import cli
+from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
@@ -51,6 +52,7 @@ RATES_PPS = (1000, 5000, 20_000, 50_000)
 REAL_RATES_PPS = (1000, 2000)
 FAST_PPS = 1_000_000  # where very many records are lost
 PATIENCE, ACK_EVERY = 64, 16
+MOST_PPS = PATIENCE * 1_000_000 // (2 * DELAY_US)
 REAL_LOSS_NS = 20_000_000
 BEFORE_S = 0.02  # of records, before one is lost
 AFTER = 2000  # records when all is well again
@@ -124,6 +126,12 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     refuse_bmv2(run)
     is_virtual = options.time == "virtual"
     usual = RATES_PPS if is_virtual else REAL_RATES_PPS
+    for rate in options.rate or ():
+        if rate > MOST_PPS:
+            raise TestbedError(
+                f"--rate {rate}: a round trip holds more records than those after which the switch "
+                f"asks ({PATIENCE}), and old answers set it back again: take {MOST_PPS} at most"
+            )
     options.rate = options.rate or ([2000, 10_000] if options.quick and is_virtual else [*usual])
     cases = [(way, rate) for rate in options.rate for way in ([*WAYS][:3] if is_virtual else REAL)]
     if is_virtual:

@@ -48,19 +48,15 @@ def test_fenced_blocks_have_a_test_that_runs_them(page: Path) -> None:
     assert not FENCED.search(page.read_text()) or page.name in RUN_WHOLE
 
 
-@cache
-def code_behind(script: Path) -> str:
-    """All that may know of a script's options."""
-    if script.name == "run_all.sh":
-        script = ROOT / "testbed" / "run_all" / "__main__.py"
-    sources = [script] if script.suffix == ".sh" else code_of(script)
-    return "".join(source.read_text() for source in sources if source.suffix in (".py", ".sh"))
-
-
 @pytest.mark.parametrize(("command", "script"), [*commands()])
 def test_commands_name_scripts_and_options_that_are_there(command: str, script: Path) -> None:
     assert script.is_file(), command
-    known = code_behind(script)
+    sources = (
+        [script] if script.suffix == ".sh" else [p for p in code_of(script) if p.suffix == ".py"]
+    )
+    if script.name == "run_all.sh":
+        sources += [*(ROOT / "testbed" / "run_all").glob("*.py"), ROOT / "testbed" / "cli.py"]
+    known = "".join(source.read_text() for source in sources)
     for option in OPTION.findall(command.partition(script.name)[2]):
         assert re.search(rf"{option}\b", known), f"{command}: {option}"
 
