@@ -131,11 +131,15 @@ async def translating(
 
 
 def checks(name: str, net: Network, requests: int) -> list[Check]:
-    """That the collector carried out so many requests and refused none, and the network's books."""
+    """That the collector carried out so many requests and refused none, and the network's books.
+
+    A switch whose ACK is late, as on a busy machine, asks by a probe, which counts as a duplicate.
+    """
     counts = net.applications[0].result.counts
+    refused = counts.refused.total() - counts.refused["DUPLICATE"]
     return [
         Check(f"{name}: requests carried out", counts.accepted.total(), requests),
-        Check(f"{name}: requests refused", counts.refused.total(), 0),
+        Check(f"{name}: requests refused", refused, 0),
         *Books.of(net, {}).checks(f"{name}: books"),
     ]
 

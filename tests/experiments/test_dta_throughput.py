@@ -1,12 +1,16 @@
 """What reports cost the collector, in virtual time: N, 1/B and 1/5 operations, or it is found."""
 
 import argparse
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from scripts import module
 from virtual_networks import virtually
 
+from collectors.roce.endpoint import Counts
+from collectors.roce.shared import Reason
 from testbed.results.report import Report
 from testbed.run import Run
 
@@ -44,3 +48,15 @@ def test_operations_of_a_report(
     assert options.reports == experiment.SHARE
     assert {check.name for check in report.checks if not check.passed} == failed
     assert {f"{each['primitive']} {each['size']}" for each in report.samples} == wanted
+
+
+@pytest.mark.parametrize(("reason", "is_fine"), [(Reason.DUPLICATE, True), (Reason.GAP, False)])
+def test_of_what_is_refused_probes_are_no_fault(
+    reason: Reason, is_fine: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translating = module("dta.translating")
+    books = SimpleNamespace(checks=lambda _: [])
+    monkeypatch.setattr(translating, "Books", SimpleNamespace(of=lambda *_: books))
+    counts = Counts(Counter(WRITE_ONLY=7), Counter({reason.name: 2}))
+    net = SimpleNamespace(applications=[SimpleNamespace(result=SimpleNamespace(counts=counts))])
+    assert all(check.passed for check in translating.checks("some", net, 7)) == is_fine
