@@ -6,8 +6,6 @@
 #include "sequence.p4"
 
 control MakeNack(inout headers_t hdr, in arrival_t arrival) {
-    TakeReportOff() take_report_off;
-
     action turn(bit<16> length) {
         bit<48> mac = hdr.ethernet.dst_addr;
         hdr.ethernet.dst_addr = hdr.ethernet.src_addr;
@@ -19,7 +17,7 @@ control MakeNack(inout headers_t hdr, in arrival_t arrival) {
         hdr.ports.src_port = hdr.ports.dst_port;
         hdr.ports.dst_port = NACK_PORT;
         hdr.ports.word = length ++ 16w0;  // no checksum
-        truncate((bit<32>)length + 34);  // Ethernet, IPv4
+        truncate((bit<32>)length + 34);  // Ethernet and IPv4; without the report
     }
 
     action put_nack() {
@@ -40,7 +38,6 @@ control MakeNack(inout headers_t hdr, in arrival_t arrival) {
     }
 
     apply {
-        take_report_off.apply(hdr);
         if (hdr.dta.isValid()) {
             put_nack();
             turn(NACK_LENGTH);
