@@ -52,7 +52,7 @@ def longest_replayed(folder: Path) -> tuple[str, int]:
 @pytest.mark.parametrize(
     ("file", "right", "wrong", "failed"),
     [
-        ("hop.p4", "standard_metadata.enq_qdepth", "standard_metadata.deq_qdepth",
+        ("../include/hop.p4", "standard_metadata.enq_qdepth", "standard_metadata.deq_qdepth",
          {"s3: largest error of queue, packets"}),
         (
             "hop.p4", "7w0 ++ hop.ingress_port ++ 7w0 ++ hop.egress_port",

@@ -43,12 +43,12 @@ TIMES = ("arrival, us", "departure, us")
             {"packets whose path is not the one that they took"},
         ),
         (
-            "hop.p4", "- standard_metadata.ingress_global_timestamp)[31:0]",
+            "../include/hop.p4", "- standard_metadata.ingress_global_timestamp)[31:0]",
             "- standard_metadata.ingress_global_timestamp)[31:0] + (bit<32>)hop.node_id[2:2]",
             {*(f"s{n}: largest error of latency, us" for n in (4, 5)), RESIDUAL},
         ),
         (
-            "hop.p4", "standard_metadata.enq_qdepth", "standard_metadata.deq_qdepth",
+            "../include/hop.p4", "standard_metadata.enq_qdepth", "standard_metadata.deq_qdepth",
             {f"s{n}: largest error of queue, packets" for n in range(1, 6)},
         ),
         (
