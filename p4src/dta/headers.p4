@@ -13,15 +13,15 @@ const bit<16> PROTOTYPE_PORT = 40040;
 const bit<16> DTA_PORT = 40042;
 const bit<16> NACK_PORT = 40044;
 
-const bit<4> DTA_VERSION = 1;
+@noWarn("unused") const bit<4> DTA_VERSION = 1;
 
 // Opcodes.
 const bit<8> KEY_WRITE = 0x01;
 const bit<8> APPEND = 0x02;
 const bit<8> KEY_INCREMENT = 0x03;
-const bit<8> POSTCARDING = 0x04;
-const bit<8> SKETCH_MERGE = 0x05;
-const bit<8> NACK = 0x80;
+@noWarn("unused") const bit<8> POSTCARDING = 0x04;
+@noWarn("unused") const bit<8> SKETCH_MERGE = 0x05;
+@noWarn("unused") const bit<8> NACK = 0x80;
 
 header dta_t {
     bit<4> version;
@@ -124,20 +124,20 @@ header short_nack_t {  // without a base header
 }
 
 // UDP's length of each report. All else is no report.
-const bit<16> KEY_WRITE_1_LENGTH = 40;
-const bit<16> KEY_WRITE_3_LENGTH = 48;
-const bit<16> KEY_WRITE_7_LENGTH = 64;
-const bit<16> APPEND_LENGTH = 24;
-const bit<16> KEY_INCREMENT_LENGTH = 44;
-const bit<16> POSTCARD_LENGTH = 40;
-const bit<16> SKETCH_MERGE_LENGTH = 36;
-const bit<16> SHORT_KEY_WRITE_1_LENGTH = 19 + DTA_NACK_TRACKING;
-const bit<16> SHORT_KEY_WRITE_3_LENGTH = 27 + DTA_NACK_TRACKING;
-const bit<16> SHORT_KEY_WRITE_7_LENGTH = 43 + DTA_NACK_TRACKING;
-const bit<16> SHORT_APPEND_LENGTH = 18 + DTA_NACK_TRACKING;
-const bit<16> SHORT_KEY_INCREMENT_LENGTH = 23 + DTA_NACK_TRACKING;
-const bit<16> SHORT_POSTCARD_LENGTH = 19 + DTA_NACK_TRACKING;
-const bit<16> NACK_LENGTH = 20;
-const bit<16> SHORT_NACK_LENGTH = 10;
+@noWarn("unused") const bit<16> KEY_WRITE_1_LENGTH = 40;
+@noWarn("unused") const bit<16> KEY_WRITE_3_LENGTH = 48;
+@noWarn("unused") const bit<16> KEY_WRITE_7_LENGTH = 64;
+@noWarn("unused") const bit<16> APPEND_LENGTH = 24;
+@noWarn("unused") const bit<16> KEY_INCREMENT_LENGTH = 44;
+@noWarn("unused") const bit<16> POSTCARD_LENGTH = 40;
+@noWarn("unused") const bit<16> SKETCH_MERGE_LENGTH = 36;
+@noWarn("unused") const bit<16> SHORT_KEY_WRITE_1_LENGTH = 19 + DTA_NACK_TRACKING;
+@noWarn("unused") const bit<16> SHORT_KEY_WRITE_3_LENGTH = 27 + DTA_NACK_TRACKING;
+@noWarn("unused") const bit<16> SHORT_KEY_WRITE_7_LENGTH = 43 + DTA_NACK_TRACKING;
+@noWarn("unused") const bit<16> SHORT_APPEND_LENGTH = 18 + DTA_NACK_TRACKING;
+@noWarn("unused") const bit<16> SHORT_KEY_INCREMENT_LENGTH = 23 + DTA_NACK_TRACKING;
+@noWarn("unused") const bit<16> SHORT_POSTCARD_LENGTH = 19 + DTA_NACK_TRACKING;
+@noWarn("unused") const bit<16> NACK_LENGTH = 20;
+@noWarn("unused") const bit<16> SHORT_NACK_LENGTH = 10;
 
 #endif
