@@ -28,12 +28,14 @@ from rich.table import Table
 
 from collectors.roce.endpoint import Transport
 from testbed import cli
+from testbed.errors import TestbedError
 from testbed.results import plots
 from testbed.results.agreement import agreement, count_chance
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
 
 PROBABILITIES, REAL_PROBABILITIES = (0.001, 0.003, 0.01, 0.03, 0.1), (0.01, 0.1)
+MOST_LOSS = 0.5
 LEAST = 5e-7  # share, in the figure
 AFTER = 600  # reports when nothing is lost any more: by them all that was is known
 REAL_PPS, VIRTUAL_PPS = 2000, 10_000
@@ -67,6 +69,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_virtual, is_full = options.time == "virtual", not options.quick
     usual = PROBABILITIES if is_virtual and is_full else REAL_PROBABILITIES
     options.loss = options.loss or [*usual] if is_virtual or is_full else [usual[-1]]
+    if max(options.loss) > MOST_LOSS:
+        raise TestbedError(
+            f"--loss {max(options.loss):g}: expected {MOST_LOSS} at most, or what is missing is known "
+            "only when links lose no more"
+        )
     options.reports = options.reports or (10_000 if is_virtual else 2000) // (1 if is_full else 5)
     ways = [*WAYS] if is_virtual or is_full else REAL_QUICK
     keys = flows(options.reports + AFTER, options.seed)

@@ -99,8 +99,15 @@ def refuse_bmv2(run: Run) -> None:
 
 
 def flows(count: int, seed: int) -> Words:
-    """Keys of so many flows to h3, no two of which share a slot: (count, 4)."""
+    """Keys of so many flows to h3, no two of which share a slot: (count, 4).
+
+    Raises TestbedError.
+    """
     dice = np.random.default_rng(seed)
+    if count > SLOTS // 4:
+        raise TestbedError(
+            f"{count} reports: expected {SLOTS // 4} at most, since each needs a slot of its own"
+        )
     keys = np.zeros((2 * count, 4), np.uint32)
     keys[:, 0] = 0x0A800000 + dice.permutation(1 << 23)[: 2 * count]  # 10.128.0.0/9
     keys[:, 1] = 0x0A000003

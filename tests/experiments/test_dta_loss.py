@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from scripts import failed_checks, faulty_program, run, samples
 
 from testbed.results.agreement import count_chance
@@ -30,3 +31,19 @@ def test_a_reporter_that_sends_the_wrong_ones_again_is_found_out(tmp_path: Path)
     # All counters agree that so many were sent again: only theory says that it did not help.
     theory = "reports lost: chance that theory gives one of 3 points as far out"
     assert failed_checks(tmp_path / "out") == {theory}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--reports", "100000", "100600 reports: expected 65536 at most, since each needs a slot"),
+        ("--loss", "0.6", "--loss 0.6: expected 0.5 at most, or what is missing is known"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    tmp_path: Path, option: str, value: str, said: str
+) -> None:
+    done = run("dta_loss", *SHORT, option, value, "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not [*tmp_path.iterdir()]
