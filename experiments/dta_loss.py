@@ -71,8 +71,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.loss = options.loss or [*usual] if is_virtual or is_full else [usual[-1]]
     if max(options.loss) > MOST_LOSS:
         raise TestbedError(
-            f"--loss {max(options.loss):g}: expected {MOST_LOSS} at most, or what is missing is known "
-            "only when links lose no more"
+            f"--loss {max(options.loss):g}: expected {MOST_LOSS} at most, or what is missing is "
+            "known only when links lose no more"
         )
     options.reports = options.reports or (10_000 if is_virtual else 2000) // (1 if is_full else 5)
     ways = [*WAYS] if is_virtual or is_full else REAL_QUICK
