@@ -1,0 +1,239 @@
+"""Append: what does a batch save, and how fast do readers follow?
+
+A host appends numbers to lists by chance; a translator gathers each list's into batches, and writes
+a batch by one RDMA request, into rings that wrap several times. A reader of each list must get each
+number once and in order, and the collector must have carried out one request a batch: for lists
+that get much, one of as many reports as a batch has; where many lists share the reports, what waits
+for the rest of its batch is written when it is asked for. Beside it, how many entries a second
+processes read of lists that are full: this machine's affair.
+
+Claim: Each entry is read once and in order, over laps of the ring; a batch of B costs one write.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import itertools
+import multiprocessing
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
+
+import numpy as np
+from dta.gathering import filled
+from dta.translating import PROGRAM, Area, checks, refuse_bmv2, translating
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from collectors.dta.lists import BATCHES, FIRST, Reader, batch, tail
+from collectors.dta.packets import Append
+from collectors.roce.region import Region
+from controllers.dta.gathering import ListStore, flush_lists
+from testbed import cli
+from testbed.results import plots
+from testbed.results.report import Check, Report
+from testbed.run import Run
+
+LISTS = (1, 16, 256)
+PARTS = 4  # readers look so often
+FILE = "lists"
+READERS = (1, 2, 3, 4)
+POLLED_LISTS, POLLED_BATCHES = 24, 4096  # of the lists that are only read
+POLLED_S = {False: 1.0, True: 0.1}  # by --quick
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--reports", type=cli.positive_int, metavar="N",
+        help="of each case (default: 8192; --quick and in real time 1024)",
+    )  # fmt: skip
+    cli.add_rate_option(parser, 5000, "reports")
+    cli.add_program_option(parser, PROGRAM)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of a case."""
+
+    size: int  # entries of a batch
+    lists: int
+    reports: int
+    written: int  # requests before what waited was asked for
+    asked: int  # and then
+    laps: int  # of a ring, at most
+    checks: list[Check]
+
+
+@dataclass(frozen=True)
+class Polled:
+    """How many entries processes read of full lists."""
+
+    size: int
+    readers: int
+    entries_per_s: float
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    refuse_bmv2(run)
+    is_small = options.quick or options.time == "real"
+    options.reports = options.reports or (1024 if is_small else 8192)
+    sizes = (1, 4, 16) if options.quick else BATCHES
+    # First: they are processes, and a network has threads.
+    polled = [poll(size, readers, POLLED_S[options.quick])
+              for size in (1, 16) for readers in READERS]  # fmt: skip
+    dice = np.random.default_rng(run.seed)
+    found = [await measure(size, lists, options, run, dice)
+             for lists in (LISTS[:2] if options.quick else LISTS) for size in sizes]  # fmt: skip
+    return Report(
+        samples=[*map(sample_of, found), *map(polled_sample, polled)],
+        checks=[check for each in found for check in each.checks],
+        machine_columns=["entries_per_s"],
+        figure=draw(found, polled),
+        caption=caption(options),
+    )
+
+
+async def measure(
+    size: int, lists: int, options: argparse.Namespace, run: Run, dice: np.random.Generator
+) -> Found:
+    """Append numbers that count up in each list, and read them."""
+    name = f"{lists}-lists-of-{size}"
+    numbers = dice.integers(lists, size=options.reports)
+    parts = np.array_split(numbers, PARTS)
+    most = max(int(np.bincount(part).max()) for part in parts)
+    batches = most // size + 3  # of a part all, and of the next one what is written when it ends
+    store = partial(_store, size, batches, lists)
+    area = Area(batch(size), lists * batches, store, file=FILE)
+    sent, wrong, counts = np.zeros(lists, int), 0, []
+    async with translating(run, name, [area], options.program) as running:
+        rings = Region(batch(size), lists * batches, run.folder / FILE).records
+        readers = [Reader(ring, FIRST) for ring in rings.reshape(lists, batches)]
+        for part in parts:
+            data = np.empty(len(part), int)
+            for number in range(lists):
+                mine = part == number
+                data[mine] = sent[number] + np.arange(mine.sum())
+            await running.send(filled(Append(), [part, data]), options.rate)
+            before, sent = sent, sent + np.bincount(part, minlength=lists)
+            wrong += _wrong(readers, before // size * size, sent // size * size)
+        counts.append(await running.requests())
+        await flush_lists(running.switch, 1, store(range(1, 2)))
+        await running.settle()
+        counts.append(await running.requests())
+        wrong += _wrong(readers, sent // size * size, sent)
+    (run.folder / FILE).unlink()
+    whole, partial_ones = int((sent // size).sum()), int((sent % size > 0).sum())
+    missed = sum(reader.lost + reader.overrun for reader in readers)
+    held = [
+        Check(f"{name}: entries that are wrong, or missing", wrong, 0),
+        Check(f"{name}: batches that a reader missed", missed, 0),
+        Check(f"{name}: requests for full batches", counts[0], whole),
+        Check(f"{name}: requests for what waited", counts[1] - counts[0], partial_ones),
+        *checks(name, running.net, whole + partial_ones),
+    ]
+    laps = int((sent // size).max() // batches)
+    return Found(size, lists, len(numbers), counts[0], counts[1] - counts[0], laps, held)
+
+
+def _store(size: int, batches: int, lists: int, sessions: range) -> ListStore:
+    return ListStore(size, batches, lists, sessions[0])
+
+
+def _wrong(readers: Sequence[Reader], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> int:
+    """How many entries are not the numbers that each reader should get now, from start to end."""
+    wrong = 0
+    for reader, start, end in zip(readers, starts.tolist(), ends.tolist(), strict=True):
+        got = reader.pull().tolist()
+        wanted = range(start, end)
+        wrong += sum(a != b for a, b in itertools.zip_longest(got, wanted))
+    return wrong
+
+
+def poll(size: int, readers: int, lasts_s: float) -> Polled:
+    """Have processes read full lists, again and again, each its own share of them."""
+    rings = np.zeros((POLLED_LISTS, POLLED_BATCHES), batch(size))
+    rings["tail"] = [tail(size, number) for number in range(1, POLLED_BATCHES + 1)]
+    fork = multiprocessing.get_context("fork")
+    ends = []
+    for number in range(readers):
+        mine, theirs = fork.Pipe(duplex=False)
+        process = fork.Process(target=_poll, args=(rings[number::readers], lasts_s, theirs))
+        process.start()
+        ends.append((process, mine))
+    rate = sum(mine.recv() for _, mine in ends)
+    for process, _ in ends:
+        process.join()
+    return Polled(size, readers, rate)
+
+
+def _poll(rings: NDArray[np.void], lasts_s: float, told: Connection) -> None:
+    """In a process of its own: tells entries a second, of a while."""
+    entries, start = 0, time.perf_counter()
+    while time.perf_counter() < start + lasts_s:
+        for ring in rings:
+            entries += len(Reader(ring, FIRST).pull())
+    told.send(entries / (time.perf_counter() - start))
+
+
+def sample_of(found: Found) -> dict[str, object]:
+    """A row for each case."""
+    return {
+        "panel": "writes", "batch": found.size, "lists": found.lists, "reports": found.reports,
+        "requests": found.written, "requests_asked_for": found.asked, "laps": found.laps,
+        "readers": "", "entries_per_s": "",
+    }  # fmt: skip
+
+
+def polled_sample(polled: Polled) -> dict[str, object]:
+    """A row for each number of readers."""
+    return {
+        "panel": "polling", "batch": polled.size, "lists": POLLED_LISTS, "reports": "",
+        "requests": "", "requests_asked_for": "", "laps": "", "readers": polled.readers,
+        "entries_per_s": round(polled.entries_per_s),
+    }  # fmt: skip
+
+
+def draw(found: Sequence[Found], polled: Sequence[Polled]) -> Figure:
+    """Writes a report, by size of a batch and number of lists; and how fast readers are."""
+    figure, (left, right) = plots.figure(2)
+    sizes = np.array(BATCHES)
+    left.plot(sizes, 1 / sizes, "k-", marker="", label="1 / B")
+    for lists in LISTS:
+        those = [each for each in found if each.lists == lists]
+        left.plot([each.size for each in those], [each.written / each.reports for each in those],
+                  linestyle="", label=plots.count(lists, "list"))  # fmt: skip
+    left.set_xscale("log", base=2)
+    left.set_yscale("log", base=2)
+    left.set_xticks(sizes, sizes)
+    left.set(xlabel="Entries of a batch, B", ylabel="Memory writes a report")
+    plots.legend(left, 2)
+    draw_polling(right, polled)
+    return figure
+
+
+def draw_polling(axes: Axes, polled: Sequence[Polled]) -> None:
+    """By readers."""
+    for size in sorted({each.size for each in polled}):
+        those = [each for each in polled if each.size == size]
+        axes.plot([each.readers for each in those], [each.entries_per_s / 1e6 for each in those],
+                  label=f"B = {size}")  # fmt: skip
+    axes.set(xlabel="Processes that read", ylabel="Entries a second (millions)", ylim=(0, None))
+    axes.set_xticks(READERS, READERS)
+    plots.legend(axes, 2)
+
+
+def caption(options: argparse.Namespace) -> str:
+    """What the figure shows."""
+    return (
+        f"{options.reports:,} reports of a host, each appended to one of the lists by chance, "
+        f"{plots.runs(1, options.time)}. (a) Requests that the collector carried out, of full "
+        f"batches. (b) Entries that processes read of {POLLED_LISTS} lists of {POLLED_BATCHES:,} "
+        "full batches, on the machine of this run."
+    )
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

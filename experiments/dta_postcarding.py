@@ -1,0 +1,248 @@
+"""Postcarding: how many paths come together in the translator's cache, and what do they cost?
+
+Flows are under way at once: each reports its five hops, but between two hops of a flow all others
+report one, too. The translator's cache has a row for a flow, chosen by a hash. A flow alone in its
+row is one write of five hops; of those that share a row each evicts the other, hop by hop. So
+success is the chance of being alone, (1 - 1/r)^(f - 1) with r rows and f flows, which all points
+are held against in one test; and which flows these are, and what was written, is known exactly. For
+comparison the same hops go into memory by Key-Write.
+
+Claim: Just the flows alone in their rows are found, as many as theory has it; each costs one write.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from dta.gathering import filled
+from dta.translating import PROGRAM, Area, Running, checks, frames, refuse_bmv2, translating
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from collectors.dta.hashes import HOPS, Words, rows, slots
+from collectors.dta.key_write import slot
+from collectors.dta.packets import KeyWrite, Postcard
+from collectors.dta.postcards import CHUNK, Postcards, alone, alone_deviation
+from collectors.roce.region import Region
+from controllers.dta.gathering import PostcardStore, flush_rows
+from controllers.dta.stores import KeyWriteStore
+from testbed import cli
+from testbed.results import plots
+from testbed.results.agreement import agreement
+from testbed.results.report import Check, Report
+from testbed.run import Run
+
+CACHES = (64, 256, 1024)  # rows
+LOADS = (0.1, 0.25, 0.5, 1.0, 2.0)  # flows that are under way, a row
+SLOTS = 1 << 16
+SWITCHES = np.arange(1, 101)  # what hops report: which switch it is
+FILE = "paths"
+KEY_WRITE_PATHS = 100
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--flows", type=cli.positive_int, metavar="N",
+        help="of each point, at least (default: 1000; --quick and in real time 150)",
+    )  # fmt: skip
+    cli.add_rate_option(parser, 5000, "reports")
+    cli.add_program_option(parser, PROGRAM)
+
+
+@dataclass(frozen=True)
+class Point:
+    """What came of `rounds` times so many flows under way at once."""
+
+    cache: int  # rows
+    flows: int  # at once
+    rounds: int
+    found: int  # paths that are complete and right
+    wrong: int  # flows whose memory is not all hops, or the last hop of who is not alone
+    alone: int  # flows alone in their rows, by the hash
+    requests: int
+
+    @property
+    def paths(self) -> int:
+        return self.flows * self.rounds
+
+    @property
+    def expected(self) -> float:
+        """The share of paths that are found, by theory."""
+        return alone(self.flows, self.cache)
+
+    @property
+    def chance(self) -> float:
+        """How likely a count is so far out: of many flows, a normal distribution."""
+        deviation = alone_deviation(self.flows, self.cache) * math.sqrt(self.rounds)
+        return math.erfc(abs(self.found - self.paths * self.expected) / deviation / math.sqrt(2))
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    refuse_bmv2(run)
+    is_small = options.quick or options.time == "real"
+    options.flows = options.flows or (150 if is_small else 1000)
+    dice = np.random.default_rng(run.seed)
+    points: list[Point] = []
+    held: list[Check] = []
+    for cache in CACHES[:1] if is_small else CACHES:
+        found, exact = await measure(cache, options, run, dice)
+        points += found
+        held += exact
+    key_write, exact = await by_key_write(options, run, dice)
+    return Report(
+        samples=[sample_of(point) for point in points],
+        checks=[*held, *exact, agreement("paths found", [point.chance for point in points])],
+        metrics={"key_write_requests_a_path": key_write},
+        figure=draw(points, key_write),
+        caption=caption(options),
+    )
+
+
+async def measure(
+    cache: int, options: argparse.Namespace, run: Run, dice: np.random.Generator
+) -> tuple[list[Point], list[Check]]:
+    """All loads of a cache."""
+    name = f"{cache}-rows"
+    area = Area(CHUNK, SLOTS, partial(_store, cache), file=FILE)
+    points, requests = [], 0
+    async with translating(run, name, [area], options.program) as running:
+        store = Postcards(Region(CHUNK, SLOTS, run.folder / FILE).records, SWITCHES, 1)
+        for load in LOADS:
+            flows = max(round(load * cache), 2)
+            point = await paths(Cache(running, store, cache), flows, options, dice)
+            points.append(point)
+            requests += point.requests
+    (run.folder / FILE).unlink()
+    held = checks(name, running.net, requests)
+    for point in points:
+        where = f"{name}, {point.flows} flows"
+        five = point.alone + HOPS * (point.paths - point.alone)
+        held += [
+            Check(f"{where}: paths found, and flows that are alone", point.found, point.alone),
+            Check(f"{where}: flows whose memory is wrong", point.wrong, 0),
+            Check(f"{where}: writes, one of who is alone and five of others", point.requests, five),
+        ]
+    return points, held
+
+
+def _store(cache: int, sessions: range) -> PostcardStore:
+    return PostcardStore(SLOTS, cache, sessions)
+
+
+class Cache(NamedTuple):
+    """A translator whose cache has so many rows, and the collector's memory behind it."""
+
+    running: Running
+    store: Postcards
+    rows: int
+
+
+async def paths(
+    cache: Cache, flows: int, options: argparse.Namespace, dice: np.random.Generator
+) -> Point:
+    """Several rounds of flows that are under way at once, one after the other."""
+    running, rounds = cache.running, math.ceil(options.flows / flows)
+    before = await running.requests()
+    keys = some_keys(rounds * flows, dice)
+    reported = dice.choice(SWITCHES, size=(len(keys), HOPS)).astype(np.uint32)
+    is_alone = np.empty(len(keys), bool)
+    for first in range(0, len(keys), flows):
+        now = slice(first, first + flows)
+        row = rows(keys[now], cache.rows)
+        is_alone[now] = np.bincount(row)[row] == 1
+        await running.send(postcards(keys[now], reported[now]), options.rate)
+    await flush_rows(running.switch, 1, PostcardStore(SLOTS, cache.rows))
+    await running.settle()
+    answer = cache.store.query(keys)
+    is_whole = answer.is_known.all(axis=1) & (answer.values == reported).all(axis=1)
+    # Of a flow that shares its row the last write is that of its last hop.
+    is_last = answer.is_known[:, -1] & (answer.values[:, -1] == reported[:, -1])
+    is_right = np.where(is_alone, is_whole, is_last & (answer.is_known.sum(axis=1) == 1))
+    requests = await running.requests() - before
+    counts = (int(each.sum()) for each in (is_whole, ~is_right, is_alone))
+    return Point(cache.rows, flows, rounds, *counts, requests)
+
+
+def some_keys(count: int, dice: np.random.Generator) -> Words:
+    """Random keys, (n, 4), no two in one slot of memory: what is lost there is another question."""
+    keys = dice.integers(1 << 32, size=(2 * count + 16, 4), dtype=np.uint32)
+    first = np.unique(slots(keys, 1, SLOTS)[0], return_index=True)[1]
+    return keys[np.sort(first)[:count]]
+
+
+def postcards(keys: Words, reported: NDArray[np.uint32]) -> list[bytes]:
+    """Hop 0 of all flows, hop 1 of all flows, and so on."""
+    found = []
+    for hop in range(HOPS):
+        head = 1 << 24 | hop << 16  # redundancy 1
+        found += filled(Postcard(), [head, *keys.T, reported[:, hop]])
+    return found
+
+
+async def by_key_write(
+    options: argparse.Namespace, run: Run, dice: np.random.Generator
+) -> tuple[float, list[Check]]:
+    """Requests a path where each hop is a key of its own."""
+    keys = some_keys(HOPS * KEY_WRITE_PATHS, dice)
+    area = Area(slot(1), SLOTS, lambda sessions: KeyWriteStore(1, SLOTS, sessions=sessions))
+    async with translating(run, "key-write", [area], options.program) as running:
+        values = dice.choice(SWITCHES, size=(len(keys), 1)).astype(">u4")
+        await running.send(frames(KeyWrite(data=[0]), keys, values), options.rate)
+        requests = await running.requests()
+    return requests / KEY_WRITE_PATHS, checks("key-write", running.net, len(keys))
+
+
+def sample_of(point: Point) -> dict[str, object]:
+    """A row for each point."""
+    return {
+        "cache_rows": point.cache, "flows_at_once": point.flows, "paths": point.paths,
+        "found": point.found, "expected": round(point.paths * point.expected, 3),
+        "requests": point.requests,
+    }  # fmt: skip
+
+
+def draw(points: Sequence[Point], key_write: float) -> Figure:
+    """Paths that are found, and writes a path, by flows that are under way at once."""
+    figure, (left, right) = plots.figure(2)
+    loads = np.linspace(0.01, 2.1, 100)
+    share = np.exp(-loads)
+    left.plot(loads, share, "k-", marker="", label="theory")
+    right.plot(loads, share + HOPS * (1 - share), "k-", marker="", label="theory")
+    right.axhline(key_write, color="black", linestyle=":", label="Key-Write")
+    for cache in sorted({point.cache for point in points}):
+        those = [point for point in points if point.cache == cache]
+        x = [point.flows / cache for point in those]
+        label = f"{cache:,} rows"
+        left.plot(x, [point.found / point.paths for point in those], linestyle="", label=label)
+        right.plot(x, [point.requests / point.paths for point in those], linestyle="", label=label)
+    left.set(ylabel="Paths that are found", ylim=(0, 1.02))
+    right.set(ylabel="Memory writes a path", ylim=(0, 5.5))
+    for axes in (left, right):
+        _finish(axes)
+    return figure
+
+
+def _finish(axes: Axes) -> None:
+    axes.set_xlabel("Flows under way at once, a row of the cache")
+    plots.legend(axes, 3)
+
+
+def caption(options: argparse.Namespace) -> str:
+    """What the figure shows."""
+    return (
+        f"Paths of five hops, {options.flows:,} at least of each point, whose flows report hop by "
+        "hop in turn, in the cache of a P4 translator, without redundancy; "
+        f"{plots.runs(1, options.time)}; theory for many rows. (a) Paths that are complete in the "
+        "collector's memory. (b) Requests that the collector carried out."
+    )
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

@@ -1,0 +1,193 @@
+"""Sketch-Merge: is the merged sketch that of all traffic, and as good as theory says?
+
+Reporters count flows of unequal size, each its own share of the packets, in count-min sketches of
+four rows, and send these column by column. A translator adds up the columns of one number, and
+writes eight of them at a time when all reporters have sent them. What is in the collector's memory
+must be the sketch of all packets, counter by counter. Its estimates are never below the truth, and
+above it by more than e / w of all packets with a probability of e^-4 at most, with w columns
+(Cormode and Muthukrishnan 2005). How many are off by more than half of 1 / w is known of a
+given sketch if its rows' hash functions are independent: all points are held against that in one
+test.
+
+Claim: Memory is the sum of all sketches; estimates are as good as the theory of count-min has it.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from dta.gathering import filled
+from dta.translating import PROGRAM, Area, checks, refuse_bmv2, translating
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from collectors.dta.hashes import Words, slots
+from collectors.dta.packets import SketchMerge
+from collectors.dta.sketches import COLUMN, ROWS, estimate, read
+from controllers.dta.gathering import NEIGHBOURS, SketchStore
+from testbed import cli
+from testbed.results import plots
+from testbed.results.agreement import agreement, count_chance
+from testbed.results.report import Check, Report
+from testbed.run import Run
+
+WIDTHS = (16, 32, 64, 128, 256)
+REPORTERS = (1, 2, 4, 8)
+FLOWS = 2000
+PACKETS = 20_000  # of the largest flow; by Zipf's law the n-th has 1 / n of them
+ABSENT = 4000  # keys that were never counted: of them the error is all that is estimated
+BOUND = math.exp(-ROWS)
+SOME = 0.5  # of 1 / w of all packets: an error that many keys have
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    cli.add_rate_option(parser, 5000, "reports")
+    cli.add_program_option(parser, PROGRAM)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is estimated of flows, and of keys that were never counted; packets."""
+
+    width: int
+    reporters: int
+    wrong: int  # counters of the merged sketch
+    requests: int
+    total: int  # packets
+    errors: NDArray[np.int64]  # of flows
+    absent: NDArray[np.int64]
+    counters: NDArray[np.uint32]  # of the merged sketch: (rows, columns)
+
+    def beyond(self, part: float) -> int:
+        """Absent keys whose error is above part / w of all packets."""
+        return int((self.absent > part * self.total / self.width).sum())
+
+    def expected_beyond(self, part: float) -> float:
+        """The share of them, by independent hash functions: in each row a counter by chance."""
+        return float(np.prod((self.counters > part * self.total / self.width).mean(axis=1)))
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    refuse_bmv2(run)
+    is_small = options.quick or options.time == "real"
+    dice = np.random.default_rng(run.seed)
+    cases = [(width, 4) for width in (WIDTHS[:3] if is_small else WIDTHS)]
+    cases += [(64, reporters) for reporters in REPORTERS if reporters != 4]
+    found, held = [], []
+    for width, reporters in cases:
+        case, exact = await measure(width, reporters, options, run, dice)
+        found.append(case)
+        held += exact
+    chances = [count_chance(each.beyond(SOME), ABSENT, each.expected_beyond(SOME))
+               for each in found]  # fmt: skip
+    return Report(
+        samples=[sample_of(each) for each in found],
+        checks=[*held, agreement("errors", chances)],
+        figure=draw(found),
+        caption=caption(options),
+    )
+
+
+async def measure(
+    width: int, reporters: int, options: argparse.Namespace, run: Run, dice: np.random.Generator
+) -> tuple[Found, list[Check]]:
+    """Have reporters count and send, and ask the merged sketch."""
+    name = f"{width}-columns-of-{reporters}"
+    keys = dice.integers(1 << 32, size=(FLOWS + ABSENT, 4), dtype=np.uint32)
+    sizes = np.ceil(PACKETS / np.arange(1, FLOWS + 1)).astype(np.int64)
+    shares = np.stack([dice.multinomial(size, [1 / reporters] * reporters) for size in sizes])
+    sketches = np.stack([count_min(keys[:FLOWS], of_one, width) for of_one in shares.T])
+    store = partial(_store, width, reporters)
+    async with translating(
+        run, name, [Area(COLUMN, width, store)], options.program, reporters
+    ) as running:  # fmt: skip
+        await running.send(columns(sketches), options.rate)
+        requests = await running.requests()
+    merged = read(running.net.applications[0].result.records[0])
+    whole = count_min(keys[:FLOWS], sizes, width)
+    found = Found(
+        width, reporters, int((merged != whole).sum()), requests, int(sizes.sum()),
+        estimate(merged, keys[:FLOWS]).astype(np.int64) - sizes,
+        estimate(merged, keys[FLOWS:]).astype(np.int64), merged,
+    )  # fmt: skip
+    where = f"{width} columns of {reporters}"
+    return found, [
+        Check(f"{where}: counters that are not the sum", found.wrong, 0),
+        Check(f"{where}: flows estimated too low", int((found.errors < 0).sum()), 0),
+        Check(f"{where}: part beyond e / w, at most e^-4", found.beyond(math.e) / ABSENT, 0, BOUND),
+        *checks(name, running.net, width // NEIGHBOURS),
+    ]
+
+
+def _store(width: int, reporters: int, sessions: range) -> SketchStore:
+    return SketchStore(width, reporters, session=sessions[0])
+
+
+def count_min(keys: Words, counts: NDArray[np.int64], width: int) -> NDArray[np.uint32]:
+    """A sketch, (rows, columns), of keys (n, 4) that came so often."""
+    counters = np.zeros((ROWS, width), np.uint32)
+    for row, places in zip(counters, slots(keys, ROWS, width), strict=True):
+        np.add.at(row, places, counts.astype(np.uint32))
+    return counters
+
+
+def columns(sketches: NDArray[np.uint32]) -> list[bytes]:
+    """Reports of sketches (reporters, rows, columns): of each column those of all reporters."""
+    reporters, _, width = sketches.shape
+    column, reporter = (each.ravel() for each in np.indices((width, reporters)))
+    rows = sketches.transpose(2, 0, 1).reshape(-1, ROWS)
+    return filled(SketchMerge(), [column, *rows.T], sequence=column, reporter=reporter)
+
+
+def sample_of(found: Found) -> dict[str, object]:
+    """A row for each case."""
+    return {
+        "columns": found.width, "reporters": found.reporters, "packets": found.total,
+        "reports": found.width * found.reporters, "requests": found.requests,
+        "mean_error": round(float(found.absent.mean()), 3),
+        "largest_error": int(found.absent.max()), "beyond": found.beyond(SOME),
+        "expected_beyond": round(found.expected_beyond(SOME) * ABSENT, 3),
+    }  # fmt: skip
+
+
+def draw(found: Sequence[Found]) -> Figure:
+    """Errors by the width of a sketch; and writes a report, by reporters."""
+    figure, (left, right) = plots.figure(2)
+    by_width = sorted((each for each in found if each.reporters == 4), key=lambda e: e.width)
+    widths = np.array([each.width for each in by_width])
+    for what, label in ((np.max, "largest"), (np.mean, "mean")):
+        errors = [what(each.absent) / each.total for each in by_width]
+        left.plot(widths, errors, linestyle="", label=label)
+    left.plot(widths, math.e / widths, "k-", marker="", label=r"e / w: beyond it $e^{-4}$ at most")
+    left.set(xlabel="Columns, w", ylabel="Error / packets", xscale="log", yscale="log")
+    left.set_xticks(widths, widths)
+    left.minorticks_off()
+    by_reporters = sorted((each for each in found if each.width == 64), key=lambda e: e.reporters)
+    numbers = np.array([each.reporters for each in by_reporters])
+    writes = [each.requests / each.width / each.reporters for each in by_reporters]
+    right.plot(numbers, writes, linestyle="", label="measured")
+    right.plot(numbers, 1 / (NEIGHBOURS * numbers), "k-", marker="", label="1 / 8 K")
+    right.set(xlabel="Reporters, K", ylabel="Memory writes a report", ylim=(0, None))
+    right.set_xticks(numbers, numbers)
+    plots.legend(left, 2)
+    plots.legend(right, 2)
+    return figure
+
+
+def caption(options: argparse.Namespace) -> str:
+    """What the figure shows."""
+    return (
+        f"Count-min sketches of {FLOWS:,} flows of Zipf's sizes, of several reporters, added up by "
+        f"a P4 translator, {plots.runs(1, options.time)}. (a) Sketches of four reporters: what is "
+        f"estimated of {ABSENT:,} keys that were never counted. (b) Sketches of 64 columns: "
+        "requests that the collector carried out."
+    )
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

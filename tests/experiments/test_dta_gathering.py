@@ -1,0 +1,43 @@
+"""Append, Postcarding and Sketch-Merge, in virtual time: what the published translator does wrong,
+and other faults of a translator, are found by the checks."""
+
+from pathlib import Path
+
+import pytest
+from scripts import failed_checks, faulty_program, run, samples
+
+SHORT = {
+    "dta_append": ("--quick", "--reports", "128"),
+    "dta_postcarding": ("--quick", "--flows", "20"),
+    "dta_sketch": ("--quick",),
+}
+FAULTS = {
+    "the wrap of a ring loses a batch": (
+        "dta_append", "append.p4", "batch.slot + 1 == batch.batches ? 0 : batch.slot + 1",
+        "batch.slot == batch.batches ? 0 : batch.slot + 1",
+        "1-lists-of-16: entries that are wrong"),
+    "what is evicted goes to the slot of who evicts it": (
+        "dta_postcarding", "postcarding.p4", "hdr.postcard.key = path.key;", "",
+        "64-rows, 64 flows: flows whose memory is wrong"),
+    "a column of one row is that of another": (
+        "dta_sketch", "sketch_merge.p4", "|+| report.row_3", "|+| report.row_2",
+        "64 columns of 4: counters that are not the sum"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_all_checks_pass(name: str, tmp_path: Path) -> None:
+    done = run(name, "--time", "virtual", *SHORT[name], "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(samples(tmp_path)) > 4
+    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_translator_is_found_out(fault: str, tmp_path: Path) -> None:
+    name, file, right, wrong, said = FAULTS[fault]
+    program = faulty_program(tmp_path, file, right, wrong, "dta/translator.p4")
+    done = run(name, "--time", "virtual", *SHORT[name], "--program", program,
+               "--out", str(tmp_path / "out"))  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert any(check.startswith(said) for check in failed_checks(tmp_path / "out"))
