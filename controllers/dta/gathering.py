@@ -23,6 +23,8 @@ NEIGHBOURS = 8  # columns that are written at once
 MOST_REPORTERS = 255  # tracked ones, of a translator
 CHUNK_BYTES, COLUMN_BYTES = 32, 16
 
+_AT_ONCE, _PAUSE_S = 16, 0.001  # packet-outs
+
 _FLUSH_LIST, _FLUSH_ROW, _FLUSH_COLUMN = 2, 3, 4  # records of p4src/dta/gather.p4
 
 
@@ -173,11 +175,12 @@ async def restart_list(
 
 
 async def _ask(switch: fy.Switch, record: int, service: int, whose: Iterable[int]) -> None:
-    """Packet-outs, which are not answered; what they ask for goes by the switch's queue."""
-    for number in whose:
+    """Packet-outs, which are not answered: some at a time, or what they ask for fills a queue."""
+    for count, number in enumerate(whose, 1):
         index = service << 24 | number
         await switch.write([fy.P4PacketOut(b"", record=record, index=index)])
-        await asyncio.sleep(0)
+        if count % _AT_ONCE == 0:
+            await asyncio.sleep(_PAUSE_S)
 
 
 def _entry(table: str, service: int, action: fy.Action) -> fy.P4TableEntry:
