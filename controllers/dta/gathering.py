@@ -175,7 +175,7 @@ async def restart_list(
 
 
 async def _ask(switch: fy.Switch, record: int, service: int, whose: Iterable[int]) -> None:
-    """Packet-outs, which are not answered: some at a time, or what they ask for fills a queue."""
+    """Packet-outs, which are not answered: some at a time, so that collectors can answer."""
     for count, number in enumerate(whose, 1):
         index = service << 24 | number
         await switch.write([fy.P4PacketOut(b"", record=record, index=index)])
