@@ -80,13 +80,13 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     refuse_bmv2(run)
     is_small = options.quick or options.time == "real"
     options.reports = options.reports or (1024 if is_small else 8192)
-    sizes = (1, 4, 16) if options.quick else BATCHES
+    sizes = (1, 4, 16) if is_small else BATCHES
     # First: they are processes, and a network has threads.
     polled = [poll(size, readers, POLLED_S[options.quick])
               for size in (1, 16) for readers in READERS]  # fmt: skip
     dice = np.random.default_rng(run.seed)
     found = [await measure(size, lists, options, run, dice)
-             for lists in (LISTS[:2] if options.quick else LISTS) for size in sizes]  # fmt: skip
+             for lists in (LISTS[:2] if is_small else LISTS) for size in sizes]  # fmt: skip
     return Report(
         samples=[*map(sample_of, found), *map(polled_sample, polled)],
         checks=[check for each in found for check in each.checks],

@@ -9,6 +9,8 @@ above it by more than e / w of all packets with a probability of e^-4 at most, w
 given sketch if its rows' hash functions are independent: all points are held against that in one
 test.
 
+Published: Cormode and Muthukrishnan (2005): above eps N with a probability of delta, at most.
+
 Claim: Memory is the sum of all sketches; estimates are as good as the theory of count-min has it.
 """
 
