@@ -107,6 +107,16 @@ def test_lists_that_are_not_there_are_not_written(number: int) -> None:
     assert not any(translator.engine.register_read("append_slot", at) for at in range(16))
 
 
+def test_lists_have_the_registers_that_they_were_given() -> None:
+    """Other services have others."""
+    translator = Gatherer()
+    translator.lists(2, batches=4, count=4, first=8)
+    for _ in range(3):
+        translator.report(entry(9, 1))
+    registers = [translator.engine.register_read("append_count", at) for at in range(16)]
+    assert registers == [0] * 9 + [1] + [0] * 6
+
+
 def test_a_service_without_lists_is_not_configured() -> None:
     translator = Gatherer()
     assert translator.report(entry(1)) == 0
