@@ -7,6 +7,9 @@ that get much, one of as many reports as a batch has; where many lists share the
 for the rest of its batch is written when it is asked for. Beside it, how many entries a second
 processes read of lists that are full: this machine's affair.
 
+Published: DTA's translator (jonlanglet/DTA): batches of 1 to 16 entries; each lap of a ring loses
+one.
+
 Claim: Each entry is read once and in order, over laps of the ring; a batch of B costs one write.
 """
 

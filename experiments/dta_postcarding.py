@@ -7,6 +7,8 @@ success is the chance of being alone, (1 - 1/r)^(f - 1) with r rows and f flows,
 are held against in one test; and which flows these are, and what was written, is known exactly. For
 comparison the same hops go into memory by Key-Write.
 
+Published: DTA's translator (jonlanglet/DTA): a cache of 32,768 rows, and chunks of five hops.
+
 Claim: Just the flows alone in their rows are found, as many as theory has it; each costs one write.
 """
 
