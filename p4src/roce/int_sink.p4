@@ -138,7 +138,7 @@ control SinkIngress(
             answers.apply(hdr, answered, standard_metadata);
             if (answered == NO_SESSION) {
                 arrival.apply(hdr, meta, standard_metadata);
-                if (meta.watch.is_int == 1 && meta.path.is_known == 1 && meta.drop_reason == 0) {
+                if (meta.watch.is_int == 1 && meta.path.is_known == 1) {
                     // The ports that the packet had, and will have: its mark may be in their place.
                     bit<16> src_port = hdr.ports.src_port;
                     bit<16> dst_port = hdr.ports.dst_port;

@@ -1,6 +1,7 @@
 """A sink that writes what it takes off: records, what is no record, and what is damaged."""
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -47,8 +48,14 @@ M, E, QUEUE_WAS_FULL = 1, 2, 4  # flags
 class Sink(Switch):
     """Node 9: INT that comes by port 1 goes out of the domain by port 2, and records by port 3."""
 
-    def __init__(self, session: Session = ALL, *, dst_port: int | None = None) -> None:
-        super().__init__(9, outside=[OUT], program="../roce/int_sink.p4")
+    def __init__(
+        self,
+        session: Session = ALL,
+        *,
+        dst_port: int | None = None,
+        outside: Sequence[int] = (OUT,),
+    ) -> None:
+        super().__init__(9, outside=outside, program="../roce/int_sink.p4")
         self.report_all()
         install(self.engine, session, "Sink")
         port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
@@ -57,6 +64,12 @@ class Sink(Switch):
                 f"SinkIngress.recorded.{table}", [*[Ternary(0, 0)] * 4, port],
                 "SinkIngress.recorded.record", [1, 1], 1,
             )  # fmt: skip
+
+    def report_queue(self) -> None:
+        """Report the first packet, whatever its queue."""
+        queues = "SinkEgress.departure.packet.queue_reports"
+        self.engine.table_add(f"{queues}.queue_reports", [Exact(OUT)], f"{queues}.report_queue",
+                              [0, 0, 1, 0xF000])  # fmt: skip
 
     def record(self, frame: bytes, time_us: int = 0) -> tuple[bytes, Packet]:
         """The frame as it leaves, and the one record."""
@@ -129,11 +142,15 @@ def test_a_probe_follows_records_that_nobody_answers() -> None:
 
 def test_a_queue_that_is_reported_is_told_in_the_record() -> None:
     sink = Sink()
-    queues = "SinkEgress.departure.packet.queue_reports"
-    sink.engine.table_add(f"{queues}.queue_reports", [Exact(OUT)], f"{queues}.report_queue",
-                          [0, 0, 1, 0xF000])  # fmt: skip
+    sink.report_queue()
     frame = pushed(udp(), 3)
     assert [path(sink.record(frame)[1])["flags"] for _ in range(2)] == [QUEUE_WAS_FULL, 0]
+
+
+def test_what_it_tells_of_packets_in_transit_are_reports() -> None:
+    switch = Sink(outside=())
+    switch.report_queue()
+    assert switch.report(pushed(udp(), 3))[1].group.node == 9
 
 
 def test_hops_that_are_missing_are_told() -> None:
