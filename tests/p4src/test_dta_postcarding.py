@@ -10,11 +10,12 @@ from dta_path import ours, tracked
 from numpy.typing import NDArray
 from scapy.layers.l2 import Ether
 
-from collectors.dta.hashes import HOPS, key_words, rows
+from collectors.dta.hashes import HOPS, key_words, murmur3, rows
 from collectors.dta.packets import Postcard, ShortPostcard
 from collectors.dta.postcards import CHUNK, Postcards
 from collectors.roce.packets import ImmDt
 
+SESSION_SEED = 0x165667B1  # of p4src/dta/hashes.p4
 VALUES = range(100, 400)
 A, B = 0x0A0000010A0000020000FA0113881F90, 7
 
@@ -153,6 +154,8 @@ def test_paths_lie_in_the_session_of_their_key() -> None:
     where = [[path(memory, key) == [100] for memory in memories] for key in keys]
     assert all(sum(found) == 1 for found in where)
     assert all(sum(found) > 3 for found in zip(*where, strict=True))
+    scaled = murmur3(key_words(keys), SESSION_SEED).astype(np.uint64) * np.uint64(len(memories))
+    assert [found.index(True) for found in where] == (scaled >> np.uint64(32)).tolist()
 
 
 def test_an_immediate_is_that_of_the_path_which_asked_for_it() -> None:
