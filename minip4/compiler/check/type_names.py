@@ -10,6 +10,7 @@ from minip4.compiler.types import Type
 
 WIDEST_TYPE = 1 << 16  # bits; more is a mistake
 MOST_PARTS = 10_000  # of a compound type: declarations that double each other grow quickly
+NUMBERED = ("field_list",)  # annotations that change what a program does: a name is no free text
 
 _BASE = {
     "bool": types.BOOL,
@@ -245,6 +246,8 @@ class TypeNames:
                 a.pairs = {p.name: self.annotation_value(p.value) for p in a.keyed_body}
                 if len(a.pairs) != len(a.keyed_body):
                     raise P4Error(f"@{a.name} has two values for one name", a.source)
+            elif a.name in NUMBERED:
+                a.values = [self.annotation_value(e) for e in a.body]
             elif a.text:
                 a.values = [v for v in map(self.free_value, a.body) if v is not None]
 

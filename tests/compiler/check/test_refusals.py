@@ -166,6 +166,11 @@ AT_TOP = [
     ("type §pair_t new_t;", "a new type cannot be made of pair_t"),
     ("typedef §void v;", "a typedef of void"),
     ("const bit<8> c = §d; const bit<8> d = 1;", "'d' is used before its declaration"),
+    (
+        "struct a { @field_list(§d) bit<8> x; } const bit<8> d = 1;",
+        "'d' is used before its declaration",
+    ),
+    ("struct a { @field_list(1, §none) bit<8> x; }", "'none' is not declared"),
     ("const bit<8> c = §nothing;", "'nothing' is not declared"),
     (
         "bit<8> §f(in bit<8> x) { if (x == 1) { return 1; } }",
