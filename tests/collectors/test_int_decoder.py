@@ -184,6 +184,13 @@ def test_probe_markers() -> None:
     assert only(individual(packet), Encoding(marker=marker + 1))[0]["int_type"] == 0
 
 
+def test_dscp_where_a_probe_marker_is_looked_for_too() -> None:
+    """As by hand, where nothing is said of the domain: it marks by one of them."""
+    both = Encoding(dscp=0x20, dscp_mask=0x20, marker=0x1122334455667788)
+    packet = through_udp("100300b8 20000000 00000000 00000000", 9, 0x20)
+    assert only(individual(packet), both)[0]["int_type"] == 1
+
+
 MALFORMED = {
     "empty": (b"", Trouble.GROUP_HEADER),
     "a cut group header": (FLOW[:7], Trouble.GROUP_HEADER),

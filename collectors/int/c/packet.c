@@ -88,9 +88,8 @@ static bool has_int(const struct decoder *decoder, const struct int_report *repo
         return false;
     if (*by_port)
         return true;
-    if (settings->marker) {
-        if (!has(*payload, PROBE_MARKER) || get64(payload->at) != settings->marker)
-            return false;
+    if (settings->marker && has(*payload, PROBE_MARKER) &&
+        get64(payload->at) == settings->marker) {
         *payload = rest(*payload, PROBE_MARKER);
         return true;
     }
