@@ -7,6 +7,8 @@ local int = Proto("int", "In-band Network Telemetry")
 int.prefs.port = Pref.uint("UDP port", 0, "Destination port that says that INT follows; 0: none does")
 int.prefs.dscp = Pref.uint("DSCP", 0, "DSCP that says that INT follows TCP or UDP")
 int.prefs.dscp_mask = Pref.uint("DSCP mask", 0, "Which of its bits count; 0: none does")
+int.prefs.marker = Pref.string("Probe marker", "",
+  "64 bits behind TCP or UDP that say that INT follows, as 16 hexadecimal digits; empty: none do")
 
 local header_types = { [1] = "INT-MD", [2] = "Destination", [3] = "INT-MX" }
 -- Fields of headers: where they lie (byte, bytes) and their mask. ---------------------------------
@@ -20,6 +22,7 @@ local function flag(abbreviation, name, bytes, mask)
   return ProtoField.bool(abbreviation, name, 8 * bytes, nil, mask)
 end
 
+local marker_field = ProtoField.bytes("int.marker", "Probe marker")
 local shim_fields = { -- INT 2.1, "INT over TCP/UDP"
   { number("int.shim.type", "Type", 1, 0xf0, header_types), 0, 1 },
   { number("int.shim.npt", "Next protocol type", 1, 0x0c), 0, 1 },
@@ -81,7 +84,7 @@ local function all_of(singles, ...)
 end
 
 int.fields = all_of(
-  { hop_field, ds_field, own_field, shim_next[0][1], shim_next[1][1], shim_next[2][1], metadata[0][1][1] },
+  { marker_field, hop_field, ds_field, own_field, shim_next[0][1], shim_next[1][1], shim_next[2][1], metadata[0][1][1] },
   shim_fields, common_fields, md_fields, reserved, complement, table.unpack(metadata))
 int.experts = { missing, wrong, cut }
 
@@ -161,53 +164,64 @@ local function add_stack(tree, tvb, at, length, bitmap, hop_length, has_ds)
   end
 end
 
--- Dissects a shim and what belongs to it. Returns where the packet goes on, with the original port or
--- protocol; or nothing.
+-- Dissects INT's header, of which there is `length` with all that belongs to it; `kind` as the shim has it.
+local function dissect_header(tvb, at, length, kind, tree)
+  if length < 12 then
+    tree:add_proto_expert_info(wrong, "No room for a header")
+  elseif at + 12 > tvb:len() then
+    tree:add_proto_expert_info(cut)
+  elseif tvb(at, 1):bitfield(0, 4) ~= 2 then
+    tree:add_proto_expert_info(wrong, "Not version 2")
+  else
+    local bitmap, has_ds = tvb:range(at + 4, 2), tvb(at + 8, 2):uint() ~= 0
+    add(tree, common_fields, tvb, at)
+    if kind == 1 then
+      add(tree, md_fields, tvb, at)
+      add_stack(tree, tvb, at + 12, length - 12, bitmap, 4 * tvb(at + 2, 1):bitfield(3, 5), has_ds)
+    elseif length > 12 and not has_ds then
+      tree:add_proto_expert_info(wrong, "More than the header, but no domain specific instruction")
+    elseif length > 12 and at + length <= tvb:len() then
+      tree:add(own_field, tvb:range(at + 12, length - 12))
+    end
+    if at + length > tvb:len() then
+      tree:add_proto_expert_info(cut)
+    end
+  end
+end
+
+-- Whether there is a probe marker at `at` (INT 2.1, "INT over TCP/UDP").
+local function has_marker(tvb, at)
+  return at + 8 <= tvb:len() and tvb:range(at, 8):bytes():tohex():lower() == int.prefs.marker:lower()
+end
+
+-- Dissects a shim, the probe marker before it, and what belongs to it. Returns where the packet goes on,
+-- with the original port or protocol; or nothing.
 local function dissect_int(tvb, at, tree, by_port)
-  if at + 4 > tvb:len() then
+  local shim = not by_port and has_marker(tvb, at) and at + 8 or at
+  if shim + 4 > tvb:len() then
     tree:add_proto_expert_info(cut)
     return nil
   end
-  local kind, npt = tvb(at, 1):bitfield(0, 4), tvb(at, 1):bitfield(4, 2)
-  local length = 4 * tvb(at + 1, 1):uint()
-  local branch = tree:add(int, tvb:range(at, math.min(4 + length, tvb:len() - at)))
-  add(branch, shim_fields, tvb, at)
+  local kind, npt = tvb(shim, 1):bitfield(0, 4), tvb(shim, 1):bitfield(4, 2)
+  local header, length = shim + 4, 4 * tvb(shim + 1, 1):uint()
+  local branch = tree:add(int, tvb:range(at, math.min(header + length, tvb:len()) - at))
+  if shim > at then
+    branch:add(marker_field, tvb:range(at, 8))
+  end
+  add(branch, shim_fields, tvb, shim)
   if not header_types[kind] or (by_port and npt ~= 1 and npt ~= 2) or (not by_port and npt ~= 0) then
     branch:add_proto_expert_info(wrong, "Type or NPT is not what it may be")
     return nil
   end
-  add(branch, { shim_next[npt] }, tvb, at)
-  local going_on = { at = at + 4 + length }
-  if npt == 1 then
-    going_on.port = tvb(at + 2, 2):uint()
-  elseif npt == 2 then
-    going_on.protocol = tvb(at + 3, 1):uint()
+  add(branch, { shim_next[npt] }, tvb, shim)
+  if kind ~= 2 then -- of type 2 the format is not defined
+    dissect_header(tvb, header, length, kind, branch)
   end
-  local header = at + 4
-  if kind == 2 then
-    return going_on
-  elseif length < 12 then
-    branch:add_proto_expert_info(wrong, "No room for a header")
-  elseif header + 12 > tvb:len() then
-    branch:add_proto_expert_info(cut)
-  elseif tvb(header, 1):bitfield(0, 4) ~= 2 then
-    branch:add_proto_expert_info(wrong, "Not version 2")
-  else
-    local bitmap, has_ds = tvb:range(header + 4, 2), tvb(header + 8, 2):uint() ~= 0
-    add(branch, common_fields, tvb, header)
-    if kind == 1 then
-      add(branch, md_fields, tvb, header)
-      add_stack(branch, tvb, header + 12, length - 12, bitmap, 4 * tvb(header + 2, 1):bitfield(3, 5), has_ds)
-    elseif length > 12 and not has_ds then
-      branch:add_proto_expert_info(wrong, "More than the header, but no domain specific instruction")
-    elseif length > 12 and going_on.at <= tvb:len() then
-      branch:add(own_field, tvb:range(header + 12, length - 12))
-    end
-    if going_on.at > tvb:len() then
-      branch:add_proto_expert_info(cut)
-    end
-  end
-  return going_on
+  return {
+    at = header + length,
+    port = npt == 1 and tvb(shim + 2, 2):uint() or nil,
+    protocol = npt == 2 and tvb(shim + 3, 1):uint() or nil,
+  }
 end
 
 local within -- number of the packet that Wireshark dissects behind its INT
@@ -240,7 +254,7 @@ end
 local dscp_of_ipv4, dscp_of_ipv6 = Field.new("ip.dsfield.dscp"), Field.new("ipv6.tclass.dscp")
 
 -- Whether a DSCP says that INT follows: in the bits of the mask.
-local function says_int(dscp)
+local function dscp_says_int(dscp)
   local mask, wanted = int.prefs.dscp_mask, int.prefs.dscp
   for shift = 0, 5 do
     local bit = 2 ^ shift
@@ -252,9 +266,14 @@ local function says_int(dscp)
   return mask > 0
 end
 
+-- Whether INT follows TCP or UDP: their payload begins at `at`, the packet has this DSCP.
+local function says_int(tvb, at, dscp)
+  return has_marker(tvb, at) or dscp_says_int(dscp)
+end
+
 local function is_int(tvb, pinfo, tree)
   local found = dscp_of_ipv4() or dscp_of_ipv6()
-  if not found or not says_int(found.value) then
+  if not found or not says_int(tvb, 0, found.value) then
     return false
   end
   int.dissector(tvb, pinfo, tree)
@@ -280,6 +299,10 @@ end
 
 function int.prefs_changed()
   listen(int)
+  local marker = int.prefs.marker
+  if marker ~= "" and not marker:match("^" .. ("%x"):rep(16) .. "$") then
+    error("int.marker: '" .. marker .. "' is not a probe marker of 16 hexadecimal digits; none is used", 0)
+  end
 end
 
 listen(int)

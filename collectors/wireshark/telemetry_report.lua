@@ -120,7 +120,7 @@ local function dissect_transport(tvb, at, protocol, tree, dscp, tracked)
     end
     payload = at + 4 * tvb(at + 12, 1):bitfield(0, 4)
   end
-  if protocol == 132 or not tracked or payload >= tvb:len() or not (by_port or says_int(dscp)) then
+  if protocol == 132 or not tracked or payload >= tvb:len() or not (by_port or says_int(tvb, payload, dscp)) then
     return -- 3.4: without the F bit there is no embedded metadata; and it may have been cut
   end
   local going_on = dissect_int(tvb, payload, tree, by_port)

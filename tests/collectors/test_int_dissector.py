@@ -16,6 +16,8 @@ from xml.etree import ElementTree
 import made_reports
 import pytest
 from decoding import decoded, report
+from int_layers import NODE, QUEUE
+from int_path import IN, MARKER, OUT, PROBE, Switch, opened_int, tcp, udp
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
@@ -52,16 +54,26 @@ TOGETHER = ({"ingress", "egress"}, {"queue", "occupancy"}, {"ingress2", "egress2
             {"buffer", "buffer_occupancy"})  # fmt: skip
 
 
-def dissected(folder: Path, packets: Sequence[Packet]) -> list[ElementTree.Element]:
-    """What tshark makes of packets: a tree of each."""
+def tshark(
+    folder: Path, packets: Sequence[Packet], marker: str
+) -> subprocess.CompletedProcess[str]:
+    """Reads a capture of packets, with a probe marker in hexadecimal digits; prints PDML."""
     path = folder / "some.pcap"
     wrpcap(str(path), list(packets))
     scripts = (WIRESHARK / name for name in ("int.lua", "telemetry_report.lua"))
     preferences = (f"int.port:{made_reports.INT_PORT}", f"int.dscp:{made_reports.INT_DSCP}",
-                   f"int.dscp_mask:{made_reports.INT_DSCP_BIT}")  # fmt: skip
+                   f"int.dscp_mask:{made_reports.INT_DSCP_BIT}",
+                   f"int.marker:{marker}")  # fmt: skip
     command = ["tshark", "-r", str(path), "-T", "pdml", *(f"-Xlua_script:{s}" for s in scripts),
                *(word for each in preferences for word in ("-o", each))]  # fmt: skip
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    return subprocess.run(command, capture_output=True, text=True, check=True)
+
+
+def dissected(
+    folder: Path, packets: Sequence[Packet], marker: str = MARKER.hex()
+) -> list[ElementTree.Element]:
+    """What tshark makes of packets: a tree of each."""
+    run = tshark(folder, packets, marker)
     assert "Lua: Error" not in run.stderr
     assert "Lua Error" not in run.stdout
     return list(ElementTree.fromstring(run.stdout))
@@ -213,6 +225,54 @@ def test_int_on_a_link(tmp_path: Path) -> None:
     assert [each.get("name") for each in first][-1] == "dns"
     assert shown(second, "int.shim.dscp") == ["2"]
     assert not shown(third, "int.shim.type")
+
+
+def with_probe_marker() -> tuple[list[bytes], list[bytes]]:
+    """Frames between our switches, INT of two hops behind the marker; and the sink's reports."""
+    inside, of_sink = [], []
+    for version in (4, 6):
+        source, sink = Switch(1, outside=[IN]), Switch(3, outside=[OUT])
+        source.embed_data(NODE | QUEUE, mark=PROBE, version=version)
+        sink.report_all()
+        for make in (udp, tcp):
+            inside.append(Switch(2).pass_on(source.pass_on(make(version=version))))
+            _, (_, telemetry_report) = sink.send(inside[-1])
+            of_sink.append(telemetry_report)
+    return inside, of_sink
+
+
+def test_the_probe_marker_of_our_switches(tmp_path: Path) -> None:
+    inside, of_sink = with_probe_marker()
+    trees = dissected(tmp_path, [Ether(each) for each in inside + of_sink])
+    for frame, on_link, in_report in zip(inside, trees[:4], trees[4:], strict=True):
+        ours = opened_int(frame)
+        for tree in (on_link, in_report):
+            assert octets(tree, "int.marker") == MARKER
+            assert shown(tree, "int.shim.length") == [str(ours.shim.length)]
+            nodes, queues = ([each[what] for each in ours.hops] for what in (NODE, QUEUE))
+            hops = [hop(list(each)) for each in tree.iter("field") if each.get("name") == "int.hop"]
+            assert [each["node"] for each in hops] == nodes == [2, 1]
+            assert [each["queue"] << 24 | each["occupancy"] for each in hops] == queues
+        assert octets(on_link, "data.data") == ours.behind == b"payload!"
+
+
+def test_a_wrong_probe_marker_is_none(tmp_path: Path) -> None:
+    """In one of its 64 bits, the first or the last; cut; where none is set, or another one."""
+    right = [frame for frames in with_probe_marker() for frame in frames]
+    others = [bytes([MARKER[0] ^ 0x80]) + MARKER[1:], MARKER[:-1] + bytes([MARKER[-1] ^ 1])]
+    frames = [frame.replace(MARKER, other) for frame in right for other in others]
+    cut = [udp(MARKER[:length]) for length in range(8)]
+    trees = dissected(tmp_path, [Ether(frame) for frame in frames + cut])
+    for marker in ("", others[0].hex()):
+        trees += dissected(tmp_path, [Ether(frame) for frame in right], marker)
+    assert len(trees) == 8 * 2 + 8 + 2 * 8
+    assert not any(shown(tree, "int.shim.type") for tree in trees)
+
+
+@pytest.mark.parametrize("marker", ["TELEMARK", MARKER.hex()[1:], f"{MARKER.hex()}0"])
+def test_what_is_no_probe_marker_is_refused(marker: str, tmp_path: Path) -> None:
+    complaint = f"int.marker: '{marker}' is not a probe marker of 16 hexadecimal digits"
+    assert complaint in tshark(tmp_path, [], marker).stderr
 
 
 @pytest.mark.parametrize("cases", [MALFORMED, WITHIN], ids=["reports", "within"])
