@@ -18,6 +18,7 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 import argparse
 import itertools
 import multiprocessing
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from collectors.dta.packets import Append
 from collectors.roce.region import Region
 from controllers.dta.gathering import ListStore, flush_lists
 from testbed import cli
+from testbed.real.isolation import STOPPING, uninterrupted
 from testbed.results import plots
 from testbed.results.report import Check, Report
 from testbed.run import Run
@@ -163,8 +165,10 @@ def poll(size: int, readers: int, lasts_s: float) -> Polled:
     ends = []
     for number in range(readers):
         mine, theirs = fork.Pipe(duplex=False)
-        process = fork.Process(target=_poll, args=(rings[number::readers], lasts_s, theirs))
-        process.start()
+        job = rings[number::readers], lasts_s, theirs
+        process = fork.Process(target=_poll, args=job, daemon=True)  # it ends with this one
+        with uninterrupted():
+            process.start()
         ends.append((process, mine))
     rate = sum(mine.recv() for _, mine in ends)
     for process, _ in ends:
@@ -174,6 +178,8 @@ def poll(size: int, readers: int, lasts_s: float) -> Polled:
 
 def _poll(rings: NDArray[np.void], lasts_s: float, told: Connection) -> None:
     """In a process of its own: tells entries a second, of a while."""
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_DFL)  # Ctrl-C goes to all: no traceback of each
     entries, start = 0, time.perf_counter()
     while time.perf_counter() < start + lasts_s:
         for ring in rings:

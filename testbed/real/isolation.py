@@ -121,6 +121,21 @@ def _interrupt(signal_number: int, _frame: object) -> NoReturn:
     raise Interrupted(signal_number)
 
 
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Signals that ask for an end wait until this is left: what they raise amid os.fork() is lost,
+    as Python ignores what its hooks at a fork raise (os.register_at_fork; logging has some)."""
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in STOPPING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
 def supervise(name: str, child: int, connection: socket.socket, *, interactive: bool) -> int:
     """See to the child of fork() until it ends; return its exit status."""
     # A run cannot be suspended, nor may taking the terminal back stop the supervisor.

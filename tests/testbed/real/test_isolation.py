@@ -209,3 +209,24 @@ def test_a_folder_that_others_may_write_to_is_refused(
     monkeypatch.setattr(isolation, "Path", lambda _path: tmp_path)
     with pytest.raises(isolation.TestbedError, match="not a private folder"):
         isolation._base_folder()
+
+
+def test_an_end_that_is_asked_for_amid_a_fork_is_not_lost() -> None:
+    before = {number: signal.getsignal(number) for number in isolation.STOPPING}
+    ends = []
+
+    def fork_and_end() -> None:
+        with isolation.uninterrupted():
+            ends.append(signal.SIGTERM)
+            if (child := os.fork()) == 0:
+                os._exit(0)
+            os.waitpid(child, 0)
+
+    isolation.interruptible()
+    os.register_at_fork(before=lambda: ends and os.kill(os.getpid(), ends.pop()))
+    try:
+        with pytest.raises(isolation.Interrupted):
+            fork_and_end()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
