@@ -210,10 +210,10 @@ def draw(found: Sequence[Found], polled: Sequence[Polled]) -> Figure:
     figure, (left, right) = plots.figure(2)
     sizes = np.array(BATCHES)
     left.plot(sizes, 1 / sizes, "k-", marker="", label="1 / B")
-    for lists in LISTS:
+    for lists, size in zip(sorted({each.lists for each in found}), (7, 5, 3), strict=False):
         those = [each for each in found if each.lists == lists]
         left.plot([each.size for each in those], [each.written / each.reports for each in those],
-                  linestyle="", label=plots.count(lists, "list"))  # fmt: skip
+                  linestyle="", markersize=size, label=plots.count(lists, "list"))  # fmt: skip
     left.set_xscale("log", base=2)
     left.set_yscale("log", base=2)
     left.set_xticks(sizes, sizes)

@@ -173,9 +173,11 @@ def draw(found: Sequence[Found]) -> Figure:
     numbers = np.array([each.reporters for each in by_reporters])
     writes = [each.requests / each.width / each.reporters for each in by_reporters]
     right.plot(numbers, writes, linestyle="", label="measured")
-    right.plot(numbers, 1 / (NEIGHBOURS * numbers), "k-", marker="", label="1 / 8 K")
-    right.set(xlabel="Reporters, K", ylabel="Memory writes a report", ylim=(0, None))
+    right.plot(numbers, 1 / (NEIGHBOURS * numbers), "k-", marker="", label="1 / (8 K)")
+    right.set(xlabel="Reporters, K", ylabel="Memory writes a report", xscale="log", yscale="log")
     right.set_xticks(numbers, numbers)
+    right.set_yticks(writes, [f"1/{round(1 / each)}" for each in writes])
+    right.minorticks_off()
     plots.legend(left, 2)
     plots.legend(right, 2)
     return figure

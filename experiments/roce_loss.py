@@ -287,8 +287,8 @@ def draw(found: Sequence[Found]) -> Figure:
     right.plot(flights, 2 + flights, "k-", marker="", label="those, the next, and itself")
     for way in [*WAYS][:3]:
         those = [each for each in found if each.way == way]
-        right.plot([in_flight(each.rate_pps) for each in those], [each.lost for each in those], "o",
-                   label=way)  # fmt: skip
+        right.plot([in_flight(each.rate_pps) for each in those], [each.lost for each in those],
+                   linestyle="", label=way)  # fmt: skip
     right.set(xscale="log", yscale="log", xlabel="Records in a round trip",
               ylabel="Records lost")  # fmt: skip
     plots.legend(right, 2)
