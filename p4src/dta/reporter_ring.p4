@@ -116,7 +116,7 @@ control Resend(inout dta_resend_t resend, inout dta_report_t report) {
  * these NACKs name the same report. Only the first is heard, and after a while another one, in case
  * that what was sent again was lost. */
 #ifndef DTA_PATIENCE_US
-#define DTA_PATIENCE_US 2000
+#define DTA_PATIENCE_US 500
 #endif
 register<bit<32>>(DTA_TRANSLATORS) dta_heard;  // what a NACK asked for, from where on
 register<bit<48>>(DTA_TRANSLATORS) dta_heard_us;

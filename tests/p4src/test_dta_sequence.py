@@ -205,6 +205,21 @@ def test_the_prototype_s_numbers_wrap_and_come_twice() -> None:
     assert made.events(2) == {"translated": 270, "duplicate": 270}
 
 
+def test_what_the_prototype_sends_again_without_need_asks_for_nothing() -> None:
+    """Each of them would have all that follows sent again, and so on."""
+    made = Prototype()
+    made.take(*range(250, 260), *range(253, 260), 260)
+    assert (made.count, made.nacks) == (11, [])
+    assert made.events(2) == {"translated": 11, "duplicate": 7}
+
+
+@pytest.mark.parametrize(("behind", "nacks"), [(1, 0), (64, 0), (65, 1), (254, 1)])
+def test_the_prototype_s_numbers_that_are_far_behind_are_ahead(behind: int, nacks: int) -> None:
+    made = Prototype()
+    made.take(30, 30 - behind)
+    assert (made.count, len(made.nacks)) == (1, nacks)
+
+
 @pytest.mark.parametrize("first", [0, 1, 77])
 def test_the_prototype_s_first_report_may_have_any_number(first: int) -> None:
     made = Prototype()
