@@ -99,13 +99,15 @@ class Load:
         lengths = np.where(units == Op.POSTCARDING, self.hops, 1)
         unit = np.repeat(np.arange(self.count), lengths)[: self.count]
         hop = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        number = np.arange(self.count, dtype=np.uint32)
+        number = np.arange(self.count)
         said = Said(
             units[unit].astype(np.uint8),
             self._keys(dice)[unit],
             hop[: self.count].astype(np.uint8),
-            np.array(self.lists, np.uint32)[number % np.uint32(len(self.lists))],
-            np.column_stack([number, dice.integers(0, 1 << 32, (self.count, 6), np.uint32)]),
+            (number % len(self.lists) * self.lists.step + self.lists[0]).astype(np.uint32),
+            np.column_stack(
+                [number.astype(np.uint32), dice.integers(0, 1 << 32, (self.count, 6), np.uint32)]
+            ),
         )
         rows = partial(_rows, self, said)
         payloads: list[bytes] = [b""] * self.count
@@ -149,7 +151,7 @@ class Load:
             return f"keys of shape {self.keys.shape}: expected ({self.count}, {KEY_WORDS})"
         if self.words not in DATA_WORDS:
             return f"words {self.words}: expected one of {DATA_WORDS}"
-        if not self.lists or self.lists[0] < 0 or self.lists[-1] >= 1 << 32:
+        if not self.lists or not all(0 <= end < 1 << 32 for end in (self.lists[0], self.lists[-1])):
             return f"lists {self.lists}: expected some of 0 to 2^32 - 1"
         if not self.mix or min(self.mix.values()) < 0 or not sum(self.mix.values()):
             return f"mix {dict(self.mix)}: expected shares of 0 or more, and one above 0"
@@ -197,7 +199,7 @@ def _rows(load: Load, said: Said, op: Op, chosen: NDArray[np.intp]) -> NDArray[n
         "reporter": load.reporter, "redundancy": load.redundancy, "words": load.words,
         "key": said.key[chosen], "short_key": said.key[chosen, 3], "list": said.list[chosen],
         "hop": said.hop[chosen], "short_hop": said.hop[chosen] + 1, "hops": load.hops,
-        "value": said.words[chosen, 1] % load.values, "addend": load.addend,
+        "value": said.words[chosen, 1].astype(np.int64) % load.values, "addend": load.addend,
         "data": said.words[chosen, : load.words], "appended": said.words[chosen, 0],
         "sketch": load.sketch, "column": said.words[chosen, 0] % load.columns,
         "counters": said.words[chosen, 1 : 1 + SKETCH_ROWS],

@@ -114,6 +114,13 @@ def test_reports_of_the_prototype(format_: Format) -> None:
             assert report.hop == said(reports).hop[number] + 1
 
 
+def test_as_many_values_and_lists_as_there_are_numbers() -> None:
+    load = Load(40, {Op.POSTCARDING: 1}, values=1 << 32, lists=range(1 << 32))
+    cards = [decode(payload)[Postcard] for payload in load.reports().payloads]
+    assert max(card.value for card in cards) >= 1 << 31
+    assert said(load.reports()).list.tolist() == [*range(40)]
+
+
 def test_a_path_s_postcards_follow_each_other() -> None:
     reports = Load(52, {Op.POSTCARDING: 1}, hops=5).reports()
     assert said(reports).hop.tolist() == 10 * [0, 1, 2, 3, 4] + [0, 1]
@@ -149,7 +156,8 @@ def test_keys_are_random_unless_it_is_said_otherwise() -> None:
         ({"mix": {Op.APPEND: -1}}, "expected shares of 0 or more"),
         ({"mix": {Op.NACK: 1}}, "NACK: ours reports have no such opcode"),
         ({"mix": {Op.SKETCH_MERGE: 1}, "format": Format.PLAIN}, "SKETCH_MERGE: plain reports"),
-        ({"lists": range(0)}, "lists range"), ({"hops": 6}, "hops 6: expected 1 to 5"),
+        ({"lists": range(0)}, "lists range"), ({"lists": range(1, -2, -1)}, "lists range"),
+        ({"hops": 6}, "hops 6: expected 1 to 5"),
         ({"keys": np.zeros((3, 4), np.uint32)}, r"keys of shape \(3, 4\): expected \(10, 4\)"),
     ],
 )  # fmt: skip
