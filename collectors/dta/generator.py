@@ -101,13 +101,15 @@ class Generator(Application):
                 self._send_again(packet.sequence, min(packet[Nack].count, self._sent))
 
     def _send_again(self, first: int, count: int) -> None:
-        for sequence in range(first, first + count):
-            payload = self._kept.get(sequence % (1 << 32))
-            if payload is None:
-                self._left += 1
-            else:
-                self._resent += 1
-                self._udp.send(payload, self._to_address, PORT)
+        # Of what is kept, and not number by number: a NACK may ask for 2^32 - 1.
+        wanted = [
+            payload for sequence, payload in self._kept.items()
+            if (sequence - first) % (1 << 32) < count
+        ]  # fmt: skip
+        self._left += count - len(wanted)
+        self._resent += len(wanted)
+        for payload in wanted:
+            self._udp.send(payload, self._to_address, PORT)
 
     def result(self) -> Any:
         """Sent."""
