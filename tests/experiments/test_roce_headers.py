@@ -21,7 +21,7 @@ def test_every_field_is_as_in_a_real_session(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "right", "wrong"),
     [
-        ("request.p4", "hdr.bth.partition_key = 0xFFFF;", "hdr.bth.partition_key = 0x7FFF;"),
+        ("transport.p4", "bth.partition_key = 0xFFFF;", "bth.partition_key = 0x7FFF;"),
         ("icrc.p4", "crc[7:0] ++ crc[15:8]", "crc[15:8] ++ crc[7:0]"),
     ],
     ids=["P_Key", "iCRC"],

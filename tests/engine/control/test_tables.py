@@ -1,5 +1,6 @@
 """Tables against a reference that tries every entry: random keys, additions, deletions."""
 
+import gc
 import os
 import random
 import resource
@@ -278,6 +279,7 @@ def test_an_entry_that_found_no_memory_leaves_a_ternary_table_as_it_was() -> Non
     )
     for number in range(5_000):
         e.table_add("I.t", [Ternary(0, 0xFF)], "I.go", [1], number + 1)
+    gc.collect()  # what other tests left must not make room meanwhile
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limits = resource.getrlimit(resource.RLIMIT_AS)
     key = (1 << 2048) - 1
