@@ -5,6 +5,7 @@ import os
 import queue
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ SOURCE = Path(__file__).parent / "p4" / "control_plane.p4"
 PACKETS_CORE, CONTROL_CORE = 1, 0
 MANY = 1000  # updates in a request that is not atomic
 TIMEOUT_NS = 1_000_000_000
+IDLE_S = 30  # more than any machine takes to tell of entries whose time is over
 
 
 class Switch:
@@ -88,6 +90,12 @@ class Switch:
         zero.counter_entry.data.packet_count = 0
         self._write([p4r.Update(type=p4r.Update.MODIFY, entity=zero)], 0)
         return sum(1 for _ in self._read(all_cells))
+
+    def await_idle(self, times: int) -> None:
+        """Wait until entries were told to be idle so often, or for IDLE_S."""
+        deadline_s = time.monotonic() + IDLE_S
+        while self.aged < times and time.monotonic() < deadline_s:
+            time.sleep(0.1)
 
     def stop(self) -> dict[str, Any]:
         """End the switch; return its counters."""

@@ -174,6 +174,7 @@ def steps(switch: Switch, entries: int) -> list[tuple[str, Callable[[], object]]
         ("delete atomically", lambda: switch.write(delete, entries, 2, atomic=True)),
         ("write atomically", lambda: switch.write(insert, entries, 3, atomic=True)),
         ("read again", read),
+        ("idle times", lambda: switch.await_idle(entries)),
     ]
 
 
