@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from testbed.errors import TestbedError
 
 BATCHES = (1, 2, 4, 8, 16)
-"""Entries that a batch may have (facts of the published translator)."""
+"""Entries that a batch may have, as in the published translator."""
 
 NUMBERS = (1 << 27) - 1
 """Batch numbers: 1 to NUMBERS, then 1 again. 0 was never written."""

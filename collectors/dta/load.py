@@ -16,16 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.dta.packets import (
-    DATA_WORDS,
-    HOPS,
-    PORT,
-    PROTOTYPE_PORT,
-    REDUNDANCIES,
-    SKETCH_ROWS,
-    VERSION,
-    Op,
-)
+from collectors.dta.hashes import HOPS, MAX_COPIES
+from collectors.dta.key_write import DATA_WORDS
+from collectors.dta.packets import PORT, PROTOTYPE_PORT, VERSION, Op
+from collectors.dta.sketches import ROWS
 
 Dice = np.random.Generator
 KEY_WORDS = 4
@@ -141,7 +135,7 @@ class Load:
             "hops": (self.hops, 1, HOPS), "values": (self.values, 1, 1 << 32),
             "columns": (self.columns, 1, 1 << 16), "sketch": (self.sketch, 0, 0xFFFF),
             "reporter": (self.reporter, 0, 0xFFFF), "addend": (self.addend, 0, (1 << 64) - 1),
-            "redundancy": (self.redundancy, REDUNDANCIES[0], REDUNDANCIES[-1]),
+            "redundancy": (self.redundancy, 1, MAX_COPIES),
             "first_sequence": (self.first_sequence, 0, (1 << 32) - 1),
         }  # fmt: skip
         for what, (value, low, high) in limits.items():
@@ -202,7 +196,7 @@ def _rows(load: Load, said: Said, op: Op, chosen: NDArray[np.intp]) -> NDArray[n
         "value": said.words[chosen, 1].astype(np.int64) % load.values, "addend": load.addend,
         "data": said.words[chosen, : load.words], "appended": said.words[chosen, 0],
         "sketch": load.sketch, "column": said.words[chosen, 0] % load.columns,
-        "counters": said.words[chosen, 1 : 1 + SKETCH_ROWS],
+        "counters": said.words[chosen, 1 : 1 + ROWS],
     }  # fmt: skip
     for name in rows.dtype.names or ():
         if name in values:
@@ -225,7 +219,7 @@ _OURS: dict[Op, Any] = {
     Op.POSTCARDING: lambda _: [("redundancy", "u1"), ("hop", "u1"), ("hops", "u1"), ("zero", "u1"),
                                _KEY, ("value", ">u4")],
     Op.SKETCH_MERGE: lambda _: [("sketch", ">u2"), ("column", ">u2"),
-                                ("counters", ">u4", SKETCH_ROWS)],
+                                ("counters", ">u4", ROWS)],
 }  # fmt: skip
 _PROTOTYPES: dict[Op, Any] = {
     Op.KEY_WRITE: lambda load: [("redundancy", "u1"), ("short_key", ">u4"),

@@ -29,11 +29,13 @@ from scapy.fields import (
 from scapy.layers.inet import UDP
 from scapy.packet import Packet, bind_layers, bind_top_down
 
+from collectors.dta.hashes import HOPS, MAX_COPIES
+from collectors.dta.key_write import DATA_WORDS
+from collectors.dta.sketches import ROWS
+
 PROTOTYPE_PORT, PORT, NACK_PORT = 40040, 40042, 40044  # UDP's
 VERSION = 1
-DATA_WORDS = (1, 3, 7)  # of a Key-Write: its slot has one more
-REDUNDANCIES = range(1, 9)
-HOPS, SKETCH_ROWS = 5, 4
+REDUNDANCIES = range(1, MAX_COPIES + 1)
 
 
 class Op(enum.IntEnum):
@@ -203,7 +205,7 @@ class SketchMerge(_Report):
     fields_desc = [
         ShortField("sketch", 0),
         ShortField("column", 0),
-        _words("counters", SKETCH_ROWS * [0], lambda _: SKETCH_ROWS),
+        _words("counters", ROWS * [0], lambda _: ROWS),
     ]
 
 

@@ -7,8 +7,9 @@ Its keys count up (Keys.SEQUENTIAL), and its lists are one more than there are.
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.dta.hashes import HOPS
 from collectors.dta.load import Format, Keys, Load, Reports
-from collectors.dta.packets import HOPS, Op
+from collectors.dta.packets import Op
 
 CARD_PORT, PATH_PORT = 1337, 5002  # UDP's
 LISTS = 4

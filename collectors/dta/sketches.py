@@ -1,6 +1,6 @@
 """Sketch-Merge: one sketch of what many reporters counted, as the translator merged it.
 
-    region = Region(column(ROWS), sketches * columns, Path("sketches"))
+    region = Region(COLUMN, sketches * columns, Path("sketches"))
     counters = read(region.records.reshape(sketches, columns)[epoch % sketches])
     estimates = estimate(counters, keys)
 

@@ -6,12 +6,11 @@ from ipaddress import IPv4Address
 
 import finsy as fy
 
+from controllers.dta.stores import KEY_WRITE_WORDS, MAX_COPIES
 from controllers.flow_keys import known_bits, match, networks
 
 ALL = (1 << 32) - 1  # of samples
-MAX_COPIES = 8
 RECORD_WORDS = 7
-DATA_WORDS = (1, 3, 7)  # of a Key-Write
 NODES = 1 << 24
 NEVER_US = (1 << 48) - 1
 
@@ -86,10 +85,10 @@ class Data:
     retransmittable: bool = False
 
     def __post_init__(self) -> None:
-        if self.words not in DATA_WORDS or self.first + self.words > RECORD_WORDS:
+        if self.words not in KEY_WRITE_WORDS or self.first + self.words > RECORD_WORDS:
             raise ValueError(
                 f"data of {self.words} words from {self.first.name} on: expected one of "
-                f"{DATA_WORDS}, of the {RECORD_WORDS} of a record"
+                f"{KEY_WRITE_WORDS}, of the {RECORD_WORDS} of a record"
             )
         if not 0 <= self.share <= 1:
             raise ValueError(f"share {self.share}: expected 0 to 1")
