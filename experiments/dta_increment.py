@@ -20,7 +20,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from dta.translating import PROGRAM, Area, checks, frames, refuse_bmv2, translating
+from dta.translating import PROGRAM, Area, checks, frames, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from collectors.dta.theory import error_bound, error_exceeds
 from collectors.roce.region import Region
 from controllers.dta.stores import CounterStore
 from controllers.dta.translator import CounterSession
+from controllers.roce.running import refuse_bmv2
 from testbed import cli
 from testbed.results import plots
 from testbed.results.agreement import agreement, mean_chance

@@ -20,13 +20,14 @@ import argparse
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from dta.losing import DELAY_US, PATIENCE, REPORTER_PROGRAM, Found, Way, flows, measure, refuse_bmv2
+from dta.losing import DELAY_US, PATIENCE, REPORTER_PROGRAM, Found, Way, flows, measure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.table import Table
 
 from collectors.roce.endpoint import Transport
+from controllers.roce.running import refuse_bmv2
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots

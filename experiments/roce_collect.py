@@ -33,7 +33,6 @@ from roce.reporting import (
     PROGRAM,
     RECORDS,
     Collection,
-    refuse_bmv2,
     reporting,
 )
 from scapy.layers.inet import IP, TCP
@@ -41,7 +40,7 @@ from scapy.layers.l2 import Ether
 
 from collectors.roce.application import Outcome
 from collectors.roce.endpoint import Transport, gid
-from controllers.roce.running import events
+from controllers.roce.running import events, refuse_bmv2
 from controllers.roce.session import Content
 from testbed import cli
 from testbed.errors import TestbedError

@@ -26,12 +26,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from rich.table import Table
 from roce.real_session import KINDS, captured, fields
-from roce.reporting import PROGRAM, Collection, refuse_bmv2, reporting
+from roce.reporting import PROGRAM, Collection, reporting
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from collectors.roce.endpoint import Transport
 from collectors.roce.packets import icrc
+from controllers.roce.running import refuse_bmv2
 from controllers.roce.session import Content, Session
 from controllers.roce.watch import RecordedFlow, What
 from testbed import cli

@@ -28,11 +28,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.table import Table
-from roce.reporting import DELAY_US, PEER, PROGRAM, Collection, Running, refuse_bmv2, reporting
+from roce.reporting import DELAY_US, PEER, PROGRAM, Collection, Running, reporting
 
 from collectors.roce.application import Outcome
 from collectors.roce.endpoint import Transport
-from controllers.roce.running import events, state
+from controllers.roce.running import events, refuse_bmv2, state
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.network import Network

@@ -9,6 +9,7 @@ from controllers.roce.queue_pair import QueuePair
 from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.routes import next_hops
+from testbed.run import Run
 
 EVENTS = ("sent", "acked", "naked", "not ready", "refused", "resumed", "probed", "damaged",
           "out of region")  # fmt: skip
@@ -30,6 +31,12 @@ class State:
     slot: int
     lost: int
     unanswered: int = field(compare=False, default=0)
+
+
+def refuse_bmv2(run: Run) -> None:
+    """Raise TestbedError where there are no registers over P4Runtime, to begin sessions by."""
+    if run.target == "bmv2":
+        raise TestbedError("--target bmv2: sessions are begun by registers; take --target minip4")
 
 
 async def begin(net: Network, switch: fy.Switch, sessions: Sequence[QueuePair]) -> None:

@@ -9,7 +9,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
 from collectors.dta.packets import DTA
-from dta.translating import COLLECTOR_ADDR, REPORTER_ADDR, SEQUENCE
+from dta.translating import COLLECTOR_ADDR, REPORTER_ADDR, SEQUENCE, octets_of
 
 REPORTER = SEQUENCE - 2  # where its number begins in a frame
 
@@ -26,15 +26,11 @@ def filled(
     one = bytes(ether / ip / UDP(sport=40041, chksum=0) / DTA() / report)
     ending = np.stack(np.broadcast_arrays(*words), axis=1).astype(">u4")
     octets = np.tile(np.frombuffer(one, np.uint8), (len(ending), 1))
-    octets[:, len(one) - 4 * ending.shape[1] :] = _octets(ending)
-    octets[:, SEQUENCE : SEQUENCE + 4] = _octets(_column(sequence, len(ending), ">u4"))
-    octets[:, REPORTER : REPORTER + 2] = _octets(_column(reporter, len(ending), ">u2"))
+    octets[:, len(one) - 4 * ending.shape[1] :] = octets_of(ending)
+    octets[:, SEQUENCE : SEQUENCE + 4] = octets_of(_column(sequence, len(ending), ">u4"))
+    octets[:, REPORTER : REPORTER + 2] = octets_of(_column(reporter, len(ending), ">u2"))
     return [row.tobytes() for row in octets]
 
 
 def _column(values: ArrayLike, count: int, kind: str) -> NDArray[np.generic]:
     return np.broadcast_to(np.asarray(values), count).astype(kind)[:, np.newaxis]
-
-
-def _octets(values: NDArray[np.generic]) -> NDArray[np.uint8]:
-    return np.ascontiguousarray(values).view(np.uint8)

@@ -25,6 +25,7 @@ from controllers.dta.stores import KeyWriteStore
 from controllers.dta.translator import Service, TrackedReporter, Translator, WriteSession
 from controllers.dta.watch import Data, WatchedFlow, Word
 from controllers.roce.running import state
+from dta.translating import octets_of
 from testbed.application import Application, Host
 from testbed.errors import TestbedError
 from testbed.network import Network
@@ -92,12 +93,6 @@ class Receiver(Application):
         host.udp(USER_PORT, hold_us=1000)
 
 
-def refuse_bmv2(run: Run) -> None:
-    """Raise TestbedError where there are no registers over P4Runtime, to begin sessions by."""
-    if run.target == "bmv2":
-        raise TestbedError("--target bmv2: sessions are begun by registers; take --target minip4")
-
-
 def flows(count: int, seed: int) -> Words:
     """Keys of so many flows to h3, no two of which share a slot: (count, 4).
 
@@ -122,13 +117,13 @@ def frames_of(keys: Words) -> list[bytes]:
     ends = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:03") / IP(dst="10.0.0.3")
     one = bytes(ends / UDP(dport=USER_PORT, chksum=0) / Raw(bytes(18)))
     octets = np.tile(np.frombuffer(one, np.uint8), (len(keys), 1))
-    octets[:, SRC_ADDR : SRC_ADDR + 4] = _octets(keys[:, 0].astype(">u4"))
-    octets[:, SRC_PORT : SRC_PORT + 2] = _octets((keys[:, 2] >> 16).astype(">u2"))
+    octets[:, SRC_ADDR : SRC_ADDR + 4] = octets_of(keys[:, 0].astype(">u4"))
+    octets[:, SRC_PORT : SRC_PORT + 2] = octets_of((keys[:, 2] >> 16).astype(">u2"))
     octets[:, 24:26] = 0
     header = np.ascontiguousarray(octets[:, IP_HEADER]).view(">u2").astype(np.uint32).sum(axis=1)
     header = (header & 0xFFFF) + (header >> 16)
     header = (header & 0xFFFF) + (header >> 16)
-    octets[:, 24:26] = _octets((~header & 0xFFFF).astype(">u2"))
+    octets[:, 24:26] = octets_of((~header & 0xFFFF).astype(">u2"))
     return [row.tobytes() for row in octets]
 
 
@@ -256,8 +251,3 @@ def _number(frames: NDArray[np.uint8], at: int, size: int) -> NDArray[np.int64]:
     for byte in frames[:, at : at + size].T:
         found = found << 8 | byte
     return found
-
-
-def _octets(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Their bytes: (n, bytes)."""
-    return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)

@@ -31,7 +31,6 @@ from controllers.dta.translator import (
 )
 from controllers.roce.queue_pair import QueuePair
 from controllers.roce.running import state
-from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.results.report import Check
 from testbed.run import Run
@@ -88,12 +87,6 @@ class Running:
             (each.psn - session.peer.psn) % PSNS
             for each, session in zip(sent, self.sessions, strict=True)
         )
-
-
-def refuse_bmv2(run: Run) -> None:
-    """Raise TestbedError where there are no registers over P4Runtime, to begin sessions by."""
-    if run.target == "bmv2":
-        raise TestbedError("--target bmv2: sessions are begun by registers; take --target minip4")
 
 
 @asynccontextmanager
@@ -154,13 +147,13 @@ def frames(report: Packet, keys: Words, data: NDArray[Any], first: int = 0) -> l
     one = bytes(ether / ip / UDP(sport=40041, chksum=0) / DTA() / report)
     octets = np.tile(np.frombuffer(one, np.uint8), (len(keys), 1))
     numbers = first + np.arange(len(keys))
-    octets[:, SEQUENCE : SEQUENCE + 4] = _octets(numbers.astype(">u4"))
-    octets[:, KEY : KEY + 16] = _octets(keys.astype(">u4"))
-    ending = _octets(data)
+    octets[:, SEQUENCE : SEQUENCE + 4] = octets_of(numbers.astype(">u4"))
+    octets[:, KEY : KEY + 16] = octets_of(keys.astype(">u4"))
+    ending = octets_of(data)
     octets[:, octets.shape[1] - ending.shape[1] :] = ending
     return [row.tobytes() for row in octets]
 
 
-def _octets(values: NDArray[Any]) -> NDArray[np.uint8]:
+def octets_of(values: NDArray[Any]) -> NDArray[np.uint8]:
     """Their bytes as they lie in memory: (n, ...)."""
     return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)

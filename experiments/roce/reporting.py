@@ -19,7 +19,6 @@ from controllers.roce.session import Content, Reporter, Session, configure
 from controllers.roce.watch import RecordedFlow
 from testbed.application import Application, Host
 from testbed.arrivals import Frames
-from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.run import Run
 from topologies.dumbbell import Dumbbell
@@ -82,12 +81,6 @@ class Keeper(Application):
     def result(self) -> Any:
         """In the order in which they came."""
         return self._kept
-
-
-def refuse_bmv2(run: Run) -> None:
-    """Raise TestbedError where there are no registers over P4Runtime, to begin sessions by."""
-    if run.target == "bmv2":
-        raise TestbedError("--target bmv2: sessions are begun by registers; take --target minip4")
 
 
 @asynccontextmanager
