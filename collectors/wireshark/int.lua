@@ -1,4 +1,5 @@
--- Wireshark dissector of INT 2.1 over TCP and UDP (INT Dataplane Specification of p4lang/p4-applications).
+-- Wireshark dissector of INT 2.1 and 1.0 over TCP and UDP (INT Dataplane Specification of
+-- p4lang/p4-applications).
 --
 -- Also in packets of Telemetry Reports: telemetry_report.lua uses it.
 
@@ -33,19 +34,34 @@ local shim_next = { -- by NPT
   [1] = { number("int.shim.port", "Original UDP port", 2), 2, 2 },
   [2] = { number("int.shim.protocol", "Original IP protocol", 1), 3, 1 },
 }
+local version_field = { number("int.version", "Version", 1, 0xf0), 0, 1 }
+local bits_field = { number("int.bits", "Instruction bitmap", 2, nil, nil, true), 4, 2 }
 local common_fields = { -- of INT-MD and INT-MX
-  { number("int.version", "Version", 1, 0xf0), 0, 1 },
+  version_field, bits_field,
   { flag("int.discard", "Discard", 1, 0x08), 0, 1 },
-  { number("int.bits", "Instruction bitmap", 2, nil, nil, true), 4, 2 },
   { number("int.domain", "Domain specific ID", 2), 6, 2 },
   { number("int.ds_bits", "Domain specific instruction", 2, nil, nil, true), 8, 2 },
   { number("int.ds_flags", "Domain specific flags", 2, nil, nil, true), 10, 2 },
 }
+local hop_fields = {
+  { number("int.hop_length", "Hop ML", 1, 0x1f), 2, 1 },
+  { number("int.remaining", "Remaining hop count", 1), 3, 1 },
+}
 local md_fields = {
   { flag("int.exceeded", "Max hop count exceeded", 1, 0x04), 0, 1 },
   { flag("int.mtu", "MTU exceeded", 1, 0x02), 0, 1 },
-  { number("int.hop_length", "Hop ML", 1, 0x1f), 2, 1 },
-  { number("int.remaining", "Remaining hop count", 1), 3, 1 },
+}
+local old_shim_fields = { -- INT 1.0, "INT over TCP/UDP": the type has 8 bits, the length counts the shim, too
+  { number("int.v1.shim.type", "Type", 1, nil, { [1] = "Hop-by-hop", [2] = "Destination" }), 0, 1 },
+  { number("int.v1.shim.length", "Length", 1), 2, 1 },
+  shim_next[0],
+}
+local old_fields = { -- INT 1.0, "INT Hop-by-Hop Metadata Header Format"
+  version_field, bits_field,
+  { number("int.v1.replication", "Replication requested", 1, 0x0c), 0, 1 },
+  { flag("int.v1.copy", "Copy", 1, 0x02), 0, 1 },
+  { flag("int.v1.exceeded", "Max hop count exceeded", 1, 0x01), 0, 1 },
+  { flag("int.v1.mtu", "MTU exceeded", 1, 0x80), 1, 1 },
 }
 -- Metadata by bit of a bitmap, bit 0 first (INT 2.1, "INT-MD Metadata Header Format"). -------------
 
@@ -63,6 +79,10 @@ local metadata = {
   { { number("int.md.utilisation", "Egress TX utilisation", 4), 0, 4 } },
   { { number("int.md.buffer", "Buffer ID", 1), 0, 1 },
     { number("int.md.buffer_occupancy", "Buffer occupancy", 3), 1, 3 } },
+}
+local old_times = { -- of INT 1.0
+  [4] = { { number("int.md.ingress_time32", "Ingress timestamp", 4), 0, 4 } },
+  [5] = { { number("int.md.egress_time32", "Egress timestamp", 4), 0, 4 } },
 }
 local reserved = { { number("int.md.reserved", "Reserved metadata", 4, nil, nil, true), 0, 4 } }
 local complement = { { number("int.md.complement", "Checksum complement", 4, nil, nil, true), 0, 4 } }
@@ -85,7 +105,8 @@ end
 
 int.fields = all_of(
   { marker_field, hop_field, ds_field, own_field, shim_next[0][1], shim_next[1][1], shim_next[2][1], metadata[0][1][1] },
-  shim_fields, common_fields, md_fields, reserved, complement, table.unpack(metadata))
+  shim_fields, common_fields, md_fields, hop_fields, { old_shim_fields[1], old_shim_fields[2] },
+  { table.unpack(old_fields, 3) }, old_times[4], old_times[5], reserved, complement, table.unpack(metadata))
 int.experts = { missing, wrong, cut }
 
 -- Puts fields of a header that begins at `at` into a tree; where all are ones, they are not available.
@@ -101,25 +122,33 @@ local function add(tree, fields, tvb, at, may_be_missing)
   end
 end
 
-local function length_of(bit)
-  return (bit == 4 or bit == 5 or bit == 6) and 8 or 4
+-- Fields of a bit's metadata, if it is not reserved, and how long they are. Of INT 1.0 times have
+-- 4 bytes, and there are no buffers.
+local function metadata_of(bit, is_old)
+  if is_old and bit == 8 then
+    return nil, 4
+  end
+  local is_long = bit == 6 or (not is_old and (bit == 4 or bit == 5))
+  return is_old and old_times[bit] or metadata[bit], is_long and 8 or 4
 end
 
 -- Bytes of the baseline metadata that a bitmap asks for, of bits `first` to 14.
-local function baseline_length(bitmap, first)
-  local length = 0
+local function baseline_length(bitmap, first, is_old)
+  local sum = 0
   for bit = first, 14 do
-    length = length + bitmap:bitfield(bit, 1) * length_of(bit)
+    local _, length = metadata_of(bit, is_old)
+    sum = sum + bitmap:bitfield(bit, 1) * length
   end
-  return length
+  return sum
 end
 
 -- Baseline metadata in the order of the bits; returns where they end.
-local function add_baseline(tree, bitmap, first, tvb, at)
+local function add_baseline(tree, bitmap, first, tvb, at, is_old)
   for bit = first, 14 do
     if bitmap:bitfield(bit, 1) == 1 then
-      add(tree, metadata[bit] or reserved, tvb, at, metadata[bit] ~= nil)
-      at = at + length_of(bit)
+      local fields, length = metadata_of(bit, is_old)
+      add(tree, fields or reserved, tvb, at, fields ~= nil)
+      at = at + length
     end
   end
   return at
@@ -127,66 +156,104 @@ end
 
 -- INT after TCP or UDP ------------------------------------------------------------------------------
 
-local function add_hop(tree, tvb, at, length, bitmap, label)
-  local hop = tree:add(hop_field, tvb:range(at, length)):set_text(label)
-  local past = add_baseline(hop, bitmap, 0, tvb, at)
-  local end_of_ds = at + length - 4 * bitmap:bitfield(15, 1)
+local function add_hop(tree, tvb, at, stack, label)
+  local has_complement = stack.bitmap:bitfield(15, 1)
+  local hop = tree:add(hop_field, tvb:range(at, stack.hop_length)):set_text(label)
+  local past = add_baseline(hop, stack.bitmap, 0, tvb, at, stack.is_old)
+  local end_of_ds = at + stack.hop_length - 4 * has_complement
   if end_of_ds > past then
     hop:add(ds_field, tvb:range(past, end_of_ds - past))
   end
-  if bitmap:bitfield(15, 1) == 1 then
+  if has_complement == 1 then
     add(hop, complement, tvb, end_of_ds, true)
   end
 end
 
--- The stack has the newest hop first; what the source alone inserts comes last.
-local function add_stack(tree, tvb, at, length, bitmap, hop_length, has_ds)
-  local baseline = baseline_length(bitmap, 0) + 4 * bitmap:bitfield(15, 1)
-  if hop_length < baseline or (hop_length > baseline and not has_ds) then
+-- The stack has the newest hop first; what the source alone inserts comes last. Of a stack it is known
+-- where it begins (at), its length and that of a hop, the bitmap, and whether it has domain specific
+-- metadata (has_ds), or is of INT 1.0 (is_old).
+local function add_stack(tree, tvb, stack)
+  local baseline = baseline_length(stack.bitmap, 0, stack.is_old) + 4 * stack.bitmap:bitfield(15, 1)
+  if stack.hop_length < baseline or (stack.hop_length > baseline and not stack.has_ds) then
     tree:add_proto_expert_info(wrong, "Hop ML is not what the bitmap asks for")
     return
   end
-  local hops = hop_length > 0 and math.floor(length / hop_length) or 0
-  local over = length - hops * hop_length
-  if over > 0 and not has_ds then
+  local hops = stack.hop_length > 0 and math.floor(stack.length / stack.hop_length) or 0
+  local at, over = stack.at, stack.length - hops * stack.hop_length
+  if over > 0 and not stack.has_ds then
     tree:add_proto_expert_info(wrong, "The stack is no whole number of hops")
     return
   end
   for number = 1, hops do
-    if at + hop_length > tvb:len() then
+    if at + stack.hop_length > tvb:len() then
       break
     end
-    add_hop(tree, tvb, at, hop_length, bitmap, string.format("Hop %d of %d", hops - number + 1, hops))
-    at = at + hop_length
+    add_hop(tree, tvb, at, stack, string.format("Hop %d of %d", hops - number + 1, hops))
+    at = at + stack.hop_length
   end
   if over > 0 and at + over <= tvb:len() then
     tree:add(own_field, tvb:range(at, over))
   end
 end
 
+-- Whether there is a header of so many bytes, of this version, where `length` are told of.
+local function has_header(tvb, at, length, bytes, version, tree)
+  if length < bytes then
+    tree:add_proto_expert_info(wrong, "No room for a header")
+  elseif at + bytes > tvb:len() then
+    tree:add_proto_expert_info(cut)
+  elseif tvb(at, 1):bitfield(0, 4) ~= version then
+    tree:add_proto_expert_info(wrong, "Not version " .. version)
+  else
+    return true
+  end
+  return false
+end
+
+local function hop_length(tvb, at)
+  return 4 * tvb(at + 2, 1):bitfield(3, 5)
+end
+
 -- Dissects INT's header, of which there is `length` with all that belongs to it; `kind` as the shim has it.
 local function dissect_header(tvb, at, length, kind, tree)
-  if length < 12 then
-    tree:add_proto_expert_info(wrong, "No room for a header")
-  elseif at + 12 > tvb:len() then
+  if not has_header(tvb, at, length, 12, 2, tree) then
+    return
+  end
+  local bitmap, has_ds = tvb:range(at + 4, 2), tvb(at + 8, 2):uint() ~= 0
+  add(tree, common_fields, tvb, at)
+  if kind == 1 then
+    add(tree, md_fields, tvb, at)
+    add(tree, hop_fields, tvb, at)
+    add_stack(tree, tvb, {
+      at = at + 12, length = length - 12, bitmap = bitmap, hop_length = hop_length(tvb, at), has_ds = has_ds })
+  elseif length > 12 and not has_ds then
+    tree:add_proto_expert_info(wrong, "More than the header, but no domain specific instruction")
+  elseif length > 12 and at + length <= tvb:len() then
+    tree:add(own_field, tvb:range(at + 12, length - 12))
+  end
+  if at + length > tvb:len() then
     tree:add_proto_expert_info(cut)
-  elseif tvb(at, 1):bitfield(0, 4) ~= 2 then
-    tree:add_proto_expert_info(wrong, "Not version 2")
-  else
-    local bitmap, has_ds = tvb:range(at + 4, 2), tvb(at + 8, 2):uint() ~= 0
-    add(tree, common_fields, tvb, at)
-    if kind == 1 then
-      add(tree, md_fields, tvb, at)
-      add_stack(tree, tvb, at + 12, length - 12, bitmap, 4 * tvb(at + 2, 1):bitfield(3, 5), has_ds)
-    elseif length > 12 and not has_ds then
-      tree:add_proto_expert_info(wrong, "More than the header, but no domain specific instruction")
-    elseif length > 12 and at + length <= tvb:len() then
-      tree:add(own_field, tvb:range(at + 12, length - 12))
-    end
-    if at + length > tvb:len() then
+  end
+end
+
+-- Dissects shim and header of INT 1.0. Returns what dissect_int() does.
+local function dissect_old(tvb, at, tree)
+  local length = 4 * tvb(at + 2, 1):uint() - 4
+  add(tree, old_shim_fields, tvb, at)
+  if length < 0 then
+    tree:add_proto_expert_info(wrong, "A length without the shim itself")
+    return nil
+  elseif tvb(at, 1):uint() == 1 and has_header(tvb, at + 4, length, 8, 1, tree) then
+    add(tree, old_fields, tvb, at + 4)
+    add(tree, hop_fields, tvb, at + 4)
+    add_stack(tree, tvb, {
+      at = at + 12, length = length - 8, bitmap = tvb:range(at + 8, 2), hop_length = hop_length(tvb, at + 4),
+      is_old = true })
+    if at + 4 + length > tvb:len() then
       tree:add_proto_expert_info(cut)
     end
   end
+  return { at = at + 4 + length }
 end
 
 -- Whether there is a probe marker at `at` (INT 2.1, "INT over TCP/UDP").
@@ -203,10 +270,15 @@ local function dissect_int(tvb, at, tree, by_port)
     return nil
   end
   local kind, npt = tvb(shim, 1):bitfield(0, 4), tvb(shim, 1):bitfield(4, 2)
+  local is_old = not by_port and (tvb(shim, 1):uint() == 1 or tvb(shim, 1):uint() == 2) -- since 2.0 the upper half
   local header, length = shim + 4, 4 * tvb(shim + 1, 1):uint()
-  local branch = tree:add(int, tvb:range(at, math.min(header + length, tvb:len()) - at))
+  local past = is_old and shim + math.max(4, 4 * tvb(shim + 2, 1):uint()) or header + length
+  local branch = tree:add(int, tvb:range(at, math.min(past, tvb:len()) - at))
   if shim > at then
     branch:add(marker_field, tvb:range(at, 8))
+  end
+  if is_old then
+    return dissect_old(tvb, shim, branch)
   end
   add(branch, shim_fields, tvb, shim)
   if not header_types[kind] or (by_port and npt ~= 1 and npt ~= 2) or (not by_port and npt ~= 0) then

@@ -89,6 +89,23 @@ class Report10(Packet):
     ]  # fmt: skip
 
 
+class Shim10(Packet):
+    """INT 1.0, shim header for TCP/UDP; its length counts itself."""
+
+    fields_desc = [ByteField("type", 1), ByteField("reserved", 0), ByteField("length", 0),
+                   BitField("dscp", 0, 6), BitField("r", 0, 2)]  # fmt: skip
+
+
+class HopByHop10(Packet):
+    """INT 1.0, hop-by-hop metadata header."""
+
+    fields_desc = [
+        BitField("version", 1, 4), BitField("rep", 0, 2), BitField("c", 0, 1), BitField("e", 0, 1),
+        BitField("m", 0, 1), BitField("reserved", 0, 10), BitField("hop_words", 0, 5),
+        ByteField("remaining", 0), XShortField("bits", 0), ShortField("reserved_2", 0),
+    ]  # fmt: skip
+
+
 BASELINE: list[list[tuple[str, int]]] = [
     # By instruction bit, 0 first: fields and their bits.
     [("node", 32)],
@@ -102,6 +119,9 @@ BASELINE: list[list[tuple[str, int]]] = [
     [("buffer", 8), ("buffer_occupancy", 24)],
     *([[("", 32)]] * 6),  # reserved
 ]
+BASELINE_10 = [
+    *BASELINE[:4], [("ingress_ns", 32)], [("egress_ns", 32)], *BASELINE[6:8], *([[("", 32)]] * 7),
+]  # fmt: skip
 
 
 @dataclass
@@ -118,16 +138,18 @@ def bits_of(mask: int) -> list[int]:
     return [bit for bit in range(16) if mask >> (15 - bit) & 1]
 
 
-def metadata(rng: random.Random, mask: int) -> tuple[bytes, dict[str, int]]:
+def metadata(
+    rng: random.Random, mask: int, baseline: Sequence[Sequence[tuple[str, int]]] = BASELINE
+) -> tuple[bytes, dict[str, int]]:
     """Random values for baseline bits 0 to 14; some are not available, which all ones say."""
     data, values = b"", {}
     for bit in bits_of(mask & 0xFFFE):
-        width = sum(bits for _, bits in BASELINE[bit]) // 8
+        width = sum(bits for _, bits in baseline[bit]) // 8
         if rng.random() < 0.1:
             data += bytes([ONES] * width)
             continue
         word = b""
-        for name, bits in BASELINE[bit]:
+        for name, bits in baseline[bit]:
             value = rng.getrandbits(min(bits, 48))
             word_bits = bits if bits % 8 == 0 else 0
             word += value.to_bytes(word_bits // 8, "big")
@@ -211,7 +233,43 @@ def with_int(
     return bytes(outer) + bytes(shim) + int_bytes + bytes(l4) + payload, 17, hops
 
 
-def packet(rng: random.Random, has_int: bool) -> tuple[int, bytes, dict[str, Any], list[Any]]:
+def old_stack(rng: random.Random) -> tuple[bytes, dict[str, Any], list[dict[str, Any]]]:
+    """A header of INT 1.0 with its stack; what it says, and the hops in it, source first."""
+    mask = sparse(rng) | (rng.random() < 0.3)
+    hop_words = len(metadata(rng, mask, BASELINE_10)[0]) // 4 + (mask & 1)
+    hops, data = [], b""
+    for _ in range(rng.randrange(7) if hop_words else 0):
+        hop, values = metadata(rng, mask, BASELINE_10)
+        hops.append({**values, "ds": b""})
+        if mask & 1:
+            hops[-1]["complement"] = rng.getrandbits(31)
+            hop += hops[-1]["complement"].to_bytes(4, "big")
+        data = hop + data  # newest on top
+    says = {"int_type": 1, "int_version": 1, "int_bits": mask, "hop_words": hop_words,
+            "remaining_hops": rng.getrandbits(8), "int_flags": rng.getrandbits(2)}  # fmt: skip
+    header = HopByHop10(
+        rep=rng.getrandbits(2), c=rng.getrandbits(1), e=says["int_flags"] >> 1,
+        m=says["int_flags"] & 1, reserved=rng.getrandbits(10), hop_words=hop_words,
+        remaining=says["remaining_hops"], bits=mask, reserved_2=rng.getrandbits(16),
+    )  # fmt: skip
+    return bytes(header) + data, says, hops
+
+
+def with_old_int(
+    rng: random.Random, l4: Packet, says: dict[str, Any]
+) -> tuple[bytes, int, list[dict[str, Any]]]:
+    """As with_int(), of INT 1.0."""
+    int_bytes, more, hops = old_stack(rng)
+    says.update(more, dscp=INT_DSCP | rng.getrandbits(5), original_dscp=rng.getrandbits(6))
+    shim = Shim10(reserved=rng.getrandbits(8), length=1 + len(int_bytes) // 4,
+                  dscp=says["original_dscp"], r=rng.getrandbits(2))  # fmt: skip
+    payload = rng.randbytes(rng.choice((0, 5, 16, 40)))
+    return bytes(l4) + bytes(shim) + int_bytes + payload, says["protocol"], hops
+
+
+def packet(
+    rng: random.Random, has_int: bool, put_int: Any = with_int
+) -> tuple[int, bytes, dict[str, Any], list[Any]]:
     """What a report has within: InType, bytes, what they say, and hops."""
     ports = {"sport": rng.randrange(1, 5000), "dport": rng.randrange(1, 5000)}
     says: dict[str, Any] = {"source_port": ports["sport"], "destination_port": ports["dport"]}
@@ -223,7 +281,7 @@ def packet(rng: random.Random, has_int: bool) -> tuple[int, bytes, dict[str, Any
         l4 = TCP(**ports, seq=rng.getrandbits(32), ack=1, options=options, chksum=7)
     hops: list[Any] = []
     if has_int:
-        above, protocol, hops = with_int(rng, l4, says)
+        above, protocol, hops = put_int(rng, l4, says)
     else:
         says["dscp"] = rng.getrandbits(5)
         above, protocol = bytes(l4) + rng.randbytes(rng.choice((0, 8, 32))), says["protocol"]
@@ -302,7 +360,7 @@ def datagram(
 
 
 def old_datagram(rng: random.Random, node: int, sequence: int) -> tuple[bytes, Made]:
-    """A datagram of Telemetry Report 1.0."""
+    """A datagram of Telemetry Report 1.0, with INT 1.0 or none in its packet."""
     bits = rng.getrandbits(6)
     order: Sequence[tuple[str, ...]] = (
         ("ingress", "egress"), ("latency_ns",), ("queue", "occupancy"), ("egress_ns",),
@@ -321,10 +379,11 @@ def old_datagram(rng: random.Random, node: int, sequence: int) -> tuple[bytes, M
                 says.update({{"drop_queue": "queue"}.get(name, name): value} if name else {})
             else:
                 hop[name] = value
-    inner_type, inner, packet_says, _ = packet(rng, has_int=False)
     d, q, f = (rng.getrandbits(1) for _ in range(3))
+    has_int = f == 1 and rng.random() < 0.8
+    inner_type, inner, packet_says, hops = packet(rng, has_int, with_old_int)
     says = {**packet_says, **says, "flags": d << 3 | q << 2 | f << 1, "inner_type": inner_type}
     head = Report10(length=4 + len(data) // 4, next=inner_type - 3, bits=bits, d=d, q=q, f=f,
                     hw_id=5, node=node, sequence=sequence, ingress_ns=hop["ingress_ns"],
                     reserved=rng.getrandbits(6))  # fmt: skip
-    return bytes(head) + data + inner, Made(b"", says, [hop])
+    return bytes(head) + data + inner, Made(b"", says, [*hops, hop])

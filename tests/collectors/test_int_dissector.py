@@ -37,7 +37,7 @@ REPORT_FIELDS = {
     "int.shim.dscp": "original_dscp", "int.version": "int_version", "int.bits": "int_bits",
     "int.domain": "int_domain", "int.ds_bits": "int_ds_bits", "int.ds_flags": "int_ds_flags",
     "int.hop_length": "hop_words", "int.remaining": "remaining_hops",
-    "treport.packet.dscp": "dscp", "treport.packet.dscp6": "dscp",
+    "int.v1.shim.type": "int_type", "treport.packet.dscp": "dscp", "treport.packet.dscp6": "dscp",
     "treport.packet.ttl": "ttl", "treport.packet.hop_limit": "ttl",
 }  # fmt: skip
 FLAGS = {"dropped": 8, "congested": 4, "tracked": 2, "intermediate": 1}
@@ -136,7 +136,7 @@ def said(tree: ElementTree.Element) -> tuple[dict[str, Any], list[dict[str, Any]
         if values := shown(tree, name):
             found[ours] = int(values[0], 0)
     found["flags"] = flags(tree, "treport", FLAGS)
-    found["int_flags"] = flags(tree, "int", INT_FLAGS)
+    found["int_flags"] = flags(tree, "int", INT_FLAGS) | flags(tree, "int.v1", INT_FLAGS)
     found["ds"], found["int_ds"] = octets(tree, "treport.ds"), octets(tree, "int.source_only")
     for ours, names in (("source", ("src", "src6")), ("destination", ("dst", "dst6"))):
         for name in names:
@@ -198,18 +198,22 @@ def test_the_dissector_agrees_with_what_was_made_and_with_the_decoder(tmp_path: 
 
 
 def test_reports_of_version_1(tmp_path: Path) -> None:
+    """With INT 1.0 in their packets."""
     rng = random.Random(6)
-    made = [made_reports.old_datagram(rng, rng.getrandbits(32), number) for number in range(30)]
+    made = [made_reports.old_datagram(rng, rng.getrandbits(32), number) for number in range(60)]
     trees = dissected(tmp_path, of_reports([payload for payload, _ in made]))
+    with_stacks = 0
     for number, (tree, (_, each)) in enumerate(zip(trees, made, strict=True)):
         [protocol] = [one for one in tree if one.get("name") == "treport"]
         assert shown(protocol, "treport.v1.sequence") == [str(number)]
-        found, _ = said(protocol)
+        found, stacked = said(protocol)
         found["flags"] = flags(protocol, "treport.v1", FLAGS)
         found["inner_type"] = 3 + int(shown(protocol, "treport.v1.next")[0])
         node = int(shown(protocol, "treport.v1.node")[0])
-        hops = [{**hop(list(protocol)), "node": node, "ds": b""}]
+        hops = [*stacked, {**hop(list(protocol)), "node": node, "ds": b""}]
         agree((found, hops), each.says, each.hops)
+        with_stacks += len(stacked) > 1
+    assert with_stacks
 
 
 def test_int_on_a_link(tmp_path: Path) -> None:

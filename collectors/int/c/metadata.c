@@ -71,7 +71,8 @@ static bool read_one(const struct decoder *decoder, struct layout layout, unsign
     case BIT_EGRESS: return read_time(layout, at, unit_ns, &hop->egress_ns);
     case BIT_INTERFACES2: return read_two_wide(at, &hop->ingress2, &hop->egress2);
     case BIT_UTILISATION: return read_word(at, &hop->utilisation);
-    case BIT_BUFFER: return read_occupancy(at, &hop->buffer, &hop->buffer_occupancy);
+    case BIT_BUFFER: /* of 1.0 reserved */
+        return !layout.is_version1 && read_occupancy(at, &hop->buffer, &hop->buffer_occupancy);
     default: return false; /* reserved: a later version's, or the caller's affair */
     }
 }
