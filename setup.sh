@@ -2,13 +2,13 @@
 # Sets up what is missing: Debian packages, and the project's Python environment in .venv.
 # Usage: ./setup.sh [--dev] [--rdma]
 #   --dev    adds what the tests and checks need
-#   --rdma   adds libibverbs, and a virtual machine with the kernel's RoCE stack (Debian 12, amd64)
+#   --rdma   adds libibverbs, librdmacm, and a virtual machine with the kernel's RoCE stack (Debian 12, amd64)
 # Does nothing, in a fraction of a second, when nothing is missing. Debian 12, Ubuntu 22.04 and 24.04.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
 PACKAGES=(mininet iproute2 iputils-ping ethtool gcc libc6-dev python3-venv)
-RDMA_PACKAGES=(ibverbs-providers python3-pyverbs qemu-system-x86 busybox-static)
+RDMA_PACKAGES=(ibverbs-providers python3-pyverbs rdmacm-utils qemu-system-x86 busybox-static)
 DIST_PACKAGES=/usr/lib/python3/dist-packages
 READY=.venv/telemark-ready # written last: for what the environment is complete, and what is in it
 

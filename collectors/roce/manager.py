@@ -1,8 +1,9 @@
 """Connection management (CM): queue pairs set up as peers of librdmacm expect.
 
 IBTA, chapter 12, and annex A11 (RDMA IP CM service). A peer sends REQ to queue pair 1, we answer
-REP, and it RTU; DREQ ends it, and we answer DREP. What we refuse is told by REJ. In REP's private
-data the peer finds where to write: base (8 bytes), R_Key (4) and length (8), in network byte order.
+REP, and it RTU; DREQ ends it, and we answer DREP. What we refuse is told by REJ, and so is by a
+peer what it makes of our REP. In REP's private data the peer finds where to write: base (8 bytes),
+R_Key (4) and length (8), in network byte order. A peer that gets no answer sends its message again.
 """
 
 import enum
@@ -16,6 +17,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
+from collectors.roce.cm_peer import MEMORY
 from collectors.roce.endpoint import Domain, Peer, Target, Transport
 from collectors.roce.packets import BTH, DETH, GRH, PSN_MASK, UD, Op
 from collectors.roce.shared import REPLAYS
@@ -26,10 +28,10 @@ QKEY = 0x80010000  # of queue pair 1 (10.2.5)
 SERVICE_OF_TCP_PORTS = 0x0000000001060000  # and the port (A11.2)
 SOURCE_PORT = 0xC001
 CONNECTIONS = 1024  # that are remembered
+RNR_RETRIES = 7 << 5  # without end (12.7.38): completions that wait are the reader's to take
 _MAD = struct.Struct("!BBBBHHQHHI")  # 13.4.3: base version to attribute modifier
 _CLASS, _CLASS_VERSION, _SEND = 7, 2, 3
 _BODY = 232
-_MEMORY = struct.Struct("!QIQ")
 
 
 class Attribute(enum.IntEnum):
@@ -54,6 +56,7 @@ class Why(enum.IntEnum):
 
 @dataclass(frozen=True)
 class _Connection:
+    asked: Packet  # the frame of REQ
     own_id: int
     qpn: int
     request: bytes  # REQ's body
@@ -84,18 +87,40 @@ class ConnectionManager:
             head = _MAD.unpack(message[: _MAD.size])
             if (head[1], head[2], head[3] & 0x7F) != (_CLASS, _CLASS_VERSION, _SEND):
                 continue
-            answer = self._answer(head[7], message[_MAD.size :], _source(packet))
+            answer = self._answer(head[7], message[_MAD.size :], packet)
             if answer is not None:
                 found.append(self._frame(packet, head[6], *answer))
         return found
 
-    def _answer(self, attribute: int, body: bytes, source: str) -> tuple[Attribute, bytes] | None:
+    def end(self) -> list[bytes]:
+        """Close all connections; what is to be sent, so that peers know."""
+        found = []
+        for source, their_id in [*self._connections]:
+            connection = self._connections[source, their_id]
+            body = struct.pack("!II", connection.own_id, their_id) + connection.request[32:35]
+            dreq = Attribute.DREQ, body.ljust(_BODY, b"\0")
+            found.append(self._frame(connection.asked, connection.own_id, *dreq))
+            self._forget(source, their_id)
+        return found
+
+    def _answer(
+        self, attribute: int, body: bytes, packet: Packet
+    ) -> tuple[Attribute, bytes] | None:
+        source = _source(packet)
         (their_id,) = struct.unpack_from("!I", body)
         if attribute == Attribute.REQ:
-            return self._connect(body, their_id, source)
+            return self._connect(body, their_id, packet)
         if attribute == Attribute.DREQ:
             return self._disconnect(body, their_id, source)
+        if attribute == Attribute.REJ:
+            self._be_rejected(body, their_id, source)
         return None
+
+    def _be_rejected(self, body: bytes, their_id: int, source: str) -> None:
+        """It could not use our REP; or it waited too long for one, and never learnt our id."""
+        connection = self._connections.get((source, their_id))
+        if connection is not None and _own_id(body) in (0, connection.own_id):
+            self._forget(source, their_id)
 
     def _disconnect(
         self, body: bytes, their_id: int, source: str
@@ -112,7 +137,8 @@ class ConnectionManager:
     def _forget(self, source: str, their_id: int) -> None:
         self._nic.disconnect(self._connections.pop((source, their_id)).qpn)
 
-    def _connect(self, body: bytes, their_id: int, source: str) -> tuple[Attribute, bytes]:
+    def _connect(self, body: bytes, their_id: int, packet: Packet) -> tuple[Attribute, bytes]:
+        source = _source(packet)
         known = self._connections.get((source, their_id))
         if known is not None and known.request == body:  # REP was lost, and REQ comes again
             return Attribute.REP, known.reply
@@ -135,7 +161,7 @@ class ConnectionManager:
             return _reject(their_id, Why.NO_QUEUE_PAIR)
         self._next_id = (self._next_id + 1) % (1 << 32)
         reply = _rep(self._next_id, their_id, target)
-        connection = _Connection(self._next_id, target.qpn, body, reply)
+        connection = _Connection(packet, self._next_id, target.qpn, body, reply)
         self._connections[source, their_id] = connection
         return Attribute.REP, connection.reply
 
@@ -157,9 +183,14 @@ class ConnectionManager:
         return bytes(Ether(src=to.dst, dst=to.src) / _network_back(to) / datagram)
 
 
+def _own_id(body: bytes) -> int:
+    """Our id, as messages behind REQ name it."""
+    return int.from_bytes(body[4:8], "big")
+
+
 def _ends(body: bytes) -> tuple[int, int]:
     """Our id and queue pair, as DREQ names them."""
-    return int.from_bytes(body[4:8], "big"), int.from_bytes(body[8:11], "big")
+    return _own_id(body), int.from_bytes(body[8:11], "big")
 
 
 def _source(packet: Packet) -> str:
@@ -184,8 +215,8 @@ def _rep(own_id: int, their_id: int, target: Target) -> bytes:
     body = bytearray(_BODY)
     struct.pack_into("!II", body, 0, own_id, their_id)
     struct.pack_into("!II", body, 12, target.qpn << 8, 0)
-    struct.pack_into("!IBB", body, 20, target.psn << 8, REPLAYS, 0)
-    _MEMORY.pack_into(body, 36, target.base, target.rkey, target.length)
+    struct.pack_into("!IBBBB", body, 20, target.psn << 8, REPLAYS, 0, 0, RNR_RETRIES)
+    MEMORY.pack_into(body, 36, target.base, target.rkey, target.length)
     return bytes(body)
 
 

@@ -4,7 +4,7 @@ import contextlib
 import select
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import judged
@@ -14,6 +14,7 @@ from scapy.layers.l2 import Ether
 from verdicts import BEFORE, Case
 
 from collectors.roce.endpoint import Completion, Peer
+from collectors.roce.manager import ConnectionManager
 from collectors.roce.packets import BTH
 from collectors.roce.softnic import SoftNic
 from testbed.real.vm import card
@@ -107,8 +108,14 @@ class Judge:
 
 
 @contextlib.contextmanager
-def answering(nic: SoftNic, packets: socket.socket) -> Iterator[list[bytes]]:
-    """Have a responder of ours answer all that comes; gives the frames that did."""
+def answering(
+    nic: SoftNic, packets: socket.socket, manager: ConnectionManager | None = None,
+    lose: Callable[[bytes], bool] = lambda _frame: False,
+) -> Iterator[list[bytes]]:  # fmt: skip
+    """Have a responder of ours answer all that comes; gives the frames that did.
+
+    With a manager, connections too; `lose` says whether an answer of its gets lost.
+    """
     came: list[bytes] = []
     ended = threading.Event()
 
@@ -116,7 +123,11 @@ def answering(nic: SoftNic, packets: socket.socket) -> Iterator[list[bytes]]:
         while not ended.is_set():
             if select.select([packets], [], [], 0.01)[0]:
                 came.append(packets.recv(4096))
-                for reply in nic.receive(frames(came[-1:])):
+                replies = nic.receive(frames(came[-1:]))
+                if manager is not None:
+                    told = manager.answers(nic.management())
+                    replies += [frame for frame in told if not lose(frame)]
+                for reply in replies:
                     packets.send(reply)
 
     thread = threading.Thread(target=answer)

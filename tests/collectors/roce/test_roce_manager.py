@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from arriving import frames
 from requester import UDP_SOURCE, Session, write
-from scapy.layers.inet import UDP
+from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
@@ -92,6 +92,7 @@ def test_a_peer_connects_writes_and_leaves(version: str, transport: int) -> None
     assert (base, rkey, length) == (client.domain.base, client.domain.rkey, 64)
     assert client.nic.expected_psn(qpn) == psn
     assert rep[24] > 0  # or a strict requester would send no atomic operations
+    assert rep[27] >> 5 == 7  # or one would give up where it is told to wait
     kind = Transport.UC if transport else Transport.RC
     own, peer = ADDRESSES[version]
     target = Target(own, qpn, psn, rkey, base, length, 1024, kind)
@@ -108,6 +109,38 @@ def test_a_peer_connects_writes_and_leaves(version: str, transport: int) -> None
         assert drep is not None
         assert (drep[0], struct.unpack_from("!II", drep[1])) == (DREP, (own_id, THEIR_ID))
         assert client.nic.expected_psn(qpn) is None
+
+
+@pytest.mark.parametrize(
+    ("own_id_off", "stays"), [(0, False), (None, False), (1, True)], ids=["ours", "none", "other"]
+)
+def test_a_reply_that_a_peer_rejects_ends_its_connection(
+    own_id_off: int | None, stays: bool
+) -> None:
+    """None: it waited too long for REP, whose id it does not know."""
+    client = Client()
+    answer = client.tell(REQ, request())
+    assert answer is not None
+    own_id, qpn = struct.unpack_from("!I", answer[1])[0], int.from_bytes(answer[1][12:15], "big")
+    named = 0 if own_id_off is None else own_id + own_id_off
+    assert client.tell(REJ, struct.pack("!II", THEIR_ID, named)) is None
+    assert (client.nic.expected_psn(qpn) is not None) == stays
+
+
+def test_peers_are_told_of_the_end() -> None:
+    client = Client()
+    answer = client.tell(REQ, request())
+    assert answer is not None
+    own_id, qpn = struct.unpack_from("!I", answer[1])[0], int.from_bytes(answer[1][12:15], "big")
+    [frame] = client.manager.end()
+    packet = Ether(frame)
+    told = bytes(packet[DETH].payload)
+    assert (packet.dst, packet[IP].dst, frame[-4:]) == (MACS[1], "10.0.0.1", icrc(frame[14:-4]))
+    assert struct.unpack_from("!H", told, 16) == (DREQ,)
+    assert struct.unpack_from("!II3s", told, 24) == (own_id, THEIR_ID, b"\x12\x34\x56")
+    assert client.nic.expected_psn(qpn) is None
+    assert client.manager.end() == []
+    assert client.tell(DREP, struct.pack("!II", THEIR_ID, own_id)) is None
 
 
 def test_a_request_that_comes_again_gets_the_same_queue_pair() -> None:

@@ -1,6 +1,10 @@
 """The kernel's RoCE stack, rdma_rxe: what it makes of our packets, and as an endpoint of ours."""
 
 import errno
+import shutil
+import struct
+import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,18 +14,20 @@ import numpy as np
 import pytest
 from judge import ADDRESSES, OWN_MAC, PEER_MAC, Judge, Outcome, answering
 from requester import Session, add, write
-from roce.real_session import KINDS, RECORD, TRANSPORTS, RealSession, captured, fields
+from roce.real_session import IMMEDIATE, KINDS, RECORD, TRANSPORTS, RealSession, captured, fields
 from scapy.layers.l2 import Ether
 from verdicts import Case, alike
 from verdicts_bad import BAD
 from verdicts_good import GOOD
 from wire import end, namespace, veth
 
+from collectors.roce.cm_peer import CmPeer
 from collectors.roce.device import checked
 from collectors.roce.endpoint import Completion, Peer
-from collectors.roce.packets import BTH, Nak
+from collectors.roce.manager import Attribute, ConnectionManager
+from collectors.roce.packets import BTH, DETH, Nak
 from collectors.roce.region import TCP, Region
-from collectors.roce.softnic import SoftNic
+from collectors.roce.softnic import Limits, SoftNic
 from collectors.roce.verbs import Verbs
 from testbed.errors import TestbedError
 from testbed.real.vm import machine
@@ -29,6 +35,7 @@ from testbed.real.vm.machine import Machine, Socket
 
 pytestmark = pytest.mark.skipif(machine.missing() is not None, reason=str(machine.missing()))
 PyverbsRDMAError: Any = pytest.importorskip("pyverbs.pyverbs_error").PyverbsRDMAError
+CM_PORT = 7000
 OWN = {"IP id", "IP chksum", "UDP sport", "BTH icrc"}  # of one session
 CASES = [(version, case) for case in (*GOOD, *BAD) for version in case.versions if version != "v1"]
 
@@ -138,3 +145,79 @@ def test_rxe_as_a_peer_is_content_with_our_responder_and_sends_what_was_captured
     for kind, found in zip(KINDS, sent, strict=True):
         assert {name for name in found if found[name] != known[kind][name]} <= OWN, kind
         assert found.keys() == known[kind].keys()
+
+
+def attribute(frame: bytes) -> int:
+    """Of a message of connection management; 0: it is none."""
+    packet = Ether(frame)
+    return (
+        int(struct.unpack_from("!H", bytes(packet[DETH].payload), 16)[0]) if DETH in packet else 0
+    )
+
+
+def test_peers_of_librdmacm_connect_write_and_leave(judge: Judge) -> None:
+    own, address = ADDRESSES["v2"]
+    nic, region = SoftNic(address, mac=PEER_MAC, limits=Limits(receives=1)), Region(TCP, 2)
+    domain = nic.register(region)
+    manager = ConnectionManager(nic, domain, CM_PORT)
+    lost: list[bytes] = []
+
+    def lose(frame: bytes) -> bool:
+        """The first REP."""
+        if attribute(frame) == Attribute.REP and not lost:
+            lost.append(frame)
+        return frame in lost
+
+    def make_room() -> None:
+        """For another completion, when the peer was told to wait."""
+        deadline_s = time.monotonic() + 60
+        while not nic.counts().refused["NO_RECEIVE"] and time.monotonic() < deadline_s:
+            time.sleep(0.001)
+        nic.completions()
+
+    late, peer = (judge.machine.make(CmPeer, own) for _ in range(2))
+    with answering(nic, judge.packets, manager, lose) as came:
+        late.call(address, CM_PORT)  # asks again in some seconds, while the other one goes on
+        peer.call(address, CM_PORT)
+        target = peer.join()
+        assert (target.rkey, target.base, target.length, target.path_mtu) == (*domain, 1024)
+        assert nic.expected_psn(target.qpn) == target.psn
+        peer.write(RECORD, 44, IMMEDIATE)
+        assert region.bytes.tobytes() == bytes(44) + RECORD
+        assert peer.add(3, 0) == 0
+        assert region.bytes[:8].tobytes() == (3).to_bytes(8, "little")
+        threading.Thread(target=make_room).start()
+        peer.write(RECORD, 0, IMMEDIATE)
+        assert nic.counts().refused["NO_RECEIVE"] > 0
+        peer.leave()
+        assert nic.expected_psn(target.qpn) is None
+        other = late.join()
+        assert nic.expected_psn(other.qpn) == other.psn
+        assert [attribute(frame) for frame in came].count(Attribute.REQ) == 3
+        late.leave()
+
+
+@pytest.mark.skipif(shutil.which("ucmatose") is None, reason="there are no rdmacm-utils")
+def test_a_program_of_librdmacm_is_refused_or_left_by_us(judge: Judge) -> None:
+    address = ADDRESSES["v2"][1]
+    nic = SoftNic(address, mac=PEER_MAC)
+    manager = ConnectionManager(nic, nic.register(Region(TCP, 2)), CM_PORT)
+
+    def start(port: int, connections: int) -> Any:
+        command = "ucmatose", "-s", address, "-p", str(port), "-c", str(connections), "-C", "0"
+        return judge.machine.make(subprocess.Popen, command, stdout=subprocess.PIPE)
+
+    with answering(nic, judge.packets, manager) as came:
+        refused, connected = start(CM_PORT + 1, 1), start(CM_PORT, 3)
+        deadline_s = time.monotonic() + 60
+        while [attribute(frame) for frame in came].count(Attribute.RTU) < 3:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        for frame in manager.end():
+            judge.packets.send(frame)
+        said, _ = connected.communicate(timeout=60)
+        assert connected.wait() == 0, said
+        assert [attribute(frame) for frame in came].count(Attribute.DREP) == 3
+        said, _ = refused.communicate(timeout=60)
+        assert b"RDMA_CM_EVENT_REJECTED, error: 8" in said
+    assert [nic.expected_psn(qpn) for qpn in (0x100, 0x101, 0x102)] == [None] * 3
