@@ -198,14 +198,14 @@ def checksum_points(slots: int, dice: np.random.Generator) -> list[Point]:
         for policy in Policy:
             point = partial(Point, by="model", copies=TWO, policy=policy.value, bits=bits, x=bits)
             found = answered(store, keys, data, TWO, policy)
-            expected: Outcome = mean_outcome(1.0, TWO, bits, policy)
+            expected: Outcome = mean_outcome(1.0, TWO, bits, policy, slots)
             for what, count, chance in zip(("right", "wrong"), found, expected, strict=False):
                 points.append(point(panel="written", what=what, queries=slots, count=count,
                                     expected=float(chance)))  # fmt: skip
             points.append(point(
                 panel="absent", what="wrong", queries=len(others),
                 count=int(store.query(others, TWO, policy).found.sum()),
-                expected=float(outcome_of_absent(1.0, TWO, bits, policy).wrong),
+                expected=float(outcome_of_absent(1.0, TWO, bits, policy, slots).wrong),
             ))  # fmt: skip
     return points
 

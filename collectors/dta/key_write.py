@@ -99,10 +99,18 @@ class Store:
             found, choice = is_own.any(axis=0), is_own.argmax(axis=0)
         else:
             least = 2 if policy is Policy.CONSENSUS else 1
-            found, choice = _elected(is_own, copied[..., 1:], least)
+            found, choice = _elected(is_own & ~_repeated(places), copied[..., 1:], least)
         data = copied[choice, np.arange(len(keys)), 1:].astype(np.uint32)
         data[~found] = 0
         return Answers(found, data)
+
+
+def _repeated(places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Of each copy (copies, n): whether an earlier one is the same slot, which has but one vote."""
+    found = np.zeros(places.shape, np.bool_)
+    for one in range(1, len(places)):
+        found[one] = (places[:one] == places[one]).any(axis=0)
+    return found
 
 
 def _elected(

@@ -4,7 +4,8 @@ Key-Write: as in the analysis of "Direct Telemetry Access" (Langlet et al., SIGC
 out anew. Load and age are keys a slot: as many distinct keys were written, or were written since
 the one that is asked for, divided by the slots of the store. Of N copies of a key of age x, each
 is overwritten with q = 1 - exp(-x N); all of them, q^N. A copy that another key has overwritten
-has the asked key's checksum, of b bits, with 2^-b, and then another value.
+has the asked key's checksum, of b bits, with 2^-b, and then another value. That two copies are
+overwritten by the same key is rarer by the number of slots: only a consensus depends on it.
 
 Key-Increment: a count-min sketch (Cormode and Muthukrishnan 2005).
 """
@@ -54,29 +55,49 @@ def best_copies(load: float, among: Sequence[int], of: Callable[[ArrayLike, int]
     return max(among, key=lambda copies: float(of(load, copies)))
 
 
-def outcome(age: ArrayLike, copies: int, bits: int, policy: Policy) -> Outcome:
-    """Of a query for a key that was written."""
+def outcome(
+    age: ArrayLike, copies: int, bits: int, policy: Policy, slots: float = math.inf
+) -> Outcome:
+    """Of a query for a key that was written, in a store of so many slots."""
     gone = overwritten(age, copies)
-    return _asked(1 - gone, gone * 2.0**-bits, copies, policy)
+    alike = _alike(age, copies, slots) * 2.0**-bits
+    return _asked(1 - gone, gone * 2.0**-bits, alike, copies, policy)
 
 
-def outcome_of_absent(load: ArrayLike, copies: int, bits: int, policy: Policy) -> Outcome:
+def outcome_of_absent(
+    load: ArrayLike, copies: int, bits: int, policy: Policy, slots: float = math.inf
+) -> Outcome:
     """Of a query for a key that was never written, in a store of this load."""
     written = overwritten(load, copies)
-    return _asked(np.zeros_like(written), written * 2.0**-bits, copies, policy)
+    alike = _alike(load, copies, slots) * 2.0**-bits
+    return _asked(np.zeros_like(written), written * 2.0**-bits, alike, copies, policy)
 
 
-def mean_outcome(load: float, copies: int, bits: int, policy: Policy) -> Outcome:
+def mean_outcome(
+    load: float, copies: int, bits: int, policy: Policy, slots: float = math.inf
+) -> Outcome:
     """The mean of outcome() over all keys of a store: of ages from 0 to `load`."""
     nodes, weights = np.polynomial.legendre.leggauss(50)  # of which 20 are exact to 1e-12
-    found = outcome(load * (nodes + 1) / 2, copies, bits, policy)
+    found = outcome(load * (nodes + 1) / 2, copies, bits, policy, slots)
     return Outcome(*(np.asarray(part @ weights / 2) for part in found))
 
 
-def _asked(own: Floats, taken_for_own: Floats, copies: int, policy: Policy) -> Outcome:
+def _alike(age: ArrayLike, copies: int, slots: float) -> Floats:
+    """How likely two of the copies have another key's data, and both those of the same key.
+
+    Of M slots, each of the M dy keys of age y has written to two given ones with N (N - 1) / M^2,
+    and is still in both with exp(-2 N y): the integral over y, for each pair of copies.
+    """
+    of_two = -np.expm1(-2 * np.asarray(age, np.float64) * copies) * (copies - 1) / (2 * slots)
+    return math.comb(copies, 2) * of_two
+
+
+def _asked(
+    own: Floats, taken_for_own: Floats, alike: Floats, copies: int, policy: Policy
+) -> Outcome:
     """Of copies that are each, by chance, the key's own, or taken for it, or neither.
 
-    Those that are taken for it have values that differ from each other.
+    Those that are taken for it have values that differ from each other, but for those `alike`.
     """
     neither = 1 - own - taken_for_own
     alone = neither ** (copies - 1)  # no other copy is found
@@ -87,7 +108,7 @@ def _asked(own: Floats, taken_for_own: Floats, copies: int, policy: Policy) -> O
     elif policy is Policy.PLURALITY:
         right, wrong = several + copies * own * alone, copies * taken_for_own * alone
     else:
-        right, wrong = several, np.zeros_like(own)
+        right, wrong = several, alike
     return Outcome(right, wrong, 1 - right - wrong)
 
 

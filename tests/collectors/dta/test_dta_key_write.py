@@ -85,6 +85,19 @@ def test_each_copy_answers_alone(copies: int) -> None:
         assert not store.query(keys, copies, Policy.CONSENSUS).found.any()
 
 
+def test_a_slot_has_one_vote_however_many_copies_it_holds() -> None:
+    keys = random_words(20_000, 4, 1)
+    places = slots(keys, 3, 64)
+    doubled = keys[(places[0] == places[1]) & (places[1] != places[2])][:50]
+    for number, key in enumerate(doubled[:, np.newaxis]):
+        store, data = store_of(count=64), random_words(1, 1, number)
+        store.write(key, data, 2)  # both are in one slot
+        assert store.query(key, 2, Policy.PLURALITY).data == data
+        assert not store.query(key, 2, Policy.CONSENSUS).found
+        store.write(key, data, 3)
+        assert store.query(key, 3, Policy.CONSENSUS).data == data
+
+
 # What a key's copies hold, and what each policy answers: first, plurality, consensus.
 VOTES: dict[str, tuple[list[int | None], list[int | None]]] = {
     "nothing": ([None, None, None, None], [None, None, None]),

@@ -116,6 +116,22 @@ def test_an_absent_key_is_answered_wrongly_or_not_at_all() -> None:
     assert outcome_of_absent(0, 2, 8, Policy.FIRST) == pytest.approx((0, 0, 1))
 
 
+@pytest.mark.parametrize("copies", [2, 3])
+def test_two_copies_of_one_other_key_are_as_rare_as_theory_says(copies: int) -> None:
+    """In small stores, where it happens: by whose key is in each slot."""
+    slots, stores, dice = 64, 4000, np.random.default_rng(1)
+    twice = 0
+    for _ in range(stores):
+        owner = np.arange(slots) + slots  # of an empty slot nobody
+        owner[dice.integers(slots, size=(slots, copies))] = np.arange(slots)[:, np.newaxis]
+        asked = owner[dice.permutation(slots)[:copies]]
+        twice += len(np.unique(asked)) < copies
+    expected = outcome_of_absent(1.0, copies, 0, Policy.CONSENSUS, slots).wrong
+    # To first order in 1 / slots: what is left out is of the second.
+    assert twice / stores == pytest.approx(float(expected), abs=4 * math.sqrt(expected / stores))
+    assert expected > 0.005
+
+
 def test_counters_of_single_counts_are_binomial() -> None:
     keys, slots = 300, 64
     chances = [math.comb(keys, k) * (63 / 64) ** (keys - k) / 64.0**k for k in range(12)]
