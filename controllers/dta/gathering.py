@@ -4,8 +4,8 @@ lists = ListStore(entries_each=8, batches=1024, lists=16, session=1)
 ...                                      # as other stores: see translator
 await flush_lists(switch, 1, lists)      # what waits for more of its batch
 
-Stores of several services of a translator share its registers: each has those from `first` on,
-which must not be another one's.
+Stores of several services of a translator share its registers: each has those from `first` on, and
+none that is another one's.
 """
 
 import asyncio
@@ -55,6 +55,11 @@ class ListStore:
         return range(self.session, self.session + 1)
 
     @property
+    def registers(self) -> tuple[str, range]:
+        """See Store."""
+        return "lists", range(self.first, self.first + self.lists)
+
+    @property
     def batch_bytes(self) -> int:
         """Entries, and a tail."""
         return 4 * self.entries_each + 4
@@ -89,6 +94,11 @@ class PostcardStore:
         if self.rows.bit_count() != 1:
             raise ValueError(f"{where}: {self.rows} rows: expected a power of 2")
         _check_registers(where, self.first, self.rows, ROWS)
+
+    @property
+    def registers(self) -> tuple[str, range]:
+        """See Store."""
+        return "rows of paths", range(self.first, self.first + self.rows)
 
     def entries(self, service: int) -> list[fy.P4TableEntry]:
         """See Store."""
@@ -128,6 +138,11 @@ class SketchStore:
     def sessions(self) -> range:
         """See Store."""
         return range(self.session, self.session + 1)
+
+    @property
+    def registers(self) -> tuple[str, range]:
+        """See Store."""
+        return "columns", range(self.first, self.first + self.sketches * self.columns)
 
     def entries(self, service: int) -> list[fy.P4TableEntry]:
         """See Store."""

@@ -8,6 +8,7 @@ import finsy as fy
 from controllers.roce.queue_pair import QueuePair
 
 MAX_COPIES = 8
+NO_REGISTERS = ("none", range(0))
 KEY_WRITE_WORDS = (1, 3, 7)
 COUNTER_BYTES = 8
 
@@ -17,6 +18,10 @@ class Store(Protocol):
 
     @property
     def sessions(self) -> range: ...
+
+    @property
+    def registers(self) -> tuple[str, range]:
+        """Those of the translator that it has for itself, and what they are."""
 
     def entries(self, service: int) -> list[fy.P4TableEntry]:
         """Those of the translator's tables; `service` is the number of its service."""
@@ -44,6 +49,11 @@ class KeyWriteStore:
         if not 8 <= self.checksum_bits <= 31:
             raise ValueError(f"{where}: checksums of {self.checksum_bits} bits: expected 8 to 31")
         check_slots(where, self.slots, self.sessions)
+
+    @property
+    def registers(self) -> tuple[str, range]:
+        """See Store."""
+        return NO_REGISTERS
 
     @property
     def slot_bytes(self) -> int:
@@ -82,6 +92,11 @@ class CounterStore:
         if not 1 <= self.rows <= MAX_COPIES:
             raise ValueError(f"{where}: expected 1 to {MAX_COPIES}")
         check_slots(where, self.slots, self.sessions)
+
+    @property
+    def registers(self) -> tuple[str, range]:
+        """See Store."""
+        return NO_REGISTERS
 
     def entries(self, service: int) -> list[fy.P4TableEntry]:
         """See Store."""

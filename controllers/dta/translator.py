@@ -10,6 +10,7 @@ async with connections(net) as switches:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import finsy as fy
 
@@ -112,6 +113,7 @@ class Translator:
             for store in service.stores:
                 for number in store.sessions:
                     self._check(service.address, store, by_number.get(number), number)
+        self._check_registers()
         keys = [f"{entry.table_id} {dict(entry.match or {})}" for entry in self.entries()]
         if twice := {key for key in keys if keys.count(key) > 1}:
             raise ValueError(f"a translator has two entries for {min(twice)}: expected one")
@@ -123,6 +125,18 @@ class Translator:
             raise ValueError(f"{where}: its translator has none of this number")
         if problem := store.problem_of(session):
             raise ValueError(f"{where}: {problem}")
+
+    def _check_registers(self) -> None:
+        owned = [
+            (store.registers, service) for service in self.services for store in service.stores
+        ]
+        for ((kind, one), first), ((other_kind, other), second) in combinations(owned, 2):
+            both = range(max(one.start, other.start), min(one.stop, other.stop))
+            if kind == other_kind and both:
+                raise ValueError(
+                    f"services {first.address} and {second.address}: both have {kind} {both[0]} to "
+                    f"{both[-1]} of the translator: expected another `first`"
+                )
 
     def entries(self) -> list[fy.P4TableEntry]:
         """What it does with reports: entries of its tables."""

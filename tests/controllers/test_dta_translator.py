@@ -18,6 +18,7 @@ from collectors.dta.packets import DTA, KeyIncrement, KeyWrite
 from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer, Target, Transport
 from controllers.connection import connections
+from controllers.dta.gathering import ListStore, PostcardStore, SketchStore
 from controllers.dta.stores import CounterStore, KeyWriteStore
 from controllers.dta.translator import (
     CounterSession,
@@ -41,6 +42,7 @@ COUNTER = np.dtype("<u8")
 PEERS = [Peer("10.0.9.1", qpn=0x11, psn=0xFFFFF0), Peer("10.0.9.1", qpn=0x12, psn=7)]
 TARGET = Target("10.0.0.2", 0x100, 0, 0x1000, 1 << 32, 8 * SLOTS, 1024, Transport.RC)
 SESSION = WriteSession(1, "h2", PEERS[0], TARGET)
+LARGE = replace(SESSION, target=replace(TARGET, length=1 << 20))
 KEYS = [0x0123456789ABCDEF << 64 | 0x9E3779B97F4A7C15 * n % (1 << 64) for n in range(COUNT)]
 
 
@@ -124,12 +126,27 @@ def test_reports_of_a_host_are_in_the_collector_s_memory(tmp_path: Path) -> None
          r"sessions \[1, 1\] of a translator: expected each number once"),
         ({"sessions": [CounterSession(1, "h2", PEERS[0], TARGET)]},
          "service 10.0.0.2, session 1: it adds, and does not write: expected a WriteSession"),
+        *(({"sessions": [LARGE], "services": [Service("10.0.0.2", [one]),
+                                              Service("10.0.0.3", [other])]},
+           f"services 10.0.0.2 and 10.0.0.3: both have {both} of the translator: expected another")
+          for one, other, both in (
+              (ListStore(1, 2, 9), ListStore(1, 2, 9, first=8), "lists 8 to 8"),
+              (PostcardStore(1, 8, first=4), PostcardStore(1, 8), "rows of paths 4 to 7"),
+              (SketchStore(16, 1), SketchStore(8, 1, first=8), "columns 8 to 15"),
+          )),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(change: dict[str, object], said: str) -> None:
     good = Translator([SESSION], [Service("10.0.0.2", [KeyWriteStore(1, SLOTS)])])
     with pytest.raises(ValueError, match=said):
         replace(good, **change)
+
+
+def test_stores_with_registers_of_their_own_are_well() -> None:
+    """Of one kind, side by side; of two kinds, with the same numbers."""
+    one = Service("10.0.0.2", [ListStore(1, 2, 8), PostcardStore(1, 8), SketchStore(8, 1)])
+    other = [ListStore(1, 2, 8, first=8), PostcardStore(1, 8, first=8), SketchStore(8, 1, first=8)]
+    Translator([LARGE], [one, Service("10.0.0.3", other)])
 
 
 @pytest.mark.parametrize(
