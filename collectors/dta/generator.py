@@ -1,7 +1,9 @@
 """A host that sends DTA reports, and sends them again when a translator misses them."""
 
+import random
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from testbed.arrivals import Datagrams
 
 LEAD_NS = 20_000_000  # before the first report
 KEPT = 1024  # reports that can be sent again
+TRIES = 16  # how often one of them is, whoever asks for it
+PATIENCE_NS = 1_000_000  # before a second time, and twice as long before each further one
 
 
 @dataclass(frozen=True)
@@ -23,17 +27,30 @@ class Sent:
     resent: int
     nacks: int
     left: int  # reports that were asked for and are not kept, or no more
+    given_up: int  # reports that were asked for after they had been sent again TRIES times
     strange: int  # what came to the port of NACKs, and is none
     first_ns: int  # when the first one was sent, and the last
     last_ns: int
     most_late_ns: int  # behind the schedule
 
 
+@dataclass
+class _Kept:
+    """A report that may be sent again."""
+
+    payload: bytes
+    tries: int = 0
+    is_due: bool = False  # it is about to be
+    is_given_up: bool = False
+
+
 class Generator(Application):
     """Sends reports to a collector's address, at a steady rate or when a capture has them.
 
     The translator on the way takes them. Its result is Sent. Reports of ours that are
-    retransmittable are kept for a while, and sent again after a NACK.
+    retransmittable are kept for a while, and sent again after a NACK: the first time at once, and
+    later after a while that grows, since a translator whose rate refuses a report, or one who makes
+    NACKs up, asks for it again as soon as it comes.
     """
 
     def __init__(
@@ -47,8 +64,9 @@ class Generator(Application):
         self._start_ns = start_ns
         self._source_port = source_port
         self._most_kept = kept
-        self._kept: OrderedDict[int, bytes] = OrderedDict()
-        self._sent = self._resent = self._nacks = self._left = self._strange = 0
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._dice = random.Random(1)
+        self._sent = self._resent = self._nacks = self._left = self._given_up = self._strange = 0
         self._most_late_ns = 0
         self._first_ns = self._last_ns = 0
 
@@ -83,7 +101,7 @@ class Generator(Application):
     def _keep(self, payload: bytes) -> None:
         report = DTA(payload[:8])
         if report.retransmittable:
-            self._kept[report.sequence] = payload
+            self._kept[report.sequence] = _Kept(payload)
             if len(self._kept) > self._most_kept:
                 self._kept.popitem(last=False)
 
@@ -103,15 +121,28 @@ class Generator(Application):
     def _send_again(self, first: int, count: int) -> None:
         # Of what is kept, and not number by number: a NACK may ask for 2^32 - 1.
         wanted = [
-            payload for sequence, payload in self._kept.items()
-            if (sequence - first) % (1 << 32) < count
-        ]  # fmt: skip
+            kept for sequence, kept in self._kept.items() if (sequence - first) % (1 << 32) < count
+        ]
         self._left += count - len(wanted)
-        self._resent += len(wanted)
-        for payload in wanted:
-            self._udp.send(payload, self._to_address, PORT)
+        for kept in wanted:
+            if kept.tries == TRIES:
+                self._given_up += not kept.is_given_up
+                kept.is_given_up = True
+            elif not kept.tries:
+                self._resend(kept)
+            elif not kept.is_due:
+                kept.is_due = True
+                # Those that were refused together come apart.
+                wait_ns = (PATIENCE_NS << kept.tries) * (0.5 + self._dice.random() / 2)
+                self._host.call_at(self._host.now_ns() + wait_ns, partial(self._resend, kept))
+
+    def _resend(self, kept: "_Kept") -> None:
+        kept.is_due = False
+        kept.tries += 1
+        self._resent += 1
+        self._udp.send(kept.payload, self._to_address, PORT)
 
     def result(self) -> Any:
         """Sent."""
-        return Sent(self._sent, self._resent, self._nacks, self._left, self._strange,
-                    self._first_ns, self._last_ns, self._most_late_ns)  # fmt: skip
+        return Sent(self._sent, self._resent, self._nacks, self._left, self._given_up,
+                    self._strange, self._first_ns, self._last_ns, self._most_late_ns)  # fmt: skip

@@ -33,12 +33,13 @@ from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.routes import Route, next_hops
 
-EVENTS = ("sent", "nacked", "resent", "not kept", "absurd")
+EVENTS = ("sent", "nacked", "resent", "not kept", "absurd", "late", "unpaid")
 """What is counted of a translator, in the order of p4src/dta/reporter_ring.p4."""
 
 MAX_TRANSLATORS = 15
 NUMBERS = 1 << 16  # of reporters
 _KINDS = 16  # counters of a translator
+_STATE = ("dta_next", "dta_left", "dta_unpaid")  # registers, by translator
 _SESSIONS = 400  # of clones: that of translator 0
 
 
@@ -141,10 +142,11 @@ class Reporter:
 @dataclass(frozen=True)
 class State:
     """Of a translator, in its reporter: the next report's number, and how many reports were asked
-    for when they had left the ring."""
+    for when they had left the ring, and when new reports had not paid for so many."""
 
     next: int
     left: int
+    unpaid: int
 
 
 async def configure(
@@ -205,7 +207,7 @@ async def events(switch: fy.Switch, translator: int = 1) -> dict[str, int]:
 
 async def state(switch: fy.Switch, translator: int = 1) -> State:
     """Where a reporter is with its nth translator."""
-    wanted = [fy.P4RegisterEntry(name, index=translator) for name in ("dta_next", "dta_left")]
+    wanted = [fy.P4RegisterEntry(name, index=translator) for name in _STATE]
     found = [entry.data async for entry in switch.read(wanted)]  # type: ignore[attr-defined]
     return State(*found)
 

@@ -22,6 +22,13 @@ register<bit<448>>(DTA_TRANSLATORS * DTA_RING) dta_ring;
 register<bit<1>>(DTA_TRANSLATORS * DTA_KNOWN) dta_was_kept;
 register<bit<32>>(DTA_TRANSLATORS) dta_left;  // reports that a NACK asked for too late
 
+/* Each new report pays for so many to be looked up for NACKs, now or later: forged ones, and those of
+ * a translator that refuses the same reports again and again, have no more work done than that. */
+const bit<32> PAID = 16;
+const bit<32> MOST_PAID = PAID * DTA_RING;
+register<bit<32>>(DTA_TRANSLATORS) dta_paid;    // and not looked up yet
+register<bit<32>>(DTA_TRANSLATORS) dta_unpaid;  // reports that a NACK asked for, and had to do without
+
 // What is counted of each translator, by kind.
 const bit<4> DTA_SENT = 0;     // reports that were numbered: new ones
 const bit<4> DTA_NACKED = 1;   // NACKs that were heard
@@ -29,6 +36,7 @@ const bit<4> DTA_RESENT = 2;   // reports
 const bit<4> DTA_NOT_KEPT = 3;  // reports that a NACK asked for, and that were never to be kept
 const bit<4> DTA_ABSURD = 4;   // NACKs of what was never sent
 @noWarn("unused") const bit<4> DTA_LATE = 5;  // the prototype's NACKs that say nothing new
+const bit<4> DTA_UNPAID = 6;  // NACKs that asked for more than was paid for
 
 counter(DTA_TRANSLATORS * 16, CounterType.packets) dta_events;
 
@@ -42,6 +50,9 @@ control NumberReport(inout dta_report_t report) {
         dta_next.write(index, report.sequence + 1);
         dta_was_kept.write(
             KIND_SLOT(report.translator, report.sequence), report.retransmittable);
+        bit<32> paid;
+        dta_paid.read(paid, index);
+        dta_paid.write(index, paid < MOST_PAID ? paid + PAID : MOST_PAID);
     }
 
     action keep() {
@@ -128,6 +139,7 @@ control HearNack(
     inout standard_metadata_t standard_metadata) {
     bit<1> is_absurd = 0;
     bit<1> is_late = 0;
+    bit<32> excess = 0;  // of what it asks for, over what was paid for
 
     action hear(bit<8> translator, bit<9> port) {
         bit<32> index = (bit<32>)translator;
@@ -157,6 +169,14 @@ control HearNack(
         resend.next = first + unknown;
         resend.left = is_absurd == 1 ? 0 : missing - unknown;
         dta_left.write(index, is_absurd == 1 ? left : left + unknown);
+        bit<32> paid;
+        bit<32> unpaid;
+        dta_paid.read(paid, index);
+        dta_unpaid.read(unpaid, index);
+        excess = resend.left > paid ? resend.left - paid : 0;
+        resend.left = resend.left - excess;
+        dta_paid.write(index, paid - resend.left);
+        dta_unpaid.write(index, unpaid + excess);
         standard_metadata.egress_spec = port;
     }
 
@@ -177,6 +197,8 @@ control HearNack(
                 dta_events.count(DTA_EVENT(resend.translator, DTA_LATE));
             } else if (is_absurd == 1) {
                 dta_events.count(DTA_EVENT(resend.translator, DTA_ABSURD));
+            } else if (excess != 0) {
+                dta_events.count(DTA_EVENT(resend.translator, DTA_UNPAID));
             }
             if (resend.left == 0) {
                 mark_to_drop(standard_metadata);

@@ -25,7 +25,7 @@ KEY_WRITE, APPEND, KEY_INCREMENT, POSTCARDING, NACK = 1, 2, 3, 4, 0x80
 START, RESENT, DROPPED, COUNT, DATA, POSTCARD = (1 << bit for bit in range(6))
 STARTED, WAS_RESENT, WAS_DROPPED = range(3)  # events, as lists have them
 ALL, NEVER = 0xFFFFFFFF, (1 << 48) - 1
-KINDS = ("sent", "nacked", "resent", "not kept", "absurd", "late")
+KINDS = ("sent", "nacked", "resent", "not kept", "absurd", "late", "unpaid nacks")
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 
 
@@ -122,10 +122,12 @@ class Reporter:
         return [opened(frame) for _, frame in sent]
 
     def events(self, translator: int = 1) -> dict[str, int]:
-        """What was counted, by kind, but zeros; `left`: of what had left the ring."""
+        """What was counted, by kind, but zeros; of reports that were asked for those that
+        had left the ring, and that nothing paid for."""
         counts = {kind: self.engine.counter_read("dta_events", translator * 16 + number)[0]
                   for number, kind in enumerate(KINDS)}  # fmt: skip
-        counts["left"] = self.engine.register_read("dta_left", translator)
+        counts |= {kind: self.engine.register_read(f"dta_{kind}", translator)
+                   for kind in ("left", "unpaid")}  # fmt: skip
         return {kind: count for kind, count in counts.items() if count}
 
 

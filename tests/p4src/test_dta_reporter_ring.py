@@ -105,6 +105,32 @@ def test_what_was_never_sent_is_absurd(first: int, count: int) -> None:
     assert reporter.events() == {"sent": 10, "nacked": 1, "absurd": 1}
 
 
+PAID, MOST_PAID = 16, 16 * 1024  # as reporter_ring.p4 has them
+
+
+def test_forged_nacks_have_no_more_sent_than_what_is_new_pays_for() -> None:
+    """And what is lost after them is sent again, once there are new reports."""
+    reporter = kept(1)
+    frames = sent(reporter, 10)
+    again_and_again = [again(reporter, nack(0, 10)) for _ in range(50)]
+    assert again_and_again == [frames] * PAID + [[]] * (50 - PAID)
+    assert reporter.events() == {
+        "sent": 10, "nacked": 50, "resent": 10 * PAID, "unpaid nacks": 50 - PAID,
+        "unpaid": 10 * (50 - PAID),
+    }  # fmt: skip
+    more = sent(reporter, 1)
+    assert again(reporter, nack(0, 11)) == [*frames, *more]
+    assert again(reporter, nack(0, 11)) == frames[: PAID - 11]  # what comes first
+
+
+def test_what_was_paid_for_does_not_grow_without_end() -> None:
+    reporter = kept(1)
+    sent(reporter, 1100)
+    for _ in range(20):
+        again(reporter, nack(76, 1024))
+    assert reporter.events()["resent"] == MOST_PAID
+
+
 def test_nacks_of_others_pass() -> None:
     reporter = kept()
     sent(reporter, 10)
@@ -123,6 +149,7 @@ def test_damaged_nacks_do_no_harm() -> None:
         bent = bytearray(whole)
         bent[dice.randrange(34, len(whole))] = dice.randrange(256)
         assert set(again(reporter, bytes(bent))) <= {*frames}
+    sent(reporter, 1)  # pays for another NACK
     assert again(reporter, whole) == frames[3:7]
 
 

@@ -1,25 +1,34 @@
 """The generator at a host, in virtual time: a translator has all of its reports, in the end."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 from virtual_networks import Pair, virtually
 
-from collectors.dta.generator import Generator, Sent
+from collectors.dta import generator
+from collectors.dta.generator import TRIES, Generator, Sent
 from collectors.dta.hashes import checksums, slots
 from collectors.dta.load import Format, Load, Reports
-from collectors.dta.packets import NACK_PORT, Op
+from collectors.dta.packets import DTA, NACK_PORT, Nack, Op
 from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer
 from controllers.connection import connections
 from controllers.dta import reporter, translator
 from controllers.dta.reporter import Reporter
 from controllers.dta.stores import KeyWriteStore
-from controllers.dta.translator import Service, TrackedReporter, Translator, WriteSession
+from controllers.dta.translator import (
+    Rate,
+    Service,
+    TrackedReporter,
+    Translator,
+    WriteSession,
+)
 from testbed.network import Network
 from testbed.run import Run
 
@@ -27,21 +36,30 @@ MS = 1_000_000
 SLOT = np.dtype([("checksum", ">u4"), ("data", ">u4")])
 SLOTS = 1 << 14
 PEER = Peer("10.255.1.2", qpn=0x11, psn=5)
-STRANGE = bytes(Ether(src="00:00:00:00:00:02", dst="00:00:00:00:00:01")
+TO_GENERATOR = (Ether(src="00:00:00:00:00:02", dst="00:00:00:00:00:01")
                 / IP(src="10.0.0.2", dst="10.0.0.1")
-                / UDP(sport=NACK_PORT, dport=NACK_PORT) / Raw(b"no NACK"))  # fmt: skip
+                / UDP(sport=NACK_PORT, dport=NACK_PORT))  # fmt: skip
+STRANGE = bytes(TO_GENERATOR / Raw(b"no NACK"))
+MADE_UP = bytes(TO_GENERATOR / DTA(reporter=3) / Nack(count=0xFFFFFFFF))
 PROGRAMS = {"s1": "p4src/dta/reporter.p4", "s2": "p4src/dta/translator.p4"}
 
 
-def generated(folder: Path, generator: Generator, lost_ms: tuple[int, int]) -> dict[str, Any]:
+def generated(
+    folder: Path,
+    sender: Generator,
+    lost_ms: tuple[int, int],
+    rates: Sequence[Rate] = (),
+    made_up: int = 0,
+) -> dict[str, Any]:
     """What a generator at h1 did, what the translator at s2 counted, and the memory of h2.
 
-    In `lost_ms` after its first report the link between them loses all.
+    In `lost_ms` after its first report the link between them loses all. h2 sends a datagram that is
+    no NACK, and then so many NACKs that nobody has a reason for, one each 0.1 ms.
     """
     responder = Responder("10.0.0.2", [Writer(PEER, SLOT, SLOTS)])
     session = WriteSession(1, "h2", PEER, responder.targets[0], ack_every=1)
     service = Service("10.0.0.2", [KeyWriteStore(1, SLOTS)])
-    place = Translator([session], [service], [TrackedReporter("10.0.0.1", 3)])
+    place = Translator([session], [service], [TrackedReporter("10.0.0.1", 3)], rates)
     told: dict[str, Any] = {}
 
     async def main(run: Run) -> Network:
@@ -51,9 +69,10 @@ def generated(folder: Path, generator: Generator, lost_ms: tuple[int, int]) -> d
                 silent = Reporter("10.255.0.1", ["h2"], [])
                 await reporter.configure(net, switches, {"s1": silent})
                 await translator.configure(net, switches, {"s2": place})
-                net.run_application("h1", generator)
+                net.run_application("h1", sender)
                 start_ns = run.clock.now_ns() + 20 * MS
-                net.send_frames("h2", [start_ns], [STRANGE])
+                times_ns = [start_ns + n * MS // 10 for n in range(10, made_up + 10)]
+                net.send_frames("h2", [start_ns, *times_ns], [STRANGE, *[MADE_UP] * made_up])
                 for at_ms, loss in zip(lost_ms, (1.0, 0.0), strict=True):
                     await run.clock.sleep_until(start_ns + at_ms * MS)
                     net.switch("s1").set_link(net.port("s1", "s2"), loss_probability=loss)
@@ -88,6 +107,31 @@ def test_what_is_kept_no_more_is_counted(tmp_path: Path) -> None:
     assert sent.resent + sent.left == 50
     assert 18 <= sent.resent <= 20
     assert told["events"]["translated"] == 950 + sent.resent
+
+
+def test_what_a_rate_refuses_comes_back_until_there_is_room(tmp_path: Path) -> None:
+    """Not at the pace of the round trip, which would be some hundred times each."""
+    load = Load(50, redundancy=1, retransmittable=True, reporter=3)
+    told = generated(tmp_path, Generator(load, "10.0.0.2", 10_000), (0, 0), [Rate(1, 2000)])
+    sent, events = told["sent"], told["events"]
+    assert (events["translated"], sent.given_up) == (50, 0)
+    assert events["too fast"] == sent.resent < 5 * 50
+
+
+@pytest.mark.parametrize(("patience_ns", "tries"), [(generator.PATIENCE_NS, 8), (1, TRIES)])
+def test_nacks_without_end_have_an_end(
+    patience_ns: int, tries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody makes up a NACK each 0.1 ms, for 150 ms: a report is sent again after a while that
+    doubles, and then no more."""
+    monkeypatch.setattr(generator, "PATIENCE_NS", patience_ns)
+    load = Load(3, retransmittable=True, reporter=3)
+    told = generated(tmp_path, Generator(load, "10.0.0.2", 10_000), (0, 0), made_up=1500)
+    sent: Sent = told["sent"]
+    assert sent.nacks == 1500
+    assert 3 * (tries - 2) <= sent.resent <= 3 * tries
+    assert sent.given_up == (3 if tries == TRIES else 0)
+    assert told["events"]["duplicate"] == sent.resent
 
 
 def test_captured_reports_are_sent_at_their_times(tmp_path: Path) -> None:
