@@ -12,7 +12,9 @@ if [[ ${1:-} == --check ]]; then
     .venv/bin/mypy
     gcc -std=gnu11 -Wall -Wextra -Werror -fsyntax-only \
         -Iminip4/wire/c -Iminip4/ports/c -Iminip4/engine/c -Iminip4/simulator/c -Icollectors/c \
-        testbed/real/c/*.c minip4/*/c/*.c collectors/*/c/*.c experiments/*/c/*.c
+        -Icollectors/roce/c \
+        testbed/real/c/*.c minip4/*/c/*.c collectors/*/c/*.c experiments/*/c/*.c \
+        benchmarks/c/*.c
     .venv/bin/python -m pytest tests/test_imports.py
     exit
 fi
@@ -21,4 +23,6 @@ if [[ $EUID -ne 0 ]]; then
     exit 2
 fi
 ./setup.sh --dev
+# Tests start hundreds of processes of Python: each would compile all modules again.
+unset PYTHONDONTWRITEBYTECODE
 exec .venv/bin/python -m pytest -n 3 --dist worksteal "$@"
