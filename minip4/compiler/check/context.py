@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from minip4.compiler.check.tables import Tables
     from minip4.compiler.check.type_names import TypeNames
 
+WIDEST_BITS = 2048  # of bit<W> and int<W>, as p4c has it: its own limit, not the specification's
+
 E = TypeVar("E", bound=syntax.Expression)
 
 Applicable = syntax.ParserDeclaration | syntax.ControlDeclaration
@@ -184,6 +186,14 @@ def typed(e: E, of: Type, constant: syntax.Constant | None = None) -> E:
     e.type = of
     e.constant = constant
     return e
+
+
+def bits(width: int, signed: bool, source: Source) -> types.Bits:
+    """`bit<width>`, or `int<width>` if signed; refused where p4c has none so wide."""
+    of = types.Bits(width, signed)
+    if width > WIDEST_BITS:
+        raise P4Error(f"{of} is too wide", source, f"at most {WIDEST_BITS} bits")
+    return of
 
 
 def reduced(value: int, of: Type) -> int:

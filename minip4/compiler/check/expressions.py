@@ -8,6 +8,7 @@ from typing import Any
 from minip4.compiler import syntax, types
 from minip4.compiler.check.context import (
     Context,
+    bits,
     describe,
     is_numeric,
     reduced,
@@ -58,7 +59,7 @@ class Expressions:
             return typed(e, types.INTEGER, e.value)
         if e.width < (1 if e.is_signed else 0):
             raise P4Error(f"{e.text!r} has no valid width", e.source, "a width of 1 or more")
-        of = types.Bits(e.width, e.is_signed)
+        of = bits(e.width, e.is_signed, e.source)
         value = reduced(e.value, of)
         if value != e.value:
             self.context.warn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minip4.compiler import syntax, types
 from minip4.compiler.check.constants import fold_binary, fold_unary
-from minip4.compiler.check.context import Context, describe, is_numeric, typed
+from minip4.compiler.check.context import Context, bits, describe, is_numeric, typed
 from minip4.compiler.check.conversion import implicit_cast
 from minip4.compiler.errors import P4Error
 from minip4.compiler.types import Type
@@ -143,7 +143,7 @@ class Operators:
                 raise P4Error(message, operand.source, "bit<N> or int<N>, e.g. 8w1")
         assert isinstance(left, types.Bits)
         assert isinstance(right, types.Bits)
-        return types.Bits(left.width + right.width, left.signed)
+        return bits(left.width + right.width, left.signed, e.source)
 
     def conditional(self, e: syntax.Conditional) -> syntax.Expression:
         e.condition = self.context.conversions.converted(e.condition, types.BOOL, "the condition")

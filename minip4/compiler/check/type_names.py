@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from minip4.compiler import syntax, types
-from minip4.compiler.check.context import TYPE_DECLARATIONS, Context, describe, what_is
+from minip4.compiler.check.context import (
+    TYPE_DECLARATIONS,
+    WIDEST_BITS,
+    Context,
+    describe,
+    what_is,
+)
 from minip4.compiler.errors import P4Error, did_you_mean
 from minip4.compiler.source import Source
 from minip4.compiler.types import Type
 
-WIDEST_TYPE = 1 << 16  # bits; more is a mistake
+WIDEST_VARBIT = 1 << 16  # bits; more is a mistake
 MOST_PARTS = 10_000  # of a compound type: declarations that double each other grow quickly
 NUMBERED = ("field_list",)  # annotations that change what a program does: a name is no free text
 
@@ -56,9 +62,10 @@ class TypeNames:
         if e.width is None:
             return types.INTEGER if e.name == "int" else types.Bits(1)
         width = self.constant_integer(e.width, f"the width of {e.name}")
-        if width > WIDEST_TYPE or width < (1 if e.name == "int" else 0):
-            expected = f"{1 if e.name == 'int' else 0} to {WIDEST_TYPE}"
-            raise P4Error(f"{e.name}<{width}> has no valid width", e.width.source, expected)
+        least, most = int(e.name == "int"), WIDEST_VARBIT if e.name == "varbit" else WIDEST_BITS
+        if not least <= width <= most:
+            message = f"{e.name}<{width}> has no valid width"
+            raise P4Error(message, e.width.source, f"{least} to {most}")
         if e.name == "varbit":
             return types.Varbit(width)
         return types.Bits(width, e.name == "int")

@@ -206,6 +206,8 @@ class ExpressionParser:
         if kind == "." and self.tokens.peek().kind == "name":
             self.tokens.advance()
             return syntax.Name(self.tokens.since(token), self.tokens.advance().text, True)
+        if kind == "list":  # a name to declare, but none to use (appendix G: no nonTypeName)
+            self.tokens.fail("'list' is a keyword", "another name")
         if not self.tokens.at_name():
             self.tokens.unexpected("an expression")
         return syntax.Name(self.tokens.advance().source, token.text)
