@@ -8,6 +8,7 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
 PACKAGES=(mininet iproute2 iputils-ping ethtool gcc libc6-dev python3-venv)
+PACKAGES+=(clang libbpf-dev iptables nftables) # programs for XDP, and what they are held against
 RDMA_PACKAGES=(ibverbs-providers python3-pyverbs rdmacm-utils qemu-system-x86 busybox-static)
 DIST_PACKAGES=/usr/lib/python3/dist-packages
 READY=.venv/telemark-ready # written last: for what the environment is complete, and what is in it

@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN = "<!-- The map: made by docs/rooms.py, from the code. -->"
 END = "<!-- The map ends. -->"
-OURS = ("minip4", "testbed", "topologies", "controllers", "collectors", "described", "telemark")
+OURS = ("minip4", "testbed", "topologies", "controllers", "collectors", "described", "ebpf",
+        "telemark")  # fmt: skip
 SCRIPTS = ("experiments", "benchmarks")
 
 

@@ -55,9 +55,10 @@ MAY_IMPORT = {
     "telemark": ["described", "testbed"],
     # Of minip4 what builds C, and what came to a host: nothing of switches.
     "collectors": ["testbed", "minip4.native", "minip4.simulator"],
-    "experiments": ["controllers", "collectors", "topologies", "testbed", "minip4.native",
+    "ebpf": ["testbed", "minip4.errors", "minip4.native"],
+    "experiments": ["controllers", "collectors", "ebpf", "topologies", "testbed", "minip4.native",
                     "minip4.simulator"],
-    "benchmarks": ["controllers", "collectors", "topologies", "testbed", "minip4"],
+    "benchmarks": ["controllers", "collectors", "ebpf", "topologies", "testbed", "minip4"],
 }  # fmt: skip
 
 
@@ -101,6 +102,7 @@ def test_no_import_goes_against_the_order() -> None:
         ("controllers.routing", "topologies.line"),
         ("collectors.int.decoder", "controllers.connection"),
         ("collectors.int.decoder", "minip4.engine.engine"),
+        ("testbed.truth.books", "ebpf.loader"),
     ],
 )
 def test_what_goes_against_it_is_found(module: str, imported: str) -> None:

@@ -1,0 +1,26 @@
+/* Several XDP programs on one device: each hands on what it passes to the one that comes next.
+ *
+ * The loader fills `next_program`, by the order that programs are attached in. Nothing is in it after the
+ * last one: then the call of it fails, which costs nothing, as it is a jump that the kernel patches. */
+#ifndef CHAIN_H
+#define CHAIN_H
+
+#include <linux/bpf.h>
+
+#include <bpf/bpf_helpers.h>
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, __u32);
+} next_program SEC(".maps");
+
+/* As XDP_PASS: `return pass_on(packet);` */
+static __always_inline int pass_on(struct xdp_md *packet)
+{
+    bpf_tail_call(packet, &next_program, 0);
+    return XDP_PASS;
+}
+
+#endif

@@ -1,0 +1,131 @@
+"""BTF, the types that clang writes beside BPF: read, and carried over to numpy's.
+
+The format is that of Linux' Documentation/bpf/btf.rst.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ebpf.loader.errors import LoadError
+
+MAGIC = 0xEB9F
+INT, PTR, ARRAY, STRUCT, UNION, ENUM, FWD, TYPEDEF, VOLATILE, CONST, RESTRICT = range(1, 12)
+FUNC, FUNC_PROTO, VAR, DATASEC, FLOAT, DECL_TAG, TYPE_TAG, ENUM64 = range(12, 20)
+NAMES_ONLY = (TYPEDEF, VOLATILE, CONST, RESTRICT, TYPE_TAG, VAR)
+# After the 12 bytes of each type: bytes of its own, and bytes for each of its members.
+OWN_BYTES = {INT: 4, ARRAY: 12, VAR: 4, DECL_TAG: 4}
+MEMBER_BYTES = {STRUCT: 12, UNION: 12, ENUM: 8, FUNC_PROTO: 8, DATASEC: 12, ENUM64: 12}
+SIGNED, BOOL = 1, 4  # of an INT
+# What the kernel's headers call numbers in the network's order of bytes.
+NETWORK_ORDER = {"__be16": ">u2", "__be32": ">u4", "__be64": ">u8"}
+POINTER = np.dtype("u8")
+
+
+@dataclass(frozen=True)
+class _Type:
+    kind: int
+    name: str
+    size: int  # in bytes; of PTR, TYPEDEF and their like the number of another type
+    is_flagged: bool  # of STRUCT and UNION: members have bit fields
+    own: tuple[int, ...]
+    members: tuple[tuple[int, int, int], ...]
+
+
+class Types:
+    """All types of an object file, by their numbers."""
+
+    def __init__(self, raw: bytes) -> None:
+        magic, _, _, length, types_at, types_size, names_at, names_size = struct.unpack_from(
+            "<HBBIIIII", raw
+        )
+        if magic != MAGIC:
+            raise LoadError("BTF is of another machine's order of bytes")
+        self._names = raw[length + names_at :][:names_size]
+        self._types = [_Type(0, "", 0, False, (), ())]  # void
+        at, end = length + types_at, length + types_at + types_size
+        while at < end:
+            at = self._read(raw, at)
+
+    def dtype(self, number: int) -> np.dtype[Any]:
+        """A type as numpy's: structures by their fields, typedefs __be16.. in network order.
+
+        Raises LoadError for what numpy has not: bit fields.
+        """
+        kind = self._types[number]
+        if kind.kind in NAMES_ONLY:
+            known = NETWORK_ORDER.get(kind.name) if kind.kind == TYPEDEF else None
+            return np.dtype(known) if known else self.dtype(kind.size)
+        if kind.kind == INT:
+            return _integer(kind)
+        if kind.kind in (ENUM, ENUM64):
+            return _enumeration(kind)
+        if kind.kind == ARRAY:
+            return np.dtype((self.dtype(kind.own[0]), (kind.own[2],)))
+        if kind.kind in (STRUCT, UNION, DATASEC):
+            return self._structure(kind)
+        if kind.kind == PTR:
+            return POINTER
+        raise LoadError(f"BTF: type {kind.name or number} (kind {kind.kind}) has no size")
+
+    def _structure(self, kind: _Type) -> np.dtype[Any]:
+        fields = self._fields(kind)
+        return np.dtype(
+            {
+                "names": [name for name, _, _ in fields],
+                "formats": [form for _, form, _ in fields],
+                "offsets": [at for _, _, at in fields],
+                "itemsize": kind.size,
+            }
+        )
+
+    def _fields(self, kind: _Type) -> list[tuple[str, np.dtype[Any], int]]:
+        fields = []
+        for first, second, third in kind.members:
+            if kind.kind == DATASEC:  # type, byte, size
+                name, number, at = self._types[first].name, first, second
+            else:  # name, type, bit
+                name, number, at = self._name(first), second, (third & 0xFFFFFF) // 8
+                if kind.is_flagged and third >> 24:
+                    raise LoadError(f"BTF: struct {kind.name}: {name} is a bit field")
+            if name:
+                fields.append((name, self.dtype(number), at))
+            else:  # an anonymous struct or union: its fields count as the outer one's
+                inner = self._fields(self._types[number])
+                fields += [(each, form, at + offset) for each, form, offset in inner]
+        return fields
+
+    def _read(self, raw: bytes, at: int) -> int:
+        name, info, size = struct.unpack_from("<III", raw, at)
+        kind, count = info >> 24 & 0x1F, info & 0xFFFF
+        at += 12
+        own_bytes, member_bytes = OWN_BYTES.get(kind, 0), MEMBER_BYTES.get(kind, 0)
+        own = struct.unpack_from(f"<{own_bytes // 4}I", raw, at)
+        at += own_bytes
+        members = [
+            (*struct.unpack_from(f"<{member_bytes // 4}I", raw, at + i * member_bytes), 0)[:3]
+            for i in range(count if member_bytes else 0)
+        ]
+        flagged = bool(info >> 31)
+        self._types.append(_Type(kind, self._name(name), size, flagged, own, tuple(members)))
+        return at + len(members) * member_bytes
+
+    def _name(self, at: int) -> str:
+        return self._names[at : self._names.index(0, at)].decode()
+
+
+def _enumeration(kind: _Type) -> np.dtype[Any]:
+    """Of clang 14's only the values tell whether it is signed, as it sets no flag."""
+    negative = kind.kind == ENUM and any(value >> 31 for _, value, _ in kind.members)
+    return np.dtype(f"{'i' if kind.is_flagged or negative else 'u'}{kind.size}")
+
+
+def _integer(kind: _Type) -> np.dtype[Any]:
+    encoding = kind.own[0] >> 24 & 0xF
+    if encoding & BOOL:
+        return np.dtype("?")
+    if kind.size > 8:
+        return np.dtype(f"V{kind.size}")
+    return np.dtype(f"{'i' if encoding & SIGNED else 'u'}{kind.size}")

@@ -1,0 +1,64 @@
+"""Programs one after the other at XDP: which one each of them hands packets on to (chain.h).
+
+A list in the kernel, with one element for each program: each change of it is one step, which takes
+place between two packets.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from contextlib import suppress
+
+from ebpf.loader.errors import LoadError
+from ebpf.loader.objects import Program, ProgramObject
+
+NEXT = "next_program"
+_uses: Counter[ProgramObject] = Counter()  # places that an object's programs are in
+_kept: dict[ProgramObject, int] = {}  # of those with another after them: or the kernel empties it
+
+
+def enter(program: Program, following: Program | None) -> None:
+    """Begin to use a program, with another after it or none. Raises LoadError."""
+    if program.whole in _kept or (following and _uses[program.whole]):
+        raise LoadError(
+            f"program {program.name} is at several devices: to have another after it at one, "
+            "load it once for each"
+        )
+    hand_on(program, following)
+    _uses[program.whole] += 1
+
+
+def leave(program: Program) -> None:
+    """End the use of a program."""
+    _uses[program.whole] -= 1
+    if not _uses[program.whole]:
+        del _uses[program.whole]
+        hand_on(program, None)
+
+
+def hand_on(program: Program, following: Program | None) -> None:
+    """Have a program hand on what it passes to another; None: to the kernel's stack.
+
+    Raises LoadError.
+    """
+    whole = program.whole
+    if following is None:
+        if whole in _kept:
+            with suppress(KeyError):
+                del whole.maps[NEXT][0]
+            os.close(_kept.pop(whole))
+        return
+    if NEXT not in whole.maps:
+        raise LoadError(
+            f"program {program.name} cannot have another after it, as it hands nothing on: "
+            "pass_on() of ebpf/include/chain.h does"
+        )
+    if _uses[whole] > 1:
+        raise LoadError(
+            f"program {program.name} is at several devices: to have another after it at one, "
+            "load it once for each"
+        )
+    whole.maps[NEXT][0] = following.fd
+    if whole not in _kept:
+        _kept[whole] = os.dup(whole.maps[NEXT].fd)

@@ -1,0 +1,92 @@
+"""C to BPF: by clang, once for each content."""
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from ebpf import INCLUDE_FOLDER
+from ebpf.loader.errors import LoadError
+from minip4.errors import ToolchainError
+from minip4.native.cache import folder, held
+
+OLDEST_CLANG = 14
+# Version 3 of the instructions has atomics that return a value; -g makes BTF, the types of maps;
+# and each program has the kernel's parameter, used or not.
+FLAGS = ("-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror",
+         "-Wno-unused-parameter")  # fmt: skip
+HEADERS = f"/usr/include/{platform.machine()}-linux-gnu"  # of Debian, where <asm/types.h> lies
+ROOT = INCLUDE_FOLDER.parent.parent
+
+
+def found(source: str | Path) -> Path:
+    """The path of a program, from here, or else from the repository's root."""
+    here = Path(source).absolute()
+    path = here if here.is_file() else ROOT / source
+    if not path.is_file():
+        raise LoadError(f"no BPF program {source}, neither in {Path.cwd()} nor in {ROOT}")
+    return path
+
+
+@contextmanager
+def compiled(source: Path) -> Iterator[Path]:
+    """The object file made of a program; it stays there within the `with`.
+
+    Headers are looked for in ebpf/include and beside it. Raises LoadError.
+    """
+    compiler, version = clang()
+    command = [compiler, *FLAGS, f"-I{INCLUDE_FOLDER}", f"-idirafter{HEADERS}", "-c", str(source)]
+
+    def make(built: Path) -> None:
+        run = subprocess.run(
+            [*command, "-o", str(built)], capture_output=True, text=True, check=False
+        )
+        if run.returncode:
+            raise LoadError(_refused(source, run.stderr))
+
+    digest = hashlib.sha256("\0".join((version, *FLAGS)).encode())
+    headers = sorted({*INCLUDE_FOLDER.glob("*.h"), *source.parent.glob("*.h")})
+    for path in (source, *headers):
+        digest.update(path.name.encode() + path.read_bytes())
+    try:
+        with held(folder() / f"{digest.hexdigest()[:32]}.bpf.o", make) as path:
+            yield path
+    except ToolchainError as error:
+        raise LoadError(str(error)) from None
+
+
+def _refused(source: Path, errors: str) -> str:
+    lines = [line for line in errors.splitlines() if "error:" in line]
+    if "bpf_helpers.h' file not found" in errors:
+        return "no bpf/bpf_helpers.h found: run ./setup.sh (package libbpf-dev)"
+    return lines[0] if lines else f"{source}: clang failed: {errors.strip()[-200:] or 'no output'}"
+
+
+@cache
+def clang() -> tuple[str, str]:
+    """clang's path and version: $CLANG, clang, or the newest clang-N. Raises LoadError."""
+    names = [os.environ.get("CLANG", "clang"), *(f"clang-{n}" for n in range(30, 13, -1))]
+    for path in filter(None, map(shutil.which, names)):
+        run = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+        match = re.search(r"clang version (\d+)\S*", run.stdout)
+        if match and int(match[1]) >= OLDEST_CLANG:
+            return path, match[0]
+    raise LoadError(
+        f"no clang of version {OLDEST_CLANG} or newer found: run ./setup.sh (package clang)"
+    )
+
+
+if __name__ == "__main__":  # ./run_tests.sh --check: what clang says of these files
+    for name in sys.argv[1:]:
+        try:
+            with compiled(found(name)):
+                pass
+        except LoadError as error:
+            sys.exit(str(error))

@@ -1,0 +1,21 @@
+"""The error of the loader, and what the kernel's refusals mean."""
+
+import errno
+import os
+
+from testbed.errors import TestbedError
+
+ENOTSUPP = 524  # the kernel's own, which has no name outside
+
+
+class LoadError(TestbedError):
+    """A program that cannot be compiled, loaded, attached or run: why, in one line."""
+
+
+def refusal(number: int) -> str:
+    """What an errno of the kernel's BPF means to a user."""
+    if number in (errno.EPERM, errno.EACCES):
+        return "not permitted: root is needed (use sudo; a container needs --privileged)"
+    if number in (errno.EOPNOTSUPP, ENOTSUPP):
+        return f"Linux {os.uname().release} cannot do that"
+    return os.strerror(number)

@@ -1,0 +1,148 @@
+"""Packets for programs without a sender: BPF_PROG_TEST_RUN, plain and with live frames."""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import struct
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ebpf.loader import chain
+from ebpf.loader.errors import LoadError, refusal
+from ebpf.loader.libbpf import TestRun, library
+from ebpf.loader.objects import XDP, Program, load
+
+TABLE = Path(__file__).parent / "table.bpf.c"
+WORD_BYTES, MOST_WORDS = 8, 16  # as in table.bpf.c
+LIVE_FRAMES = 2  # BPF_F_TEST_XDP_LIVE_FRAMES: verdicts really happen
+LARGEST_BATCH = 256
+LONGEST_FRAME = 3520  # what a page holds beside the kernel's own
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a program made of a packet: the last one, where it was run more than once."""
+
+    verdict: int
+    frame: bytes
+    ns_a_packet: int  # the mean, as the kernel measured it
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Live frames that a program was run with."""
+
+    packets: int
+    wall_ns: int
+    cpu_ns: int  # of this thread, with what the kernel did on its behalf
+
+    @property
+    def ns_a_packet(self) -> float:
+        """By the clock on the wall: of use where this thread has its core for itself."""
+        return self.wall_ns / self.packets
+
+
+def run(program: Program, frames: bytes | Sequence[bytes], repeat: int = 1) -> Tried:
+    """Run a program `repeat` times, with a frame, or with many in turns (see run_live).
+
+    Nothing happens beside what it does itself: its verdict is told. Raises LoadError.
+    """
+    one, many = _split(frames)
+    with _with_table(program, many) as ready:
+        room = ctypes.create_string_buffer(len(one) + 512)
+        options = TestRun(data_in=_address(one), data_size_in=len(one), repeat=repeat,
+                          data_out=ctypes.addressof(room), data_size_out=len(room))  # fmt: skip
+        _test_run(ready, options)
+    return Tried(options.verdict, room.raw[: options.data_size_out], options.duration)
+
+
+def run_live(
+    program: Program, frames: bytes | Sequence[bytes], count: int, *, ingress: str,
+    batch: int = 64, restored: int = 0,
+) -> Sent:  # fmt: skip
+    """Have `count` packets arrive at device `ingress`, for an XDP program that is run in its place.
+
+    What it says happens: packets that it passes go to the kernel's stack, as from that device. That
+    needs an XDP program of its own, or GRO. Of many frames, all of one length, each packet is the
+    next: a program before this one writes the part in which they differ, and at least the first
+    `restored` bytes, for a program that changes packets. Raises LoadError.
+    """
+    one, many = _split(frames)
+    if not 0 < batch <= LARGEST_BATCH:
+        raise LoadError(f"batch of {batch} frames: expected 1 to {LARGEST_BATCH}")
+    context = struct.pack("=6I", 0, len(one), 0, socket.if_nametoindex(ingress), 0, 0)
+    with _with_table(program, many or ([one] if restored else []), restored) as ready:
+        options = TestRun(data_in=_address(one), data_size_in=len(one), repeat=count,
+                          context_in=_address(context), context_size_in=len(context),
+                          flags=LIVE_FRAMES, batch_size=batch)  # fmt: skip
+        wall, cpu = time.perf_counter_ns(), time.thread_time_ns()
+        _test_run(ready, options)
+        cpu_ns, wall_ns = time.thread_time_ns() - cpu, time.perf_counter_ns() - wall
+    return Sent(count, wall_ns, cpu_ns)
+
+
+def _test_run(program: Program, options: TestRun) -> None:
+    if library().bpf_prog_test_run_opts(program.fd, ctypes.byref(options)) < 0:
+        why = refusal(ctypes.get_errno())
+        raise LoadError(f"program {program.name} cannot be run with a packet: {why}")
+
+
+def _split(frames: bytes | Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
+    """A frame to begin with, and the many that packets are to have, if so."""
+    many = [] if isinstance(frames, bytes) else frames
+    one = frames if isinstance(frames, bytes) else next(iter(frames), b"")
+    lengths = {len(one), *map(len, many)}
+    if len(lengths) > 1 or not 14 <= len(one) <= LONGEST_FRAME:
+        raise LoadError(
+            f"frames of {min(lengths)} to {max(lengths)} bytes: expected one length for all, from "
+            f"14 to {LONGEST_FRAME}"
+        )
+    return one, many if len(many) > 1 else []
+
+
+@contextmanager
+def _with_table(program: Program, frames: Sequence[bytes], restored: int = 0) -> Iterator[Program]:
+    """The program after one that writes each packet anew, where there is something to write."""
+    if not frames:
+        yield program
+        return
+    if program.kind != XDP:
+        raise LoadError(f"program {program.name}: only XDP programs can have many frames")
+    first, words = _part(frames, restored)
+    rows = np.frombuffer(b"".join(frames), np.uint8).reshape(len(frames), -1)
+    with load(TABLE, {"count": len(frames), "first_byte": first, "words": words},
+              {"parts": len(frames)}) as whole:  # fmt: skip
+        part = rows[:, first : first + words * WORD_BYTES]
+        whole.maps["parts"].mapped()["words"][:, :words] = np.ascontiguousarray(part).view("u8")
+        table = whole.programs["table"]
+        chain.enter(table, program)
+        try:
+            yield table
+        finally:
+            chain.leave(table)
+
+
+def _part(frames: Sequence[bytes], restored: int) -> tuple[int, int]:
+    """The part to write: its first byte, and how many words it has."""
+    rows = np.frombuffer(b"".join(frames), np.uint8).reshape(len(frames), -1)
+    differing = np.flatnonzero((rows != rows[0]).any(axis=0))
+    first = 0 if restored or not len(differing) else int(differing[0])
+    end = max(restored, int(differing[-1]) + 1 if len(differing) else 0)
+    words = -(-(end - first) // WORD_BYTES)
+    length = rows.shape[1]
+    if words > MOST_WORDS or words * WORD_BYTES > length:
+        raise LoadError(
+            f"frames differ in bytes {first} to {end}: expected {MOST_WORDS * WORD_BYTES} at most"
+        )
+    return min(first, length - words * WORD_BYTES), words
+
+
+def _address(data: bytes) -> int:
+    """Where bytes lie, which the caller keeps."""
+    return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0

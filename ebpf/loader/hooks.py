@@ -1,0 +1,193 @@
+"""The places of a device where programs are attached: XDP, and tc's ingress and egress.
+
+Each has its programs in an order. Links hold them, which go with the process; clsact, for kernels
+before 6.6, has none.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+from ebpf.loader import chain
+from ebpf.loader.errors import LoadError, refusal
+from ebpf.loader.kernel import create_link, update_link, wait_for_packets
+from ebpf.loader.libbpf import TcHook, TcOptions, library
+from ebpf.loader.objects import Program
+
+XDP_HOOK = 37  # enum bpf_attach_type
+TCX_HOOKS = {"ingress": 46, "egress": 47}
+MODES = {"native": 4, "generic": 2}  # XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE
+BEFORE_LINK = 1 << 3 | 1 << 13  # BPF_F_BEFORE, BPF_F_LINK
+CLSACT_POINTS = {"ingress": 1, "egress": 2}  # enum bpf_tc_attach_point
+CLSACT_REPLACE = 1  # BPF_TC_F_REPLACE
+LAST_ORDER = 65_534  # clsact's priorities are 16 bits, and begin at 1
+
+
+@dataclass(eq=False)
+class Place:
+    """A program at a hook; `order` is small for those that come first."""
+
+    program: Program
+    order: int
+    link: int = -1  # a descriptor; at clsact the filter's handle
+
+
+class Hook(Protocol):
+    """Where programs of a device are attached."""
+
+    places: list[Place]
+
+    def add(self, place: Place) -> None:
+        """Raises LoadError."""
+
+    def replace(self, place: Place, program: Program) -> None:
+        """Have another program in a place; each packet gets one of the two. Raises LoadError."""
+
+    def remove(self, place: Place) -> None:
+        """Take a program off."""
+
+
+class Xdp:
+    """XDP of a device: the kernel takes one program there, which hands packets on to the next."""
+
+    def __init__(self, device: str, index: int, mode: str) -> None:
+        self.places: list[Place] = []
+        self.mode = mode
+        self._device, self._index = device, index
+        self._link = -1
+
+    def add(self, place: Place) -> None:
+        """See Hook."""
+        at = sum(each.order <= place.order for each in self.places)
+        self._enter(at, place.program, self._program(at))
+        self.places.insert(at, place)
+
+    def replace(self, place: Place, program: Program) -> None:
+        """See Hook."""
+        at = self.places.index(place)
+        self._enter(at, program, self._program(at + 1))
+        before, place.program = place.program, program
+        self._leave(before)
+
+    def remove(self, place: Place) -> None:
+        """See Hook."""
+        at = self.places.index(place)
+        self._lead(at, self._program(at + 1))
+        self.places.remove(place)
+        self._leave(place.program)
+
+    def _program(self, at: int) -> Program | None:
+        return self.places[at].program if at < len(self.places) else None
+
+    def _enter(self, at: int, program: Program, following: Program | None) -> None:
+        """Have packets come to a program, which hands them on. Raises LoadError."""
+        chain.enter(program, following)
+        try:
+            self._lead(at, program)
+        except BaseException:
+            chain.leave(program)
+            raise
+
+    def _leave(self, program: Program) -> None:
+        """Let go of a program to which no more packets come: those in it still go on."""
+        wait_for_packets()
+        chain.leave(program)
+
+    def _lead(self, at: int, program: Program | None) -> None:
+        """Have packets come to a program, in the place `at`, by one step. Raises LoadError."""
+        if at:
+            chain.hand_on(self.places[at - 1].program, program)
+        elif program is None:
+            os.close(self._link)
+        else:
+            try:
+                if self._link < 0:
+                    self._link = create_link(program.fd, self._index, XDP_HOOK, MODES[self.mode])
+                else:
+                    update_link(self._link, program.fd)
+            except OSError as error:
+                raise LoadError(f"interface {self._device}: {self._why(error)}") from None
+
+    def _why(self, error: OSError) -> str:
+        number = error.errno or 0
+        if number in (errno.EBUSY, errno.EEXIST):
+            return "another process has an XDP program there, or one in the other mode"
+        if number == errno.EOPNOTSUPP:
+            return f'its driver knows no {self.mode} XDP: attach with mode="generic"'
+        if number == errno.ERANGE:
+            return "its peer's MTU is too large for XDP"
+        if number == errno.ENOSPC:
+            return "it has fewer receive queues than its peer has transmit queues"
+        return refusal(number)
+
+
+class Tcx:
+    """tc of a device, since Linux 6.6: the kernel keeps the order."""
+
+    def __init__(self, device: str, index: int, point: str) -> None:
+        self.places: list[Place] = []
+        self._device, self._index, self._hook = device, index, TCX_HOOKS[point]
+
+    def add(self, place: Place) -> None:
+        """See Hook. Raises OSError (EINVAL) where the kernel has none."""
+        after = next((each for each in self.places if each.order > place.order), None)
+        beside = (BEFORE_LINK, after.link) if after else (0, 0)
+        place.link = create_link(place.program.fd, self._index, self._hook, *beside)
+        at = self.places.index(after) if after else len(self.places)
+        self.places.insert(at, place)
+
+    def replace(self, place: Place, program: Program) -> None:
+        """See Hook."""
+        try:
+            update_link(place.link, program.fd)
+        except OSError as error:
+            raise LoadError(f"interface {self._device}: {refusal(error.errno or 0)}") from None
+        place.program = program
+
+    def remove(self, place: Place) -> None:
+        """See Hook."""
+        self.places.remove(place)
+        os.close(place.link)
+
+
+class Clsact:
+    """tc of a device, of any kernel: filters of a qdisc, which stay when this process ends."""
+
+    def __init__(self, device: str, index: int, point: str) -> None:
+        self.places: list[Place] = []
+        self._device = device
+        self._hook = TcHook(device=index, point=CLSACT_POINTS[point])
+        both = TcHook(device=index, point=sum(CLSACT_POINTS.values()))
+        status = library().bpf_tc_hook_create(ctypes.byref(both))
+        if status not in (0, -errno.EEXIST):
+            self._fail(-status)
+
+    def add(self, place: Place) -> None:
+        """See Hook."""
+        place.link = self._attach(place, TcOptions(program=place.program.fd))
+        self.places.append(place)
+
+    def replace(self, place: Place, program: Program) -> None:
+        """See Hook."""
+        self._attach(place, TcOptions(program=program.fd, flags=CLSACT_REPLACE, handle=place.link))
+        place.program = program
+
+    def remove(self, place: Place) -> None:
+        """See Hook."""
+        self.places.remove(place)
+        options = TcOptions(handle=place.link, priority=place.order + 1)
+        library().bpf_tc_detach(ctypes.byref(self._hook), ctypes.byref(options))
+
+    def _attach(self, place: Place, options: TcOptions) -> int:
+        options.priority = place.order + 1
+        status = library().bpf_tc_attach(ctypes.byref(self._hook), ctypes.byref(options))
+        if status:
+            self._fail(-status)
+        return int(options.handle)
+
+    def _fail(self, number: int) -> NoReturn:
+        raise LoadError(f"interface {self._device}: tc: {refusal(number)}")

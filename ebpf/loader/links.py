@@ -1,0 +1,112 @@
+"""Programs attached to devices, in an order, until close() or until this process ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from types import TracebackType
+
+from ebpf.loader.errors import LoadError, refusal
+from ebpf.loader.hooks import LAST_ORDER, MODES, TCX_HOOKS, Clsact, Hook, Place, Tcx, Xdp
+from ebpf.loader.objects import TC, XDP, Program
+
+_hooks: dict[tuple[int, int, str], Hook] = {}  # in use: by network namespace, device and point
+
+
+class Link:
+    """A program at a device."""
+
+    def __init__(self, key: tuple[int, int, str], place: Place) -> None:
+        self._key, self._place = key, place
+        self._is_open = True
+
+    @property
+    def program(self) -> Program:
+        """What is attached now."""
+        return self._place.program
+
+    def replace(self, program: Program) -> None:
+        """Have another program in this one's place; each packet gets one of the two.
+
+        Raises LoadError.
+        """
+        _check_kind(program, self.program.kind)
+        _hooks[self._key].replace(self._place, program)
+
+    def close(self) -> None:
+        """Take the program off the device."""
+        if self._is_open:
+            self._is_open = False
+            hook = _hooks[self._key]
+            hook.remove(self._place)
+            if not hook.places:
+                del _hooks[self._key]
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+
+def attach_xdp(program: Program, device: str, *, mode: str = "native", order: int = 0) -> Link:
+    """Attach at XDP of a device of this network namespace; `mode` is "native" or "generic".
+
+    Several programs come by their `order`, small first, and what one passes (XDP_PASS) the next one
+    gets. Raises LoadError.
+    """
+    _check_kind(program, XDP)
+    if mode not in MODES:
+        raise LoadError(f"mode {mode}: expected {' or '.join(MODES)}")
+    key = _key(device, "xdp")
+    hook = _hooks.get(key) or Xdp(device, key[1], mode)
+    if isinstance(hook, Xdp) and hook.mode != mode:
+        raise LoadError(f"interface {device} has XDP programs in mode {hook.mode} already")
+    return _attached(key, hook, program, order)
+
+
+def attach_tc(program: Program, device: str, point: str = "ingress", *, order: int = 0) -> Link:
+    """Attach at tc of a device of this network namespace; `point` is "ingress" or "egress".
+
+    Several programs come by their `order`, small first, and what one leaves open (TC_ACT_UNSPEC)
+    the next one gets. Before Linux 6.6 it stays attached when this process is killed, until the
+    device goes. Raises LoadError.
+    """
+    _check_kind(program, TC)
+    if point not in TCX_HOOKS:
+        raise LoadError(f"point {point}: expected {' or '.join(TCX_HOOKS)}")
+    key = _key(device, point)
+    hook = _hooks.get(key) or Tcx(device, key[1], point)
+    try:
+        return _attached(key, hook, program, order)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise LoadError(f"interface {device}: tc: {refusal(error.errno or 0)}") from None
+        return _attached(key, Clsact(device, key[1], point), program, order)
+
+
+def _attached(key: tuple[int, int, str], hook: Hook, program: Program, order: int) -> Link:
+    if not 0 <= order <= LAST_ORDER:
+        raise LoadError(f"order {order}: expected 0 to {LAST_ORDER}")
+    place = Place(program, order)
+    hook.add(place)
+    _hooks[key] = hook
+    return Link(key, place)
+
+
+def _key(device: str, point: str) -> tuple[int, int, str]:
+    try:
+        index = socket.if_nametoindex(device)
+    except OSError:
+        raise LoadError(f"no interface {device} in this network namespace") from None
+    return os.stat("/proc/thread-self/ns/net").st_ino, index, point
+
+
+def _check_kind(program: Program, kind: int) -> None:
+    if program.kind != kind:
+        expected = 'SEC("xdp")' if kind == XDP else 'SEC("tc")'
+        raise LoadError(f"program {program.name} cannot be attached there: expected {expected}")

@@ -1,0 +1,178 @@
+"""Objects: the programs and maps of one C file, loaded into the kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ebpf.loader import verifier
+from ebpf.loader.btf import Types
+from ebpf.loader.compile import compiled, found
+from ebpf.loader.errors import LoadError, refusal
+from ebpf.loader.libbpf import each, library, said
+from ebpf.loader.maps import Map
+
+TC, XDP = 3, 6  # enum bpf_prog_type: SCHED_CLS, XDP
+READ_ONLY = ".rodata"
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A program in the kernel."""
+
+    name: str
+    fd: int
+    kind: int
+    whole: ProgramObject  # that it was loaded with
+
+
+class ProgramObject:
+    """What load() gives: `programs` and `maps` by their names; close() lets go of them.
+
+    Global variables are maps, too: ".bss" and ".data", each of one record.
+    """
+
+    def __init__(
+        self, source: Path, constants: Mapping[str, Any], sizes: Mapping[str, int]
+    ) -> None:
+        self.source = source
+        self._handle = 0
+        with compiled(source) as path:
+            self._handle = _opened(path, source)
+        try:
+            self._types = _types(self._handle, source)
+            self._set_constants(constants)
+            self._set_sizes(sizes)
+            self._load()
+        except BaseException:
+            self.close()
+            raise
+        self.programs = {program.name: program for program in self._programs()}
+        self.maps = {name: self._map(name, at) for name, at in _maps_of(self._handle).items()}
+
+    def __enter__(self) -> ProgramObject:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def close(self) -> None:
+        """Let go of programs and maps. What is attached stays: the kernel's links hold it."""
+        if self._handle:
+            library().bpf_object__close(self._handle)
+            self._handle = 0
+
+    def _set_constants(self, constants: Mapping[str, Any]) -> None:
+        if not constants:
+            return
+        at = _maps_of(self._handle).get(READ_ONLY)
+        record = None if at is None else self._initial(at)
+        names = () if record is None else record.dtype.names or ()
+        for name, value in constants.items():
+            if record is None or name not in names:
+                raise LoadError(
+                    f"{self.source}: no constant {name}: it has {', '.join(names) or 'none'}"
+                )
+            _set(record, name, value, self.source)
+
+    def _initial(self, at: int) -> np.void:
+        """The record of constants, where libbpf keeps it until they are loaded."""
+        size = ctypes.c_size_t()
+        start = library().bpf_map__initial_value(at, ctypes.byref(size))
+        kind = self._types.dtype(library().bpf_map__btf_value_type_id(at))
+        memory: Any = (ctypes.c_char * size.value).from_address(start)
+        record: np.void = np.frombuffer(memory, kind, 1)[0]
+        return record
+
+    def _set_sizes(self, sizes: Mapping[str, int]) -> None:
+        there = _maps_of(self._handle)
+        for name, entries in sizes.items():
+            if name not in there:
+                raise LoadError(f"{self.source}: no map {name}: it has {', '.join(there)}")
+            if library().bpf_map__set_max_entries(there[name], entries):
+                raise LoadError(f"{self.source}: map {name} cannot have {entries} entries")
+
+    def _load(self) -> None:
+        said.clear()
+        status = library().bpf_object__load(self._handle)
+        if status < 0:
+            why = verifier.reason("".join(said), os.uname().release) or refusal(-status)
+            raise LoadError(f"{self.source}: {why}")
+
+    def _programs(self) -> list[Program]:
+        lib = library()
+        return [
+            Program(lib.bpf_program__name(at).decode(), lib.bpf_program__fd(at),
+                    lib.bpf_program__type(at), self)
+            for at in each(lib.bpf_object__next_program, self._handle)
+        ]  # fmt: skip
+
+    def _map(self, name: str, at: int) -> Map:
+        lib = library()
+        key = self._dtype(lib.bpf_map__btf_key_type_id(at), lib.bpf_map__key_size(at))
+        value = self._dtype(lib.bpf_map__btf_value_type_id(at), lib.bpf_map__value_size(at))
+        return Map(name, lib.bpf_map__fd(at), lib.bpf_map__type(at), key, value,
+                   lib.bpf_map__max_entries(at), lib.bpf_map__map_flags(at))  # fmt: skip
+
+    def _dtype(self, number: int, size: int) -> np.dtype[Any]:
+        """Of a type's number; 0: the C told only its size."""
+        if number:
+            return self._types.dtype(number)
+        return np.dtype({4: "u4", 8: "u8"}.get(size, f"V{size}"))
+
+
+def load(
+    source: str | Path,
+    constants: Mapping[str, Any] | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> ProgramObject:
+    """Compile a C file, and load all its programs and maps.
+
+    `source` is a path from here, or else from the repository's root. `constants` are values of its
+    `const volatile` globals, `sizes` the max_entries of maps by their names. Raises LoadError.
+    """
+    return ProgramObject(found(source), constants or {}, sizes or {})
+
+
+def _opened(path: Path, source: Path) -> int:
+    """libbpf's handle of an object file, which it has read, but not loaded."""
+    said.clear()
+    handle: int | None = library().bpf_object__open_file(str(path).encode(), None)
+    if not handle:
+        text = said[-1].strip() if said else os.strerror(ctypes.get_errno())
+        raise LoadError(f"{source}: {text}")
+    return handle
+
+
+def _maps_of(handle: int) -> dict[str, int]:
+    """libbpf's handles of an object's maps; those of global variables without the file's name."""
+    lib = library()
+    named = {lib.bpf_map__name(at).decode(): at for at in each(lib.bpf_object__next_map, handle)}
+    return {name[max(name.find("."), 0) :]: at for name, at in named.items()}
+
+
+def _types(handle: int, source: Path) -> Types:
+    at = library().bpf_object__btf(handle)
+    size = ctypes.c_uint32()
+    raw = at and library().btf__raw_data(at, ctypes.byref(size))
+    if not raw:
+        raise LoadError(f"{source}: no BTF: it has neither maps nor a license")
+    return Types(ctypes.string_at(raw, size.value))
+
+
+def _set(record: np.void, name: str, value: Any, source: Path) -> None:
+    try:
+        record[name] = value
+    except (OverflowError, TypeError, ValueError) as error:
+        kind = record.dtype[name]
+        raise LoadError(f"{source}: constant {name} ({kind}) cannot be {value}: {error}") from None

@@ -1,0 +1,50 @@
+/* Packets of many kinds where the kernel repeats one: each gets the next frame of a table.
+ *
+ * It comes before a program that is run by BPF_PROG_TEST_RUN, and writes only the part in which frames
+ * differ, or which that program changes: the kernel does not restore it. */
+#include "chain.h"
+
+
+enum { MOST_WORDS = 16 };
+
+const volatile __u32 count;      /* of frames */
+const volatile __u32 first_byte; /* of the part */
+const volatile __u32 words;      /* in the part, of 8 bytes each */
+
+struct part {
+    __u64 words[MOST_WORDS];
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct part);
+} parts SEC(".maps");
+
+__u32 next; /* one CPU runs one copy of this program */
+
+SEC("xdp")
+int table(struct xdp_md *packet)
+{
+    char *at = (char *)(long)packet->data + first_byte;
+    const char *end = (const char *)(long)packet->data_end;
+    __u32 number = next;
+    const struct part *part = bpf_map_lookup_elem(&parts, &number);
+
+    next = number + 1 < count ? number + 1 : 0;
+    if (!part)
+        return XDP_ABORTED;
+#pragma unroll
+    for (__u32 word = 0; word < MOST_WORDS; word++) {
+        if (word >= words)
+            break;
+        if (at + (word + 1) * 8 > end)
+            return XDP_ABORTED;
+        *(__u64 *)(at + word * 8) = part->words[word];
+    }
+    return pass_on(packet);
+}
+
+char _license[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,41 @@
+"""The verifier's log, shortened to what matters: its reason, and the line of C."""
+
+import re
+
+# "12: (71) r0 = *(u8 *)(r1 +100)", with or without the state of registers after it.
+_INSTRUCTION = re.compile(r"\d+: ?(\([0-9a-f]{2}\)|R\d|$)")
+_SOURCE = re.compile(r"; (?P<text>.*?)(?: @ (?P<place>\S+:\d+))?$")
+_OTHER = re.compile(
+    r"processed \d+ insns|max_states|from \d+ to \d+|R\d+(_\w+)?=|Func#|Validating|mark_precise|"
+    r"last_idx|parent |regs=|-- |func#|libbpf: |verification time|stack depth|\d+: $|caller|callee|"
+    r"frame\d"
+)
+_PROGRAM = re.compile(r"libbpf: prog '(?P<name>\w+)': BPF program load failed")
+_FUNCTION = re.compile(r"(unknown func|invalid func|helper call is not allowed)")
+
+
+def reason(said: str, release: str) -> str | None:
+    """Why an object was refused, from what libbpf said; None: there is nothing known in it."""
+    if failed := re.search(r"libbpf: map '(\S+)': failed to create: ?(.*?)\(-?\d+\)", said):
+        return f"map {failed[1]} cannot be made: {failed[2]}"
+    log = re.search(r"-- BEGIN PROG LOAD LOG --\n(.*?)-- END PROG LOAD LOG --", said, re.DOTALL)
+    program = _PROGRAM.search(said)
+    if log is None or program is None:
+        return None
+    text = f"program {program['name']}: {shortened(log[1])}"
+    return f"{text} (Linux {release} lacks it)" if _FUNCTION.search(text) else text
+
+
+def shortened(log: str) -> str:
+    """The last reason that a log gives, and the line of C that it is about."""
+    source = place = ""
+    why: list[str] = []
+    for line in log.splitlines():
+        if match := _SOURCE.match(line):
+            source, place, why = match["text"].strip(), match["place"] or "", []
+        elif _INSTRUCTION.match(line):
+            why = []
+        elif line.strip() and not _OTHER.match(line):
+            why.append(line.strip())
+    at = f", at {place + ': ' if place else ''}{source}" if source else ""
+    return ("; ".join(why[-2:]) or "the verifier gives no reason") + at

@@ -1,0 +1,116 @@
+"""Programs are compiled, loaded with constants, and refused in one line that says why."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ebpf.loader import LoadError, compile, libbpf, load, run
+
+FRAME = bytes(64)
+RETURNS = """
+const volatile int verdict = XDP_DROP;
+struct { __uint(type, BPF_MAP_TYPE_HASH); __uint(max_entries, 2); __type(key, int);
+         __type(value, int); } seen SEC(".maps");
+SEC("xdp") int example(struct xdp_md *packet) { return verdict; }
+"""
+Write = Callable[[str], Path]
+
+
+def test_constants_and_sizes_are_those_it_is_loaded_with(write_bpf: Write) -> None:
+    source = write_bpf(RETURNS)
+    for verdict in (1, 3):
+        with load(source, {"verdict": verdict}, {"seen": 7}) as whole:
+            assert run(whole.programs["example"], FRAME).verdict == verdict
+            assert whole.maps["seen"].max_entries == 7
+    with load(source) as whole:
+        assert run(whole.programs["example"], FRAME).verdict == 1
+        assert whole.maps["seen"].max_entries == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (({"nothing": 1},), "no constant nothing: it has verdict"),
+        (({"verdict": "many"},), "constant verdict (int32) cannot be many: "),
+        (({"verdict": 1 << 32},), "constant verdict (int32) cannot be 4294967296: "),
+        (({}, {"nothing": 1}), "no map nothing: it has "),
+        (({}, {"seen": 0}), "map seen"),
+    ],
+)
+def test_what_it_does_not_have_is_refused(
+    write_bpf: Write, arguments: tuple[dict[str, int], ...], text: str
+) -> None:
+    with pytest.raises(LoadError) as caught:
+        load(write_bpf(RETURNS), *arguments)
+    assert text in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_verifiers_reason_is_told_with_its_line(write_bpf: Write) -> None:
+    source = write_bpf(
+        'SEC("xdp") int example(struct xdp_md *packet) {\n'
+        "    int kept = packet->rx_queue_index;\n"
+        "    return kept + *((char *)(long)packet->data + 70);\n"
+        "}\n"
+    )
+    with pytest.raises(LoadError) as caught:
+        load(source)
+    assert str(caught.value).startswith(f"{source}: program example: ")
+    assert "R1 offset is outside of the packet" in str(caught.value)
+    assert "return kept + *((char *)(long)packet->data + 70);" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_the_kernel_lacks_is_told(write_bpf: Write) -> None:
+    source = write_bpf(
+        "static long (*helper)(void) = (void *)9999;\n"
+        'SEC("xdp") int example(struct xdp_md *packet) { return helper(); }\n'
+    )
+    with pytest.raises(LoadError, match=rf"9999.*\(Linux {os.uname().release} lacks it\)"):
+        load(source)
+
+
+def test_what_clang_refuses_is_told_with_its_place(write_bpf: Write) -> None:
+    source = write_bpf('SEC("xdp") int example(struct xdp_md *packet) { return nothing; }')
+    with pytest.raises(LoadError, match=r"example.bpf.c:3:\d+: error: use of undeclared"):
+        load(source)
+
+
+def test_a_program_is_compiled_once_for_each_content(
+    write_bpf: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for text in (RETURNS, RETURNS, RETURNS.replace("XDP_DROP", "XDP_TX")):
+        load(write_bpf(text)).close()
+    (tmp_path / "beside.h").write_text("")
+    load(write_bpf(RETURNS)).close()
+    assert len(list((tmp_path / "cache").glob("*/*.o"))) == 3
+
+
+def test_what_is_missing_is_told(
+    write_bpf: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_bpf(RETURNS)
+    old = tmp_path / "clang"
+    old.write_text("#!/bin/sh\necho clang version 13.0.1\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    compile.clang.cache_clear()
+    with pytest.raises(LoadError, match=r"no clang of version 14 or newer .* \./setup\.sh"):
+        load(source)
+    old.write_text("#!/bin/sh\necho Debian clang version 21.1.0\n")
+    assert compile.clang()[1] == "clang version 21.1.0"
+    compile.clang.cache_clear()
+    monkeypatch.undo()
+    monkeypatch.setattr(libbpf, "NAME", "libnothing.so")
+    libbpf.library.cache_clear()
+    with pytest.raises(LoadError, match=r"no libnothing\.so found"):
+        load(source)
+    libbpf.library.cache_clear()
+
+
+def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(LoadError, match=r"no BPF program ebpf/nothing\.bpf\.c, neither in "):
+        load("ebpf/nothing.bpf.c")
