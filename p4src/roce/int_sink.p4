@@ -27,6 +27,7 @@
 #include "headers.p4"
 #include "records.p4"
 #include "paths.p4"
+#include "../int/outside.p4"
 #include "../int/report.p4"
 #include "../int/watch.p4"
 #include "cover.p4"
@@ -39,7 +40,7 @@ struct metadata_t {
     @field_list(CLONE_FIELDS)
     bit<8> drop_reason;
     roce_t roce;
-    path_t path;
+    int_path_t path;
     readout_values_t readout;
 }
 
@@ -122,6 +123,7 @@ control SinkIngress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Answers() answers;
     IntArrival() arrival;
+    NamedOutside() named;
     RecordList() recorded;
     ReadoutRequest() readout_request;
     SessionReadout() session_readout;
@@ -139,15 +141,10 @@ control SinkIngress(
             if (answered == NO_SESSION) {
                 arrival.apply(hdr, meta, standard_metadata);
                 if (meta.watch.is_int == 1 && meta.path.is_known == 1) {
-                    // The ports that the packet had, and will have: its mark may be in their place.
-                    bit<16> src_port = hdr.ports.src_port;
-                    bit<16> dst_port = hdr.ports.dst_port;
-                    if (hdr.inner_ports.isValid()) {
-                        src_port = hdr.inner_ports.src_port;
-                        dst_port = hdr.inner_ports.dst_port;
-                    } else if (hdr.shim.npt == NPT_UDP) {
-                        dst_port = hdr.shim.original;
-                    }
+                    bit<8> protocol;
+                    bit<16> src_port;
+                    bit<16> dst_port;
+                    named.apply(hdr, protocol, src_port, dst_port);
                     recorded.apply(hdr, src_port, dst_port, meta.roce, standard_metadata);
                 }
             }

@@ -1,0 +1,85 @@
+/* The hops of an INT-MD stack at places that are always the same, seen in front of INT's parser. A
+ * program says what of each hop it wants, PATH_INSTRUCTIONS, and that these are 2^PATH_HOP_LOG words. */
+#ifndef TELEMARK_INT_PATHS_P4
+#define TELEMARK_INT_PATHS_P4
+
+#include "../include/hop.p4"
+#include "headers.p4"
+
+#define PATH_HOP_BITS (32 << PATH_HOP_LOG)
+
+// A hop that was not there is all ones.
+const bit<(5 * PATH_HOP_BITS)> ABSENT = ~(bit<(5 * PATH_HOP_BITS)>)0;
+
+struct int_path_t {
+    @field_list(CLONE_FIELDS)
+    bit<1> is_known;  // the stack has what is wanted
+    @field_list(CLONE_FIELDS)
+    bit<8> hops;  // on the stack
+    @field_list(CLONE_FIELDS)
+    bit<2> exceeded;  // E and M of INT's header: hops are missing
+    @field_list(CLONE_FIELDS)
+    bit<(5 * PATH_HOP_BITS)> stack;  // the newest five hops, the newest one first
+}
+
+/* Looks at a stack, and leaves it to be extracted. `words`: all that the shim counts. */
+parser SeeStack(packet_in packet, in int_shim_t shim, in int_header_t h, inout int_path_t path) {
+    state start {
+        bit<8> words = shim.length - INT_HEADER_WORDS;
+        bit<8> hop_words = 1 << PATH_HOP_LOG;
+        path.hops = words >> PATH_HOP_LOG;
+        path.exceeded = h.hops_exceeded ++ h.mtu_exceeded;
+        transition select(
+            shim.type, h.instructions, h.domain_instructions, (bit<8>)h.hop_words ^ hop_words,
+            words & (hop_words - 1), path.hops) {
+            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 0, 0): see_none;
+            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 0, 1): see_1;
+            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 0, 2): see_2;
+            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 0, 3): see_3;
+            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 0, 4): see_4;
+            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 0, 5 .. 255): see_5;
+            default: accept;
+        }
+    }
+
+    state see_none {
+        path.stack = ABSENT;
+        transition see;
+    }
+
+    state see_1 {
+        path.stack =
+            packet.lookahead<bit<PATH_HOP_BITS>>() ++ ABSENT[4 * PATH_HOP_BITS - 1:0];
+        transition see;
+    }
+
+    state see_2 {
+        path.stack =
+            packet.lookahead<bit<(2 * PATH_HOP_BITS)>>() ++ ABSENT[3 * PATH_HOP_BITS - 1:0];
+        transition see;
+    }
+
+    state see_3 {
+        path.stack =
+            packet.lookahead<bit<(3 * PATH_HOP_BITS)>>() ++ ABSENT[2 * PATH_HOP_BITS - 1:0];
+        transition see;
+    }
+
+    state see_4 {
+        path.stack =
+            packet.lookahead<bit<(4 * PATH_HOP_BITS)>>() ++ ABSENT[PATH_HOP_BITS - 1:0];
+        transition see;
+    }
+
+    state see_5 {
+        path.stack = packet.lookahead<bit<(5 * PATH_HOP_BITS)>>();
+        transition see;
+    }
+
+    state see {
+        path.is_known = 1;
+        transition accept;
+    }
+}
+
+#endif
