@@ -9,8 +9,9 @@
 #include "source.p4"
 #include "switch.p4"
 
-// The clone session of what a sink has to tell. Where it is another one than that of reports, its
-// clones are the program's affair.
+// The clone session of what is to be told of a packet that leaves the domain. Where it is another one
+// than that of reports, its clones are the program's affair; where it is none, so is telling it.
+const bit<32> NO_CLONE = 0;
 #ifndef INT_SINK_SESSION
 #define INT_SINK_SESSION REPORT_SESSION
 #endif
@@ -49,7 +50,6 @@ control IntPacket(
     QueueReports() queue_reports;
     Number() number;
     counter(INT_EVENTS, CounterType.packets) departing_events;
-    bit<1> is_outside = 0;
     bit<16> mtu = 0;
     bit<64> parts_a_byte = 0;
     bit<32> event = INT_EVENTS;
@@ -62,7 +62,7 @@ control IntPacket(
 
     // The packet leaves the domain, and INT stays in.
     action leave_domain(bit<64> millionths_a_byte) {
-        is_outside = 1;
+        meta.watch.is_leaving = 1;
         parts_a_byte = millionths_a_byte;
     }
 
@@ -77,14 +77,14 @@ control IntPacket(
         ports.apply();
         utilisation.apply(parts_a_byte, meta.hop, standard_metadata);
         hop.apply(meta.hop, standard_metadata);
-        bool is_told = is_outside == 1 || hdr.shim.type == INT_MX;
+        bool is_told = meta.watch.is_leaving == 1 || hdr.shim.type == INT_MX;
         if (meta.watch.is_int == 1) {
             if (!is_told) {
                 transit.apply(hdr, meta.hop, mtu, event);
             }
         } else if (meta.watch.is_chosen == 1) {
-            is_told = is_outside == 1 || meta.watch.mode != EMBED_DATA;
-            if (is_outside == 0 && meta.watch.mode != EXPORT_DATA) {
+            is_told = meta.watch.is_leaving == 1 || meta.watch.mode != EMBED_DATA;
+            if (meta.watch.is_leaving == 0 && meta.watch.mode != EXPORT_DATA) {
                 source.apply(hdr, meta.watch, meta.hop, mtu, event);
             }
         } else {
@@ -106,16 +106,20 @@ control IntPacket(
                 meta.report.metadata_bits = meta.report.metadata_bits & ~UTILISATION;
             }
             bit<32> session = REPORT_SESSION;
-            if (is_outside == 1 && meta.watch.is_int == 1) {
+            if (meta.watch.is_leaving == 1) {
                 session = INT_SINK_SESSION;
+            }
+            if (meta.watch.is_leaving == 1 && meta.watch.is_int == 1) {
                 keep.apply(hdr);
             }
             if (session == REPORT_SESSION) {
                 number.apply(meta.report);
             }
-            clone_preserving_field_list(CloneType.E2E, session, CLONE_FIELDS);
+            if (session != NO_CLONE) {
+                clone_preserving_field_list(CloneType.E2E, session, CLONE_FIELDS);
+            }
         }
-        if (is_outside == 1 && meta.watch.is_int == 1) {
+        if (meta.watch.is_leaving == 1 && meta.watch.is_int == 1) {
             if (hdr.int_header.discard == 1) {
                 mark_to_drop(standard_metadata);
             }

@@ -25,6 +25,7 @@ struct int_watch_t {
     bit<1> is_watched;  // it is of a flow on the watch list
     bit<1> is_chosen;   // and among the flow's samples
     bit<1> is_report;   // it is a report itself, and there are none about reports
+    bit<1> is_leaving;  // it leaves the domain, by its egress port
     bit<2> mode;
     bit<2> mark;
     bit<16> instructions;
