@@ -1,6 +1,7 @@
 """What a DTA reporter reports, and of which flows; the P4 side is p4src/dta/reporter_*.p4."""
 
 import enum
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
@@ -21,9 +22,10 @@ class Want(enum.IntFlag):
     START = 0x01  # Append: it is new, or was idle
     RESENT = 0x02  # Append: TCP sent something again
     DROPPED = 0x04  # Append: the switch dropped a packet
-    COUNT = 0x08  # Key-Increment
-    DATA = 0x10  # Key-Write
-    POSTCARD = 0x20  # Postcarding
+    MOVED = 0x08  # Append: it takes another path; of INT sinks alone
+    COUNT = 0x10  # Key-Increment
+    DATA = 0x20  # Key-Write
+    POSTCARD = 0x40  # Postcarding
 
 
 class Word(enum.IntEnum):
@@ -102,10 +104,30 @@ class Data:
         """Of changes, over the whole record."""
         return sum(mask << 32 * (RECORD_WORDS - 1 - word) for word, mask in self.changes)
 
-    def action(self) -> fy.Action:
-        """What makes reports of it."""
-        return fy.Action("plan.write_data", redundancy=self.redundancy, words=self.words,
-                         **_flags(self))  # fmt: skip
+    def entry(self, plan: str) -> fy.P4TableEntry:
+        """What makes reports of it, in a program's control that plans reports."""
+        return _default(f"{plan}.data_reports", f"{plan}.write_data", redundancy=self.redundancy,
+                        words=self.words, **_flags(self))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Reports of flows' paths by Key-Write, of seven words (collectors/dta/paths.py), by INT sinks.
+
+    Raises ValueError for what cannot be.
+    """
+
+    redundancy: int = 2
+    immediate: bool = False
+    retransmittable: bool = False
+
+    def __post_init__(self) -> None:
+        _check_redundancy(self.redundancy)
+
+    def entry(self, plan: str) -> fy.P4TableEntry:
+        """See Data."""
+        return _default(f"{plan}.data_reports", f"{plan}.write_data", redundancy=self.redundancy,
+                        words=RECORD_WORDS, **_flags(self))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -123,10 +145,11 @@ class Counts:
     def __post_init__(self) -> None:
         _check_redundancy(self.redundancy)
 
-    def action(self) -> fy.Action:
-        """What makes reports of it."""
-        name = "plan.count_bytes" if self.in_bytes else "plan.count_packets"
-        return fy.Action(name, redundancy=self.redundancy, **_flags(self))
+    def entry(self, plan: str) -> fy.P4TableEntry:
+        """See Data."""
+        name = "count_bytes" if self.in_bytes else "count_packets"
+        return _default(f"{plan}.count_reports", f"{plan}.{name}", redundancy=self.redundancy,
+                        **_flags(self))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -134,7 +157,8 @@ class Postcards:
     """That a flow passes here, by Postcarding: whenever there would be a report of its data.
 
     Its hop is how many routers it passed before, by its time to live; the value is the switch's
-    `node_id`. Raises ValueError for what cannot be.
+    `node_id`. An INT sink knows the whole path, and sends those of all hops. Raises ValueError for
+    what cannot be.
     """
 
     redundancy: int = 2
@@ -144,9 +168,10 @@ class Postcards:
     def __post_init__(self) -> None:
         _check_redundancy(self.redundancy)
 
-    def action(self) -> fy.Action:
-        """What makes reports of it."""
-        return fy.Action("plan.write_postcard", redundancy=self.redundancy, **_flags(self))
+    def entry(self, plan: str) -> fy.P4TableEntry:
+        """See Data."""
+        return _default(f"{plan}.postcards", f"{plan}.write_postcard", redundancy=self.redundancy,
+                        **_flags(self))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -159,12 +184,29 @@ class EventList:
     retransmittable: bool = True
 
     def entry(self, plan: str, want: Want) -> fy.P4TableEntry:
-        """In ingress (plan_drop) or in egress (plan)."""
-        event = {Want.START: 0, Want.RESENT: 1, Want.DROPPED: 2}[want]
+        """What appends events of a kind, in a program's control that plans reports."""
+        match = fy.Match({"event": _EVENTS[want]})
         action = fy.Action(f"{plan}.append", translator=self.translator, number=self.number,
                            **_flags(self))  # fmt: skip
-        match = fy.Match({"event": event})
         return fy.P4TableEntry(f"{plan}.event_lists", match=match, action=action)
+
+
+Reports = Data | Paths | Counts | Postcards | EventList
+"""How a kind of reports is told."""
+_EVENTS = {Want.START: 0, Want.RESENT: 1, Want.DROPPED: 2, Want.MOVED: 3}
+_TABLES = {Want.DATA: "data_reports", Want.COUNT: "count_reports", Want.POSTCARD: "postcards"}
+
+
+def entries_of(plan: str, reports: Mapping[Want, Reports | None]) -> Iterator[fy.P4TableEntry]:
+    """What makes all of these reports in a control that plans them; those of None are not made."""
+    for want, how in reports.items():
+        if isinstance(how, EventList):
+            yield how.entry(plan, want)
+        elif how is not None:
+            yield how.entry(plan)
+    for want, table in _TABLES.items():
+        if reports.get(want) is None:
+            yield _default(f"{plan}.{table}", f"{plan}.no_report")
 
 
 def flow_key(
@@ -175,7 +217,11 @@ def flow_key(
     return (addresses << 32 | ports[0] << 16 | ports[1]) << 32 | protocol << 24 | node
 
 
-def _flags(reports: Data | Counts | Postcards | EventList) -> dict[str, int]:
+def _default(table: str, action: str, **parameters: int) -> fy.P4TableEntry:
+    return fy.P4TableEntry(table, action=fy.Action(action, **parameters), is_default_action=True)
+
+
+def _flags(reports: Reports) -> dict[str, int]:
     return {
         "immediate": int(reports.immediate), "retransmittable": int(reports.retransmittable)
     }  # fmt: skip

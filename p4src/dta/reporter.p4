@@ -16,24 +16,21 @@ struct metadata_t {
     dta_resend_t resend;
 }
 
-#include "reporter_plan.p4"
+#include "reporter_send.p4"
 #include "reporter_switch.p4"
 #include "reporter_watch.p4"
-#include "reporter_write.p4"
 
 const bit<32> INGRESS_CLONE = 1;  // instance_type
 const bit<32> EGRESS_CLONE = 2;
 const bit<32> DEFLECTED = 7;  // of minip4 alone, with --deflect-on-drop: its queue was full
 const bit<9> DROPPED = 511;  // egress_spec
 
-// Of each translator a clone session, whose port leads there: this, and the translator's number.
-const bit<32> DTA_SESSIONS = 400;
-
 control ReporterIngress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     HearNack() hear_nack;
     Routing() routing;
     WatchFlow() watch_flow;
+    SeeSegment() see_segment;
     PlanReport() plan_drop;
     NumberReport() number;
 
@@ -58,7 +55,15 @@ control ReporterIngress(
             hear_nack.apply(hdr.ipv4, first, missing, meta.resend, standard_metadata);
         }
         if (meta.resend.translator == 0) {
-            watch_flow.apply(hdr.ipv4, hdr.ports, hdr.tcp, meta.flow, standard_metadata);
+            bit<16> src_port = 0;
+            bit<16> dst_port = 0;
+            if (hdr.ports.isValid()) {
+                src_port = hdr.ports.src_port;
+                dst_port = hdr.ports.dst_port;
+            }
+            watch_flow.apply(
+                hdr.ipv4, hdr.ipv4.protocol, src_port, dst_port, meta.flow, standard_metadata);
+            see_segment.apply(hdr.ipv4, hdr.ports, hdr.tcp, meta.flow);
             if (!forwarding.apply().hit) {
                 routing.apply(hdr.ethernet, hdr.ipv4, hdr.ports, standard_metadata);
             }
@@ -79,39 +84,18 @@ control ReporterIngress(
 control ReporterEgress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     SeeFlow() see_flow;
-    Resend() resend;
-    WriteReport() write_report;
-    PlanReport() plan;
-    NumberReport() number;
+    SendReports() reports;
 
     apply {
-        bool is_report = standard_metadata.instance_type == INGRESS_CLONE
+        bool is_clone = standard_metadata.instance_type == INGRESS_CLONE
             || standard_metadata.instance_type == EGRESS_CLONE;
-        if (meta.resend.translator != 0) {
-            is_report = true;
-            resend.apply(meta.resend, meta.report);
-        } else if (standard_metadata.instance_type == DEFLECTED) {
+        if (standard_metadata.instance_type == DEFLECTED) {
             meta.flow.wanted = meta.flow.wanted & WANT_DROPPED;
-        } else if (!is_report && meta.flow.wanted != 0) {
+        } else if (!is_clone && meta.flow.wanted != 0) {
             see_flow.apply(meta.flow, standard_metadata);
         }
-        if (is_report) {
-            write_report.apply(hdr.report, meta.report, standard_metadata);
-        }
-        bit<8> next = 0;  // the translator of another clone
-        if (meta.resend.left != 0) {
-            next = meta.resend.translator;
-        } else if (meta.resend.translator == 0) {
-            plan.apply(meta.flow, meta.report);
-            if (meta.report.translator != 0) {
-                number.apply(meta.report);
-                next = meta.report.translator;
-            }
-        }
-        if (next != 0) {
-            clone_preserving_field_list(
-                CloneType.E2E, DTA_SESSIONS + (bit<32>)next, DTA_FIELDS);
-        }
+        reports.apply(
+            hdr.report, meta.flow, meta.report, meta.resend, is_clone, standard_metadata);
     }
 }
 

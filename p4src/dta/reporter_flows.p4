@@ -10,9 +10,10 @@
 const bit<8> WANT_START = 0x01;    // Append: the flow is new, or was idle for long
 const bit<8> WANT_RESENT = 0x02;   // Append: TCP sent something again, so it was lost
 const bit<8> WANT_DROPPED = 0x04;  // Append: this switch dropped the packet
-const bit<8> WANT_COUNT = 0x08;    // Key-Increment: each packet, or its bytes
-const bit<8> WANT_DATA = 0x10;     // Key-Write: changes and samples of the flow's record
-const bit<8> WANT_POSTCARD = 0x20;  // Postcarding: that it passed here, as often as its data
+const bit<8> WANT_MOVED = 0x08;    // Append: the flow takes another path; of INT sinks alone
+const bit<8> WANT_COUNT = 0x10;    // Key-Increment: each packet, or its bytes
+const bit<8> WANT_DATA = 0x20;     // Key-Write: changes and samples of the flow's record, or its path
+const bit<8> WANT_POSTCARD = 0x40;  // Postcarding: that it passed here, as often as its data
 
 struct dta_flow_t {
     @field_list(DTA_FIELDS)
@@ -28,6 +29,8 @@ struct dta_flow_t {
     @field_list(DTA_FIELDS)
     bit<8> hop;  // routers that it passed before
     @field_list(DTA_FIELDS)
+    bit<8> hops;  // of its path; 0: nobody knows
+    @field_list(DTA_FIELDS)
     bit<32> node_id;  // this switch's
     bit<32> tcp_sequence;
     bit<32> tcp_bytes;  // in the segment; SYN and FIN count as one each
@@ -35,6 +38,7 @@ struct dta_flow_t {
 
 /* A flow has a cell of its own, which another one takes from it when their hashes meet: then it is new
  * when it comes back. So a flow is reported more often, never less. */
+@noWarn("unused")
 control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata) {
     bit<48> offset_us = 0;  // common clock - clock of this switch
 
@@ -82,7 +86,7 @@ control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata)
         flow.data = flow.data << shift;
         flow.wanted = flow.wanted & ~(
             (is_told ? 8w0 : WANT_DATA | WANT_POSTCARD) | (is_new ? 8w0 : WANT_START)
-            | (is_again ? 8w0 : WANT_RESENT) | WANT_DROPPED);
+            | (is_again ? 8w0 : WANT_RESENT) | WANT_DROPPED | WANT_MOVED);
         keys.write(index, flow.key);
         seen_us.write(index, now_us);
         packets.write(index, count);

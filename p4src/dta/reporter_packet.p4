@@ -44,6 +44,23 @@ struct dta_headers_t {
     dta_data_t data;
 }
 
+/* A report, in front of what it is about. */
+control EmitReport(packet_out packet, in dta_headers_t report) {
+    apply {
+        packet.emit(report.ethernet);
+        packet.emit(report.ipv4);
+        packet.emit(report.udp);
+        packet.emit(report.base);
+        packet.emit(report.prototype);
+        packet.emit(report.detail);
+        packet.emit(report.redundancy);
+        packet.emit(report.key);
+        packet.emit(report.short_key);
+        packet.emit(report.short_hop);
+        packet.emit(report.data);
+    }
+}
+
 const bit<8> DTA_FIELDS = 4;  // metadata that a report's packet takes along from the one reported
 
 /* What a report says, before it has headers. */

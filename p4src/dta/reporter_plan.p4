@@ -10,10 +10,11 @@
 const bit<2> FLOW_STARTED = 0;
 const bit<2> SEGMENT_RESENT = 1;
 const bit<2> PACKET_DROPPED = 2;
+const bit<2> PATH_CHANGED = 3;
 
 /* Takes the next one of what is wanted. Where no report is made of it, `report.translator` is 0. */
 control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
-    bit<2> event = 3;
+    bit<2> event = PATH_CHANGED;
 
     action no_report() {
         report.translator = 0;
@@ -66,9 +67,18 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
         set_flags(immediate, retransmittable);
         report.translator = flow.hop < 5 ? flow.translator : 0;
         report.opcode = POSTCARDING;
-        report.detail = redundancy ++ flow.hop ++ 16w0;
+        report.detail = redundancy ++ flow.hop ++ flow.hops ++ 8w0;
         report.data = flow.node_id ++ 192w0;
         report.words = 1;
+    }
+
+    /* Of a path that is known from its last hop on, the one before is next: its node is in front of
+     * the flow's data, behind two words. */
+    action step_back() {
+        flow.wanted = flow.wanted | WANT_POSTCARD;
+        flow.hop = flow.hop - 1;
+        flow.node_id = flow.data[159:128];
+        flow.data = flow.data << 32;
     }
 
     table postcards {
@@ -106,12 +116,18 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
             data_reports.apply();
         } else if (kind == WANT_POSTCARD) {
             postcards.apply();
+            if (flow.hops != 0 && flow.hop != 0) {
+                step_back();
+            }
         } else if (kind == WANT_COUNT) {
             count_reports.apply();
         } else {
-            event = PACKET_DROPPED;
-            if (kind != WANT_DROPPED) {
-                event = kind == WANT_START ? FLOW_STARTED : SEGMENT_RESENT;
+            if (kind == WANT_START) {
+                event = FLOW_STARTED;
+            } else if (kind == WANT_RESENT) {
+                event = SEGMENT_RESENT;
+            } else if (kind == WANT_DROPPED) {
+                event = PACKET_DROPPED;
             }
             event_lists.apply();
         }

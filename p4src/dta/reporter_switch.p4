@@ -99,18 +99,10 @@ control ReporterComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
 }
 
 control ReporterDeparser(packet_out packet, in headers_t hdr) {
+    EmitReport() emit_report;
+
     apply {
-        packet.emit(hdr.report.ethernet);
-        packet.emit(hdr.report.ipv4);
-        packet.emit(hdr.report.udp);
-        packet.emit(hdr.report.base);
-        packet.emit(hdr.report.prototype);
-        packet.emit(hdr.report.detail);
-        packet.emit(hdr.report.redundancy);
-        packet.emit(hdr.report.key);
-        packet.emit(hdr.report.short_key);
-        packet.emit(hdr.report.short_hop);
-        packet.emit(hdr.report.data);
+        emit_report.apply(packet, hdr.report);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.ipv4);
         packet.emit(hdr.ipv4_options);

@@ -15,11 +15,10 @@ bit<8> hops_passed(in bit<8> ttl) {
     return first - ttl;
 }
 
+/* `protocol` and ports are those by which the flow is known; 0 where there are none. */
 control WatchFlow(
-    in ipv4_t ipv4, in ports_t ports, in tcp_t tcp, inout dta_flow_t flow,
-    in standard_metadata_t standard_metadata) {
-    bit<16> src_port = 0;
-    bit<16> dst_port = 0;
+    in ipv4_t ipv4, in bit<8> protocol, in bit<16> src_port, in bit<16> dst_port,
+    inout dta_flow_t flow, in standard_metadata_t standard_metadata) {
     bit<24> key_node = 0;
 
     action watch(bit<8> wanted) {
@@ -30,7 +29,7 @@ control WatchFlow(
         key = {
             ipv4.src_addr: ternary @name("hdr.ipv4.src_addr");
             ipv4.dst_addr: ternary @name("hdr.ipv4.dst_addr");
-            ipv4.protocol: ternary @name("hdr.ipv4.protocol");
+            protocol: ternary @name("hdr.ipv4.protocol");
             src_port: ternary @name("hdr.ports.src_port");
             dst_port: ternary @name("hdr.ports.dst_port");
         }
@@ -46,7 +45,7 @@ control WatchFlow(
         hash(
             flow.translator, HashAlgorithm.crc32, 8w1,
             {
-                ipv4.src_addr, ipv4.dst_addr, src_port, dst_port, ipv4.protocol
+                ipv4.src_addr, ipv4.dst_addr, src_port, dst_port, protocol
             },
             count);
     }
@@ -57,27 +56,30 @@ control WatchFlow(
     }
 
     apply {
-        if (ports.isValid()) {
-            src_port = ports.src_port;
-            dst_port = ports.dst_port;
-        }
-        bool is_report = ports.isValid() && ipv4.protocol == PROTOCOL_UDP
+        bool is_report = protocol == PROTOCOL_UDP
             && (dst_port == DTA_PORT || dst_port == PROTOTYPE_PORT || dst_port == NACK_PORT);
         if (ipv4.isValid() && !is_report) {
             watch_list.apply();
         }
         if (flow.wanted != 0) {
             naming.apply();
-            flow.key = ipv4.src_addr ++ ipv4.dst_addr ++ src_port ++ dst_port ++ ipv4.protocol
+            flow.key = ipv4.src_addr ++ ipv4.dst_addr ++ src_port ++ dst_port ++ protocol
                 ++ key_node;
             flow.hop = hops_passed(ipv4.ttl);
             flow.packet_bytes = standard_metadata.packet_length;
-            if (tcp.isValid()) {
-                flow.tcp_sequence = ports.word;
-                flow.tcp_bytes = (bit<32>)ipv4.total_length
-                    - (((bit<32>)ipv4.ihl + (bit<32>)tcp.data_offset) << 2)
-                    + (bit<32>)tcp.flags[1:1] + (bit<32>)tcp.flags[0:0];
-            }
+        }
+    }
+}
+
+/* What TCP says of a segment's place among those of its flow. */
+@noWarn("unused")
+control SeeSegment(in ipv4_t ipv4, in ports_t ports, in tcp_t tcp, inout dta_flow_t flow) {
+    apply {
+        if (tcp.isValid()) {
+            flow.tcp_sequence = ports.word;
+            flow.tcp_bytes = (bit<32>)ipv4.total_length
+                - (((bit<32>)ipv4.ihl + (bit<32>)tcp.data_offset) << 2)
+                + (bit<32>)tcp.flags[1:1] + (bit<32>)tcp.flags[0:0];
         }
     }
 }

@@ -69,7 +69,7 @@ bit<16> bytes_of_report(in dta_report_t report) {
 #endif
 }
 
-control WriteReport(
+control PutReport(
     inout dta_headers_t headers, in dta_report_t report,
     inout standard_metadata_t standard_metadata) {
     FillReport() fill;
@@ -79,7 +79,7 @@ control WriteReport(
     /* This reporter's addresses towards a translator, and the translator's. The source port is always
      * the same: another one could lead another way, and reports must not pass each other. */
     @noWarn("unused")
-    action send_report(
+    action address_report(
         bit<48> src_mac, bit<48> dst_mac, bit<32> src_addr, bit<32> dst_addr,
         bit<16> reporter_number) {
         reporter = reporter_number;
@@ -105,7 +105,7 @@ control WriteReport(
 
     table translators {
         key = { report.translator: exact; }
-        actions = { send_report; no_translator; }
+        actions = { address_report; no_translator; }
         default_action = no_translator();
         size = DTA_TRANSLATORS;
     }

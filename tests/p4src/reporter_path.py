@@ -22,8 +22,9 @@ REPORTER_ADDR, TRANSLATOR_ADDR = "10.0.9.1", "10.0.9.9"
 PORT, PROTOTYPE_PORT, NACK_PORT = 40042, 40040, 40044
 REPORTER, NODE, SESSIONS = 9, 0xABCD, 400
 KEY_WRITE, APPEND, KEY_INCREMENT, POSTCARDING, NACK = 1, 2, 3, 4, 0x80
-START, RESENT, DROPPED, COUNT, DATA, POSTCARD = (1 << bit for bit in range(6))
+START, RESENT, DROPPED, MOVED, COUNT, DATA, POSTCARD = (1 << bit for bit in range(7))
 STARTED, WAS_RESENT, WAS_DROPPED = range(3)  # events, as lists have them
+PLAN = "ReporterEgress.reports.plan"
 ALL, NEVER = 0xFFFFFFFF, (1 << 48) - 1
 KINDS = ("sent", "nacked", "resent", "not kept", "absurd", "late", "unpaid nacks")
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
@@ -57,8 +58,8 @@ class Reporter:
         addresses = [int(IPv4Address(address)) for address in (REPORTER_ADDR, TRANSLATOR_ADDR)]
         for number in range(1, translators + 1):
             ends = [addresses[0], addresses[1] + number - 1]
-            self.add("ReporterEgress.write_report.translators", [Exact(number)],
-                     "ReporterEgress.write_report.send_report",
+            self.add("ReporterEgress.reports.write_report.translators", [Exact(number)],
+                     "ReporterEgress.reports.write_report.address_report",
                      [REPORTER_MAC, TRANSLATOR_MAC, *ends, REPORTER])  # fmt: skip
             self.add("ReporterIngress.hear_nack.translators_heard", [*map(Exact, ends[::-1])],
                      "ReporterIngress.hear_nack.hear", [number, TO_TRANSLATOR])  # fmt: skip
@@ -85,23 +86,23 @@ class Reporter:
     ) -> None:
         """Records of all flows by Key-Write, and what else is wanted of them."""
         self.watch(wanted)
-        self.set_default("ReporterEgress.plan.data_reports", "ReporterEgress.plan.write_data",
+        self.set_default(f"{PLAN}.data_reports", f"{PLAN}.write_data",
                          [2, words, immediate, kept])  # fmt: skip
 
     def count(self, what: str = "packets", kept: int = 0) -> None:
         """Packets or bytes of flows by Key-Increment."""
-        self.set_default("ReporterEgress.plan.count_reports", f"ReporterEgress.plan.count_{what}",
+        self.set_default(f"{PLAN}.count_reports", f"{PLAN}.count_{what}",
                          [4, 0, kept])  # fmt: skip
 
     def write_postcards(self, kept: int = 0) -> None:
         """That flows pass here by Postcarding."""
         self.watch(POSTCARD)
-        self.set_default("ReporterEgress.plan.postcards", "ReporterEgress.plan.write_postcard",
+        self.set_default(f"{PLAN}.postcards", f"{PLAN}.write_postcard",
                          [2, 0, kept])  # fmt: skip
 
     def append(self, event: int, number: int, *, kept: int = 1) -> None:
         """Events of a kind to a list."""
-        for plan in ("ReporterIngress.plan_drop", "ReporterEgress.plan"):
+        for plan in ("ReporterIngress.plan_drop", PLAN):
             self.add(f"{plan}.event_lists", [Exact(event)], f"{plan}.append", [1, number, 0, kept])
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:

@@ -1,0 +1,139 @@
+"""What sends DTA reports to translators: what reporters and INT sinks have in common."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+import finsy as fy
+
+from controllers.dta.watch import (
+    NODES,
+    EventList,
+    Postcards,
+    Reports,
+    Want,
+    WatchedFlow,
+    entries_of,
+)
+from controllers.roce.running import replace
+from testbed.errors import TestbedError
+from testbed.network import Network
+from testbed.routes import next_hops
+
+MAX_TRANSLATORS = 15
+NUMBERS = 1 << 16  # of reporters
+_SESSIONS = 400  # of clones: that of translator 0
+
+
+@dataclass(frozen=True)
+class Sender:
+    """A switch that tells of flows, and to whom.
+
+    `address` is its own, and `number` the one that its reports have. `translators`: hosts whose
+    addresses reports are sent to, the first has number 1; a flow keeps to one of them. `key_node`
+    is in the keys of its flows. Raises ValueError for what cannot be.
+    """
+
+    address: str  # IPv4
+    translators: Sequence[str]
+    flows: Sequence[WatchedFlow]
+    number: int = 0
+    postcards: Postcards | None = None
+    started: EventList | None = None
+    key_node: int = 0
+
+    def __post_init__(self) -> None:
+        problem = self._problem()
+        if problem:
+            raise ValueError(f"reporter {self.address}: {problem}")
+
+    @property
+    def mac(self) -> str:
+        """Its own; its address makes it unique in a network."""
+        octets = int(IPv4Address(self.address)).to_bytes(4, "big")
+        return "06:01:" + ":".join(f"{octet:02x}" for octet in octets)
+
+    @property
+    def reports(self) -> Mapping[Want, Reports | None]:
+        """How each kind of report is told that this can make; None: it is not."""
+        return {Want.START: self.started, Want.POSTCARD: self.postcards}
+
+    @property
+    def plans(self) -> Sequence[str]:
+        """The full names of the controls that plan reports in its program."""
+        raise NotImplementedError
+
+    def entries(self) -> list[fy.P4TableEntry]:
+        """What it makes of flows: entries of its tables."""
+        naming = fy.Action("name_flow", node=self.key_node, count=len(self.translators))
+        return [
+            fy.P4TableEntry("naming", action=naming, is_default_action=True),
+            *(flow.entry() for flow in self.flows),
+            *(entry for plan in self.plans for entry in entries_of(plan, self.reports)),
+        ]
+
+    def _problem(self) -> str:
+        if not 1 <= len(self.translators) <= MAX_TRANSLATORS:
+            return f"{len(self.translators)} translators: expected 1 to {MAX_TRANSLATORS}"
+        for what, value, limit in (("number", self.number, NUMBERS),
+                                   ("key_node", self.key_node, NODES)):  # fmt: skip
+            if not 0 <= value < limit:
+                return f"{what} {value}: expected 0 to {limit - 1}"
+        told = {want: reports for want, reports in self.reports.items() if reports is not None}
+        for flow in self.flows:
+            if untold := flow.wanted & ~sum(told, start=Want(0)):
+                return (f"of flow {flow.src_addr} -> {flow.dst_addr} {untold!r} is wanted, and not "
+                        "said how it is told")  # fmt: skip
+        for reports in told.values():
+            if isinstance(reports, EventList) and not (
+                1 <= reports.translator <= len(self.translators)
+            ):
+                return f"{reports}: it has {len(self.translators)} translators"
+        return ""
+
+
+async def begin(net: Network, switch: fy.Switch, sender: Sender) -> list[fy.P4TableEntry]:
+    """Make its clone sessions, and begin its numbers anew; entries by which it finds translators.
+
+    Raises TestbedError and finsy's P4ClientError.
+    """
+    ways = next_hops(net.topo.links(), net.topo.hosts(), switch.name)
+    ports = [net.port(switch.name, ways[host][0]) for host in sender.translators]
+    for number, port in enumerate(ports, 1):
+        await replace(switch, fy.P4CloneSessionEntry(_SESSIONS + number, replicas=[port]))
+    await switch.write([~fy.P4RegisterEntry("dta_next", data=0)])
+    return [
+        entry for number, port in enumerate(ports, 1) for entry in _ends(net, sender, number, port)
+    ]  # fmt: skip
+
+
+def ways_to_senders(
+    net: Network, switch: str, senders: Mapping[str, Sender]
+) -> list[fy.P4TableEntry]:
+    """Entries by which NACKs to the other switches come there. Raises TestbedError."""
+    macs = [sender.mac for sender in senders.values()]
+    if len({*macs}) < len(macs):
+        addresses = [sender.address for sender in senders.values()]
+        raise TestbedError(f"reporters with the addresses {addresses}: expected each once")
+    found = []
+    for name, sender in senders.items():
+        if name != switch:
+            way = next_hops(net.topo.links(), [*net.topo.hosts(), name], switch)[name][0]
+            match = fy.Match({"hdr.ethernet.dst_addr": sender.mac})
+            action = fy.Action("forward", port=net.port(switch, way))
+            found.append(fy.P4TableEntry("forwarding", match=match, action=action))
+    return found
+
+
+def _ends(net: Network, sender: Sender, number: int, port: int) -> list[fy.P4TableEntry]:
+    """A translator's addresses, for reports, and for its NACKs."""
+    host = net.host(sender.translators[number - 1])
+    here = {"src_mac": sender.mac, "src_addr": sender.address,
+            "reporter_number": sender.number}  # fmt: skip
+    send = fy.Action("address_report", **here, dst_mac=host.MAC(), dst_addr=host.IP())
+    heard = fy.Match({"hdr.ipv4.src_addr": host.IP(), "hdr.ipv4.dst_addr": sender.address})
+    return [
+        fy.P4TableEntry("translators", match=fy.Match({"report.translator": number}), action=send),
+        fy.P4TableEntry("translators_heard", match=heard,
+                        action=fy.Action("hear", translator=number, port=port)),
+    ]  # fmt: skip
