@@ -9,7 +9,7 @@ Ports to hosts lead out of the domain: there INT begins and ends.
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import finsy as fy
 from mininet.topo import Topo
@@ -18,10 +18,11 @@ from controllers.forwarding import forwarding_entries
 from controllers.int.access import Denied
 from controllers.int.watch import Instruction, WatchedFlow
 from controllers.readout import CLOCK_BITS
+from controllers.routing import routing_entries
 from controllers.tables import reconcile
 from testbed.links import of_ends
 from testbed.network import Network
-from testbed.routes import next_hops
+from testbed.routes import Route, next_hops
 
 REPORT_PORT = 32766
 SESSION = 500  # REPORT_SESSION in p4src/int/report.p4
@@ -67,7 +68,8 @@ class Domain:
     `collector` is a host, whose UDP port `port` the reports go to. `mtu_bytes` is that of the links
     between switches, whose packets INT makes longer. Of watched flows all chosen packets are
     reported, or `changes`; `drops` says what a report of a dropped packet has beside the reason.
-    Packets that are `denied` are dropped. What full queues drop is reported where switches deflect
+    Packets that are `denied` are dropped. Switches with `routes` are routers, and forward by MAC
+    address to the collector alone. What full queues drop is reported where switches deflect
     it (`--deflect-on-drop` of minip4).
     """
 
@@ -79,6 +81,7 @@ class Domain:
     queues: QueueReports | None = None
     drops: Instruction | None = None
     denied: Sequence[Denied] = ()
+    routes: Mapping[str, Sequence[Route]] = field(default_factory=dict)
 
 
 async def configure(
@@ -139,7 +142,7 @@ def entries(
     return [
         *(fy.P4TableEntry(t, action=a, is_default_action=True) for t, a in defaults.items()),
         *_port_entries(net, switch, domain),
-        *forwarding_entries(net, switch),
+        *_ways(net, switch, domain),
         *(flow.entry() for flow in domain.flows if flow.is_at(net, switch)),
         *(denied.entry() for denied in domain.denied if denied.is_at(switch)),
     ]
@@ -157,6 +160,16 @@ async def clone_reports(net: Network, switch: fy.Switch, domain: Domain) -> None
 async def _configure(net: Network, switch: fy.Switch, domain: Domain, clock_offset_us: int) -> None:
     await clone_reports(net, switch, domain)
     await reconcile(switch, entries(net, switch.name, domain, clock_offset_us))
+
+
+def _ways(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
+    """Entries by which packets and reports find their way."""
+    if switch not in domain.routes:
+        return forwarding_entries(net, switch)
+    return [
+        *forwarding_entries(net, switch, [domain.collector]),
+        *routing_entries(net, switch, domain.routes[switch]),
+    ]
 
 
 def _port_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:

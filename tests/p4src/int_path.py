@@ -27,7 +27,8 @@ ALL = 0xFFFFFFFF  # of sampling
 DSCP, PORT, NEW_UDP, PROBE = range(4)  # how INT is marked
 INT_PORT, MARKER = 32767, b"TELEMARK"
 # How ingress and egress of a program are named.
-KINDS = {"int.p4": "Int", "with_ampm.p4": "Both", "../roce/int_sink.p4": "Sink"}
+KINDS = {"int.p4": "Int", "with_ampm.p4": "Both", "../roce/int_sink.p4": "Sink",
+         "../dta/int_sink.p4": "Sink"}  # fmt: skip
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not understood",
           "hops", "mtu")  # fmt: skip

@@ -1,0 +1,92 @@
+"""INT sinks that tell the paths of flows by DTA; the P4 side is p4src/dta/int_sink.p4.
+
+    watched = int.watch.WatchedFlow("10.0.0.0/8", "10.0.0.0/8", instructions=INSTRUCTIONS)
+    sink = Sink("10.255.0.5", ["h3"], [WatchedFlow("10.0.0.0/8", "10.0.0.0/8")], data=Paths())
+    async with connections(net) as switches:
+        await configure(net, switches, Domain("h3", [watched]), {"s5": sink})
+
+What is told so is not reported; all else of the domain goes on as it does without sinks.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import finsy as fy
+
+from controllers.dta.sender import Sender, begin, ways_to_senders
+from controllers.dta.watch import NEVER_US, EventList, Paths, Reports, Want
+from controllers.int.domain import Domain, clone_reports, entries
+from controllers.int.watch import Instruction
+from controllers.tables import reconcile
+from testbed.network import Network
+
+INSTRUCTIONS = Instruction.NODE_ID
+"""What the stack has to have of each hop: PATH_INSTRUCTIONS of p4src/dta/int_paths.p4."""
+
+
+@dataclass(frozen=True)
+class Sink(Sender):
+    """What an INT sink tells of the paths of flows that leave the domain there: see Sender.
+
+    Its flows are as they are outside, without INT's marks. A path is told when it is new or has
+    changed, when the flow's queue is as full as is reported, and again after `period_us`. `started`
+    and `moved` list flows that are new, and those whose path has changed. Raises ValueError for
+    what cannot be.
+    """
+
+    data: Paths | None = None
+    moved: EventList | None = None
+    period_us: int = NEVER_US
+
+    @property
+    def reports(self) -> Mapping[Want, Reports | None]:
+        """See Sender."""
+        return {**super().reports, Want.DATA: self.data, Want.MOVED: self.moved}
+
+    @property
+    def plans(self) -> Sequence[str]:
+        """See Sender."""
+        return ("SinkEgress.reports.plan",)
+
+    def entries(self) -> list[fy.P4TableEntry]:
+        """What it makes of flows: entries of its tables."""
+        follow = fy.Action("follow", period_us=self.period_us)
+        paths = fy.P4TableEntry("paths", action=follow, is_default_action=True)
+        return [*super().entries(), paths]
+
+    def _problem(self) -> str:
+        if not 0 <= self.period_us <= NEVER_US:
+            return f"period_us {self.period_us}: expected 0 to 2^48 - 1"
+        return super()._problem()
+
+
+async def configure(
+    net: Network, switches: Mapping[str, fy.Switch], domain: Domain, sinks: Mapping[str, Sink],
+    clock_offsets_us: Mapping[str, int] | None = None,
+) -> None:  # fmt: skip
+    """Fill the tables of all switches of a domain; numbers of reports begin anew.
+
+    `sinks` run p4src/dta/int_sink.p4, other switches INT's program; `clock_offsets_us` as of
+    controllers.int.domain. Raises TestbedError and finsy's P4ClientError.
+    """
+    offsets_us = clock_offsets_us or {}
+    await asyncio.gather(
+        *(_configure(net, switch, domain, sinks, offsets_us.get(name, 0))
+          for name, switch in switches.items())
+    )  # fmt: skip
+
+
+async def _configure(
+    net: Network, switch: fy.Switch, domain: Domain, sinks: Mapping[str, Sink],
+    clock_offset_us: int,
+) -> None:  # fmt: skip
+    await clone_reports(net, switch, domain)
+    found = [
+        *entries(net, switch.name, domain, clock_offset_us),
+        *ways_to_senders(net, switch.name, sinks),
+    ]
+    if switch.name in sinks:
+        sink = sinks[switch.name]
+        found += [*await begin(net, switch, sink), *sink.entries()]
+    await reconcile(switch, found)

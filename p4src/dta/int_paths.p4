@@ -1,0 +1,69 @@
+/* Paths of flows, as an INT sink takes them off packets, and what of them is worth a report. A program
+ * includes it behind INT's parser. */
+#ifndef TELEMARK_DTA_INT_PATHS_P4
+#define TELEMARK_DTA_INT_PATHS_P4
+
+// Of each hop its node alone.
+#define PATH_INSTRUCTIONS 0x8000
+#define PATH_HOP_LOG 0
+
+#include "../int/paths.p4"
+#include "reporter_flows.p4"
+
+const bit<224> CONGESTED = 224w1 << 210;  // in a path's first word
+
+/* A flow has a cell of its own, as in SeeFlow. */
+control SeePath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<1> congested) {
+    register<bit<128>>(DTA_FLOW_CELLS) keys;
+    register<bit<224>>(DTA_FLOW_CELLS) told;
+    register<bit<48>>(DTA_FLOW_CELLS) told_us;
+
+    /* A path, word by word: how many hops, this one included (8 bits), reserved (5), and flags: this
+     * queue is as full as is reported, E and M of INT's header (16 bits are reserved, too); the node
+     * of this switch, and of the newest five before it. It is told when it is new, when the queue is
+     * full, and once a period: memory is written over. */
+    action see(bit<32> index, bit<48> period_us) {
+        bit<128> key;
+        bit<224> before;
+        bit<48> last_us;
+        keys.read(key, index);
+        told.read(before, index);
+        told_us.read(last_us, index);
+        flow.hops = path.hops + 1;
+        flow.hop = path.hops;
+        flow.node_id = hop.node_id;
+        flow.data = flow.hops ++ 6w0 ++ path.exceeded ++ 16w0 ++ hop.node_id ++ path.stack;
+        bool is_new = key != flow.key;
+        bool has_moved = !is_new && flow.data != before;
+        bool is_told =
+            is_new || has_moved || congested == 1 || hop.egress_us - last_us >= period_us;
+        flow.wanted = flow.wanted & ~(
+            (is_told ? 8w0 : WANT_DATA | WANT_POSTCARD) | (is_new ? 8w0 : WANT_START)
+            | (has_moved ? 8w0 : WANT_MOVED) | WANT_RESENT | WANT_DROPPED | WANT_COUNT);
+        // A chunk of postcards has no room for more than five, and none to say that some are missing.
+        flow.wanted = flow.wanted
+            & ~(path.hops > 4 || path.exceeded != 0 ? WANT_POSTCARD : 8w0);
+        keys.write(index, flow.key);
+        told.write(index, flow.data);
+        told_us.write(index, is_told ? hop.egress_us : last_us);
+        flow.data = flow.data | (congested == 1 ? CONGESTED : 224w0);
+    }
+
+    action follow(bit<48> period_us) {
+        bit<32> index;
+        hash(index, HashAlgorithm.crc32, 32w0, { flow.key }, (bit<32>)DTA_FLOW_CELLS);
+        see(index, period_us);
+    }
+
+    /* The only entry is the default one: how often a path is told that is still the same. */
+    table paths {
+        actions = { follow; }
+        default_action = follow(0xFFFFFFFFFFFF);
+    }
+
+    apply {
+        paths.apply();
+    }
+}
+
+#endif

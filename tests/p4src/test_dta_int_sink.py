@@ -1,0 +1,256 @@
+"""An INT sink that tells paths by DTA: reports of which packets, and what is left to INT."""
+
+import random
+from collections.abc import Sequence
+from ipaddress import IPv4Address
+from zlib import crc32
+
+import numpy as np
+import pytest
+from int_path import (
+    DSCP,
+    IN,
+    NEW_UDP,
+    OUT,
+    PORT,
+    PROBE,
+    TO_COLLECTOR,
+    Switch,
+    damaged,
+    insides,
+    tcp,
+    udp,
+)
+from int_path import opened as report_of
+from reporter_path import (
+    APPEND,
+    DATA,
+    KEY_WRITE,
+    MOVED,
+    NEVER,
+    POSTCARD,
+    POSTCARDING,
+    REPORTER,
+    REPORTER_ADDR,
+    REPORTER_MAC,
+    SESSIONS,
+    START,
+    TRANSLATOR_ADDR,
+    TRANSLATOR_MAC,
+    Report,
+    nack,
+    opened,
+)
+
+from collectors.dta.paths import Flag, decode, encode
+from minip4.engine.keys import Exact, Ternary
+
+NODE_ID, LATENCY = 0x8000, 0x2000
+NODE = 9
+LISTS = {0: 17, 3: 18}  # of events: new flows, changed paths
+M, E = Flag.MTU_EXCEEDED, Flag.HOPS_EXCEEDED
+
+
+class Sink(Switch):
+    """Node 9: INT that comes by port 1 goes out of the domain by port 2, and reports by port 3."""
+
+    def __init__(
+        self, wanted: int = DATA, *, period_us: int = NEVER, kept: int = 0,
+        outside: Sequence[int] = (OUT,), dst_port: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(NODE, outside=outside, program="../dta/int_sink.p4")
+        self.report_all()
+        add, set_default = self.engine.table_add, self.engine.table_set_default
+        watch = "SinkIngress.watch_path.watch_flow"
+        port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
+        add(f"{watch}.watch_list", [*[Ternary(0, 0)] * 4, port], f"{watch}.watch", [wanted], 1)
+        set_default(f"{watch}.naming", f"{watch}.name_flow", [0, 1])
+        set_default("SinkEgress.see_path.paths", "SinkEgress.see_path.follow", [period_us])
+        ends = [int(IPv4Address(address)) for address in (REPORTER_ADDR, TRANSLATOR_ADDR)]
+        add("SinkEgress.reports.write_report.translators", [Exact(1)],
+            "SinkEgress.reports.write_report.address_report",
+            [REPORTER_MAC, TRANSLATOR_MAC, *ends, REPORTER])  # fmt: skip
+        add("SinkIngress.hear_nack.translators_heard", [*map(Exact, ends[::-1])],
+            "SinkIngress.hear_nack.hear", [1, TO_COLLECTOR])  # fmt: skip
+        plan = "SinkEgress.reports.plan"
+        set_default(f"{plan}.data_reports", f"{plan}.write_data", [2, 7, 0, kept])
+        set_default(f"{plan}.postcards", f"{plan}.write_postcard", [2, 0, kept])
+        for event, number in LISTS.items():
+            add(f"{plan}.event_lists", [Exact(event)], f"{plan}.append", [1, number, 0, kept])
+        self.engine.mirror_set(SESSIONS + 1, [(TO_COLLECTOR, 0)])
+
+    def report_queue(self) -> None:
+        """Say of the first packet that its queue is full."""
+        queues = "SinkEgress.departure.packet.queue_reports"
+        self.engine.table_add(f"{queues}.queue_reports", [Exact(OUT)], f"{queues}.report_queue",
+                              [0, 0, 1, 0xF000])  # fmt: skip
+
+    def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
+        """All that leaves, in the order of ports, and of each in that of sending."""
+        return sorted(self.engine.process(port, frame, 1000 * time_us), key=lambda out: out[0])
+
+    def told(self, frame: bytes, time_us: int = 0, *, leaves: bytes | None = None) -> list[Report]:
+        """The reports of a packet that leaves as `leaves`, or else as any host's does."""
+        (port, out), *others = self.send(frame, time_us)
+        assert (port, out) == (OUT, udp() if leaves is None else leaves)
+        assert all(port == TO_COLLECTOR for port, _ in others)
+        return [opened(frame) for _, frame in others]
+
+
+def pushed(frame: bytes, *nodes: int, instructions: int = NODE_ID, **given: int) -> bytes:
+    """The frame with INT, behind these switches."""
+    source = Switch(nodes[0], outside=[IN])
+    version = 6 if frame[12:14] == b"\x86\xdd" else 4
+    source.embed_data(instructions, version=version, **given)
+    out = source.pass_on(frame, 1000)
+    for node in nodes[1:]:
+        out = Switch(node).pass_on(out, 1000 * node)
+    return out
+
+
+def key(protocol: int = 17) -> bytes:
+    """Of the flow of all packets here."""
+    return bytes.fromhex("0a000001 0a000002 0fa0 1388") + bytes([protocol, 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("make", "mark", "protocol"),
+    [(udp, DSCP, 17), (udp, PORT, 17), (udp, NEW_UDP, 17), (udp, PROBE, 17), (tcp, DSCP, 6),
+     (tcp, NEW_UDP, 6), (tcp, PROBE, 6)],
+)  # fmt: skip
+def test_a_path_is_told_of_a_packet_that_leaves_as_it_came(
+    make: object, mark: int, protocol: int
+) -> None:
+    frame = make()  # type: ignore[operator]
+    (report,) = Sink().told(pushed(frame, 3, 4, mark=mark), 9000, leaves=frame)
+    assert (report.opcode, report.sequence, report.detail) == (KEY_WRITE, 0, bytes([2, 7, 0, 0]))
+    assert report.key == key(protocol)
+    assert report.words == tuple(encode([3, 4, NODE]))
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_of_a_path_the_last_six_switches_are_told(count: int) -> None:
+    nodes = [*range(11, 11 + count)]
+    (report,) = Sink().told(pushed(udp(), *nodes))
+    assert report.words == tuple(encode([*nodes, NODE]))
+    path = decode(np.array([report.words]))
+    assert path.hops.tolist() == [count + 1]
+    last = [*nodes, NODE][-6:]
+    assert path.nodes.tolist() == [last + (6 - len(last)) * [-1]]
+
+
+def test_what_leaves_where_it_came_in_has_a_path_of_one() -> None:
+    sink = Sink(DATA | POSTCARD, outside=(IN, OUT))
+    sink.embed_data(NODE_ID)
+    data, postcard = sink.told(udp())
+    assert data.words == tuple(encode([NODE]))
+    assert (postcard.detail, postcard.words) == (bytes([2, 0, 1, 0]), (NODE,))
+
+
+def test_a_path_is_told_again_when_it_changes_or_after_a_period() -> None:
+    sink = Sink(START | MOVED | DATA, period_us=50_000)
+    one, other, longer = pushed(udp(), 3, 4), pushed(udp(), 3, 5), pushed(udp(), 3, 4, 6)
+    steps = [(one, 0), (one, 49_999), (one, 50_000), (other, 50_001), (other, 50_002),
+             (longer, 60_000), (longer, 109_999), (longer, 110_000)]  # fmt: skip
+    found = [sink.told(frame, time_us) for frame, time_us in steps]
+    new, path, moved = (APPEND, 17), (KEY_WRITE, 2 << 24 | 7 << 16), (APPEND, 18)
+    assert [[(r.opcode, int.from_bytes(r.detail, "big")) for r in each] for each in found] == [
+        [new, path], [], [path], [moved, path], [], [moved, path], [], [path]
+    ]  # fmt: skip
+    assert found[3][0].words == (crc32(key()),)
+    assert [each[-1].words[0] >> 24 for each in found if each] == [3, 3, 3, 4, 4]
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_postcards_of_all_hops_tell_how_many_there_are(count: int) -> None:
+    nodes = [*range(11, 11 + count), NODE]
+    found = Sink(POSTCARD).told(pushed(udp(), *nodes[:-1]))
+    assert {(r.opcode, r.key) for r in found} == {(POSTCARDING, key())}
+    cards = {report.detail[1]: report.words for report in found}
+    assert cards == {hop: (node,) for hop, node in enumerate(nodes)}
+    assert {(r.detail[0], r.detail[2], r.detail[3]) for r in found} == {(2, len(nodes), 0)}
+    assert [report.sequence for report in found] == [*range(len(nodes))]
+
+
+def test_postcards_are_of_whole_paths_that_have_room() -> None:
+    sink = Sink(POSTCARD | DATA)
+    assert [r.opcode for r in sink.told(pushed(udp(), *range(11, 16)))] == [KEY_WRITE]
+    (report,) = sink.told(pushed(udp(), 3, 4, hops=1))
+    assert report.words == tuple(encode([3, NODE], E))
+
+
+def test_hops_that_are_missing_are_told() -> None:
+    small = Switch(4, mtu=52)
+    (report,) = Sink().told(small.pass_on(pushed(udp(), 3)))
+    assert report.words == tuple(encode([3, NODE], M))
+
+
+def test_a_full_queue_is_told_at_once_and_is_no_change_of_the_path() -> None:
+    sink = Sink(DATA | MOVED)
+    sink.report_queue()
+    frame = pushed(udp(), 3)
+    found = [sink.told(frame, time_us) for time_us in range(3)]
+    assert [[r.words[0] >> 16 & 7 for r in each] for each in found] == [[Flag.CONGESTED], [], []]
+    assert [r.opcode for r in found[0]] == [KEY_WRITE]
+
+
+def test_reports_come_again_after_a_nack() -> None:
+    sink = Sink(DATA | POSTCARD, period_us=0, kept=1)
+    frame = pushed(udp(), 3, 4)
+    sent = [out for n in range(3) for port, out in sink.send(frame, n) if port == TO_COLLECTOR]
+    assert [opened(out).sequence for out in sent] == [*range(12)]
+    again = sink.send(nack(5, 3), port=TO_COLLECTOR)
+    assert again == [(TO_COLLECTOR, out) for out in sent[5:8]]
+    assert sink.send(nack(12, 1), port=TO_COLLECTOR) == []
+
+
+def test_nacks_to_others_pass() -> None:
+    other = nack(0, 1, src="10.0.9.8")
+    sink, forward = Sink(), "SinkIngress.arrival.forward"
+    sink.engine.table_add(f"{forward}.forwarding", [Exact(REPORTER_MAC)], f"{forward}.forward",
+                          [OUT])  # fmt: skip
+    assert sink.send(other, port=TO_COLLECTOR) == [(OUT, other)]
+
+
+@pytest.mark.parametrize("given", [{"instructions": NODE_ID | LATENCY}, {"version": 6}])
+def test_what_has_no_place_in_a_report_is_left_to_int(given: dict[str, int]) -> None:
+    """And so are flows that nobody watches; DTA's reports leave no gap in the numbers of INT's."""
+    sink, known = Sink(period_us=0), pushed(udp(), 3)
+    frame = udp(version=given.pop("version", 4))
+    other = pushed(frame, 3, **given)
+    for number in range(2):
+        sink.told(known)
+        out, report = sink.report(other)
+        assert (out, report.group.sequence) == (frame, number)
+    for mark in (DSCP, PORT, NEW_UDP):
+        sink = Sink(dst_port=5001)
+        assert sink.report(pushed(udp(), 3, mark=mark))[1].group.node == NODE
+        (told,) = sink.told(pushed(udp(dport=5001), 3, mark=mark), leaves=udp(dport=5001))
+        assert told.words == tuple(encode([3, NODE]))
+
+
+def test_what_it_tells_of_packets_in_transit_are_reports_of_int() -> None:
+    switch = Sink(outside=())
+    switch.report_queue()
+    assert switch.report(pushed(udp(), 3))[1].group.node == NODE
+
+
+def test_damaged_frames_do_no_harm() -> None:
+    """Whatever comes, reports of both kinds are well formed."""
+    sink, dice, told, reports = Sink(127, period_us=0, kept=1), random.Random(1), 0, 0
+    frames = [*insides(), *(pushed(udp(), *range(1, n)) for n in range(2, 8)), nack(3, 9)]
+    for frame in frames:
+        for _ in range(40):
+            for port, out in sink.send(damaged(frame, dice)):
+                if port != TO_COLLECTOR:
+                    assert port == OUT
+                elif out[36:38] == (40042).to_bytes(2, "big"):
+                    report = opened(out)
+                    told += 1
+                    assert report.opcode in (KEY_WRITE, APPEND, POSTCARDING)
+                    assert len(report.words) == (7 if report.opcode == KEY_WRITE else 1)
+                else:
+                    report_of(out)
+                    reports += 1
+    assert told > 400
+    assert reports > 50
