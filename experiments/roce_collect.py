@@ -4,9 +4,10 @@ TCP segments, made by scapy with addresses, ports, numbers, options and payload 
 switch. It writes a record of each into a file at the collector, which is mapped into memory and
 registered for RDMA: by RoCEv1 and by RoCEv2, by a reliable and an unreliable connection, with what
 the switch knows of the packet (its ports, times and queue), and into a ring that is too small for
-all. The collector's responder checks each packet's iCRC, sequence number, key and bounds. The file
-must hold what the segments say, byte by byte; times are held against captures; and the segments
-themselves must leave as they came.
+all. The collector's responder checks each packet's iCRC, sequence number, key and bounds. In real
+time, where there is a virtual machine for it (./setup.sh --rdma), Linux's rdma_rxe takes records,
+too. The file must hold what the segments say, byte by byte; times are held against captures; and
+the segments themselves must leave as they came.
 
 Claim: The collector's file holds each record, once and in order, byte by byte, as RoCEv1 and as
 RoCEv2.
@@ -19,7 +20,8 @@ network that loses none.
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
@@ -28,17 +30,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.table import Table
+from roce import rxe
 from roce.reporting import (
     DELAY_US,
     PROGRAM,
     RECORDS,
     Collection,
+    Running,
+    Taken,
     reporting,
 )
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 
-from collectors.roce.application import Outcome
 from collectors.roce.endpoint import Transport, gid
 from controllers.roce.running import events, refuse_bmv2
 from controllers.roce.session import Content
@@ -52,6 +56,7 @@ from testbed.truth.books import Books
 
 RATE_BPS = 10_000_000  # of the link to the collector: records wait for each other
 GAP_US = 150  # between segments, in the mean of a Poisson process
+EMULATED_GAP_US = 2000  # the same for rxe, whose machine is emulated
 SETTLE_NS = 100_000_000  # until all that is on its way has arrived
 HOST_MACS = ("00:00:00:00:00:01", "00:00:00:00:00:03")  # of h1 and h3
 PAYLOADS = (0, 1, 7, 100, 536, 1400)
@@ -75,12 +80,19 @@ class Case:
     transport: Transport = Transport.RC
     content: Content = Content.FLOWS
     laps: float = 1.0
+    is_rxe: bool = False  # which takes the records, in place of our responder
+
+    @property
+    def gap_us(self) -> int:
+        """Between segments, in the mean."""
+        return EMULATED_GAP_US if self.is_rxe else GAP_US
 
     def collection(self, packets: int) -> Collection:
-        """With a file of its own."""
+        """With a file of its own. No link loses anything, and a slow collector is not asked."""
+        session = ("version", self.version), ("patience", 0)
         return Collection(
-            max(int(packets / self.laps), 1), self.content, self.transport,
-            (("version", self.version),), file="records",
+            max(int(packets / self.laps), 1), self.content, self.transport, session,
+            file="records",
         )  # fmt: skip
 
 
@@ -91,6 +103,7 @@ CASES = {
     "v1, with hop": Case(1, content=Content.FLOWS_AND_HOPS),
     "v2, with hop": Case(2, content=Content.FLOWS_AND_HOPS),
     "v2, small ring": Case(2, laps=3.3),
+    "v2, rxe": Case(2, is_rxe=True),
 }
 QUICK = ("v1", "v2, with hop", "v2, small ring")
 
@@ -102,8 +115,7 @@ class Found:
     case: Case
     segments: list[bytes]
     left: list[bytes]  # segments, behind the switch
-    file: bytes
-    responder: Outcome
+    taken: Taken
     counts: Mapping[str, int]
     ports: tuple[int, int]  # of the switch, by which segments come and leave
     came_ns: NDArray[np.int64]  # segments at the switch
@@ -115,7 +127,7 @@ class Found:
     @property
     def slots(self) -> int:
         """Of the ring."""
-        return len(self.file) // RECORDS[self.case.content].itemsize
+        return len(self.taken.file) // RECORDS[self.case.content].itemsize
 
     @property
     def delays_us(self) -> NDArray[np.float64]:
@@ -130,7 +142,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         raise TestbedError(
             f"--packets {options.packets}: all segments are in memory: take {MOST_PACKETS} at most"
         )
-    cases = {name: CASES[name] for name in (QUICK if options.quick else CASES)}
+    lacking = rxe.lacking(options)
+    cases = {
+        name: CASES[name] for name in (QUICK if options.quick else CASES)
+        if not (CASES[name].is_rxe and lacking)
+    }  # fmt: skip
     found = {name: await measure(name, case, options, run) for name, case in cases.items()}
     return Report(
         samples=[sample_of(name, each) for name, each in found.items()],
@@ -138,7 +154,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         metrics={name: {"delay_us": statistics.percentiles(each.delays_us)}
                  for name, each in found.items()},
         figure=draw(found),
-        caption=caption(options),
+        caption=caption(options, lacking),
         tables=[summary_table(found)],
     )  # fmt: skip
 
@@ -148,26 +164,41 @@ async def measure(name: str, case: Case, options: argparse.Namespace, run: Run) 
     dice = np.random.default_rng(run.seed)
     segments = [segment(dice) for _ in range(options.packets)]
     folder = name.replace(", ", "-").replace(" ", "-")
-    collection = case.collection(options.packets)
-    async with reporting(run, folder, collection, RATE_BPS, options.program) as running:
+    async with writing_to(case, run, folder, options) as (running, taken):
         net = running.net
         start_ns = run.clock.now_ns() + SETTLE_NS
-        gaps_ns = dice.exponential(1000 * GAP_US, len(segments))
+        gaps_ns = dice.exponential(1000 * case.gap_us, len(segments))
         times = (start_ns + np.cumsum(gaps_ns).astype(np.int64)).tolist()
         net.send_frames("h1", times, segments)
         await run.clock.sleep_until(times[-1] + SETTLE_NS)
         counts = await events(running.switch, running.session)
     came, left = net.capture("s1", "h1", "in"), net.capture("s1", "h3", "out")
     requests = capture.read(net.capture("s2", "h2", "out"))
-    path = run.folder / "records"
-    file = path.read_bytes()
-    path.unlink()
     return Found(
-        case, segments, net.applications[1].result, file, net.applications[0].result, counts,
+        case, segments, net.applications[-1].result, taken, counts,
         (net.port("s1", "h1"), net.port("s1", "h3")),
         capture.read(came).time_ns.astype(np.int64), capture.read(left).time_ns.astype(np.int64),
         requests.time_ns.astype(np.int64), int(requests.length[0]), Books.of(net, {}),
     )  # fmt: skip
+
+
+@asynccontextmanager
+async def writing_to(
+    case: Case, run: Run, folder: str, options: argparse.Namespace
+) -> AsyncIterator[tuple[Running, Taken]]:
+    """A network whose last application is the Keeper; what the collector has is there behind it."""
+    collection = case.collection(options.packets)
+    if case.is_rxe:
+        to_rxe = rxe.reporting_to_rxe(run, folder, collection, RATE_BPS, options.program)
+        async with to_rxe as both:
+            yield both
+        return
+    taken = Taken()
+    async with reporting(run, folder, collection, RATE_BPS, options.program) as running:
+        yield running, taken
+    path = run.folder / "records"
+    taken.file, taken.counts = path.read_bytes(), running.net.applications[0].result.counts
+    path.unlink()
 
 
 def segment(dice: np.random.Generator) -> bytes:
@@ -210,15 +241,15 @@ def hop_of(found: Found, number: int) -> tuple[object, ...]:
 
 def checks_of(name: str, found: Found) -> list[Check]:
     """All exact."""
-    wanted, got = expected(found).tobytes(), found.file
+    wanted, got = expected(found).tobytes(), found.taken.file
     wrong = sum(a != b for a, b in zip(wanted, got, strict=True))
     count = len(found.segments)
-    accepted = found.responder.counts.accepted.total()
+    accepted = found.taken.counts.accepted.total()
     altered = sum(a != b for a, b in zip(found.segments, found.left, strict=False))
     return [
         Check(f"{name}: bytes of the file that are wrong", wrong, 0),
         Check(f"{name}: records written", accepted, count),
-        Check(f"{name}: packets refused", found.responder.counts.refused.total(), 0),
+        Check(f"{name}: packets refused", found.taken.counts.refused.total(), 0),
         Check(f"{name}: records that the switch counts", found.counts["sent"], count),
         Check(f"{name}: segments behind the switch", len(found.left), count),
         Check(f"{name}: segments that were changed", altered, 0),
@@ -248,7 +279,11 @@ def summary_table(found: Mapping[str, Found]) -> Table:
 def draw(found: Mapping[str, Found]) -> Figure:
     """What a record costs on the wire, and how old it is in memory."""
     figure, (left, right) = plots.figure(2)
-    shown = {name: each for name, each in found.items() if "ring" not in name and "UC" not in name}
+    shown = {
+        name: each
+        for name, each in found.items()
+        if "ring" not in name and "UC" not in name and not each.case.is_rxe
+    }
     draw_bytes(left, shown)
     for number, (name, each) in enumerate(shown.items()):
         share = np.arange(1, len(each.delays_us) + 1) / len(each.delays_us) * 100
@@ -278,13 +313,14 @@ def parts_of(found: Found) -> Sequence[int]:
     return (ETHERNET, network, BTH_RETH, record, ICRC)
 
 
-def caption(options: argparse.Namespace) -> str:
-    """What the figure shows."""
+def caption(options: argparse.Namespace, lacking: str) -> str:
+    """What the figure shows, and why rdma_rxe is not among what was measured."""
     return (
         f"Records of {options.packets:,} TCP segments, one in {GAP_US} us in the mean, written by "
         f"RDMA over a link of {RATE_BPS / 1e6:g} Mbit/s and {DELAY_US} us, "
         f"{plots.runs(1, options.time)}. (a) Bytes of a frame that writes one. (b) From a "
         "segment's arrival at the switch to its record at the collector."
+        + (f" Without rdma_rxe: {lacking}." if lacking else "")
     )
 
 

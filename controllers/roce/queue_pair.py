@@ -44,6 +44,12 @@ class Target(Protocol):
     def transport(self) -> enum.Enum: ...
 
 
+def mac_of(peer: Peer) -> str:
+    """The MAC address of a switch as a peer: the end of its address makes it unique."""
+    low = int(ip_address(peer.address)) & 0xFFFFFFFF
+    return "06:00:" + ":".join(f"{byte:02x}" for byte in low.to_bytes(4, "big"))
+
+
 @dataclass(frozen=True)
 class QueuePair(ABC):
     """A session with the collector at `host`.
@@ -80,9 +86,8 @@ class QueuePair(ABC):
 
     @property
     def mac(self) -> str:
-        """The switch's own in this session; the end of its address makes it unique in a network."""
-        low = int(ip_address(self.peer.address)) & 0xFFFFFFFF
-        return "06:00:" + ":".join(f"{byte:02x}" for byte in low.to_bytes(4, "big"))
+        """The switch's own in this session."""
+        return mac_of(self.peer)
 
     @property
     def is_reliable(self) -> bool:

@@ -24,6 +24,7 @@ KINDS = ("RC WRITE ONLY", "RC WRITE ONLY WITH IMMEDIATE", "RC FETCH ADD",
 TRANSPORTS = (Transport.RC, Transport.UC)
 PSN, IMMEDIATE = 0x123456, 7
 RECORD = bytes(range(44))  # as long as that of a TCP packet
+LENGTH = 2 * len(RECORD) + 8  # of the region that it writes to
 
 
 class RealSession:
@@ -53,6 +54,11 @@ class RealSession:
 def captured() -> Mapping[str, Mapping[str, Any]]:
     """Fields of the packets that were captured, by KINDS."""
     _, frames = read_frames(CAPTURE)
+    return by_kind(frames)
+
+
+def by_kind(frames: Sequence[bytes]) -> Mapping[str, Mapping[str, Any]]:
+    """Fields of a session's packets, in the order of KINDS."""
     return {kind: fields(frame) for kind, frame in zip(KINDS, frames, strict=True)}
 
 

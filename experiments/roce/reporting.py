@@ -3,16 +3,16 @@
 h1, h3 - s1 - s2 - h2: packets from h1 to h3 are recorded by s1, at h2
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import finsy as fy
 import numpy as np
 
 from collectors.roce.application import Responder, Writer
-from collectors.roce.endpoint import Peer, Transport
+from collectors.roce.endpoint import Counts, Peer, Target, Transport
 from collectors.roce.region import HOP, TCP
 from controllers.connection import connections
 from controllers.roce.session import Content, Reporter, Session, configure
@@ -64,6 +64,14 @@ class Running:
     session: Session
 
 
+@dataclass
+class Taken:
+    """What a collector has, when the network has ended."""
+
+    file: bytes = b""
+    counts: Counts = field(default_factory=Counts)
+
+
 class Keeper(Application):
     """Takes all frames of its host; its result is a list of them."""
 
@@ -92,17 +100,33 @@ async def reporting(
 
     `rate_bps` is that of the link between the switches. `keeps`: a Keeper at h3 is the second one.
     """
-    topo = Dumbbell(2, rate_bps=rate_bps, delay_us=DELAY_US, queue_packets=10_000)
-    responder = collection.responder(run)
-    session = Session(1, COLLECTOR, PEER, responder.targets[0], content=collection.content,
-                      **dict(collection.session))  # fmt: skip
-    reporters = {SWITCH: Reporter([session], [RecordedFlow("0.0.0.0/0", "0.0.0.0/0")], node_id=1)}
-    with Network(
-        topo, run, program=program, name=name, capture=captures, expected_drops=EXPECTED
-    ) as net:
+    with network(run, name, rate_bps, program, captures=captures) as net:
+        responder = collection.responder(run)
         net.run_application(COLLECTOR, responder)
         if keeps:
             net.run_application(RECEIVER, Keeper())
-        async with connections(net) as switches:
-            await configure(net, switches, reporters)
-            yield Running(net, switches[SWITCH], session)
+        async with writing(net, collection, responder.targets[0]) as running:
+            yield running
+
+
+@contextmanager
+def network(
+    run: Run, name: str, rate_bps: int, program: str, *, captures: bool = True
+) -> Iterator[Network]:
+    """The network alone."""
+    topo = Dumbbell(2, rate_bps=rate_bps, delay_us=DELAY_US, queue_packets=10_000)
+    with Network(
+        topo, run, program=program, name=name, capture=captures, expected_drops=EXPECTED
+    ) as net:
+        yield net
+
+
+@asynccontextmanager
+async def writing(net: Network, collection: Collection, target: Target) -> AsyncIterator[Running]:
+    """Have the switch write to a target."""
+    session = Session(1, COLLECTOR, PEER, target, content=collection.content,
+                      **dict(collection.session))  # fmt: skip
+    reporters = {SWITCH: Reporter([session], [RecordedFlow("0.0.0.0/0", "0.0.0.0/0")], node_id=1)}
+    async with connections(net) as switches:
+        await configure(net, switches, reporters)
+        yield Running(net, switches[SWITCH], session)

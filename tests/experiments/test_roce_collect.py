@@ -1,5 +1,6 @@
 """Records in the file, in virtual time: as they should be, and what is not is found."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ def test_the_file_holds_each_record(tmp_path: Path) -> None:
     assert [row["case"] for row in rows] == ["v1", "v2, with hop", "v2, small ring"]
     assert [row["slots"] for row in rows] == ["60", "60", "18"]
     assert (tmp_path / "roce_collect.png").stat().st_size > 10_000
+    caption = json.loads((tmp_path / "summary.json").read_text())["caption"]
+    assert "Without rdma_rxe: virtual time has no kernel of another machine." in caption
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Header fields against those of a real session, in virtual time; a wrong one is found out."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ def test_every_field_is_as_in_a_real_session(tmp_path: Path) -> None:
     assert chosen == {"IP id", "UDP sport", "BTH migreq"}
     assert len(rows) == 37 + 38 + 38 + 37 + 38
     assert (tmp_path / "roce_headers.png").stat().st_size > 10_000
+    reference = json.loads((tmp_path / "summary.json").read_text())["metrics"]["rdma_rxe"]
+    assert reference == "as it was captured: virtual time has no kernel of another machine"
 
 
 @pytest.mark.parametrize(
