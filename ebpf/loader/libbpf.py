@@ -50,6 +50,14 @@ class TcOptions(_Options):
                 ("handle", c_uint32), ("priority", c_uint32)]  # fmt: skip
 
 
+class MapCreate(_Options):
+    """struct bpf_map_create_opts."""
+
+    _fields_ = [("size", c_size_t), ("btf_fd", c_uint32), ("btf_key_type_id", c_uint32),
+                ("btf_value_type_id", c_uint32), ("btf_vmlinux_value_type_id", c_uint32),
+                ("inner_map_fd", c_uint32), ("flags", c_uint32)]  # fmt: skip
+
+
 PRINT = ctypes.CFUNCTYPE(c_int, c_int, c_char_p, handle)  # level, format, va_list
 
 _FUNCTIONS: Signatures = {
@@ -74,8 +82,10 @@ _FUNCTIONS: Signatures = {
     "bpf_map__map_flags": (c_uint32, [handle]),
     "bpf_map__btf_key_type_id": (c_uint32, [handle]),
     "bpf_map__btf_value_type_id": (c_uint32, [handle]),
+    "bpf_map__inner_map": (handle, [handle]),
     "bpf_map__initial_value": (handle, [handle, POINTER(c_size_t)]),
     "btf__raw_data": (handle, [handle, POINTER(c_uint32)]),
+    "bpf_map_create": (c_int, [c_int, c_char_p, c_uint32, c_uint32, c_uint32, POINTER(MapCreate)]),
     "bpf_map_lookup_elem": (c_int, [c_int, handle, handle]),
     "bpf_map_update_elem": (c_int, [c_int, handle, handle, c_uint64]),
     "bpf_map_delete_elem": (c_int, [c_int, handle]),

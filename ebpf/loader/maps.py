@@ -7,19 +7,20 @@ import errno
 import mmap
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from ebpf.loader.errors import ENOTSUPP, LoadError, refusal
-from ebpf.loader.libbpf import library
+from ebpf.loader.libbpf import MapCreate, library
 
 # enum bpf_map_type
 ARRAY, PERCPU_HASH, PERCPU_ARRAY, LRU_PERCPU_HASH, PERCPU_CGROUP_STORAGE = 2, 5, 6, 10, 21
 PER_CPU = (PERCPU_HASH, PERCPU_ARRAY, LRU_PERCPU_HASH, PERCPU_CGROUP_STORAGE)
 ARRAYS = (ARRAY, PERCPU_ARRAY)
+LONGEST_NAME = 15  # of what the kernel keeps
 MMAPABLE = 1 << 10  # BPF_F_MMAPABLE
 NO_BATCH = (errno.EINVAL, errno.EOPNOTSUPP, ENOTSUPP)  # this kind of map has none in this kernel
 
@@ -38,6 +39,7 @@ class Map:
     value: np.dtype[Any]
     max_entries: int
     flags: int
+    inner: Map | None = None  # in a map of maps: what each of those is like
 
     def read(self) -> npt.NDArray[Any]:
         """All that is in it.
@@ -97,6 +99,31 @@ class Map:
         """Keys and values, as they are when this begins."""
         entries = self._read()
         yield from zip(entries["key"], entries["value"], strict=True)
+
+    def put_new(self, key: Any, values: npt.ArrayLike | None = None) -> Map:
+        """Put a new map, with these values (as write() takes them), at a key of a map of maps.
+
+        When this returns, no packet is in a program that saw what was there before: the kernel
+        waits for those. The new map's `fd` is the caller's to close. Raises LoadError.
+        """
+        if self.inner is None:
+            raise LoadError(f"map {self.name} is no map of maps that its C declares")
+        like = self.inner
+        fd = library().bpf_map_create(
+            like.kind, like.name.encode()[:LONGEST_NAME], like.key.itemsize, like.value.itemsize,
+            like.max_entries, ctypes.byref(MapCreate(flags=like.flags)),
+        )  # fmt: skip
+        if fd < 0:
+            self._fail(ctypes.get_errno())
+        new = replace(like, fd=fd)
+        try:
+            if values is not None:
+                new.write(values)
+            self[key] = fd
+        except BaseException:
+            os.close(fd)
+            raise
+        return new
 
     def mapped(self) -> npt.NDArray[Any]:
         """The very memory of an array with BPF_F_MMAPABLE, or of global variables: (max_entries,).

@@ -50,12 +50,16 @@ class ProgramObject:
             self._types = _types(self._handle, source)
             self._set_constants(constants)
             self._set_sizes(sizes)
+            inner = self._inner_maps()
             self._load()
         except BaseException:
             self.close()
             raise
         self.programs = {program.name: program for program in self._programs()}
-        self.maps = {name: self._map(name, at) for name, at in _maps_of(self._handle).items()}
+        self.maps = {
+            name: self._map(name, at, inner.get(name))
+            for name, at in _maps_of(self._handle).items()
+        }
 
     def __enter__(self) -> ProgramObject:
         return self
@@ -117,12 +121,18 @@ class ProgramObject:
             for at in each(lib.bpf_object__next_program, self._handle)
         ]  # fmt: skip
 
-    def _map(self, name: str, at: int) -> Map:
+    def _inner_maps(self) -> dict[str, Map]:
+        """What maps are like that lie in others. libbpf forgets it when it loads the object."""
+        inner_of = library().bpf_map__inner_map
+        there = {name: inner_of(at) for name, at in _maps_of(self._handle).items()}
+        return {name: self._map(name, at) for name, at in there.items() if at}
+
+    def _map(self, name: str, at: int, inner: Map | None = None) -> Map:
         lib = library()
         key = self._dtype(lib.bpf_map__btf_key_type_id(at), lib.bpf_map__key_size(at))
         value = self._dtype(lib.bpf_map__btf_value_type_id(at), lib.bpf_map__value_size(at))
         return Map(name, lib.bpf_map__fd(at), lib.bpf_map__type(at), key, value,
-                   lib.bpf_map__max_entries(at), lib.bpf_map__map_flags(at))  # fmt: skip
+                   lib.bpf_map__max_entries(at), lib.bpf_map__map_flags(at), inner)  # fmt: skip
 
     def _dtype(self, number: int, size: int) -> np.dtype[Any]:
         """Of a type's number; 0: the C told only its size."""

@@ -1,5 +1,6 @@
 """Maps are numpy arrays, by the types of the C."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -142,3 +143,40 @@ def test_bit_fields_are_refused(write_bpf: Callable[[str], Path]) -> None:
     source = write_bpf(SOURCE.replace("typedef __u32 three[3];", "typedef struct bits three;"))
     with pytest.raises(LoadError, match="struct bits: low is a bit field"):
         load(source)
+
+
+INNER = """
+struct inner { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 4); __type(key, __u32);
+               __type(value, __u32); };
+struct { __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS); __uint(max_entries, 2); __type(key, __u32);
+         __array(values, struct inner); } outer SEC(".maps");
+SEC("xdp") int example(struct xdp_md *packet)
+{
+    __u32 first = 0, third = 2, *value;
+    void *inner = bpf_map_lookup_elem(&outer, &first);
+
+    value = inner ? bpf_map_lookup_elem(inner, &third) : 0;
+    return value ? *value : 77;
+}
+"""
+
+
+def test_a_new_map_takes_the_place_of_another_in_a_map_of_maps(
+    write_bpf: Callable[[str], Path],
+) -> None:
+    with load(write_bpf(INNER)) as whole:
+        example, outer = whole.programs["example"], whole.maps["outer"]
+        assert run(example, bytes(64)).verdict == 77
+        first = outer.put_new(0, [5, 6, 7, 8])
+        assert run(example, bytes(64)).verdict == 7
+        first[2] = 9
+        assert run(example, bytes(64)).verdict == 9
+        second = outer.put_new(0)
+        assert run(example, bytes(64)).verdict == 0
+        assert second.max_entries == 4
+        with pytest.raises(LoadError, match="4 values, not 3"):
+            outer.put_new(0, [1, 2, 3])
+        with pytest.raises(LoadError, match="is no map of maps"):
+            second.put_new(0)
+        os.close(first.fd)
+        os.close(second.fd)

@@ -1,0 +1,196 @@
+/* What programs want to know of a frame: VLAN tags, IPv4, IPv6 with its extension headers, ports. */
+#ifndef PACKET_H
+#define PACKET_H
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <stdbool.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+enum {
+    MOST_VLANS = 4,      /* tags; what has more counts as not IP */
+    MOST_EXTENSIONS = 8, /* headers of IPv6; behind more, nothing is looked for */
+    LAST_OFFSET = 0x3fff, /* in a frame: what lies behind it is not looked for */
+};
+
+struct packet {
+    __u32 source[4]; /* network order; IPv4's as ::ffff:a.b.c.d, so that one kind of key serves both */
+    __u32 destination[4];
+    __be16 source_port; /* 0 where there are none: truncated, a later fragment, no TCP, UDP or such */
+    __be16 destination_port;
+    __u16 ether_type; /* after the VLAN tags */
+    __u16 network_offset;
+    __u16 transport_offset; /* 0: no transport header is known */
+    __u8 version;           /* 4 or 6; 0: not IP */
+    __u8 vlans;
+    __u8 protocol; /* of IPv6: what follows the extension headers, or the one that is cut off */
+    __u8 tcp_flags;
+    bool is_fragment; /* any: the first one, too */
+};
+
+/* A frame while it is read: the program's own bounds, and where its IP packet ends (an offset). */
+struct reading {
+    void *data;
+    void *data_end;
+    __u32 packet_end;
+};
+
+/* An offset of which the verifier is to remember this bound alone: what it knows beside differs from path
+ * to path, and it would follow each one to its end. */
+#define BOUNDED(offset, most)                                                                      \
+    ({                                                                                             \
+        __u32 _offset = (offset);                                                                  \
+        asm volatile("" : "+r"(_offset));                                                          \
+        _offset & (most);                                                                          \
+    })
+
+/* The place of `size` bytes, NULL where the packet or the frame ends before. */
+static __always_inline void *read_at(const struct reading *reading, __u32 offset, __u32 size)
+{
+    void *at = reading->data + offset;
+
+    if (offset > LAST_OFFSET || offset + size > reading->packet_end)
+        return 0;
+    return at + size > reading->data_end ? 0 : at;
+}
+
+/* Protocols whose header begins with two ports. */
+static __always_inline bool has_ports(__u8 protocol)
+{
+    return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP ||
+           protocol == IPPROTO_DCCP || protocol == IPPROTO_UDPLITE;
+}
+
+static __always_inline void parse_transport(const struct reading *reading, __u32 offset,
+                                            struct packet *packet)
+{
+    const __be16 *ports;
+    const __u8 *flags;
+
+    packet->transport_offset = offset;
+    ports = has_ports(packet->protocol) ? read_at(reading, offset, 4) : 0;
+    if (!ports)
+        return;
+    packet->source_port = ports[0];
+    packet->destination_port = ports[1];
+    flags = packet->protocol == IPPROTO_TCP ? read_at(reading, offset + 13, 1) : 0;
+    if (flags)
+        packet->tcp_flags = *flags; /* RFC 9293, 3.1 */
+}
+
+static __always_inline bool parse_ip(struct reading *reading, struct packet *packet)
+{
+    const struct iphdr *ip = read_at(reading, packet->network_offset, sizeof(*ip));
+    __u32 header, fragment;
+
+    if (!ip || ip->version != 4 || ip->ihl < 5)
+        return false;
+    header = ip->ihl * 4;
+    if (bpf_ntohs(ip->tot_len) < header ||
+        packet->network_offset + bpf_ntohs(ip->tot_len) > reading->packet_end)
+        return false;
+    reading->packet_end = packet->network_offset + bpf_ntohs(ip->tot_len);
+    packet->source[2] = packet->destination[2] = bpf_htonl(0xffff);
+    packet->source[3] = ip->saddr;
+    packet->destination[3] = ip->daddr;
+    packet->protocol = ip->protocol;
+    fragment = bpf_ntohs(ip->frag_off);
+    packet->is_fragment = fragment & 0x3fff; /* an offset, or more to come (RFC 791, 3.1) */
+    if (!(fragment & 0x1fff))
+        parse_transport(reading, packet->network_offset + header, packet);
+    return true;
+}
+
+/* Extension headers by their numbers (RFC 8200, 4; AH: RFC 4302, 2.2): they are `fixed` bytes, and `more`
+ * for each unit of their second byte. A table, since of branches the verifier would follow all. */
+static const struct {
+    __u8 fixed;
+    __u8 more;
+} extensions[256] = {
+    [IPPROTO_HOPOPTS] = {8, 8}, [IPPROTO_ROUTING] = {8, 8}, [IPPROTO_DSTOPTS] = {8, 8},
+    [IPPROTO_MH] = {8, 8},      [IPPROTO_FRAGMENT] = {8, 0},  [IPPROTO_AH] = {8, 4},
+    [139 /* HIP */] = {8, 8},   [140 /* Shim6 */] = {8, 8},
+};
+
+static __always_inline void parse_extensions(const struct reading *reading, __u32 offset,
+                                             struct packet *packet)
+{
+    for (int i = 0; i <= MOST_EXTENSIONS; i++) {
+        __u8 kind = packet->protocol;
+        const __u8 *header;
+
+        if (!extensions[kind].fixed) {
+            parse_transport(reading, offset, packet);
+            return;
+        }
+        header = i < MOST_EXTENSIONS ? read_at(reading, offset, 8) : 0;
+        if (!header)
+            return;
+        packet->protocol = header[0];
+        if (kind == IPPROTO_FRAGMENT) { /* RFC 8200, 4.5: 13 bits of offset, 2 reserved, "more" */
+            __u16 fragment = header[2] << 8 | header[3];
+
+            packet->is_fragment |= (fragment & 0xfff9) != 0;
+            if (fragment & 0xfff8)
+                return;
+        }
+        offset += extensions[kind].fixed + extensions[kind].more * header[1];
+        if (offset > LAST_OFFSET)
+            return;
+        offset = BOUNDED(offset, LAST_OFFSET);
+    }
+}
+
+static __always_inline bool parse_ip6(struct reading *reading, struct packet *packet)
+{
+    const struct ipv6hdr *ip = read_at(reading, packet->network_offset, sizeof(*ip));
+    __u32 end;
+
+    if (!ip || ip->version != 6)
+        return false;
+    end = packet->network_offset + sizeof(*ip) + bpf_ntohs(ip->payload_len);
+    if (end > reading->packet_end)
+        return false;
+    reading->packet_end = end;
+    __builtin_memcpy(packet->source, &ip->saddr, sizeof(packet->source));
+    __builtin_memcpy(packet->destination, &ip->daddr, sizeof(packet->destination));
+    packet->protocol = ip->nexthdr;
+    parse_extensions(reading, packet->network_offset + sizeof(*ip), packet);
+    return true;
+}
+
+/* Read a frame. False where it is no IP (then `version` is 0), or its IP header is cut off or lies
+ * about lengths: then only the fields before it count. */
+static __always_inline bool parse(void *data, void *data_end, struct packet *packet)
+{
+    struct reading reading = {data, data_end, data_end - data};
+    const __be16 *type = read_at(&reading, 2 * ETH_ALEN, 2);
+
+    *packet = (struct packet){};
+    for (int i = 0; i < MOST_VLANS; i++) {
+        if (!type || (*type != bpf_htons(ETH_P_8021Q) && *type != bpf_htons(ETH_P_8021AD)))
+            break;
+        packet->vlans++;
+        type = read_at(&reading, 2 * ETH_ALEN + 4 * packet->vlans, 2);
+    }
+    if (!type)
+        return false;
+    packet->ether_type = bpf_ntohs(*type);
+    packet->network_offset = BOUNDED(ETH_HLEN + 4 * packet->vlans, 63);
+    if (packet->ether_type == ETH_P_IP) {
+        packet->version = 4;
+        return parse_ip(&reading, packet);
+    }
+    if (packet->ether_type == ETH_P_IPV6) {
+        packet->version = 6;
+        return parse_ip6(&reading, packet);
+    }
+    return false;
+}
+
+#endif

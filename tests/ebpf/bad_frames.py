@@ -1,0 +1,122 @@
+"""Frames as hosts send them, and as none should: VLANs, options, fragments, chains, cut off."""
+
+import random
+import struct
+from collections.abc import Iterator
+
+HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, OPTIONS = 0, 43, 44, 51, 60
+EXTENSIONS = (HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, OPTIONS, 135, 139, 140)
+TCP, UDP = 6, 17
+PROTOCOLS = (TCP, UDP, UDP, 132, 33, 136, 1, 58, 47, 50, 59, 255)
+MACS = bytes.fromhex("020000000001") + bytes.fromhex("020000000002")
+
+
+def checksum(header: bytes) -> int:
+    """RFC 1071, of a header of 16-bit words."""
+    total = sum(struct.unpack(f">{len(header) // 2}H", header))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def ipv4(
+    source: int, destination: int, protocol: int, payload: bytes, *, options: bytes = b"",
+    fragment: int = 0, ttl: int = 64, tos: int = 0, length: int | None = None,
+) -> bytes:  # fmt: skip
+    """An IPv4 packet; `length` is what its header says, if not the truth."""
+    words = 5 + len(options) // 4
+    said = words * 4 + len(payload) if length is None else length
+    header = struct.pack(">BBHHHBBHII", 0x40 | words, tos, said, 7, fragment, ttl, protocol, 0,
+                         source, destination) + options  # fmt: skip
+    return header[:10] + struct.pack(">H", checksum(header)) + header[12:] + payload
+
+
+def ipv6(
+    source: int, destination: int, first: int, payload: bytes, *, hop_limit: int = 64,
+    length: int | None = None,
+) -> bytes:  # fmt: skip
+    """An IPv6 packet; `first` is the number of the header that its payload begins with."""
+    said = len(payload) if length is None else length
+    return (
+        struct.pack(">IHBB", 0x60000000, said, first, hop_limit)
+        + source.to_bytes(16, "big") + destination.to_bytes(16, "big") + payload
+    )  # fmt: skip
+
+
+def ethernet(
+    packet: bytes, ether_type: int, *, tags: tuple[int, ...] = (), macs: bytes = MACS
+) -> bytes:
+    """A frame; `tags` are the types of VLAN tags, the outer one first."""
+    kinds = (*tags, ether_type)
+    stack = b"".join(struct.pack(">HH", 5, kind) for kind in kinds[1:])
+    return macs + struct.pack(">H", kinds[0]) + stack + packet
+
+
+def segment(protocol: int, source_port: int, destination_port: int, flags: int = 0x10) -> bytes:
+    """What follows the IP header: TCP, or anything that begins with two ports."""
+    if protocol == TCP:
+        return struct.pack(">HHIIBBHHH", source_port, destination_port, 1, 2, 0x50, flags, 9, 0, 0)
+    return struct.pack(">HHHH", source_port, destination_port, 12, 0) + b"data"
+
+
+def frames(seed: int, count: int, *, macs: bytes = MACS) -> Iterator[bytes]:
+    """Frames of all kinds; half of them are whole, others are cut off, or have bytes changed."""
+    dice = random.Random(seed)
+    for _ in range(count):
+        frame = bytearray(_whole(dice, macs))
+        fault = dice.randrange(4)
+        if fault == 0:
+            del frame[dice.randrange(14, len(frame) + 1) :]
+        elif fault == 1:
+            for _ in range(dice.randrange(1, 4)):
+                frame[dice.randrange(12, len(frame))] = dice.choice(
+                    (0, 1, 0xFF, dice.randrange(256))
+                )
+        yield bytes(frame)
+
+
+def _whole(dice: random.Random, macs: bytes) -> bytes:
+    tags = tuple(dice.choice((0x8100, 0x88A8)) for _ in range(max(0, dice.randrange(-6, 7))))
+    protocol = dice.choice(PROTOCOLS)
+    payload = segment(protocol, dice.choice((53, 1234)), dice.choice((80, 9)), dice.randrange(256))
+    if dice.random() < 0.1:
+        return ethernet(payload, dice.choice((0x0806, 0x88CC, 0x86DC)), tags=tags, macs=macs)
+    ttl = dice.choice((0, 1, 2, 64, 64, 64, 255))
+    if dice.random() < 0.5:
+        packet = ipv4(
+            _ip(dice), _ip(dice), protocol, payload,
+            options=bytes(4 * max(0, dice.randrange(-6, 11))),
+            fragment=dice.choice((0, 0, 0, 0x4000, 0x2000, 0x2001, 0x0001, 0x1FFF)),
+            ttl=ttl, length=dice.choice((None,) * 8 + (0, 19, 20, 24, 65535)),
+        )  # fmt: skip
+        if dice.random() < 0.1:  # another version, or fewer words than a header has
+            packet = bytes([dice.choice((0x40, 0x44, 0x55, 0x65))]) + packet[1:]
+        return ethernet(packet, 0x0800, tags=tags, macs=macs)
+    first, chain = _chain(dice, protocol)
+    packet = ipv6(_ip6(dice), _ip6(dice), first, chain + payload, hop_limit=ttl,
+                  length=dice.choice((None,) * 8 + (0, 4, 8, 65535)))  # fmt: skip
+    return ethernet(packet, 0x86DD, tags=tags, macs=macs)
+
+
+def _ip(dice: random.Random) -> int:
+    return dice.choice((0x0A000002, 0x0A010002, 0xC0A80101, 0, 0x7F000001, 0xE0000001,
+                        dice.randrange(1 << 32)))  # fmt: skip
+
+
+def _ip6(dice: random.Random) -> int:
+    return dice.choice((0xFD00 << 112 | 2, 0xFD01 << 112 | 2, 1, 0xFE80 << 112 | 1,
+                        0xFF02 << 112 | 1, 0x2001 << 112 | dice.randrange(1 << 64)))  # fmt: skip
+
+
+def _chain(dice: random.Random, last: int) -> tuple[int, bytes]:
+    kinds = [dice.choice(EXTENSIONS) for _ in range(max(0, dice.randrange(-6, 11)))]
+    chain = b""
+    for kind, following in zip(kinds, [*kinds, last][1:], strict=True):
+        if kind == FRAGMENT:
+            fragment = dice.choice((0, 2, 6, 1, 8, 9, 0xFFF8))
+            chain += struct.pack(">BBHI", following, dice.randrange(2), fragment, 7)
+        else:
+            length = dice.choice((0, 0, 1, 2, 3)) + (kind == AUTHENTICATION)
+            size = (length + 2) * 4 if kind == AUTHENTICATION else (length + 1) * 8
+            chain += struct.pack(">BB", following, length) + bytes(size - 2)
+    return (kinds[0] if kinds else last), chain
