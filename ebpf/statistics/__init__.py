@@ -1,0 +1,1 @@
+"""Streaming statistics of packets: kept by eBPF in one pass, read and merged window by window"""

@@ -1,0 +1,77 @@
+"""How many distinct flows there were: HyperLogLog (Flajolet, Fusy, Gandouet, Meunier, AofA 2007).
+
+With m registers the standard error is 1.04 / sqrt(m). The estimator is Ertl's ("New cardinality
+estimation algorithms for HyperLogLog sketches", 2017, section 4), which has no bias where the
+original one passes from counting empty registers to their harmonic mean. What is in a register is
+known exactly: after n distinct flows it is at most k with the probability (1 - 2^-k / m)^n.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ebpf.statistics.hashes import Words
+
+PRECISION = 12  # sets.h
+REGISTERS = 1 << PRECISION
+RANKS = 64 - PRECISION  # of which one more stands for no bit at all
+STANDARD_ERROR = 1.04 / math.sqrt(REGISTERS)
+_LIMIT = 1 / (2 * math.log(2))  # Ertl's alpha for many registers
+
+
+@dataclass(frozen=True)
+class Registers:
+    """The greatest rank of the hashes of each register, (REGISTERS,); 0: none came."""
+
+    ranks: NDArray[np.uint8]
+
+    @classmethod
+    def of(cls, records: NDArray[Any]) -> Registers:
+        """Of what processors found, (processors,) of struct registers."""
+        return cls(records["ranks"].max(axis=0))
+
+    def __add__(self, other: Registers) -> Registers:
+        return Registers(np.maximum(self.ranks, other.ranks))
+
+    @property
+    def estimate(self) -> float:
+        """Of how many distinct flows there were."""
+        counts = np.bincount(self.ranks, minlength=RANKS + 2) / REGISTERS
+        whole = 0.0  # what Ertl adds for registers at their limit is nothing below 2^60 flows
+        for count in counts[RANKS:0:-1]:
+            whole = (whole + count) / 2
+        whole += _sigma(counts[0])
+        return _LIMIT * REGISTERS / whole if whole else math.inf
+
+
+def at_most(rank: int, flows: int) -> float:
+    """The probability that a register is at most `rank` after so many distinct flows."""
+    least = 0 if rank > RANKS else 2.0**-rank
+    return (1 - least / REGISTERS) ** flows
+
+
+def registers_of(hashes: Words) -> Registers:
+    """What the kernel keeps of flows with such hashes (n,)."""
+    rest = (hashes >> np.uint64(PRECISION)).astype(np.float64)  # below 2^52: exact
+    ranks = np.where(rest > 0, RANKS - np.frexp(rest)[1] + 1, RANKS + 1).astype(np.uint8)
+    registers = np.zeros(REGISTERS, np.uint8)
+    np.maximum.at(registers, (hashes & np.uint64(REGISTERS - 1)).astype(np.intp), ranks)
+    return Registers(registers)
+
+
+def _sigma(empty: float) -> float:
+    """The sum over k of empty^(2^k) 2^(k - 1): Ertl's correction for empty registers."""
+    if empty == 1:
+        return math.inf
+    total, power, weight = empty, empty, 1.0
+    while True:
+        power *= power
+        before, total = total, total + power * weight
+        weight *= 2
+        if total == before:
+            return total

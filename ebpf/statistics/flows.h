@@ -1,0 +1,86 @@
+// TopK's kernel halves: exact counters of a window (for FREQUENT), and HeavyKeeper.
+#pragma once
+#include "key.h"
+#include "totals.h"
+
+// Exact counters: a hash table with groups of WAYS places. A flow has one in its first group, or,
+// where that was full when it came, in its second one. Where both are full it is not counted, and
+// its packets are: so the reader knows how much a flow may have beside its count. What is looked
+// at for each packet lies in two cache lines, and keys behind it.
+#define WAYS 8
+struct group {
+    __u64 hashes[WAYS];
+    __u32 counts[WAYS]; // 0: free
+    __u32 unused[8];
+    struct key keys[WAYS];
+};
+BUFFERS(counters, struct group);
+const volatile __u32 groups = 1; // of a buffer; a power of two
+
+static __always_inline bool count_in(struct group *group, const struct key *key, __u64 hash)
+{
+    for (int i = 0; i < WAYS; i++) {
+        if (group->counts[i] && group->hashes[i] != hash)
+            continue;
+        if (!group->counts[i]) {
+            group->hashes[i] = hash;
+            group->keys[i] = *key;
+        }
+        group->counts[i]++;
+        return true;
+    }
+    return false;
+}
+
+static __always_inline void count_flow(
+    __u32 buffer, const struct key *key, __u64 hash, struct totals *totals)
+{
+    for (int second = 0; second < 2; second++) {
+        __u32 half = second ? hash >> 32 : hash, place = buffer * groups + (half & (groups - 1));
+        struct group *group = bpf_map_lookup_elem(&counters, &place);
+        if (group && count_in(group, key, hash))
+            return;
+    }
+    totals->uncounted++;
+}
+
+// HeavyKeeper (Yang et al., USENIX ATC 2018, section 3): in each row a flow has one place. Whose
+// place it is counts up; others take a count away with the chance DECAY^-count, and who takes the
+// last one has the place.
+#define ROWS 2
+struct flow {
+    __u64 hash;
+    __u32 count; // 0: free
+    struct key key;
+    __u32 unused;
+};
+BUFFERS(buckets, struct flow);
+const volatile __u32 columns = 1; // of a row
+#define DECAYS 256
+const volatile __u32 decay[DECAYS] = {0}; // the chance by the count, of 2^32; beyond them it is 0
+
+static __always_inline void keep_heavy(
+    __u32 buffer, const struct key *key, __u64 hash, __u64 thrown)
+{
+    for (int row = 0; row < ROWS; row++) {
+        __u64 half = row ? hash >> 32 : hash & 0xffffffff;
+        __u32 place = (buffer * ROWS + row) * columns + (__u32)(half * columns >> 32);
+        struct flow *flow = bpf_map_lookup_elem(&buckets, &place);
+        if (!flow)
+            return;
+        if (flow->count && flow->hash == hash) {
+            flow->count++;
+            continue;
+        }
+        __u32 count = flow->count, chance = row ? thrown >> 32 : thrown;
+        if (count && (count >= DECAYS || chance >= decay[count]))
+            continue;
+        if (count > 1) {
+            flow->count = count - 1;
+            continue;
+        }
+        flow->hash = hash;
+        flow->key = *key;
+        flow->count = 1;
+    }
+}

@@ -1,0 +1,72 @@
+"""FREQUENT: the flows that a sliding window has often (Golab et al., IMC 2003, section 3).
+
+The window is made of basic windows. Of each, the kernel counts every flow; what is kept is its
+summary, the flows with the most packets. A flow that is not in a summary had at most as many
+packets in that basic window as the least of those listed; delta is the sum of these bounds over
+the window. So with f packets in the window, of which `reported` are in summaries,
+
+    f - delta <= reported <= f,
+
+a flow that is reported (above delta) truly has more than delta packets, and every flow with more
+than 2 delta is reported.
+
+Two things are more exact than in the paper. A summary that lists all flows there were bounds the
+others by 0. And where the kernel's table had no place for flows, their packets, whose number it
+knows, are in the bound: so what is said stays true however small the table.
+"""
+
+from collections import Counter, deque
+from dataclasses import dataclass
+
+from ebpf.statistics.flows import Flows
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The flows of a basic window with the most packets; `bound`: what others had at most."""
+
+    counts: dict[bytes, int]
+    bound: int
+
+
+class Frequent:
+    """The summaries of the last `windows` basic windows, of `listed` flows each."""
+
+    def __init__(self, listed: int, windows: int) -> None:
+        self._listed = listed
+        self._summaries: deque[Summary] = deque()
+        self._windows = windows
+        self.delta = 0
+        self._counts: Counter[bytes] = Counter()
+
+    def add(self, flows: Flows, uncounted: int = 0) -> None:
+        """A basic window: its flows, and packets of flows for which there was no place."""
+        top = flows.top(self._listed)
+        least = int(top.counts[-1]) if len(flows) > len(top) else 0
+        self._put(Summary(top.as_dict(), least + uncounted))
+        if len(self._summaries) > self._windows:
+            self._drop(self._summaries.popleft())
+
+    def _put(self, summary: Summary) -> None:
+        self._summaries.append(summary)
+        self.delta += summary.bound
+        self._counts.update(summary.counts)
+
+    def _drop(self, summary: Summary) -> None:
+        self.delta -= summary.bound
+        self._counts.subtract(summary.counts)
+        self._counts = +self._counts  # of those that are 0 nothing is known any more
+
+    def reported(self) -> dict[bytes, int]:
+        """Flows (the 40 bytes of their keys) with more than delta packets, and what is sure."""
+        return {flow: count for flow, count in self._counts.items() if count > self.delta}
+
+    def at_most(self, flow: bytes) -> int:
+        """How many packets a flow may have had: closer than delta, where summaries list it."""
+        missing = (each.bound for each in self._summaries if flow not in each.counts)
+        return self._counts[flow] + sum(missing)
+
+    @property
+    def pairs(self) -> int:
+        """Flows with a count that are kept: in summaries, and over the whole window."""
+        return sum(len(each.counts) for each in self._summaries) + len(self._counts)

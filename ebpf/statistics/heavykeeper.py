@@ -1,0 +1,58 @@
+"""HeavyKeeper: the largest flows, in fixed memory (Yang et al., USENIX ATC 2018, section 3).
+
+Small flows pass through a bucket without staying; a large one decays it to nothing, takes it and
+then holds it, since the chance to lose a count falls as DECAY^-count. A count starts at 1 with the
+packet that took the bucket and grows with packets of the flow alone, so it is never above the
+truth. (The paper keeps the keys of a heap of flows, and of others a fingerprint; here each bucket
+has its flow's key, and 64 bits of hash stand for it in the kernel. The heap is user space's sort.)
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ebpf.statistics.flows import WORDS, Flows, packed
+
+ROWS = 2  # flows.h
+BUCKET_BYTES = 56
+DECAY = 1.08
+DECAYS = 256  # counts beyond which nothing decays: the chance is below 3e-9
+
+
+def columns_in(memory_bytes: int) -> int:
+    """How many columns of buckets so much memory holds."""
+    return memory_bytes // (ROWS * BUCKET_BYTES)
+
+
+def decay_table() -> NDArray[np.uint32]:
+    """The chance that a count falls, of 2^32, by the count, (DECAYS,)."""
+    chances = 2.0**32 * DECAY ** -np.arange(DECAYS)
+    return np.minimum(chances, 2**32 - 1).astype(np.uint32)
+
+
+def heavy_flows(buckets: NDArray[Any]) -> Flows:
+    """All flows in buckets, (processors, ROWS * columns) of struct flow.
+
+    A flow's count is the greatest of its rows; those of processors add up.
+    """
+    whole = Flows.summed(np.zeros((0, WORDS), np.uint64), [])
+    for of_one in buckets:
+        used = of_one[of_one["count"] > 0]
+        order = np.argsort(used["count"])[::-1]  # so that of equal keys the greatest comes first
+        keys = words_of(used["key"][order])
+        _, first = np.unique(packed(keys), return_index=True)
+        whole += Flows.summed(keys[first], used["count"][order][first])
+    return whole
+
+
+def counted_flows(groups: NDArray[Any]) -> Flows:
+    """All flows in exact counters, (processors, groups) of struct group."""
+    counts = groups["counts"]
+    used = counts > 0
+    return Flows.summed(words_of(groups["keys"][used]), counts[used])
+
+
+def words_of(keys: NDArray[Any]) -> NDArray[np.uint64]:
+    """Records of struct key, (n,), as (n, 5)."""
+    return np.frombuffer(keys.tobytes(), np.uint64).reshape(-1, WORDS)

@@ -1,0 +1,80 @@
+"""Rarity and similarity of flows: min-wise hashing, of one permutation.
+
+Flows fall into buckets by part of their hash; of each bucket the flow with the least hash is kept,
+with its packets. Those flows are a uniform sample of all distinct ones, without replacement. So
+of b buckets that are not empty the number whose flow had exactly alpha packets has the
+hypergeometric distribution, and its share is an unbiased estimate of the alpha-rarity (Datar and
+Muthukrishnan, ESA 2002, who use one permutation a bucket). The same holds for the buckets of which
+two windows, or two links, have the same flow: their share estimates Jaccard's similarity (Broder
+1997; Li, Owen and Zhang, NIPS 2012, for one permutation).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ebpf.statistics.hashes import Words
+
+BUCKET_BITS = 10  # sets.h
+BUCKETS = 1 << BUCKET_BITS
+
+
+@dataclass(frozen=True)
+class Minima:
+    """The least hash of each bucket, and its flow's packets: (BUCKETS,); of 0 packets: none."""
+
+    hashes: Words
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, records: NDArray[Any]) -> Minima:
+        """Of what processors found, (processors,) of struct minima."""
+        each = [
+            cls(one["buckets"]["hash"].copy(), one["buckets"]["count"].astype(np.int64))
+            for one in records
+        ]
+        return sum(each[1:], start=each[0])
+
+    def __add__(self, other: Minima) -> Minima:
+        """Of both: where the flow is the same, its packets add up."""
+        none, no_other = self.counts == 0, other.counts == 0
+        same = ~none & ~no_other & (self.hashes == other.hashes)
+        theirs = none | (~no_other & (other.hashes < self.hashes))
+        counts = np.where(theirs, other.counts, self.counts)
+        counts[same] = (self.counts + other.counts)[same]
+        return Minima(np.where(theirs, other.hashes, self.hashes), counts)
+
+    @property
+    def used(self) -> int:
+        """Buckets that are not empty: the size of the sample."""
+        return int((self.counts > 0).sum())
+
+    def seen(self, times: int) -> int:
+        """Flows of the sample that had so many packets."""
+        return int((self.counts == times).sum()) if times else 0
+
+    def rarity(self, times: int) -> float:
+        """The share of distinct flows that had exactly so many packets. Of none it is 0."""
+        return self.seen(times) / max(self.used, 1)
+
+    def common(self, other: Minima) -> int:
+        """Buckets in which the least flow of both together is in both."""
+        both = (self.counts > 0) & (other.counts > 0)
+        return int((both & (self.hashes == other.hashes)).sum())
+
+    def similarity(self, other: Minima) -> float:
+        """Of the sets of flows: how many are in both, of those in one or both. Of none it is 0."""
+        return self.common(other) / max((self + other).used, 1)
+
+
+def minima_of(hashes: Words, counts: NDArray[np.int64]) -> Minima:
+    """What the kernel keeps of distinct flows with such hashes and packets, (n,) each."""
+    order = np.argsort(hashes)[::-1]  # of a bucket the least comes last, and stays
+    places = (hashes & np.uint64(BUCKETS - 1)).astype(np.intp)[order]
+    least, packets = np.zeros(BUCKETS, np.uint64), np.zeros(BUCKETS, np.int64)
+    least[places], packets[places] = hashes[order], counts[order]
+    return Minima(least, packets)

@@ -1,0 +1,72 @@
+// Offers a stream of packets to another XDP program: each run takes the next row, writes it into
+// the frame (Ethernet, IPv4, UDP or TCP), and goes on with that program, by a tail call.
+//
+// So one call of BPF_PROG_TEST_RUN is a whole stream, and the program is the one that devices run.
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include "chain.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+struct row {
+    __be32 source, destination;
+    __be16 source_port, destination_port;
+    __u16 length; // of the frame, in bytes
+    __u8 protocol, flags; // TCP's
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 1); // as many as the stream has
+    __type(key, __u32);
+    __type(value, struct row);
+} rows SEC(".maps");
+
+const volatile __u32 count = 1; // rows
+__u32 next; // row: one processor at a time runs this
+
+SEC("xdp")
+int offer(struct xdp_md *ctx)
+{
+    __u32 place = next < count ? next : 0;
+    struct row *row = bpf_map_lookup_elem(&rows, &place);
+    next = place + 1;
+    if (!row)
+        return XDP_ABORTED;
+    int change = row->length - (int)(ctx->data_end - ctx->data);
+    if (change && bpf_xdp_adjust_tail(ctx, change))
+        return XDP_ABORTED;
+    struct ethhdr *ethernet = (void *)(long)ctx->data;
+    struct iphdr *ip = (void *)(ethernet + 1);
+    struct tcphdr *tcp = (void *)(ip + 1); // whose ports are where UDP's are
+    if ((void *)tcp + 14 > (void *)(long)ctx->data_end)
+        return XDP_ABORTED;
+    ethernet->h_proto = bpf_htons(ETH_P_IP);
+    *(__u8 *)ip = 0x45;
+    ip->tot_len = bpf_htons(row->length - sizeof *ethernet);
+    ip->frag_off = 0;
+    ip->protocol = row->protocol;
+    ip->saddr = row->source;
+    ip->daddr = row->destination;
+    tcp->source = row->source_port;
+    tcp->dest = row->destination_port;
+    if (row->protocol == 6) {
+        ((__u8 *)tcp)[12] = 0x50;
+        ((__u8 *)tcp)[13] = row->flags;
+    } else {
+        ((struct udphdr *)tcp)->len = bpf_htons(row->length - sizeof *ethernet - sizeof *ip);
+    }
+    bpf_tail_call(ctx, &next_program, 0);
+    return XDP_ABORTED;
+}
+
+// What the stream itself costs: the programs under test are measured against it.
+SEC("xdp")
+int empty(struct xdp_md *ctx __attribute__((unused)))
+{
+    return XDP_PASS;
+}

@@ -1,0 +1,71 @@
+"""Streams of packets through a program, by BPF_PROG_TEST_RUN: many packets in one call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ebpf.loader import LoadError, Program, ProgramObject, load, run
+from ebpf.statistics.flows import KEY
+from ebpf.statistics.hashes import Words
+
+SOURCE = Path(__file__).parent / "offer.bpf.c"
+ROW = np.dtype([
+    ("source", ">u4"), ("destination", ">u4"), ("source_port", ">u2"),
+    ("destination_port", ">u2"), ("length", "u2"), ("protocol", "u1"), ("flags", "u1"),
+])  # fmt: skip
+LEAST_BYTES, MOST_BYTES = 60, 3400  # of a frame: Ethernet's least, and what fits in a page
+UDP, TCP = 17, 6
+XDP_PASS = 2
+
+
+def keys_of(rows: NDArray[Any]) -> Words:
+    """The keys, (n, 5), of the packets of rows, with all fields."""
+    keys = np.zeros(len(rows), KEY)
+    for side in ("source", "destination"):
+        mapped = np.zeros((len(rows), 16), np.uint8)
+        mapped[:, 10:12] = 0xFF
+        mapped[:, 12:] = np.ascontiguousarray(rows[side]).view(np.uint8).reshape(-1, 4)
+        keys[side] = mapped.view("V16").ravel()
+    for name in ("source_port", "destination_port", "protocol"):
+        keys[name] = rows[name]
+    return keys.view(np.uint64).reshape(len(rows), -1)
+
+
+class Offer:
+    """A stream: rows (n,) of ROW, which go through programs in order, again and again."""
+
+    def __init__(self, loaded: ProgramObject, rows: NDArray[Any]) -> None:
+        self._loaded = loaded
+        self._frame = bytes(int(rows["length"].max()))
+        mapped = loaded.maps["rows"].mapped()
+        mapped[:] = rows.astype(mapped.dtype)
+
+    def through(self, program: Program | None, packets: int) -> float:
+        """Offer so many packets to an XDP program, on this processor; what each took of it, in ns.
+
+        The first is the stream's first. None: a program that does nothing. Raises LoadError.
+        """
+        self._loaded.maps[".bss"].mapped()["next"] = 0
+        self._loaded.maps["next_program"][0] = (program or self._loaded.programs["empty"]).fd
+        before = time.thread_time_ns()
+        result = run(self._loaded.programs["offer"], self._frame, repeat=packets)
+        took = time.thread_time_ns() - before
+        if result.verdict != XDP_PASS:
+            raise LoadError(
+                f"a packet of the stream had the verdict {result.verdict}, not XDP_PASS"
+            )
+        return took / packets
+
+
+@contextmanager
+def offering(rows: NDArray[Any]) -> Iterator[Offer]:
+    """Rows of ROW, of lengths from LEAST_BYTES to MOST_BYTES. Raises LoadError."""
+    with load(SOURCE, {"count": len(rows)}, {"rows": len(rows)}) as loaded:
+        yield Offer(loaded, rows)

@@ -1,0 +1,154 @@
+"""The statistics in the kernel: loaded with what is to be counted, and read window by window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from enum import IntFlag
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ebpf.loader import Program, ProgramObject, load
+from ebpf.statistics import hashes, heavykeeper
+from ebpf.statistics.distinct import Registers
+from ebpf.statistics.flows import Fields, Flows
+from ebpf.statistics.minwise import Minima
+from ebpf.statistics.norms import Sketch
+from ebpf.statistics.quantiles import Histogram
+from ebpf.statistics.samples import Sample
+from ebpf.statistics.totals import Totals
+
+SOURCE = Path(__file__).parent / "statistics.bpf.c"
+POSSIBLE = Path("/sys/devices/system/cpu/possible")
+HEAVY_BYTES = 64 << 10
+
+
+class Kept(IntFlag):
+    """What is kept of each packet, beside totals; as statistics.bpf.c numbers it."""
+
+    COUNTERS = 1
+    HEAVY_KEEPER = 2
+    QUANTILES = 4
+    SAMPLES = 8
+    DISTINCT = 16
+    MINIMA = 32
+    NORMS = 64
+    ALL = 127
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What to keep, of which flows, in how much memory (of a processor's buffer: it has two)."""
+
+    kept: Kept
+    fields: Fields = Fields.ALL
+    groups: int = 4096  # of eight exact counters each, 448 bytes; a power of two
+    columns: int = heavykeeper.columns_in(HEAVY_BYTES)
+    seed: int = 0
+
+    def sizes(self, processors: int) -> dict[str, int]:
+        """Entries of each map; of one that is not kept there is one for each buffer."""
+        groups = self.groups if self.kept & Kept.COUNTERS else 1
+        buckets = heavykeeper.ROWS * self.columns if self.kept & Kept.HEAVY_KEEPER else 1
+        maps = dict.fromkeys(("totals", "lengths", "sample", "ranks", "leasts", "sketches"), 1)
+        each = {**maps, "counters": groups, "buckets": buckets}
+        return {"dice": processors, **{name: 2 * processors * n for name, n in each.items()}}
+
+    def constants(self) -> dict[str, Any]:
+        """The program's."""
+        return {
+            "selected": int(self.kept), "key_fields": int(self.fields), "groups": self.groups,
+            "columns": self.columns, "hash_factors": hashes.factors(self.seed),
+            "decay": heavykeeper.decay_table(),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Window:
+    """What was kept of the packets of a window, by all processors; None: not kept.
+
+    Windows that follow each other, or of several links, add up: a sliding window is the sum of the
+    last few.
+    """
+
+    totals: Totals
+    counted: Flows | None = None
+    heavy: Flows | None = None
+    lengths: Histogram | None = None
+    sample: Sample | None = None
+    registers: Registers | None = None
+    minima: Minima | None = None
+    sketch: Sketch | None = None
+
+    def __add__(self, other: Window) -> Window:
+        names = [field.name for field in fields(self)]
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in names}
+        sums: dict[str, Any] = {
+            name: None if own is None else own + theirs for name, (own, theirs) in pairs.items()
+        }
+        return Window(**sums)
+
+
+class Statistics:
+    """The programs at_xdp and at_tc, which count into the same windows; and what they counted."""
+
+    def __init__(self, setting: Setting, loaded: ProgramObject) -> None:
+        self.setting = setting
+        self.at_xdp: Program = loaded.programs["at_xdp"]
+        self.at_tc: Program = loaded.programs["at_tc"]
+        self._active = loaded.maps["active"]
+        self._grace = loaded.maps["grace"]
+        processors = possible_processors()
+        self._buffers = {
+            name: loaded.maps[name].mapped().reshape(processors, 2, -1)
+            for name in setting.sizes(processors) if name != "dice"
+        }  # fmt: skip
+        self._dice = np.random.default_rng([setting.seed, processors])
+        self._dice_states = loaded.maps["dice"].mapped()
+        self._dice_states[:] = self._dice.integers(1 << 63, size=processors)
+
+    def flip(self) -> Window:
+        """What was kept since the last time: each packet since then, once, and no other.
+
+        Takes the kernel's grace period, some milliseconds.
+        """
+        number = self._active.mapped()
+        old = int(number[0])
+        number[0] = 1 - old
+        self._grace[0] = self._active.fd  # returns when no program runs that saw the old number
+        try:
+            return self._window({name: each[:, old] for name, each in self._buffers.items()})
+        finally:
+            for each in self._buffers.values():
+                each[:, old] = np.zeros((), each.dtype)
+
+    def _window(self, raw: dict[str, NDArray[Any]]) -> Window:
+        kept = self.setting.kept
+        single = {name: each[:, 0] for name, each in raw.items()}
+        return Window(
+            Totals.of(single["totals"]),
+            heavykeeper.counted_flows(raw["counters"]) if kept & Kept.COUNTERS else None,
+            heavykeeper.heavy_flows(raw["buckets"]) if kept & Kept.HEAVY_KEEPER else None,
+            Histogram.of(single["lengths"]) if kept & Kept.QUANTILES else None,
+            Sample.of(single["sample"], self._dice) if kept & Kept.SAMPLES else None,
+            Registers.of(single["ranks"]) if kept & Kept.DISTINCT else None,
+            Minima.of(single["leasts"]) if kept & Kept.MINIMA else None,
+            Sketch.of(single["sketches"]) if kept & Kept.NORMS else None,
+        )
+
+
+@contextmanager
+def counting(setting: Setting) -> Iterator[Statistics]:
+    """The statistics, loaded; attach at_xdp or at_tc within the `with`. Raises LoadError."""
+    processors = possible_processors()
+    with load(SOURCE, setting.constants(), setting.sizes(processors)) as loaded:
+        yield Statistics(setting, loaded)
+
+
+def possible_processors() -> int:
+    """One more than the greatest number that a processor of this machine may have."""
+    return int(POSSIBLE.read_text().replace("-", ",").split(",")[-1]) + 1

@@ -1,0 +1,63 @@
+"""Quantiles of packets' lengths: a log-linear histogram (HdrHistogram's, and DDSketch's idea).
+
+Classes are as wide as 2^-LINEAR of the values in them, at most: a quantile's estimate is the middle
+of the class in which it lies, at most 2^-(LINEAR + 1) of it away. Masson, Rim and Lee (VLDB 2019)
+have the same guarantee for DDSketch, of logarithmic classes, which need a logarithm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+LINEAR = 5  # values.h
+CLASSES = (16 - LINEAR + 1) << LINEAR
+RELATIVE_ERROR = 2.0 ** -(LINEAR + 1)
+
+
+def class_of(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The classes of values up to 65535."""
+    powers = np.maximum(np.frexp(values)[1] - 1 - LINEAR, 0)
+    found: NDArray[np.int64] = (powers << LINEAR) + (values >> powers)
+    return found
+
+
+def _bounds() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The least and the greatest value of each class."""
+    numbers = np.arange(CLASSES)
+    powers = np.maximum((numbers >> LINEAR) - 1, 0)
+    least = (numbers - (powers << LINEAR)) << powers
+    return least, least + (1 << powers) - 1
+
+
+LEAST, GREATEST = _bounds()
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How many packets had a length of each class, (CLASSES,)."""
+
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, records: NDArray[Any]) -> Histogram:
+        """Of what processors counted, (processors,) of struct histogram."""
+        return cls(records["counts"].sum(axis=0).astype(np.int64))
+
+    def __add__(self, other: Histogram) -> Histogram:
+        return Histogram(self.counts + other.counts)
+
+    def quantile(self, part: float) -> float:
+        """The estimate of the least length that `part` of all packets do not exceed.
+
+        Raises ValueError where there were no packets.
+        """
+        total = int(self.counts.sum())
+        if not total:
+            raise ValueError("no packets, so there are no quantiles")
+        rank = max(int(np.ceil(part * total)), 1)
+        place = int(np.searchsorted(np.cumsum(self.counts), rank))
+        return float(LEAST[place] + GREATEST[place]) / 2

@@ -1,0 +1,44 @@
+// Statistics of packets' lengths: a histogram for quantiles, and a sample for clusters.
+#pragma once
+#include "key.h"
+#include "windows.h"
+
+// Log-linear: values below 2^LINEAR have a class each, then each power of two has 2^LINEAR of
+// them. So a class is no wider than its least value times 2^-LINEAR.
+#define LINEAR 5
+#define CLASSES ((16 - LINEAR + 1) << LINEAR)
+struct histogram {
+    __u64 counts[CLASSES];
+};
+BUFFERS(lengths, struct histogram);
+
+static __always_inline void add_quantiles(__u32 buffer, __u32 length)
+{
+    struct histogram *histogram = bpf_map_lookup_elem(&lengths, &buffer);
+    __u32 power = highest_bit(length), class = length;
+    if (power >= LINEAR)
+        class = ((power - LINEAR) << LINEAR) + (length >> (power - LINEAR));
+    if (histogram && class < CLASSES)
+        histogram->counts[class]++;
+}
+
+// A uniform sample of a window's packets: the n-th takes a place with the chance SAMPLE / n, of
+// an earlier one (algorithm R: Vitter, ACM TOMS 1985).
+#define SAMPLE 512
+struct sample {
+    __u64 seen;
+    __u32 lengths[SAMPLE];
+};
+BUFFERS(sample, struct sample);
+
+static __always_inline void take_sample(__u32 buffer, __u32 length, __u64 thrown)
+{
+    struct sample *taken = bpf_map_lookup_elem(&sample, &buffer);
+    if (!taken)
+        return;
+    __u64 place = taken->seen++;
+    if (place >= SAMPLE)
+        place = (thrown >> 32) * taken->seen >> 32;
+    if (place < SAMPLE)
+        taken->lengths[place] = length;
+}

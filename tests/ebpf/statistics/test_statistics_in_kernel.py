@@ -1,0 +1,263 @@
+"""The programs themselves: what they kept of a stream is exactly what its packets are."""
+
+import os
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from streams import thrown_after
+
+from ebpf.loader import load, run
+from ebpf.statistics import distinct, exact, minwise, norms, quantiles
+from ebpf.statistics.flows import Fields, Flows, records
+from ebpf.statistics.frequent import Frequent
+from ebpf.statistics.hashes import factors, hashes
+from ebpf.statistics.offer import UDP, keys_of, offering
+from ebpf.statistics.program import Kept, Setting, Statistics, Window, counting
+from ebpf.statistics.totals import Totals
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
+
+SEED = 9
+SLOW = """
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+__u32 began, ended;
+static long step(__u32 i, void *nothing) { return i > 1 << 24 || nothing; }
+SEC("xdp") int slow(struct xdp_md *ctx __attribute__((unused)))
+{
+    began = 1;
+    for (int i = 0; i < 4; i++)
+        bpf_loop(1 << 23, step, 0, 0);
+    ended = 1;
+    return XDP_PASS;
+}
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+"""
+
+
+@pytest.fixture(scope="module")
+def whole(stream) -> Iterator[Window]:
+    """All statistics of the stream, in one window."""
+    with offering(stream.rows) as offer, counting(Setting(Kept.ALL, seed=SEED)) as statistics:
+        offer.through(statistics.at_xdp, len(stream.rows))
+        yield statistics.flip()
+
+
+def hashed(flows: Flows) -> NDArray[np.uint64]:
+    return hashes(flows.keys, factors(SEED))
+
+
+def test_totals_are_those_of_the_packets(whole, stream) -> None:
+    lengths = stream.rows["length"].astype(np.int64)
+    found = whole.totals
+    assert found == Totals(len(lengths), int(lengths.sum()), int((lengths**2).sum()), 0, 0)
+    assert float(found.variance) == pytest.approx(exact.variance(lengths), rel=1e-12)
+
+
+def test_counters_have_every_flow_with_its_fields_and_packets(whole, stream) -> None:
+    packets = Flows.summed(keys_of(stream.rows), np.ones(len(stream.rows)))
+    assert whole.counted.as_dict() == packets.as_dict()
+    assert sorted(packets.counts) == sorted(exact.counts(stream.flows))
+    fields = records(whole.counted.keys)
+    assert all(bytes(each["source"])[:12] == bytes(10) + b"\xff\xff" for each in fields)
+    assert set(fields["protocol"]) == {UDP}
+
+
+def test_the_histogram_is_that_of_the_lengths(whole, stream) -> None:
+    lengths = stream.rows["length"].astype(np.int64)
+    classes = np.bincount(quantiles.class_of(lengths), minlength=quantiles.CLASSES)
+    assert (whole.lengths.counts == classes).all()
+
+
+def test_sets_are_those_of_the_flows_hashes(whole) -> None:
+    counts = whole.counted.counts
+    minima = minwise.minima_of(hashed(whole.counted), counts)
+    assert (whole.registers.ranks == distinct.registers_of(hashed(whole.counted)).ranks).all()
+    assert (whole.minima.hashes == minima.hashes).all()
+    assert (whole.minima.counts == minima.counts).all()
+    sketch = norms.sketch_of(hashed(whole.counted), counts)
+    assert (whole.sketch.counters == sketch.counters).all()
+
+
+def test_no_heavy_flow_has_more_than_it_had(whole) -> None:
+    true, found = whole.counted.as_dict(), whole.heavy.as_dict()
+    assert len(found) > 500
+    assert all(count <= true[flow] for flow, count in found.items())
+
+
+def test_the_sample_is_that_of_algorithm_r(stream) -> None:
+    lengths = stream.rows["length"].tolist()
+    with offering(stream.rows) as offer, counting(Setting(Kept.SAMPLES)) as statistics:
+        before = statistics._dice_states.copy()
+        offer.through(statistics.at_xdp, len(lengths))
+        used = np.flatnonzero(statistics._dice_states != before)[0]
+        sample = statistics.flip().sample
+    throws = (thrown_after(int(before[used]), len(lengths)) >> np.uint64(32)).tolist()
+    expected = lengths[:512]
+    for seen in range(512, len(lengths)):
+        place = throws[seen] * (seen + 1) >> 32
+        if place < 512:
+            expected[place] = lengths[seen]
+    assert sample.seen == len(lengths)
+    assert sorted(sample.lengths) == sorted(expected)
+
+
+def test_what_two_processors_counted_adds_up(whole, stream) -> None:
+    if len(processors := sorted(os.sched_getaffinity(0))) < 2:
+        pytest.skip("one processor")
+    half = len(stream.rows) // 2
+    with counting(Setting(Kept.ALL, seed=SEED)) as statistics:
+        try:
+            for processor, part in zip(processors, (slice(half), slice(half, None)), strict=False):
+                os.sched_setaffinity(0, {processor})
+                with offering(stream.rows[part]) as offer:
+                    offer.through(statistics.at_xdp, half)
+        finally:
+            os.sched_setaffinity(0, processors)
+        both = statistics.flip()
+    assert both.totals == whole.totals
+    assert both.counted.as_dict() == whole.counted.as_dict()
+    assert (both.registers.ranks == whole.registers.ranks).all()
+    assert (both.minima.hashes == whole.minima.hashes).all()
+    assert (both.minima.counts == whole.minima.counts).all()
+    assert (both.sketch.counters == whole.sketch.counters).all()
+    assert (both.lengths.counts == whole.lengths.counts).all()
+    assert (both.sample.seen, len(both.sample.lengths)) == (len(stream.rows), 512)
+    true = whole.counted.as_dict()
+    assert all(count <= true[flow] for flow, count in both.heavy.as_dict().items())
+
+
+def test_windows_add_up(whole, stream) -> None:
+    part = len(stream.rows) // 4
+    with counting(Setting(Kept.ALL, seed=SEED)) as statistics:
+        windows = []
+        for start in range(0, len(stream.rows), part):
+            with offering(stream.rows[start : start + part]) as offer:
+                offer.through(statistics.at_xdp, part)
+            windows.append(statistics.flip())
+        empty = statistics.flip()
+    summed = windows[0] + windows[1] + windows[2] + windows[3]
+    assert summed.totals == whole.totals
+    assert summed.counted.as_dict() == whole.counted.as_dict()
+    assert (summed.minima.counts == whole.minima.counts).all()
+    assert empty.totals == Totals(0, 0, 0, 0, 0)
+    assert len(empty.counted) == len(empty.heavy) == empty.sample.seen == empty.minima.used == 0
+
+
+def test_flips_under_load_lose_no_packet(stream) -> None:
+    rounds = 10
+    stop = rounds * len(stream.rows)
+    with offering(stream.rows) as offer, counting(Setting(Kept.COUNTERS)) as statistics:
+        thread = threading.Thread(target=offer.through, args=(statistics.at_xdp, stop))
+        thread.start()
+        windows = []
+        while thread.is_alive():
+            windows.append(statistics.flip())
+        thread.join()
+        windows.append(statistics.flip())
+    filled = [window for window in windows if window.totals.packets]
+    assert len(filled) > 1
+    assert sum(window.totals.packets for window in filled) == stop
+    whole = filled[0].counted
+    for window in filled[1:]:
+        whole += window.counted
+    assert sorted(whole.counts) == sorted(rounds * exact.counts(stream.flows))
+
+
+def test_a_flip_waits_for_programs_that_run(tmp_path) -> None:
+    """Those may have read the old number, and still write to the buffer that will be read."""
+    source = tmp_path / "slow.bpf.c"
+    source.write_text(SLOW)
+    with load(source) as loaded, counting(Setting(Kept(0))) as statistics:
+        state = loaded.maps[".bss"].mapped()
+        for _ in range(10):  # until this thread is not too late itself
+            state["began"] = state["ended"] = 0
+            thread = threading.Thread(target=run, args=(loaded.programs["slow"], bytes(60)))
+            thread.start()
+            while not state["began"][0]:
+                pass
+            was_running = not state["ended"][0]
+            statistics.flip()
+            has_ended = state["ended"][0]
+            thread.join()
+            assert has_ended
+            if was_running:
+                return
+    pytest.fail("the program was over before each flip")
+
+
+def test_flows_without_a_place_are_counted_and_in_the_bound(stream) -> None:
+    with offering(stream.rows) as offer, counting(Setting(Kept.COUNTERS, groups=2)) as statistics:
+        offer.through(statistics.at_xdp, len(stream.rows))
+        window = statistics.flip()
+    packets = int(window.counted.counts.sum())
+    assert len(window.counted) == 16
+    assert packets + window.totals.uncounted == len(stream.rows)
+    frequent = Frequent(20, 1)
+    frequent.add(window.counted, window.totals.uncounted)
+    true = exact.counts(stream.flows)
+    assert frequent.delta == window.totals.uncounted
+    assert (true > 2 * frequent.delta).sum() <= len(frequent.reported())
+
+
+def test_a_table_that_is_more_than_half_full_has_a_place_for_nearly_each_flow(stream) -> None:
+    setting = Setting(Kept.COUNTERS, groups=512)
+    with offering(stream.rows) as offer, counting(setting) as statistics:
+        offer.through(statistics.at_xdp, len(stream.rows))
+        window = statistics.flip()
+    distinct = len(exact.counts(stream.flows))
+    assert distinct > 0.57 * 512 * 8
+    assert distinct - len(window.counted) < 5  # of 40 and more that find their first group full
+
+
+def test_a_key_has_the_selected_fields_alone(stream) -> None:
+    setting = Setting(Kept.COUNTERS, Fields.SOURCE | Fields.DESTINATION_PORT)
+    with offering(stream.rows) as offer, counting(setting) as statistics:
+        offer.through(statistics.at_xdp, len(stream.rows))
+        fields = records(statistics.flip().counted.keys)
+    assert {bytes(each) for each in fields["destination"]} == {bytes(16)}
+    assert not fields["source_port"].any()
+    assert not fields["protocol"].any()
+    assert set(fields["destination_port"]) == set(stream.rows["destination_port"])
+
+
+def test_tc_counts_what_xdp_counts(stream) -> None:
+    frames = [frame_of(row) for row in stream.rows[:300]]
+    with counting(Setting(Kept.ALL, seed=SEED)) as statistics:
+        at_tc = counted_by(statistics, statistics.at_tc, frames)
+        at_xdp = counted_by(statistics, statistics.at_xdp, frames)
+    assert at_tc.totals == at_xdp.totals
+    assert at_tc.totals.packets == len(frames)
+    assert at_tc.counted.as_dict() == at_xdp.counted.as_dict()
+    assert (at_tc.lengths.counts == at_xdp.lengths.counts).all()
+
+
+def test_packets_of_any_bytes_are_counted_or_ignored() -> None:
+    dice = np.random.default_rng(SEED)
+    with counting(Setting(Kept.ALL)) as statistics:
+        for _ in range(2000):
+            frame = bytearray(dice.bytes(int(dice.integers(14, 200))))
+            frame[12:14] = [b"\x08\x00", b"\x86\xdd", b"\x81\x00", b"\x88\xa8"][dice.integers(4)]
+            assert run(statistics.at_xdp, bytes(frame)).verdict == 2
+        window = statistics.flip()
+    assert window.totals.packets + window.totals.ignored == 2000
+    assert window.totals.ignored > 100
+    assert window.counted.counts.sum() == window.totals.packets
+
+
+def frame_of(row: np.void) -> bytes:
+    """The frame that a row of a stream stands for."""
+    length = int(row["length"])
+    head = bytes(12) + b"\x08\x00\x45\x00" + (length - 14).to_bytes(2, "big") + bytes(4)
+    head += b"\x40" + bytes([row["protocol"]]) + bytes(2)
+    head += row.tobytes()[:12]  # addresses and ports
+    return head + bytes(length - len(head))
+
+
+def counted_by(statistics: Statistics, program, frames: list[bytes]) -> Window:
+    for frame in frames:
+        run(program, frame)
+    return statistics.flip()

@@ -1,0 +1,40 @@
+"""Streams of packets of unequal flows, for tests of statistics."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ebpf.statistics.hashes import mixed
+from ebpf.statistics.offer import ROW, UDP
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Packets: the number of each one's flow, (n,), and its fields, (n,) of ROW."""
+
+    flows: NDArray[np.int64]
+    rows: NDArray[Any]
+
+
+def stream_of(packets: int, flows: int, seed: int) -> Stream:
+    """Flows by Zipf's law, lengths of several sizes."""
+    dice = np.random.default_rng(seed)
+    weights = np.arange(1, flows + 1) ** -1.1
+    numbers = dice.choice(flows, size=packets, p=weights / weights.sum())
+    each = np.zeros(flows, ROW)
+    for name in ("source", "destination"):
+        each[name] = dice.integers(1 << 32, size=flows)
+    for name in ("source_port", "destination_port"):
+        each[name] = dice.integers(1, 1 << 16, size=flows)
+    each["protocol"] = UDP
+    rows = each[numbers]
+    rows["length"] = dice.integers(60, 1515, size=packets)
+    return Stream(numbers, rows)
+
+
+def thrown_after(state: int, number: int) -> NDArray[np.uint64]:
+    """What the kernel's dice throw next, (number,): SplitMix64."""
+    steps = np.arange(1, number + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return mixed(np.uint64(state) + steps)
