@@ -1,5 +1,6 @@
-"""provision.sh: what it installs where, what it leaves out, and that the rest stands."""
+"""provision.sh and the Vagrantfile: what is installed where, left out, and that the rest stands."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -116,3 +117,28 @@ def test_the_vagrantfile_is_valid(command: list[str]) -> None:
         [*command, *file], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_vm_gets_all_of_the_project_but_what_is_made_in_it(tmp_path: Path) -> None:
+    """By rsync, as Vagrant calls it; a pattern without its first slash holds at any depth."""
+    if shutil.which("rsync") is None:
+        pytest.skip("rsync is not installed")
+    for made in (".venv/x", ".vm/x", "results/ampm_loss/x", "a.egg-info/x", ".vagrant/x"):
+        (tmp_path / made).parent.mkdir(parents=True)
+        (tmp_path / made).touch()
+    wanted = ("Vagrantfile", "testbed/results/page/x", "results/reference/a/x", "tests/results/x")
+    for kept in wanted:
+        (tmp_path / kept).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / kept).touch()
+    text = (ROOT / "Vagrantfile").read_text()
+    lists = {
+        name: re.findall(r'"([^"]*)"', words)
+        for name, words in re.findall(r"rsync__(\w+): \[(.*)\]", text)
+    }
+    assert set(lists) == {"args", "exclude"}
+    excludes = [f"--exclude={pattern}" for pattern in lists["exclude"]]
+    there = tmp_path / "there"
+    subprocess.run(["rsync", *lists["args"], *excludes, "--exclude=/there", f"{tmp_path}/", there],
+                   check=True)  # fmt: skip
+    copied = {str(path.relative_to(there)) for path in there.rglob("*") if path.is_file()}
+    assert copied == set(wanted)
