@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from described import p4app, tutorials
-from described.document import Document
 from described.network import DescribedNetwork
+from testbed.document import Document
 from testbed.errors import TestbedError
 
 

@@ -5,7 +5,6 @@ from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 from typing import Any
 
-from described.document import Document
 from described.network import DescribedNetwork, Filling, Host, Link, Switch, Task
 from described.override import found, replaced
 from described.p4app.addresses import STRATEGIES, assign, assign_rest
@@ -13,6 +12,7 @@ from described.p4app.cables import Cable, End, in_order_of_nodes, natural, numbe
 from described.p4app.tasks import read_tasks
 from described.switch_cli.filling import CommandScript, ProgramAlone
 from testbed import links
+from testbed.document import Document
 from testbed.plant import MAC
 
 GRPC_PORT = 9559  # of the first switch

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import finsy as fy
 
-from described.document import Document
 from testbed.blame import refusal
+from testbed.document import Document
 from testbed.network import Network
 
 Entity: TypeAlias = fy.P4TableEntry | fy.P4MulticastGroupEntry | fy.P4CloneSessionEntry

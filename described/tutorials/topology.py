@@ -5,13 +5,13 @@ from ipaddress import IPv4Interface
 from pathlib import Path
 from typing import Any
 
-from described.document import Document
 from described.host_commands import understood
 from described.network import GRPC_PORT, DescribedNetwork, Filling, Host, Link, Switch
 from described.switch_cli.filling import CommandScript
 from described.tutorials.programs import choose_programs
 from described.tutorials.runtime import RuntimeFile
 from testbed import links
+from testbed.document import Document
 from testbed.plant import MAC
 
 PORT = re.compile(r"(.+)-p([0-9]{1,9})")

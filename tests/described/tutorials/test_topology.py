@@ -7,12 +7,12 @@ from typing import Any
 import exercise
 import pytest
 
-from described.document import Document
 from described.network import DescribedNetwork, Link
 from described.readers import read
 from described.switch_cli.filling import CommandScript
 from described.tutorials.programs import choose_programs
 from described.tutorials.runtime import RuntimeFile
+from testbed.document import Document
 from testbed.errors import TestbedError
 
 
