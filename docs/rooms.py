@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "architecture.md"
 BEGIN = "<!-- The map: made by docs/rooms.py, from the code. -->"
 END = "<!-- The map ends. -->"
 OURS = ("minip4", "testbed", "topologies", "controllers", "collectors", "described", "ebpf",
-        "telemark")  # fmt: skip
+        "managed", "telemark")  # fmt: skip
 SCRIPTS = ("experiments", "benchmarks")
 
 

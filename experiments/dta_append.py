@@ -27,7 +27,7 @@ from multiprocessing.connection import Connection
 
 import numpy as np
 from dta.gathering import filled
-from dta.translating import PROGRAM, Area, checks, translating
+from dta.translating import PROGRAM, checks, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ from collectors.dta.packets import Append
 from collectors.roce.region import Region
 from controllers.dta.gathering import ListStore, flush_lists
 from controllers.roce.running import refuse_bmv2
+from managed.dta.fabric import Area
 from testbed import cli
 from testbed.real.isolation import STOPPING, uninterrupted
 from testbed.results import plots

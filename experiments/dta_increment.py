@@ -20,7 +20,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from dta.translating import PROGRAM, Area, checks, frames, translating
+from dta.translating import PROGRAM, checks, frames, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from collectors.roce.region import Region
 from controllers.dta.stores import CounterStore
 from controllers.dta.translator import CounterSession
 from controllers.roce.running import refuse_bmv2
+from managed.dta.fabric import Area
 from testbed import cli
 from testbed.results import plots
 from testbed.results.agreement import agreement, mean_chance

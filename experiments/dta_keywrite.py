@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from dta.translating import PROGRAM, Area, checks, frames, translating
+from dta.translating import PROGRAM, checks, frames, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -38,6 +38,7 @@ from collectors.dta.theory import (
 from collectors.roce.region import Region
 from controllers.dta.stores import KeyWriteStore
 from controllers.roce.running import refuse_bmv2
+from managed.dta.fabric import Area
 from testbed import cli
 from testbed.results import plots
 from testbed.results.agreement import agreement, count_chance

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 from dta.gathering import filled
-from dta.translating import PROGRAM, Area, Running, checks, frames, translating
+from dta.translating import PROGRAM, Running, checks, frames, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from collectors.roce.region import Region
 from controllers.dta.gathering import PostcardStore, flush_rows
 from controllers.dta.stores import KeyWriteStore
 from controllers.roce.running import refuse_bmv2
+from managed.dta.fabric import Area
 from testbed import cli
 from testbed.results import plots
 from testbed.results.agreement import agreement

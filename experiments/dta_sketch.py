@@ -24,7 +24,7 @@ from functools import partial
 
 import numpy as np
 from dta.gathering import filled
-from dta.translating import PROGRAM, Area, checks, translating
+from dta.translating import PROGRAM, checks, translating
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -33,6 +33,7 @@ from collectors.dta.packets import SketchMerge
 from collectors.dta.sketches import COLUMN, ROWS, estimate, read
 from controllers.dta.gathering import NEIGHBOURS, SketchStore
 from controllers.roce.running import refuse_bmv2
+from managed.dta.fabric import Area
 from testbed import cli
 from testbed.results import plots
 from testbed.results.agreement import agreement, count_chance

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from dta.gathering import filled
-from dta.translating import PROGRAM, Area, checks, translating
+from dta.translating import PROGRAM, checks, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from controllers.dta.gathering import ListStore, PostcardStore
 from controllers.dta.stores import CounterStore, KeyWriteStore
 from controllers.dta.translator import CounterSession
 from controllers.roce.running import refuse_bmv2
+from managed.dta.fabric import Area
 from testbed import cli
 from testbed.results import plots
 from testbed.results.report import Check, Report

@@ -52,12 +52,13 @@ MAY_IMPORT = {
     "topologies": ["testbed"],
     "controllers": ["testbed"],
     "described": ["controllers", "testbed", "minip4.errors", "minip4.runtime.switch.control"],
-    "telemark": ["described", "testbed"],
+    "managed": ["controllers", "collectors", "testbed"],
+    "telemark": ["described", "managed", "testbed"],
     # Of minip4 what builds C, and what came to a host: nothing of switches.
     "collectors": ["testbed", "minip4.native", "minip4.simulator"],
     "ebpf": ["testbed", "minip4.errors", "minip4.native"],
-    "experiments": ["controllers", "collectors", "ebpf", "topologies", "testbed", "minip4.native",
-                    "minip4.simulator"],
+    "experiments": ["controllers", "collectors", "ebpf", "managed", "topologies", "testbed",
+                    "minip4.native", "minip4.simulator"],
     "benchmarks": ["controllers", "collectors", "ebpf", "topologies", "testbed", "minip4"],
 }  # fmt: skip
 

@@ -3,7 +3,7 @@
 h1 - s1 - h2: what h1 reports to h2, s1 writes into the memory of h2
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,19 +18,11 @@ from scapy.packet import Packet
 
 from collectors.dta.hashes import Words
 from collectors.dta.packets import DTA
-from collectors.roce.application import Responder, Writer
-from collectors.roce.endpoint import Peer
 from controllers.connection import connections, cpu_ports
-from controllers.dta.stores import Store
-from controllers.dta.translator import (
-    Service,
-    TrackedReporter,
-    Translator,
-    WriteSession,
-    configure,
-)
+from controllers.dta.translator import TrackedReporter, Translator, configure
 from controllers.roce.queue_pair import QueuePair
 from controllers.roce.running import state
+from managed.dta.fabric import Area, collector
 from testbed.network import Network
 from testbed.results.report import Check
 from testbed.run import Run
@@ -43,20 +35,6 @@ EXPECTED = ("ingress", "miss", "egress")  # reports and answers end in the switc
 LEAD_NS, SETTLE_NS = 100_000_000, 300_000_000  # before reports, and until the last one is done
 PSNS = 1 << 24
 SEQUENCE, KEY = 46, 54  # where they begin in a frame
-
-
-@dataclass(frozen=True)
-class Area:
-    """Memory of the collector, and the store that takes reports into it.
-
-    `file` in the run's folder; None: in memory.
-    """
-
-    record: np.dtype[Any]
-    count: int
-    store: Callable[[range], Store]  # of the sessions that it is given
-    session: type[QueuePair] = WriteSession
-    file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,30 +75,18 @@ async def translating(
 
     `reporters`: so many, from number 0 on, are tracked at h1.
     """
-    peers = [Peer("10.0.9.1", qpn=0x11 + number, psn=0xFFFF00) for number in range(len(areas))]
-    writers = [
-        Writer(peer, area.record, area.count, run.folder / area.file if area.file else None)
-        for peer, area in zip(peers, areas, strict=True)
-    ]
-    responder = Responder(COLLECTOR_ADDR, writers)
-    sessions = [
-        area.session(number, COLLECTOR, peer, target)
-        for number, (area, peer, target) in enumerate(
-            zip(areas, peers, responder.targets, strict=True), start=1
-        )
-    ]
-    stores = [area.store(range(n, n + 1)) for n, area in enumerate(areas, start=1)]
+    there = collector(COLLECTOR, COLLECTOR_ADDR, areas, run.folder)
     tracked = [TrackedReporter(REPORTER_ADDR, number) for number in range(reporters)]
-    translator = Translator(sessions, [Service(COLLECTOR_ADDR, stores)], tracked)
+    translator = Translator(there.sessions, [there.service], tracked)
     topo = SingleSwitchTopo(2)
     with Network(
         topo, run, program=program, name=name, capture=False, expected_drops=EXPECTED,
         switch_options=cpu_ports(topo),
     ) as net:  # fmt: skip
-        net.run_application(COLLECTOR, responder)
+        net.run_application(COLLECTOR, there.responder)
         async with connections(net) as switches:
             await configure(net, switches, {SWITCH: translator})
-            yield Running(net, switches[SWITCH], sessions, run)
+            yield Running(net, switches[SWITCH], there.sessions, run)
 
 
 def checks(name: str, net: Network, requests: int) -> list[Check]:

@@ -1,0 +1,1 @@
+"""Whole systems, of controllers and collectors together, brought up and asked."""

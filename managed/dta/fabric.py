@@ -1,0 +1,67 @@
+"""A collector's memory, and what a translator has to know to write into it.
+
+h2 = collector("h2", "10.0.0.2", [Area(slot(1), SLOTS, partial(KeyWriteStore, 1, SLOTS))], folder)
+translator = Translator(h2.sessions, [h2.service])
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collectors.roce.application import Responder, Writer
+from collectors.roce.endpoint import Peer
+from controllers.dta.stores import Store
+from controllers.dta.translator import Service, WriteSession
+from controllers.roce.queue_pair import QueuePair
+
+FIRST_PSN = 0xFFFF00  # so that numbers wrap soon
+
+
+@dataclass(frozen=True)
+class Area:
+    """Memory of a collector, and the store that takes reports into it.
+
+    `store` makes it of the sessions that it is given. `file`: in a folder; None: in memory.
+    """
+
+    record: np.dtype[Any]
+    count: int
+    store: Callable[[range], Store]
+    session: type[QueuePair] = WriteSession
+    file: str | None = None
+
+
+@dataclass(frozen=True)
+class Collector:
+    """An application for its host, and how its translator reaches it; sessions as of the areas."""
+
+    responder: Responder
+    sessions: Sequence[QueuePair]
+    service: Service
+
+
+def collector(
+    host: str, address: str, areas: Sequence[Area], folder: Path, *,
+    switch_address: str = "10.0.9.1", first_session: int = 1,
+) -> Collector:  # fmt: skip
+    """Of a host with this IPv4 address: each area has a session of its own.
+
+    Its translator has `switch_address`, and numbers its sessions from `first_session` on. Raises
+    ValueError for stores that cannot be.
+    """
+    numbers = range(first_session, first_session + len(areas))
+    peers = [Peer(switch_address, qpn=0x10 + number, psn=FIRST_PSN) for number in numbers]
+    writers = [
+        Writer(peer, area.record, area.count, folder / area.file if area.file else None)
+        for peer, area in zip(peers, areas, strict=True)
+    ]
+    responder = Responder(address, writers)
+    sessions = [
+        area.session(number, host, peer, target)
+        for number, area, peer, target in zip(numbers, areas, peers, responder.targets, strict=True)
+    ]
+    stores = [area.store(range(n, n + 1)) for n, area in zip(numbers, areas, strict=True)]
+    return Collector(responder, sessions, Service(address, stores))
