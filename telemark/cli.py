@@ -5,12 +5,14 @@ import sys
 from collections.abc import Sequence
 
 import described.cli
+import managed.dta.cli
 from testbed import doctor
 from testbed.cli import Parser
 
 # Each has add_arguments(parser) and run(args) -> exit status.
 _COMMANDS = {
     "run": (described.cli, "a network that somebody described: topology.json, or p4-utils' script"),
+    "dta": (managed.dta.cli, "a system of Direct Telemetry Access: brought up, asked, taken down"),
     "doctor": (doctor, "what this machine has, what is missing, and which experiments can run"),
 }
 

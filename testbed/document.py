@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote, with the place of each value: for one line where it is wrong.
+"""JSON that users or others wrote, with the place of each value: for one line where it is wrong.
 
 `Document.load(path)["hosts"]["h1"]["ip"].text()` is a text, or raises TestbedError: file, place,
 what is there, and what was expected.
@@ -6,13 +6,16 @@ what is there, and what was expected.
 
 import contextlib
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from testbed.errors import TestbedError
 from testbed.plant import NAME, NAMES
+
+T = TypeVar("T")
+Readers: TypeAlias = "Mapping[str, Callable[[Document], Any]]"
 
 _SHOWN = 60  # characters of a value in an error
 _MOST = 1e15  # of numbers that are not whole, so that none becomes endless
@@ -95,6 +98,31 @@ class Document:
         if not isinstance(self.value, dict):
             self.wrong("an object, {...}")
         return self.value
+
+    def fields(self, readers: "Readers", required: Collection[str] = ()) -> dict[str, Any]:
+        """What an object has of these, as they are read: it may have nothing else."""
+        for key, value in self.items():
+            if key not in readers:
+                raise TestbedError(
+                    f"{value.place}: nobody asks for it: expected one of {', '.join(readers)}"
+                )
+        for key in required:
+            self[key]
+        found = {key: self.get(key) for key in readers}
+        return {key: readers[key](value) for key, value in found.items() if value is not None}
+
+    def make(self, what: Callable[..., T], *args: Any, **fields: Any) -> T:
+        """What is made of it; what its maker refuses is told with its place."""
+        try:
+            return what(*args, **fields)
+        except (ValueError, TestbedError) as error:
+            raise TestbedError(f"{self.place}: {error}") from None
+
+    def one_of(self, choices: Mapping[str, T]) -> T:
+        """What a text stands for."""
+        if self.text() not in choices:
+            self.wrong(f"one of {', '.join(choices)}")
+        return choices[self.text()]
 
     def text(self) -> str:
         """A text."""
