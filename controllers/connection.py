@@ -16,6 +16,8 @@ from controllers.bmv2 import Bmv2Connection
 from testbed.errors import TestbedError
 from testbed.network import Network
 
+CPU_PORT = 255  # in p4src/include/allocation.p4
+
 # finsy asks each switch for gNMI too, and warns that ours has none: nothing that a user could mend.
 logging.getLogger("finsy").setLevel(logging.ERROR)
 
@@ -64,4 +66,4 @@ def _p4info(path: Path) -> p4i.P4Info:
 
 def cpu_ports(topo: Topo) -> dict[str, list[str]]:
     """Options that give every switch its CPU port (p4src/include/allocation.p4), for readouts."""
-    return {name: ["--cpu-port", "255"] for name in topo.switches()}
+    return {name: ["--cpu-port", str(CPU_PORT)] for name in topo.switches()}

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 import finsy as fy
 from mininet.topo import Topo
 
+from controllers.connection import CPU_PORT
 from controllers.forwarding import forwarding_entries
 from controllers.int.access import Denied
+from controllers.int.grouping import Grouping
 from controllers.int.watch import Instruction, WatchedFlow
 from controllers.readout import CLOCK_BITS
 from controllers.routing import routing_entries
@@ -70,7 +72,8 @@ class Domain:
     reported, or `changes`; `drops` says what a report of a dropped packet has beside the reason.
     Packets that are `denied` are dropped. Switches with `routes` are routers, and forward by MAC
     address to the collector alone. What full queues drop is reported where switches deflect
-    it (`--deflect-on-drop` of minip4).
+    it (`--deflect-on-drop` of minip4). With `grouping` reports travel several a packet: switches
+    run p4src/int/grouped.p4, with a CPU port (connection.cpu_ports).
     """
 
     collector: str
@@ -82,6 +85,7 @@ class Domain:
     drops: Instruction | None = None
     denied: Sequence[Denied] = ()
     routes: Mapping[str, Sequence[Route]] = field(default_factory=dict)
+    grouping: Grouping | None = None
 
 
 async def configure(
@@ -139,6 +143,9 @@ def entries(
         for part in ("arriving_drops", "queue_drops"):
             report = fy.Action(f"{part}.report_drops", metadata_bits=int(domain.drops))
             defaults[f"{part}.drop_reports"] = report
+    if domain.grouping is not None:
+        port = _port_to_collector(net, switch, domain)
+        defaults["grouping"] = domain.grouping.action(net, node, domain.mtu_bytes, port)
     return [
         *(fy.P4TableEntry(t, action=a, is_default_action=True) for t, a in defaults.items()),
         *_port_entries(net, switch, domain),
@@ -149,12 +156,17 @@ def entries(
 
 
 async def clone_reports(net: Network, switch: fy.Switch, domain: Domain) -> None:
-    """Make the clone session of a switch's reports, which leads to their collector."""
-    ways = next_hops(net.topo.links(), net.topo.hosts(), switch.name)
-    port = net.port(switch.name, ways[domain.collector][0])
+    """Make the clone session of a switch's reports, which leads to their collector; or to where
+    they recirculate, and are grouped."""
+    port = CPU_PORT if domain.grouping else _port_to_collector(net, switch.name, domain)
     session = fy.P4CloneSessionEntry(SESSION, replicas=[port])
     await switch.delete([session], strict=False)
     await switch.insert([session])
+
+
+def _port_to_collector(net: Network, switch: str, domain: Domain) -> int:
+    ways = next_hops(net.topo.links(), net.topo.hosts(), switch)
+    return net.port(switch, ways[domain.collector][0])
 
 
 async def _configure(net: Network, switch: fy.Switch, domain: Domain, clock_offset_us: int) -> None:

@@ -118,7 +118,7 @@ control SinkIngress(
 
 control SinkEgress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    IntDeparture() departure;
+    IntDeparture(false) departure;
     SeePath() see_path;
     SendReports() reports;
     ReadoutDeparture() readout_departure;

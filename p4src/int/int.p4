@@ -38,7 +38,7 @@ control IntIngress(
 
 control IntEgress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    IntDeparture() departure;
+    IntDeparture(false) departure;
     ReadoutDeparture() readout_departure;
 
     apply {

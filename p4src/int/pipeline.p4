@@ -144,13 +144,17 @@ control IntDeflected(
     }
 }
 
-/* A report is the clone of a packet, which came this way before. */
+/* A report is the clone of a packet, which came this way before. Where reports are grouped, and its
+ * clone session leads to the CPU port, it goes around, and leaves with others. */
 control IntDeparture(
-    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata)(
+    bool has_groups) {
     IntPacket() packet;
     IntDeflected() deflected;
     PutBack() put_back;
     WriteReport() write_report;
+    WriteGroup() write_group;
+    WriteOuter() write_outer;
 
     apply {
         if (standard_metadata.instance_type == INGRESS_CLONE
@@ -159,10 +163,20 @@ control IntDeparture(
                 put_back.apply(hdr);
             }
             write_report.apply(hdr, meta.watch, meta.report, meta.hop, meta.drop_reason);
+            if (has_groups && standard_metadata.egress_port == CPU_PORT) {
+                meta.report.told_us = standard_metadata.egress_global_timestamp;
+                truncate((bit<32>)meta.report.words << 2);
+                recirculate_preserving_field_list(GATHER_FIELDS);
+            } else {
+                write_group.apply(hdr, meta.report, meta.hop.node_id);
+            }
         } else if (standard_metadata.instance_type == DEFLECTED) {
             deflected.apply(meta, standard_metadata);
-        } else if (!hdr.readout.isValid()) {
+        } else if (!(has_groups && hdr.report_group.isValid()) && !hdr.readout.isValid()) {
             packet.apply(hdr, meta, standard_metadata);
+        }
+        if (hdr.report_group.isValid()) {
+            write_outer.apply(hdr, meta.report.words);
         }
     }
 }

@@ -21,6 +21,8 @@ const bit<6> HW_EGRESS = 0;
 const bit<6> HW_INGRESS = 1;
 const bit<6> HW_QUEUES = 2;
 
+const bit<8> GATHER_FIELDS = 2;  // metadata that a report takes along where it recirculates: grouping.p4
+
 struct int_report_t {
     @field_list(CLONE_FIELDS)
     bit<1> dropped;
@@ -30,10 +32,14 @@ struct int_report_t {
     bit<1> flow;
     @field_list(CLONE_FIELDS)
     bit<16> metadata_bits;
-    @field_list(CLONE_FIELDS)
+    @field_list(CLONE_FIELDS, GATHER_FIELDS)
     bit<6> hw_id;
-    @field_list(CLONE_FIELDS)
+    @field_list(CLONE_FIELDS, GATHER_FIELDS)
     bit<22> sequence;
+    @field_list(GATHER_FIELDS)
+    bit<16> words;
+    @field_list(GATHER_FIELDS)
+    bit<48> told_us;  // when it was made, by the switch's clock
 }
 
 /* Numbers reports before they wait in a queue: one that finds it full leaves a gap. */
@@ -74,11 +80,67 @@ bit<16> words_of_headers(in headers_t hdr, in bit<1> is_int) {
  * the end of INT, or of the header of layer 4; and some payload, where nothing else tells packets of a
  * flow apart. */
 control WriteReport(
-    inout headers_t hdr, in int_watch_t watch, in int_report_t report, in hop_t hop,
+    inout headers_t hdr, in int_watch_t watch, inout int_report_t report, in hop_t hop,
     in bit<8> drop_reason) {
     FillMetadata() fill;
     bit<32> unused = 0;
 
+    action fill_report(bit<4> inner_type, bit<8> metadata, bit<8> length) {
+        hdr.report.setValid();
+        hdr.report.type = REPORT_OF_INT;
+        hdr.report.inner_type = inner_type;
+        hdr.report.length = length;
+        hdr.report.metadata_words = metadata;
+        hdr.report.dropped = report.dropped;
+        hdr.report.congested = report.congested;
+        hdr.report.flow = report.flow;
+        hdr.report.intermediate = 0;
+        hdr.report.reserved = 0;
+        hdr.report.metadata_bits = report.metadata_bits;
+        hdr.report.domain_id = 0;
+        hdr.report.domain_bits = 0;
+        hdr.report.domain_status = 0;
+    }
+
+    apply {
+        bit<16> words = words_of_headers(hdr, watch.is_int);  // of the fragment
+        bool is_alike = !hdr.ipv4.isValid() || hdr.ipv4.identification == 0;
+        if (is_alike && hdr.ports.isValid() && !hdr.tcp.isValid() && watch.is_full == 1
+            && bytes_of_ip(hdr.ipv4, hdr.ipv6) >= ((bit<32>)words << 2) + PAYLOAD_BYTES) {
+            words = words + (bit<16>)(PAYLOAD_BYTES >> 2);
+        }
+        bit<8> metadata = metadata_words(report.metadata_bits);
+        words = words + (bit<16>)(metadata + REPORT_FIXED_WORDS);
+        fill_report(
+            hdr.ipv4.isValid() ? INNER_IPV4 : INNER_IPV6, metadata,
+            words > 255 ? 8w255 : words[7:0]);
+        fill.apply(
+            hdr.report_metadata, hop, report.metadata_bits & KNOWN_TO_REPORTS, unused);
+        if ((report.metadata_bits & DROP_REASON) != 0) {
+            hdr.report_drop.setValid();
+            hdr.report_drop.value = hop.queue ++ drop_reason ++ 16w0;
+        }
+        hdr.ethernet.setInvalid();
+        report.words = words + 1;
+    }
+}
+
+control WriteGroup(inout headers_t hdr, in int_report_t report, in bit<32> node_id) {
+    action fill_group() {
+        hdr.report_group.setValid();
+        hdr.report_group.version = REPORT_VERSION;
+        hdr.report_group.hw_id = report.hw_id;
+        hdr.report_group.sequence = report.sequence;
+        hdr.report_group.node_id = node_id;
+    }
+
+    apply {
+        fill_group();
+    }
+}
+
+/* Around a group header and so many words of reports: UDP, IP, Ethernet. */
+control WriteOuter(inout headers_t hdr, in bit<16> words) {
     /* The switch's own addresses, and the collector's. */
     action send_report(
         bit<48> src_mac, bit<48> dst_mac, bit<32> src_addr, bit<32> dst_addr, bit<16> port) {
@@ -108,30 +170,8 @@ control WriteReport(
         default_action = send_report(0, 0, 0, 0, 32766);
     }
 
-    action fill_report(bit<4> inner_type, bit<8> metadata, bit<8> length) {
-        hdr.report_group.setValid();
-        hdr.report_group.version = REPORT_VERSION;
-        hdr.report_group.hw_id = report.hw_id;
-        hdr.report_group.sequence = report.sequence;
-        hdr.report_group.node_id = hop.node_id;
-        hdr.report.setValid();
-        hdr.report.type = REPORT_OF_INT;
-        hdr.report.inner_type = inner_type;
-        hdr.report.length = length;
-        hdr.report.metadata_words = metadata;
-        hdr.report.dropped = report.dropped;
-        hdr.report.congested = report.congested;
-        hdr.report.flow = report.flow;
-        hdr.report.intermediate = 0;
-        hdr.report.reserved = 0;
-        hdr.report.metadata_bits = report.metadata_bits;
-        hdr.report.domain_id = 0;
-        hdr.report.domain_bits = 0;
-        hdr.report.domain_status = 0;
-    }
-
-    action set_lengths(bit<16> report_words) {
-        bit<16> bytes = ((report_words + 1) << 2) + 8;  // with its first word, and the group header
+    action set_lengths() {
+        bit<16> bytes = (words << 2) + 8;  // with the group header
         hdr.report_udp.word = (bytes + 8) ++ 16w0;  // no checksum
         hdr.report_ipv4.total_length = bytes + 28;
         bit<32> sum = 0x4500 + 0x4000 + 0x4011
@@ -143,25 +183,7 @@ control WriteReport(
 
     apply {
         collector.apply();
-        bit<16> words = words_of_headers(hdr, watch.is_int);  // of the fragment
-        bool is_alike = !hdr.ipv4.isValid() || hdr.ipv4.identification == 0;
-        if (is_alike && hdr.ports.isValid() && !hdr.tcp.isValid() && watch.is_full == 1
-            && bytes_of_ip(hdr.ipv4, hdr.ipv6) >= ((bit<32>)words << 2) + PAYLOAD_BYTES) {
-            words = words + (bit<16>)(PAYLOAD_BYTES >> 2);
-        }
-        bit<8> metadata = metadata_words(report.metadata_bits);
-        words = words + (bit<16>)(metadata + REPORT_FIXED_WORDS);
-        fill_report(
-            hdr.ipv4.isValid() ? INNER_IPV4 : INNER_IPV6, metadata,
-            words > 255 ? 8w255 : words[7:0]);
-        fill.apply(
-            hdr.report_metadata, hop, report.metadata_bits & KNOWN_TO_REPORTS, unused);
-        if ((report.metadata_bits & DROP_REASON) != 0) {
-            hdr.report_drop.setValid();
-            hdr.report_drop.value = hop.queue ++ drop_reason ++ 16w0;
-        }
-        set_lengths(words);
-        hdr.ethernet.setInvalid();
+        set_lengths();
     }
 }
 

@@ -53,7 +53,7 @@ control BothIngress(
 
 control BothEgress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    IntDeparture() departure;
+    IntDeparture(false) departure;
     BlockRecord() block_departures;
     PulseRecord() pulse_departures;
     SampleRecord() sample_departures;

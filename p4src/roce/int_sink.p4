@@ -154,7 +154,7 @@ control SinkIngress(
 
 control SinkEgress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    IntDeparture() departure;
+    IntDeparture(false) departure;
     WriteRecord() write_record;
     ReadoutDeparture() readout_departure;
 

@@ -27,8 +27,8 @@ ALL = 0xFFFFFFFF  # of sampling
 DSCP, PORT, NEW_UDP, PROBE = range(4)  # how INT is marked
 INT_PORT, MARKER = 32767, b"TELEMARK"
 # How ingress and egress of a program are named.
-KINDS = {"int.p4": "Int", "with_ampm.p4": "Both", "../roce/int_sink.p4": "Sink",
-         "../dta/int_sink.p4": "Sink"}  # fmt: skip
+KINDS = {"int.p4": "Int", "grouped.p4": "Grouped", "with_ampm.p4": "Both",
+         "../roce/int_sink.p4": "Sink", "../dta/int_sink.p4": "Sink"}  # fmt: skip
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not understood",
           "hops", "mtu")  # fmt: skip
@@ -59,7 +59,7 @@ class Switch:
         collector = [int(IPv4Address(COLLECTOR)), REPORT_PORT]
         set_default(f"{self.ingress}.watch.node", f"{self.ingress}.watch.set_node",
                     [node, offset_us % (1 << 48), *collector])  # fmt: skip
-        report = f"{self.egress}.write_report"
+        report = f"{self.egress}.write_outer"
         set_default(f"{report}.collector", f"{report}.send_report",
                     [0x02000000FF00 + node, COLLECTOR_MAC, int(IPv4Address(SWITCH_ADDR)),
                      *collector])  # fmt: skip

@@ -1,0 +1,223 @@
+/* Several reports a packet. A report comes in again, as words alone, and waits in registers until the
+ * group is complete, has no room for another one, or is old. The report that completes a group brings
+ * the others to the collector.
+ *
+ * A switch has no timer: a packet-out (record FLUSH_GROUP, index: the hw_id) asks for what waits. It
+ * becomes its packet, and is not answered. */
+#ifndef TELEMARK_INT_GROUPING_P4
+#define TELEMARK_INT_GROUPING_P4
+
+#include "ingress.p4"
+#include "report.p4"
+
+const bit<32> RECIRCULATED = 4;      // instance_type
+const bit<16> FLUSH_GROUP = 0xFFFF;  // the number of no record
+
+#define GROUP_SLOTS 8  // reports of a group; the last one never waits
+#define GROUP_CELLS 32  // slots of all hw_ids
+const bit<16> LONGEST_WORDS = 63;  // of a report that waits; a longer one is sent by itself
+
+// Reports that wait, taken apart into pieces of words: those that their length has a bit for.
+register<bit<1024>>(GROUP_CELLS) group_32;
+register<bit<512>>(GROUP_CELLS) group_16;
+register<bit<256>>(GROUP_CELLS) group_8;
+register<bit<128>>(GROUP_CELLS) group_4;
+register<bit<64>>(GROUP_CELLS) group_2;
+register<bit<32>>(GROUP_CELLS) group_1;
+register<bit<8>>(GROUP_CELLS) group_length;
+
+control TakeIn(in int_pieces_t pieces, in bit<8> length, in bit<32> cell) {
+    apply {
+        group_length.write(cell, length);
+        if (length[5:5] == 1) {
+            group_32.write(cell, pieces.of_32.words);
+        }
+        if (length[4:4] == 1) {
+            group_16.write(cell, pieces.of_16.words);
+        }
+        if (length[3:3] == 1) {
+            group_8.write(cell, pieces.of_8.words);
+        }
+        if (length[2:2] == 1) {
+            group_4.write(cell, pieces.of_4.words);
+        }
+        if (length[1:1] == 1) {
+            group_2.write(cell, pieces.of_2.words);
+        }
+        if (length[0:0] == 1) {
+            group_1.write(cell, pieces.of_1.words);
+        }
+    }
+}
+
+control TakeOut(inout int_pieces_t pieces, in bit<32> cell) {
+    apply {
+        bit<8> length;
+        group_length.read(length, cell);
+        if (length[5:5] == 1) {
+            pieces.of_32.setValid();
+            group_32.read(pieces.of_32.words, cell);
+        }
+        if (length[4:4] == 1) {
+            pieces.of_16.setValid();
+            group_16.read(pieces.of_16.words, cell);
+        }
+        if (length[3:3] == 1) {
+            pieces.of_8.setValid();
+            group_8.read(pieces.of_8.words, cell);
+        }
+        if (length[2:2] == 1) {
+            pieces.of_4.setValid();
+            group_4.read(pieces.of_4.words, cell);
+        }
+        if (length[1:1] == 1) {
+            pieces.of_2.setValid();
+            group_2.read(pieces.of_2.words, cell);
+        }
+        if (length[0:0] == 1) {
+            pieces.of_1.setValid();
+            group_1.read(pieces.of_1.words, cell);
+        }
+    }
+}
+
+/* Of a group with so many reports that wait, from this cell on. */
+control TakeAllOut(inout headers_t hdr, in bit<8> count, in bit<32> cell) {
+    TakeOut() take_0;
+    TakeOut() take_1;
+    TakeOut() take_2;
+    TakeOut() take_3;
+    TakeOut() take_4;
+    TakeOut() take_5;
+    TakeOut() take_6;
+
+    apply {
+        if (count > 0) {
+            take_0.apply(hdr.gathered_0, cell);
+        }
+        if (count > 1) {
+            take_1.apply(hdr.gathered_1, cell + 1);
+        }
+        if (count > 2) {
+            take_2.apply(hdr.gathered_2, cell + 2);
+        }
+        if (count > 3) {
+            take_3.apply(hdr.gathered_3, cell + 3);
+        }
+        if (count > 4) {
+            take_4.apply(hdr.gathered_4, cell + 4);
+        }
+        if (count > 5) {
+            take_5.apply(hdr.gathered_5, cell + 5);
+        }
+        if (count > 6) {
+            take_6.apply(hdr.gathered_6, cell + 6);
+        }
+    }
+}
+
+/* In ingress, of a report that came back, or of a packet-out that asks for a group. */
+control Gather(
+    inout headers_t hdr, inout int_report_t report, inout standard_metadata_t standard_metadata) {
+    TakeIn() take_in;
+    TakeAllOut() take_all_out;
+    WriteGroup() write_group;
+    // Of each hw_id's group:
+    register<bit<8>>(4) counts;
+    register<bit<16>>(4) lengths;
+    register<bit<48>>(4) begins;
+    register<bit<22>>(4) next_report;
+    register<bit<22>>(4) next_packet;
+    bit<32> node = 0;
+    bit<8> most = 0;
+    bit<16> room = 0;
+    bit<48> patience = 0;
+    bit<9> to = DROPPED;
+    bit<32> part = 0;
+    bit<8> count = 0;     // of those that wait
+    bit<16> length = 0;   // and their words
+    bit<48> begin = 0;    // when the first of them was made
+    bit<22> number = 0;   // of the group's packet
+
+    /* A group has so many reports at most. It leaves by this port when one more might be too long for
+     * it, and when its first one is so old as the next one comes. */
+    action gather(
+        bit<32> node_id, bit<8> reports, bit<16> words, bit<48> wait_us, bit<9> port) {
+        node = node_id;
+        most = reports;
+        room = words;
+        patience = wait_us;
+        to = port;
+    }
+
+    table grouping {
+        actions = { gather; NoAction; }
+        default_action = NoAction();
+    }
+
+    action look_up() {
+        part = (bit<32>)report.hw_id;
+        counts.read(count, part);
+        lengths.read(length, part);
+        begins.read(begin, part);
+        next_packet.read(number, part);
+    }
+
+    /* One that got lost on its way to here leaves a gap, as it does where reports go one by one. */
+    action count_report() {
+        bit<22> expected;
+        next_report.read(expected, part);
+        next_report.write(part, report.sequence + 1);
+        number = number + (report.sequence - expected);
+        next_packet.write(part, number);
+    }
+
+    action wait() {
+        counts.write(part, count + 1);
+        lengths.write(part, length + report.words);
+        begins.write(part, count == 0 ? report.told_us : begin);
+    }
+
+    action end_group() {
+        counts.write(part, 0);
+        lengths.write(part, 0);
+        report.words = length + report.words;
+    }
+
+    action send() {
+        next_packet.write(part, number + 1);
+        standard_metadata.egress_spec = to;
+        report.sequence = number;
+    }
+
+    apply {
+        grouping.apply();
+        mark_to_drop(standard_metadata);
+        bool is_flush = hdr.readout_request.isValid();
+        if (is_flush) {
+            report.hw_id = 4w0 ++ hdr.readout_request.index[1:0];
+            hdr.readout_request.setInvalid();
+            look_up();
+        } else {
+            look_up();
+            count_report();
+        }
+        bool is_last = count + 1 >= most || count + 1 == GROUP_SLOTS || length + report.words > room
+            || (count != 0 && report.told_us - begin >= patience);
+        if (report.words > LONGEST_WORDS) {
+            send();
+            write_group.apply(hdr, report, node);
+        } else if (!is_flush && !is_last) {
+            take_in.apply(
+                hdr.gathered_own, report.words[7:0], part * GROUP_SLOTS + (bit<32>)count);
+            wait();
+        } else if (!is_flush || count != 0) {
+            take_all_out.apply(hdr, count, part * GROUP_SLOTS);
+            end_group();
+            send();
+            write_group.apply(hdr, report, node);
+        }
+    }
+}
+
+#endif
