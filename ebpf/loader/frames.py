@@ -6,7 +6,7 @@ import ctypes
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,25 +66,40 @@ def run_live(
     program: Program, frames: bytes | Sequence[bytes], count: int, *, ingress: str,
     batch: int = 64, restored: int = 0,
 ) -> Sent:  # fmt: skip
-    """Have `count` packets arrive at device `ingress`, for an XDP program that is run in its place.
+    """Have `count` packets arrive, as live() says."""
+    with live(program, frames, ingress=ingress, batch=batch, restored=restored) as arrive:
+        return arrive(count)
 
-    What it says happens: packets that it passes go to the kernel's stack, as from that device. That
-    needs an XDP program of its own, or GRO. Of many frames, all of one length, each packet is the
-    next: a program before this one writes the part in which they differ, and at least the first
-    `restored` bytes, for a program that changes packets. Raises LoadError.
+
+@contextmanager
+def live(
+    program: Program, frames: bytes | Sequence[bytes], *, ingress: str, batch: int = 64,
+    restored: int = 0, queue: int = 0,
+) -> Iterator[Callable[[int], Sent]]:  # fmt: skip
+    """A function that has so many packets arrive at device `ingress`, for an XDP program.
+
+    The program is run in place of the device's own, and what it says happens: packets that it
+    passes go to the kernel's stack, as from that device and its receive queue. That device needs an
+    XDP program, or GRO. Of many frames, all of one length, each packet is the next: a program
+    before this one writes the part in which they differ, and at least the first `restored` bytes,
+    for a program that changes packets. Raises LoadError.
     """
     one, many = _split(frames)
     if not 0 < batch <= LARGEST_BATCH:
         raise LoadError(f"batch of {batch} frames: expected 1 to {LARGEST_BATCH}")
-    context = struct.pack("=6I", 0, len(one), 0, socket.if_nametoindex(ingress), 0, 0)
+    context = struct.pack("=6I", 0, len(one), 0, socket.if_nametoindex(ingress), queue, 0)
     with _with_table(program, many or ([one] if restored else []), restored) as ready:
-        options = TestRun(data_in=_address(one), data_size_in=len(one), repeat=count,
-                          context_in=_address(context), context_size_in=len(context),
-                          flags=LIVE_FRAMES, batch_size=batch)  # fmt: skip
-        wall, cpu = time.perf_counter_ns(), time.thread_time_ns()
-        _test_run(ready, options)
-        cpu_ns, wall_ns = time.thread_time_ns() - cpu, time.perf_counter_ns() - wall
-    return Sent(count, wall_ns, cpu_ns)
+
+        def arrive(count: int) -> Sent:
+            options = TestRun(data_in=_address(one), data_size_in=len(one), repeat=count,
+                              context_in=_address(context), context_size_in=len(context),
+                              flags=LIVE_FRAMES, batch_size=batch)  # fmt: skip
+            wall, cpu = time.perf_counter_ns(), time.thread_time_ns()
+            _test_run(ready, options)
+            cpu_ns, wall_ns = time.thread_time_ns() - cpu, time.perf_counter_ns() - wall
+            return Sent(count, wall_ns, cpu_ns)
+
+        yield arrive
 
 
 def _test_run(program: Program, options: TestRun) -> None:
