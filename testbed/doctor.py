@@ -4,6 +4,7 @@ Then which experiments can run here: in virtual time, in real time, and on bmv2.
 """
 
 import argparse
+import ctypes
 import os
 import platform
 import shutil
@@ -72,6 +73,10 @@ def findings() -> list[Finding]:
                 "use sudo; a container needs --privileged", needed=True),
         _program("mnexec", "real time: Mininet", SETUP, needed=True),
         _program("cc", "switches, senders and receivers", SETUP, needed=True),
+        _program("clang", "XDP and eBPF", SETUP),
+        _libbpf(),
+        _program("iptables-legacy", "XDP: what it is held against", SETUP),
+        _program("nft", "XDP: what it is held against", SETUP),
         _load(),
         _memory(),
         _program(bmv2.PROGRAM, "--target bmv2, targets.py", "./provision.sh, on Ubuntu"),
@@ -105,6 +110,15 @@ def _namespaces() -> str:
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "true"]
     done = subprocess.run(command, capture_output=True, check=False)
     return f"yes, of Linux {platform.release()}" if done.returncode == 0 else ""
+
+
+def _libbpf() -> Finding:
+    name = "libbpf.so.1"
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        name = ""
+    return Finding("libbpf", "XDP and eBPF", name, f"{SETUP} (Ubuntu 22.04's is too old)")
 
 
 def _load() -> Finding:

@@ -22,8 +22,10 @@ from testbed.results.provenance import REPOSITORY, git_state
 REFERENCE = REPOSITORY / "results" / "reference"
 REAL = "_real"
 
-REAL_ALONE = {"targets", "int_collector", "roce_throughput"}  # bmv2, and what a process costs
-WITHOUT_SWITCHES = {"int_collector_real", "roce_throughput_real"}  # and so without P4 programs
+PROCESSES = ("int_collector", "roce_throughput")  # what one costs
+IN_THE_KERNEL = ("xdp_", "ebpf_", "threat_")  # programs there; these are how the names begin
+WITHOUT_SWITCHES = (*PROCESSES, *IN_THE_KERNEL)  # and so without P4 programs
+REAL_ALONE = ("targets", *WITHOUT_SWITCHES)  # bmv2, too
 
 # Benchmarks are made where what they are compared with is installed, and when they are named.
 BENCHMARKS = {
@@ -98,7 +100,7 @@ def commands() -> dict[str, list[str]]:
     found = {}
     for script in sorted((REPOSITORY / "experiments").glob("[!_]*.py")):
         path = str(script.relative_to(REPOSITORY))
-        if script.stem not in REAL_ALONE:
+        if not script.stem.startswith(REAL_ALONE):
             found[script.stem] = [path, "--time", "virtual"]
         found[script.stem + REAL] = [path, "--time", "real"]
     return found | BENCHMARKS
@@ -112,7 +114,8 @@ def flaws(folder: Path) -> list[str]:
     if revision == "unknown" or revision.endswith("+"):
         found.append(f"git {revision}: expected a commit, with nothing changed")
     if folder.name not in BENCHMARKS:
-        wanted = ("date",) if folder.name in WITHOUT_SWITCHES else ("date", "programs")
+        bare = folder.name.startswith(WITHOUT_SWITCHES)
+        wanted = ("date",) if bare else ("date", "programs")
         found += [f"no {key}" for key in wanted if not summary.get(key)]
     if summary["parameters"]["quick"]:
         found.append("--quick: expected a full run")

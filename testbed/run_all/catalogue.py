@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.real.targets import bmv2
+from testbed.results import reference
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,13 @@ class Experiment:
         if self.name == "targets":
             if options.time == "virtual" or shutil.which(bmv2.PROGRAM) is None:
                 return f"it needs bmv2 ({bmv2.PROGRAM} on PATH) and real time"
-        elif self.name in ("int_collector", "roce_throughput") and options.time == "virtual":
+        elif self.name in reference.PROCESSES and options.time == "virtual":
             return "what a process takes is of real time alone"
+        elif self.name.startswith(reference.IN_THE_KERNEL):
+            if options.time == "virtual":
+                return "programs in the kernel are of real time alone"
+            if options.target == "bmv2":
+                return "it has no switch"
         elif self.system == "int" and self.name != "int_path" and options.target == "bmv2":
             return "on bmv2 it has no queues to tell of"
         elif self.system in {"dta", "roce"} and options.target == "bmv2":

@@ -45,6 +45,18 @@ def test_what_is_needed_and_missing_makes_status_2(path: Path, name: str) -> Non
     assert found()[name].shown == "missing: ./setup.sh"
 
 
+def test_what_xdp_needs_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs(path, "clang")
+    assert found()["clang"].shown == str(path / "clang")
+    assert found()["nft"].shown == "missing: ./setup.sh"
+
+    def none(name: str) -> None:
+        raise OSError(name)
+
+    monkeypatch.setattr("ctypes.CDLL", none)
+    assert "too old" in found()["libbpf"].shown
+
+
 def test_without_namespaces_there_is_no_real_time(path: Path) -> None:
     (path / "unshare").write_text("#!/bin/sh\nexit 1\n")
     assert doctor.run(OPTIONS) == 2
@@ -72,6 +84,10 @@ def test_where_experiments_run(path: Path) -> None:
     programs(path, "simple_switch_grpc")
     assert where(loss) == ["yes"] * 3
     assert where(targets)[1:] == ["yes", "yes"]
+    in_the_kernel = Experiment(Path("experiments/xdp_drop.py"))
+    assert where(in_the_kernel) == [
+        "no: programs in the kernel are of real time alone", "yes", "no: it has no switch",
+    ]  # fmt: skip
 
 
 def where(experiment: Experiment, *, ready: bool = True, has_bmv2: bool = True) -> list[str]:
