@@ -1,0 +1,76 @@
+/* Programs that drop packets, all or those of some UDP ports, and those that leave it to the kernel. */
+#include "chain.h"
+
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/pkt_cls.h>
+#include <linux/udp.h>
+
+#include <bpf/bpf_endian.h>
+
+const volatile __u16 first_port = 9, last_port = 19; /* of UDP, to be dropped */
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, __u64);
+} dropped SEC(".maps");
+
+static __always_inline void count(void)
+{
+    __u32 only = 0;
+    __u64 *packets = bpf_map_lookup_elem(&dropped, &only);
+
+    if (packets)
+        (*packets)++;
+}
+
+/* IPv4 with neither VLAN tags nor options: what a rule of iptables would match, said as shortly. */
+static __always_inline int is_unwanted(void *data, void *data_end)
+{
+    const struct ethhdr *ethernet = data;
+    const struct iphdr *ip = (void *)(ethernet + 1);
+    const struct udphdr *udp = (void *)(ip + 1);
+    __u16 port;
+
+    if ((void *)(udp + 1) > data_end || ethernet->h_proto != bpf_htons(ETH_P_IP) || ip->ihl != 5 ||
+        ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(0x1fff))
+        return 0;
+    port = bpf_ntohs(udp->dest);
+    return first_port <= port && port <= last_port;
+}
+
+SEC("xdp")
+int drop_all(struct xdp_md *packet)
+{
+    count();
+    return XDP_DROP;
+}
+
+SEC("xdp")
+int drop_ports(struct xdp_md *packet)
+{
+    if (!is_unwanted((void *)(long)packet->data, (void *)(long)packet->data_end))
+        return pass_on(packet);
+    count();
+    return XDP_DROP;
+}
+
+SEC("xdp")
+int pass_all(struct xdp_md *packet)
+{
+    return pass_on(packet);
+}
+
+SEC("tc")
+int drop_ports_at_tc(struct __sk_buff *packet)
+{
+    if (!is_unwanted((void *)(long)packet->data, (void *)(long)packet->data_end))
+        return TC_ACT_UNSPEC;
+    count();
+    return TC_ACT_SHOT;
+}
+
+char _license[] SEC("license") = "Apache-2.0";

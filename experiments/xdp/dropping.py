@@ -1,0 +1,95 @@
+"""Contenders that drop UDP to ports 9 to 19: where, and what they counted."""
+
+import re
+from contextlib import ExitStack
+
+from ebpf.loader import ProgramObject, attach_tc, attach_xdp, load
+from xdp.ground import DEVICE, Ground
+from xdp.sockets import RING, Taker
+from xdp.turns import Contender, Standing
+
+PROGRAMS, SOCKETS = "ebpf/datapath/drop.bpf.c", "ebpf/datapath/sockets.bpf.c"
+RULE = "-p udp --dport 9:19 -j DROP"
+TRACKED = "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"  # what turns conntrack on
+
+
+def _loaded(ground: Ground, stack: ExitStack, source: str = PROGRAMS) -> ProgramObject:
+    """The programs, and one at the device that passes all, without which no live frame comes in."""
+    whole = stack.enter_context(load(source))
+    passing = stack.enter_context(load(PROGRAMS)).programs["pass_all"]
+    stack.enter_context(attach_xdp(passing, DEVICE))
+    return whole
+
+
+def _dropped(whole: ProgramObject) -> int:
+    return int(whole.maps["dropped"].read().sum())
+
+
+def _at_xdp(name: str) -> "Contender":
+    titles = {"drop_all": "XDP, all packets", "drop_ports": "XDP, by UDP port"}
+
+    def stand(ground: Ground, stack: ExitStack) -> Standing:
+        whole = _loaded(ground, stack)
+        return Standing(whole.programs[name], lambda: _dropped(whole))
+
+    return Contender(titles[name], stand)
+
+
+def _at_tc(ground: Ground, stack: ExitStack) -> Standing:
+    whole = _loaded(ground, stack)
+    stack.enter_context(attach_tc(whole.programs["drop_ports_at_tc"], DEVICE))
+    return Standing(whole.programs["pass_all"], lambda: _dropped(whole))
+
+
+def _at_socket(ground: Ground, stack: ExitStack) -> Standing:
+    whole = _loaded(ground, stack, SOCKETS)
+    taker = Taker(DEVICE)
+    stack.callback(taker.close)
+    whole.maps["sockets"][0] = taker.descriptor
+    return Standing(whole.programs["to_socket"], lambda: taker.packets, taker.take, RING)
+
+
+def _by_nft(ground: Ground, stack: ExitStack) -> Standing:
+    whole = _loaded(ground, stack)
+    ground.run(
+        "nft add table netdev drops\n"
+        "nft 'add chain netdev drops arriving "
+        f"{{ type filter hook ingress device {DEVICE} priority 0; }}'\n"
+        "nft add rule netdev drops arriving udp dport 9-19 counter drop"
+    )
+
+    def counted() -> int:
+        return _number(r"counter packets (\d+)", ground.run("nft list table netdev drops"))
+
+    return Standing(whole.programs["pass_all"], counted)
+
+
+def _by_iptables(name: str, table: str, chain: str, *rules: str) -> "Contender":
+    def stand(ground: Ground, stack: ExitStack) -> Standing:
+        whole = _loaded(ground, stack)
+        for rule in (*rules, RULE):
+            ground.run(f"iptables-legacy -t {table} -A {chain} {rule}")
+
+        def counted() -> int:
+            shown = ground.run(f"iptables-legacy -t {table} -L {chain} -v -x -n")
+            return _number(r"(\d+)\s+\d+\s+DROP", shown)
+
+        return Standing(whole.programs["pass_all"], counted)
+
+    return Contender(name, stand)
+
+
+def _number(pattern: str, text: str) -> int:
+    match = re.search(pattern, text)
+    assert match is not None, text
+    return int(match[1])
+
+
+ALL, PORTS = _at_xdp("drop_all"), _at_xdp("drop_ports")
+SOCKET = Contender("AF_XDP, to a process", _at_socket, cores=1)  # a queue has one socket
+TC = Contender("tc ingress", _at_tc)
+NFT = Contender("nftables ingress", _by_nft)
+RAW = _by_iptables("iptables raw", "raw", "PREROUTING")
+FILTER = _by_iptables("iptables filter", "filter", "INPUT")
+CONNTRACK = _by_iptables("conntrack", "filter", "INPUT", TRACKED)
+CONTENDERS = (ALL, PORTS, SOCKET, TC, NFT, RAW, FILTER, CONNTRACK)

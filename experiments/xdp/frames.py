@@ -1,0 +1,35 @@
+"""Frames that contenders are offered: UDP over IPv4, of many flows."""
+
+import struct
+from collections.abc import Iterator
+
+DEVICE_MAC, SENDER_MAC = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
+ADDRESS, NETWORK = "10.0.0.1", "10.0.0.0/8"
+PORT = 9  # discard
+FLOWS = 4096
+LENGTH = 60  # bytes, without the check sequence: the shortest frame of Ethernet
+
+
+def flows(count: int = FLOWS, *, port: int = PORT, destination: str = ADDRESS) -> list[bytes]:
+    """A frame of each of so many flows, which differ in source address and source port."""
+    return list(_flows(count, port, destination))
+
+
+def _flows(count: int, port: int, destination: str) -> Iterator[bytes]:
+    to = bytes(map(int, destination.split(".")))
+    for number in range(count):
+        source = bytes((10, 1, number >> 8 & 255, number & 255))
+        # IHL and version, TOS, length, identification, fragment, TTL, protocol, checksum
+        words = (0x4500, LENGTH - 14, 0, 0, 64 << 8 | 17, 0)
+        header = struct.pack(">6H", *words) + source + to
+        header = struct.pack(">6H", *words[:5], checksum(header)) + header[12:]
+        udp = struct.pack(">4H", 1024 + number % 60_000, port, LENGTH - 34, 0)
+        yield (DEVICE_MAC + SENDER_MAC + b"\x08\0" + header + udp).ljust(LENGTH, b"\0")
+
+
+def checksum(header: bytes) -> int:
+    """The Internet checksum (RFC 1071) of an even number of bytes."""
+    total = sum(struct.unpack(f">{len(header) // 2}H", header))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF

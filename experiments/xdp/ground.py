@@ -1,0 +1,82 @@
+"""A network namespace of a contender's own, with devices that packets arrive at.
+
+Of its own, since what some leave behind burdens who comes next: a table of iptables, once used,
+looks at each packet until its namespace goes, and so does conntrack.
+"""
+
+import contextlib
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from testbed.errors import TestbedError
+from testbed.real.isolation import CLONE_NEWNET, DISABLE_IPV6
+from xdp.frames import ADDRESS, DEVICE_MAC
+
+DEVICE, PEER = "arrives", "peer"
+
+
+class Ground:
+    """A namespace with a veth, at whose end `arrives` live frames come in; close() removes it."""
+
+    def __init__(self) -> None:
+        """Raises TestbedError."""
+        before = _own_namespace()
+        try:
+            _system("unshare", CLONE_NEWNET)
+            self._namespace = _own_namespace()
+            self._make()
+        finally:
+            _enter(before)
+            os.close(before)
+
+    def close(self) -> None:
+        """Let the namespace go, with all that is in it."""
+        os.close(self._namespace)
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """This thread, and what it starts, is there within the `with`."""
+        before = _own_namespace()
+        _enter(self._namespace)
+        try:
+            yield
+        finally:
+            _enter(before)
+            os.close(before)
+
+    def run(self, command: str) -> str:
+        """What a shell's command prints there. Raises TestbedError."""
+        with self.entered():
+            done = subprocess.run(["sh", "-ec", command], capture_output=True, text=True,
+                                  check=False)  # fmt: skip
+        if done.returncode:
+            raise TestbedError(f"{command.splitlines()[-1]}: {done.stderr.strip()}")
+        return done.stdout
+
+    def _make(self) -> None:
+        mac = DEVICE_MAC.hex(":")
+        script = f"""{DISABLE_IPV6}
+            ip link set lo up
+            ip link add {DEVICE} address {mac} type veth peer {PEER}
+            ip address add {ADDRESS}/8 dev {DEVICE}
+            ip link set {DEVICE} up; ip link set {PEER} up
+            for scope in all {DEVICE}; do echo 0 > /proc/sys/net/ipv4/conf/$scope/rp_filter; done"""
+        done = subprocess.run(["sh", "-ec", script], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise TestbedError(f"no veth can be made: {done.stderr.strip()}")
+
+
+def _own_namespace() -> int:
+    return os.open(Path("/proc/thread-self/ns/net"), os.O_RDONLY)
+
+
+def _enter(namespace: int) -> None:
+    _system("setns", namespace, CLONE_NEWNET)
+
+
+def _system(call: str, *arguments: int) -> None:
+    if getattr(ctypes.CDLL(None, use_errno=True), call)(*arguments):
+        raise TestbedError(f"no namespaces can be made ({os.strerror(ctypes.get_errno())})")

@@ -1,0 +1,54 @@
+"""An AF_XDP socket, and a process that takes its packets: c/socket.c."""
+
+import ctypes
+import os
+from ctypes import c_char_p, c_int, c_uint32
+from ctypes import c_void_p as handle
+from functools import cache
+from pathlib import Path
+
+from minip4.native import build
+from minip4.native.library import Signatures, declare
+from testbed.errors import TestbedError
+
+RING = 4096  # packets that a socket has room for
+_FUNCTIONS: Signatures = {
+    "taker_open": (handle, [c_char_p, c_uint32, c_uint32]),
+    "taker_close": (None, [handle]),
+    "taker_socket": (c_int, [handle]),
+    "taker_take": (c_uint32, [handle]),
+}
+
+
+class Taker:
+    """A socket at queue 0 of a device; `packets` were taken so far."""
+
+    def __init__(self, device: str) -> None:
+        """Raises TestbedError."""
+        self.packets = 0
+        self._handle = _library().taker_open(device.encode(), 0, RING)
+        if not self._handle:
+            why = os.strerror(ctypes.get_errno())
+            raise TestbedError(f"interface {device}: no AF_XDP socket: {why}")
+
+    @property
+    def descriptor(self) -> int:
+        """What the map of sockets takes."""
+        return int(_library().taker_socket(self._handle))
+
+    def take(self) -> int:
+        """Take what is there; how many packets that were."""
+        taken = int(_library().taker_take(self._handle))
+        self.packets += taken
+        return taken
+
+    def close(self) -> None:
+        _library().taker_close(self._handle)
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    with build.shared_object([Path(__file__).parent / "c" / "socket.c"]) as built:
+        loaded = ctypes.CDLL(str(built))
+    declare(loaded, loaded, _FUNCTIONS, errno=True)
+    return loaded
