@@ -6,21 +6,27 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import judged
 from arriving import frames
 from requester import Answer, Session, write
+from roce_path import COLLECTOR_ADDR, SWITCH_ADDR
 from scapy.layers.l2 import Ether
 from verdicts import BEFORE, Case
 
-from collectors.roce.endpoint import Completion, Peer
+from collectors.roce.endpoint import Completion, Domain, Peer
 from collectors.roce.manager import ConnectionManager
 from collectors.roce.packets import BTH
+from collectors.roce.region import Region
 from collectors.roce.softnic import SoftNic
+from collectors.roce.verbs import Verbs
+from testbed.arrivals import Frames
 from testbed.real.vm import card
 from testbed.real.vm.machine import Machine
 
 OWN_MAC, PEER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
+MAC_BYTES = bytes.fromhex(OWN_MAC.replace(":", ""))
 ADDRESSES = {"v2": ("10.9.0.1", "10.9.0.2"), "v2_ipv6": ("fd09::1", "fd09::2")}
 BATCH = 32  # frames; fewer than any queue on the way holds
 FIRST_QPN = 0x1000  # of peers; the sentinel's is one less
@@ -43,7 +49,9 @@ class Judge:
         self.machine, self.packets = machine, packets
         (own, peer), (own6, peer6) = ADDRESSES.values()
         neighbours = dict.fromkeys((peer, peer6), PEER_MAC)
-        machine.call(card.settle, [f"{own}/24", f"{own6}/64"], neighbours)
+        neighbours[SWITCH_ADDR] = PEER_MAC
+        addresses = [f"{own}/24", f"{own6}/64", f"{COLLECTOR_ADDR}/24"]
+        machine.call(card.settle, addresses, neighbours)
         bench = _bench(FIRST_QPN - 1, "v2", Case("sentinel", ()))
         (target,) = machine.make(judged.Benches, [bench]).connected()
         self._sentinel = Session("v2", OWN_MAC, bench.peer, PEER_MAC, target)
@@ -73,8 +81,12 @@ class Judge:
 
     def ask(self, session: Session, frame: bytes) -> list[Answer]:
         """The answers to a frame."""
+        return [Answer.read(session, got) for got in self.tell(frame)]
+
+    def tell(self, frame: bytes) -> list[bytes]:
+        """The answers to a frame, as they come."""
         self.packets.send(frame)
-        return [Answer.read(session, got) for _, got in self._until_sentinel()]
+        return [got for _, got in self._until_sentinel()]
 
     def _send_all(
         self, sessions: Sequence[Session], cases: Sequence[Case]
@@ -105,6 +117,32 @@ class Judge:
                 assert Answer.read(session, frame).psn == psn
                 return
             yield packet[BTH].dqpn, frame
+
+
+class Rxe:
+    """rxe as the collector of a switch in this process: has what such tests ask of a SoftNic."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._endpoint = judge.machine.make(Verbs, COLLECTOR_ADDR)
+        self._regions: list[Any] = []  # in the virtual machine
+        self.connect = self._endpoint.connect
+
+    def register(self, region: Region) -> Domain:
+        """One that is like it, in the virtual machine."""
+        self._regions.append(self._judge.machine.make(Region, region.record, region.count))
+        domain: Domain = self._endpoint.register(self._regions[-1])
+        return domain
+
+    def receive(self, arrived: Frames) -> list[bytes]:
+        """The answers."""
+        return [answer for each in arrived
+                for answer in self._judge.tell(MAC_BYTES + each.frame[6:])]  # fmt: skip
+
+    def memory(self) -> list[bytes]:
+        """What the regions hold."""
+        return [self._judge.machine.call(getattr, region, "bytes").tobytes()
+                for region in self._regions]  # fmt: skip
 
 
 @contextlib.contextmanager

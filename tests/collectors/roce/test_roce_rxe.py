@@ -1,32 +1,45 @@
 """The kernel's RoCE stack, rdma_rxe: what it makes of our packets, and as an endpoint of ours."""
 
+import dataclasses
 import errno
 import shutil
 import struct
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from judge import ADDRESSES, OWN_MAC, PEER_MAC, Judge, Outcome, answering
+import roce_path
+from arriving import frames
+from dta_gathering import Gatherer
+from dta_path import ours
+from int_path import TO_COLLECTOR, udp
+from judge import ADDRESSES, OWN_MAC, PEER_MAC, Judge, Outcome, Rxe, answering
+from numpy.typing import NDArray
+from path_sink import ALL, SLOTS, Sink, path, pushed
 from requester import Session, add, write
 from roce.real_session import IMMEDIATE, KINDS, RECORD, TRANSPORTS, RealSession, captured, fields
+from roce_path import SWITCH_ADDR, SWITCH_QPN
 from scapy.layers.l2 import Ether
+from sketch_reporters import Reporters, some
 from verdicts import Case, alike
 from verdicts_bad import BAD
 from verdicts_good import GOOD
 from wire import end, namespace, veth
 
+from collectors.dta.lists import BATCHES
+from collectors.dta.packets import Append
 from collectors.roce.cm_peer import CmPeer
 from collectors.roce.device import checked
 from collectors.roce.endpoint import Completion, Peer
 from collectors.roce.manager import Attribute, ConnectionManager
-from collectors.roce.packets import BTH, DETH, Nak
-from collectors.roce.region import TCP, Region
+from collectors.roce.packets import BTH, DETH, RETH, Nak
+from collectors.roce.region import PATH, TCP, Region
 from collectors.roce.softnic import Limits, SoftNic
 from collectors.roce.verbs import Verbs
 from testbed.errors import TestbedError
@@ -145,6 +158,61 @@ def test_rxe_as_a_peer_is_content_with_our_responder_and_sends_what_was_captured
     for kind, found in zip(KINDS, sent, strict=True):
         assert {name for name in found if found[name] != known[kind][name]} <= OWN, kind
         assert found.keys() == known[kind].keys()
+
+
+def append(translator: Gatherer, size: int) -> NDArray[np.void]:
+    """A ring of batches of so many entries, a lap and a half."""
+    memory = translator.lists(size, batches=4, count=1)
+    for number in range(6 * size):
+        translator.report(ours(Append(list=0, data=number + 1)))
+    return memory
+
+
+def merge(translator: Gatherer) -> NDArray[np.void]:
+    """Two sketches of two reporters."""
+    memory = translator.sketches(2)
+    reporters = Reporters(translator, 2)
+    for sketch in range(2):
+        reporters.send_all(some(reporters=2, seed=sketch), sketch)
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("gather", "lengths"),
+    [*((partial(append, size=size), {4 * size + 4}) for size in BATCHES), (merge, {128})],
+    ids=[*(f"append {size}" for size in BATCHES), "sketches"],
+)
+def test_rxe_has_what_our_responder_has_of_a_translator_that_gathers(
+    judge: Judge, gather: Callable[[Gatherer], NDArray[np.void]], lengths: set[int]
+) -> None:
+    here, there, rxe = Gatherer(), Gatherer(), Rxe(judge)
+    there.nic = rxe  # type: ignore[assignment]
+    expected = gather(here).tobytes()
+    gather(there)
+    assert {int(Ether(frame)[RETH].length) for frame in there.sent} == lengths
+    assert there.answers == []
+    [memory] = rxe.memory()
+    assert memory == expected + bytes(len(expected))  # nothing behind what the translator knows
+    assert any(expected)
+
+
+def test_rxe_takes_the_paths_of_packets(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one to eight hops, into a ring of six."""
+    rxe = Rxe(judge)
+    domain = rxe.register(Region(PATH, SLOTS))
+    target = rxe.connect(domain, Peer(SWITCH_ADDR, SWITCH_QPN, 0))
+    monkeypatch.setattr(roce_path, "RKEY", target.rkey)
+    monkeypatch.setattr(roce_path, "BASE", target.base)
+    sink = Sink(dataclasses.replace(ALL, qpn=target.qpn))
+    ring, answers = [b""] * SLOTS, []
+    for number in range(8):
+        packet = pushed(udp(), *range(1, number + 2))
+        [record] = [out for port, out in sink.send(packet) if port == TO_COLLECTOR]
+        assert Ether(record)[RETH].length == PATH.itemsize
+        ring[number % SLOTS] = path(Ether(record)).tobytes()
+        answers += rxe.receive(frames([record]))
+    assert rxe.memory() == [b"".join(ring)]
+    assert answers == []
 
 
 def attribute(frame: bytes) -> int:
