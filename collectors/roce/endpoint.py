@@ -95,7 +95,7 @@ class Endpoint(ABC):
 
     @abstractmethod
     def register(self, region: Region, access: Access = WRITE_AND_ATOMIC) -> Domain:
-        """Let queue pairs of this domain reach a region. Raises TestbedError."""
+        """Let queue pairs of this domain reach a region, which is claimed. Raises TestbedError."""
 
     @abstractmethod
     def connect(

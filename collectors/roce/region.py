@@ -5,8 +5,10 @@ sees the same memory while peers write to it: what it reads may be half written,
 sent an acknowledgment, or a completion has told of it.
 """
 
+import fcntl
 import mmap
 import os
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,9 @@ full as is reported. path_record_t of p4src/roce/paths.p4.
 """
 
 
+_claimed: "weakref.WeakSet[Region]" = weakref.WeakSet()  # by this process
+
+
 class Region:
     """`count` records, zeros at first; those that a file of this length holds stay there."""
 
@@ -60,6 +65,7 @@ class Region:
             raise TestbedError(
                 f"region {path or 'in memory'} of {self.length} bytes: {error.strerror}"
             ) from error
+        self._claim: weakref.finalize[..., Any] | None = None
         self.bytes: NDArray[np.uint8] = np.frombuffer(self._memory, np.uint8)
         self.records: NDArray[Any] = self.bytes.view(record)  # (count,)
 
@@ -67,6 +73,33 @@ class Region:
     def address(self) -> int:
         """Where it lies in this process: for C."""
         return int(self.bytes.ctypes.data)
+
+    def claim(self) -> None:
+        """Have no other collector let peers write to the file; anybody may go on to read it.
+
+        As long as this process has the region: workers that it forks do not keep it. Raises
+        TestbedError where another one has it.
+        """
+        if self.path is None or (self._claim is not None and self._claim.alive):
+            return
+        descriptor = os.open(self.path, os.O_RDWR)
+        self._claim = weakref.finalize(self, os.close, descriptor)
+        _claimed.add(self)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.release()
+            why = (
+                "another collector lets peers write to it: end that one, or take another file"
+                if isinstance(error, BlockingIOError)
+                else error.strerror
+            )
+            raise TestbedError(f"region {self.path}: {why}") from None
+
+    def release(self) -> None:
+        """Let another collector claim it."""
+        if self._claim is not None:
+            self._claim()
 
     def sync(self) -> None:
         """Wait until the file is on its disk.
@@ -90,3 +123,11 @@ class Region:
             return mmap.mmap(descriptor, self.length)
         finally:
             os.close(descriptor)
+
+
+def _leave_to_parent() -> None:
+    for region in [*_claimed]:
+        region.release()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

@@ -88,6 +88,7 @@ class SoftNic(Endpoint):
         self, region: Region, access: Access = WRITE_AND_ATOMIC, *, rkey: int | None = None
     ) -> Domain:
         """Without `rkey` it is one that nobody can guess."""
+        region.claim()
         domain = Domain(secrets.randbits(32) if rkey is None else rkey, BASE, region.length)
         number = self._library.roce_register(
             self.handle, region.address, region.length, domain.base, domain.rkey, access

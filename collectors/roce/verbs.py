@@ -48,6 +48,7 @@ class Verbs(Endpoint):
 
     def register(self, region: Region, access: Access = WRITE_AND_ATOMIC) -> Domain:
         """See Endpoint."""
+        region.claim()
         protection = pd.PD(self._device.context)
         memory = checked(f"region {region.path or 'in memory'}", mr.MR, protection, region.length,
                          flags(access), region.address)  # fmt: skip

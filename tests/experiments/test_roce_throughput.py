@@ -1,6 +1,8 @@
 """What a record costs a collector: what is offered and counted, and what noise may not decide."""
 
 import argparse
+import json
+import struct
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -8,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import wire
 from arriving import frames
 from roce import offered, takers, turns
 from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
 from scripts import EXPERIMENTS, module, run
+from wire import namespace, veth
 
 from collectors.roce.application import FIRST_RKEY
 from collectors.roce.region import TCP, Region
@@ -42,6 +46,29 @@ def rounds(
         ])
         for factor in noise
     ]  # fmt: skip
+
+
+def counted(interface: str) -> Any:
+    """By the kernel, at an interface."""
+    said = subprocess.check_output(["ip", "-j", "-s", "link", "show", interface])
+    return json.loads(said)[0]["stats64"]
+
+
+def test_the_sender_counts_each_frame_that_its_interface_was_given_once(tmp_path: Path) -> None:
+    """One of five is too long for the other end, and dropped there; not sent again."""
+    path, lengths = tmp_path / "frames", (60, 60, 60, 118, 60)
+    path.write_bytes(b"".join(struct.pack("<I", n) + bytes(12) + b"\x88\xb5" + bytes(n - 14)
+                              for n in lengths))  # fmt: skip
+    with namespace():
+        veth("sender", "collector")
+        wire.run("ip link set dev collector mtu 68")
+        done = subprocess.run([str(turns._tool("offer")), "sender", str(path), "0", "0.05"],
+                              input="\n", text=True, capture_output=True, check=True)  # fmt: skip
+        here, there = counted("sender"), counted("collector")
+    sent = int(done.stdout.split()[2])
+    passed, dropped = there["rx"]["packets"], here["tx"]["dropped"]
+    assert (passed + dropped, dropped) == (sent, sum(n % 5 == 3 for n in range(sent)))
+    assert dropped > 100
 
 
 def test_frames_of_roce_fill_the_region(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Regions: files that stay what they are, and the layout of what lies in them."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from collectors.roce.endpoint import gid
 from collectors.roce.region import TCP, Region
+from collectors.roce.softnic import SoftNic
 from testbed.errors import TestbedError
 
 
@@ -22,6 +24,43 @@ def test_a_file_holds_what_was_written_and_is_found_again(tmp_path: Path) -> Non
     assert again.records["acknowledgment"].tolist() == [0, 0x28292A2B, 0]
     region.records["sequence"][2] = 7  # both see the same memory
     assert again.records["sequence"].tolist() == [0, 0x24252627, 7]
+
+
+def test_a_file_has_one_collector_and_any_readers(tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    region = Region(TCP, 3, path)
+    nic = SoftNic("10.0.0.2")
+    nic.register(region)
+    nic.register(region)  # its own affair
+    reader = Region(TCP, 3, path)
+    region.records["sequence"][1] = 7
+    assert reader.records["sequence"][1] == 7
+    with pytest.raises(TestbedError, match=r"records: another collector lets peers write to it"):
+        SoftNic("10.0.0.2").register(reader)
+    del nic, region  # the collector ends, and another one begins
+    SoftNic("10.0.0.2").register(reader)
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_collectors_workers_do_not_keep_its_file(dies: bool, tmp_path: Path) -> None:
+    """A lock would else live as long as a process that has a copy of its descriptor."""
+    path, (told, tell) = tmp_path / "records", os.pipe()
+    region = Region(TCP, 3, path)
+    region.claim()
+    worker = os.fork()
+    if not worker:
+        os.close(tell)
+        os.read(told, 1)  # lives as long as the test
+        os._exit(0)
+    os.close(told)
+    if dies:
+        del region
+        Region(TCP, 3, path).claim()
+    else:
+        with pytest.raises(TestbedError, match="another collector"):
+            Region(TCP, 3, path).claim()
+    os.close(tell)
+    os.waitpid(worker, 0)
 
 
 def test_memory_without_a_file_is_zeros() -> None:
