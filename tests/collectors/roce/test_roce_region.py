@@ -44,15 +44,16 @@ def test_a_file_has_one_collector_and_any_readers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_collectors_workers_do_not_keep_its_file(dies: bool, tmp_path: Path) -> None:
     """A lock would else live as long as a process that has a copy of its descriptor."""
-    path, (told, tell) = tmp_path / "records", os.pipe()
+    path, (told, tell), (here, there) = tmp_path / "records", os.pipe(), os.pipe()
     region = Region(TCP, 3, path)
     region.claim()
     worker = os.fork()
     if not worker:
         os.close(tell)
+        os.write(there, b"!")
         os.read(told, 1)  # lives as long as the test
         os._exit(0)
-    os.close(told)
+    assert os.read(here, 1)
     if dies:
         del region
         Region(TCP, 3, path).claim()
@@ -61,6 +62,8 @@ def test_a_collectors_workers_do_not_keep_its_file(dies: bool, tmp_path: Path) -
             Region(TCP, 3, path).claim()
     os.close(tell)
     os.waitpid(worker, 0)
+    for descriptor in (told, here, there):
+        os.close(descriptor)
 
 
 def test_memory_without_a_file_is_zeros() -> None:
