@@ -21,10 +21,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
 from xdp import settings
+from xdp.bars import draw_published, draw_ratios
 from xdp.dropping import ALL, CONNTRACK, CONTENDERS, FILTER, PORTS, PROGRAMS, RAW
 from xdp.frames import FLOWS, LENGTH, flows
 from xdp.turns import Offer, Rounds, Turn, turns
@@ -104,36 +104,18 @@ def draw(rounds: Rounds) -> Figure:
     """How many packets a core drops, beside iptables raw; and what two cores do."""
     figure, (ratios, scaling) = plots.figure(2)
     places = np.arange(len(CONTENDERS))
-    draw_ratios(ratios, rounds)
+    published = {each: one / PUBLISHED_MPPS[RAW][0] for each, (one, _) in PUBLISHED_MPPS.items()}
+    draw_ratios(ratios, rounds, CONTENDERS, RAW, published)
+    ratios.set_xlabel("packets that a core drops / iptables raw")
     ours = [rounds.scaling(each) if rounds.has(each, 2) else np.nan for each in CONTENDERS]
     scaling.barh(places, ours, 0.6)
-    _draw_published(scaling, [two / one for one, two in PUBLISHED_MPPS.values()])
+    published = {each: two / one for each, (one, two) in PUBLISHED_MPPS.items()}
+    draw_published(scaling, CONTENDERS, published)
     scaling.set_yticks(places, [])
     scaling.invert_yaxis()
     scaling.set_xlim(left=0)
     scaling.set_xlabel("packets of two cores / of one")
     return figure
-
-
-def draw_ratios(axes: Axes, rounds: Rounds) -> None:
-    """A bar for each contender, and whiskers from the least to the most of all rounds."""
-    places = np.arange(len(CONTENDERS))
-    found = [rounds.ratios(each, RAW) for each in CONTENDERS]
-    middle = np.array([statistics.median(each) for each in found])
-    spread = [middle - [min(each) for each in found], [max(each) for each in found] - middle]
-    axes.barh(places, middle, 0.6, label="measured", xerr=spread, ecolor="black",
-              error_kw={"elinewidth": 0.7})  # fmt: skip
-    _draw_published(axes, [one / PUBLISHED_MPPS[RAW][0] for one, _ in PUBLISHED_MPPS.values()])
-    axes.set_yticks(places, [each.name for each in CONTENDERS])
-    axes.invert_yaxis()
-    axes.set_xlim(left=0)
-    axes.set_xlabel("packets that a core drops / iptables raw")
-    plots.legend(axes, 2)
-
-
-def _draw_published(axes: Axes, values: Sequence[float]) -> None:
-    places = [CONTENDERS.index(each) for each in PUBLISHED_MPPS]
-    axes.plot(values, places, "D", color=plots.COLOURS[3], label="paper (100 Gbit/s card)")
 
 
 def caption(alone_ns: Mapping[str, int], options: argparse.Namespace) -> str:

@@ -3,7 +3,7 @@
 import re
 from contextlib import ExitStack
 
-from ebpf.loader import ProgramObject, attach_tc, attach_xdp, load
+from ebpf.loader import Program, ProgramObject, attach_tc, attach_xdp, load
 from xdp.ground import DEVICE, Ground
 from xdp.sockets import RING, Taker
 from xdp.turns import Contender, Standing
@@ -13,15 +13,14 @@ RULE = "-p udp --dport 9:19 -j DROP"
 TRACKED = "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"  # what turns conntrack on
 
 
-def _loaded(ground: Ground, stack: ExitStack, source: str = PROGRAMS) -> ProgramObject:
-    """The programs, and one at the device that passes all, without which no live frame comes in."""
-    whole = stack.enter_context(load(source))
-    passing = stack.enter_context(load(PROGRAMS)).programs["pass_all"]
-    stack.enter_context(attach_xdp(passing, DEVICE))
-    return whole
+def passing(stack: ExitStack) -> Program:
+    """What leaves packets to the kernel; at the device, too, or no live frame would come in."""
+    program = stack.enter_context(load(PROGRAMS)).programs["pass_all"]
+    stack.enter_context(attach_xdp(program, DEVICE))
+    return program
 
 
-def _dropped(whole: ProgramObject) -> int:
+def dropped(whole: ProgramObject) -> int:
     return int(whole.maps["dropped"].read().sum())
 
 
@@ -29,20 +28,22 @@ def _at_xdp(name: str) -> "Contender":
     titles = {"drop_all": "XDP, all packets", "drop_ports": "XDP, by UDP port"}
 
     def stand(ground: Ground, stack: ExitStack) -> Standing:
-        whole = _loaded(ground, stack)
-        return Standing(whole.programs[name], lambda: _dropped(whole))
+        passing(stack)
+        whole = stack.enter_context(load(PROGRAMS))
+        return Standing(whole.programs[name], lambda: dropped(whole))
 
     return Contender(titles[name], stand)
 
 
 def _at_tc(ground: Ground, stack: ExitStack) -> Standing:
-    whole = _loaded(ground, stack)
+    whole = stack.enter_context(load(PROGRAMS))
     stack.enter_context(attach_tc(whole.programs["drop_ports_at_tc"], DEVICE))
-    return Standing(whole.programs["pass_all"], lambda: _dropped(whole))
+    return Standing(passing(stack), lambda: dropped(whole))
 
 
 def _at_socket(ground: Ground, stack: ExitStack) -> Standing:
-    whole = _loaded(ground, stack, SOCKETS)
+    passing(stack)
+    whole = stack.enter_context(load(SOCKETS))
     taker = Taker(DEVICE)
     stack.callback(taker.close)
     whole.maps["sockets"][0] = taker.descriptor
@@ -50,7 +51,6 @@ def _at_socket(ground: Ground, stack: ExitStack) -> Standing:
 
 
 def _by_nft(ground: Ground, stack: ExitStack) -> Standing:
-    whole = _loaded(ground, stack)
     ground.run(
         "nft add table netdev drops\n"
         "nft 'add chain netdev drops arriving "
@@ -61,12 +61,11 @@ def _by_nft(ground: Ground, stack: ExitStack) -> Standing:
     def counted() -> int:
         return _number(r"counter packets (\d+)", ground.run("nft list table netdev drops"))
 
-    return Standing(whole.programs["pass_all"], counted)
+    return Standing(passing(stack), counted)
 
 
 def _by_iptables(name: str, table: str, chain: str, *rules: str) -> "Contender":
     def stand(ground: Ground, stack: ExitStack) -> Standing:
-        whole = _loaded(ground, stack)
         for rule in (*rules, RULE):
             ground.run(f"iptables-legacy -t {table} -A {chain} {rule}")
 
@@ -74,7 +73,7 @@ def _by_iptables(name: str, table: str, chain: str, *rules: str) -> "Contender":
             shown = ground.run(f"iptables-legacy -t {table} -L {chain} -v -x -n")
             return _number(r"(\d+)\s+\d+\s+DROP", shown)
 
-        return Standing(whole.programs["pass_all"], counted)
+        return Standing(passing(stack), counted)
 
     return Contender(name, stand)
 

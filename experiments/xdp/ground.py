@@ -15,11 +15,12 @@ from testbed.errors import TestbedError
 from testbed.real.isolation import CLONE_NEWNET, DISABLE_IPV6
 from xdp.frames import ADDRESS, DEVICE_MAC
 
-DEVICE, PEER = "arrives", "peer"
+DEVICE, PEER = "arrives", "peer"  # ends of a veth
+OUT, SINK = "leaves", "sink"  # and of another
 
 
 class Ground:
-    """A namespace with a veth, at whose end `arrives` live frames come in; close() removes it."""
+    """A namespace with two veths: at `arrives` live frames come in; close() removes it."""
 
     def __init__(self) -> None:
         """Raises TestbedError."""
@@ -62,7 +63,8 @@ class Ground:
             ip link set lo up
             ip link add {DEVICE} address {mac} type veth peer {PEER}
             ip address add {ADDRESS}/8 dev {DEVICE}
-            ip link set {DEVICE} up; ip link set {PEER} up
+            ip link add {OUT} type veth peer {SINK}
+            for device in {DEVICE} {PEER} {OUT} {SINK}; do ip link set $device up; done
             for scope in all {DEVICE}; do echo 0 > /proc/sys/net/ipv4/conf/$scope/rp_filter; done"""
         done = subprocess.run(["sh", "-ec", script], capture_output=True, text=True, check=False)
         if done.returncode:

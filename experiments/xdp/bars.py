@@ -1,0 +1,36 @@
+"""How contenders compare: bars of medians, with all rounds' spread and what was published."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from testbed.results import plots
+from xdp.turns import Contender, Rounds
+
+
+def draw_ratios(
+    axes: Axes, rounds: Rounds, contenders: Sequence[Contender], to: Contender,
+    published: Mapping[Contender, float],
+) -> None:  # fmt: skip
+    """How many times as many packets as `to` a core has; whiskers from the least to the most."""
+    places = np.arange(len(contenders))
+    found = [rounds.ratios(each, to) for each in contenders]
+    middle = np.array([statistics.median(each) for each in found])
+    spread = [middle - [min(each) for each in found], [max(each) for each in found] - middle]
+    axes.barh(places, middle, 0.6, label="measured", xerr=spread, ecolor="black",
+              error_kw={"elinewidth": 0.7})  # fmt: skip
+    draw_published(axes, contenders, published)
+    axes.set_yticks(places, [each.name for each in contenders])
+    axes.invert_yaxis()
+    axes.set_xlim(left=0)
+    plots.legend(axes, 2)
+
+
+def draw_published(
+    axes: Axes, contenders: Sequence[Contender], published: Mapping[Contender, float]
+) -> None:
+    """What the paper has, at its contender's bar."""
+    axes.plot([*published.values()], [contenders.index(each) for each in published], "D",
+              color=plots.COLOURS[3], label="paper (100 Gbit/s card)")  # fmt: skip
