@@ -1,6 +1,7 @@
 """Queue pairs set up over TCP, and what hostile or foreign clients are told."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 
 import numpy as np
@@ -106,3 +107,46 @@ def test_what_is_no_request_is_refused(sent: bytes, told: str) -> None:
 def test_nobody_there_is_one_line() -> None:
     with pytest.raises(TestbedError, match=r"collector at 127\.0\.0\.1, port 1: "):
         asyncio.run(exchange.lease("127.0.0.1", 1, PEER))
+
+
+def test_garbage_takes_nothing_and_stops_nothing() -> None:
+    """Bytes by chance, and requests some of whose fields are by chance; none is ever answered."""
+    dice, errors = random.Random(1), []
+
+    async def body(nic: SoftNic, port: int) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        for _ in range(300):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            asked = bytearray(b"TLMK\1\1" + (28).to_bytes(2, "big") + bytes(28))
+            for _ in range(dice.choice((1, 3, 30))):
+                asked[dice.randrange(len(asked))] = dice.randrange(256)
+            writer.write(bytes(asked) if dice.random() < 0.7 else dice.randbytes(99))
+            writer.write_eof()
+            await reader.read()
+            writer.close()
+        await (await exchange.lease("127.0.0.1", port, PEER)).close()
+
+    served(body)
+    assert errors == []
+
+
+def test_an_answer_that_is_garbage_is_one_line() -> None:
+    dice = random.Random(2)
+
+    async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answer = bytearray(b"TLMK\1\2" + (52).to_bytes(2, "big") + bytes(52))
+        for _ in range(dice.choice((1, 8))):
+            answer[dice.randrange(10)] = dice.randrange(3, 256)
+        writer.write(bytes(answer))
+        writer.close()
+
+    async def main() -> None:
+        async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            for _ in range(100):
+                with pytest.raises(
+                    TestbedError, match=rf"^collector at 127\.0\.0\.1, port {port}: .+$"
+                ):
+                    await exchange.lease("127.0.0.1", port, PEER)
+
+    asyncio.run(main())
