@@ -1,4 +1,4 @@
-"""Flows and how many packets they had: keys of 40 bytes (struct key of key.h), and counts."""
+"""Flows, by keys of 40 bytes (struct key of include/key.h), and how many packets they had."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hash of flows' keys, as key.h computes it."""
+"""The hash of flows' keys, as include/key.h computes it."""
 
 import numpy as np
 from numpy.typing import NDArray

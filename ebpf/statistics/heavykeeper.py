@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ebpf.statistics.flows import WORDS, Flows, packed
 
-ROWS = 2  # flows.h
+ROWS = 2  # include/flows.h
 BUCKET_BYTES = 56
 DECAY = 1.08
 DECAYS = 256  # counts beyond which nothing decays: the chance is below 3e-9

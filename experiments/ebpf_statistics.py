@@ -1,0 +1,275 @@
+"""Streaming statistics by eBPF: are their errors those of theory, and what does each cost a packet?
+
+Packets of many flows go through one program, which keeps all statistics at once, in two windows.
+Sums and variance must be exact, and the bounds of quantiles and k-medians hold, in every run. Of
+the others theory knows the distribution: HyperLogLog's registers, the hypergeometric counts of
+rarity, similarity and samples, a count sketch without bias. Each run draws flows, hashes and dice
+anew; the means of all runs are held against theory in one test of all points. Frames come from
+BPF_PROG_TEST_RUN: no card and no driver has a share in these costs.
+
+Claim: What is exact is exact, all bounds hold, and all errors are as theory has them.
+
+Published: HyperLogLog's standard error 1.04 / sqrt(m) (Flajolet et al. 2007); variance of F2's
+estimates 2 (F2^2 - F4) / w (Alon, Matias, Szegedy 1996).
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import math
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from xdp.settings import refuse_virtual
+from xdp.streams import Stream, random_flows, zipf
+
+from ebpf.statistics import distinct, exact, norms, quantiles
+from ebpf.statistics.offer import offering
+from ebpf.statistics.program import Kept, Setting, Window, counting
+from ebpf.statistics.samples import SAMPLE, mean_distance, medians, wasserstein
+from testbed import cli
+from testbed.results import plots
+from testbed.results.agreement import agreement, mean_chance
+from testbed.results.report import Check, Report
+from testbed.run import Run
+
+FLOWS = 20_000
+TIMES = (1, 2, 3)  # of rarity
+RANKS = (0, 1, 2, 4)  # of registers
+PARTS = (0.01, 0.25, 0.5, 0.9, 0.99)  # of quantiles
+CLUSTERS = 3
+QUARTERS = 4
+KEPT = Kept.ALL & ~Kept.COUNTERS & ~Kept.HEAVY_KEEPER
+COSTS = {"packets, bytes, variance": Kept(0), "quantiles": Kept.QUANTILES,
+         "sample": Kept.SAMPLES, "distinct": Kept.DISTINCT, "rarity, similarity": Kept.MINIMA,
+         "norms": Kept.NORMS, "all of these": KEPT, "TopK: HeavyKeeper": Kept.HEAVY_KEEPER,
+         "TopK: FREQUENT": Kept.COUNTERS}  # fmt: skip
+CHEBYSHEV = 3  # standard deviations, beyond which there is 1 / 9 at most
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=cli.positive_int, metavar="N", help="default: 60")
+    parser.add_argument(
+        "--packets", type=cli.positive_int, metavar="N", help="of a run (default: 60000)"
+    )
+    parser.add_argument(
+        "--rounds", type=cli.positive_int, metavar="N",
+        help="in which costs are measured (default: 11)",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run: what should be 0, and errors of what theory knows, each with its deviation."""
+
+    inexact: int  # sums, or the variance
+    beyond: int  # quantiles and medians beyond their bounds
+    far: int  # rows of sketches beyond CHEBYSHEV deviations
+    errors: Mapping[str, tuple[float, float]]  # error, standard deviation by theory (NaN: unknown)
+
+
+class Point(NamedTuple):
+    """A statistic over all runs."""
+
+    statistic: str
+    mean_error: float
+    error: float  # root of the mean of squares
+    expected_error: float
+    chance: float  # that theory gives a mean as far from 0
+
+
+def experiment(options: argparse.Namespace, run: Run) -> Report:
+    refuse_virtual(options)
+    options.runs = max(options.runs or (15 if options.quick else 60), 2)
+    options.packets = options.packets or (20_000 if options.quick else 60_000)
+    options.rounds = max(options.rounds or (5 if options.quick else 11), 5)
+    dice = np.random.default_rng(run.seed)
+    measured = [once(number, options, run.seed, dice) for number in range(options.runs)]
+    points = [point_of(name, measured) for name in measured[0].errors]
+    costs = cost(options, run.seed, dice)
+    far = sum(each.far for each in measured) / len(measured) / norms.ROWS
+    return Report(
+        samples=[point._asdict() for point in points],
+        checks=[
+            Check("sums and variances that are not exact", sum(e.inexact for e in measured), 0),
+            Check("quantiles and medians beyond their bound", sum(e.beyond for e in measured), 0),
+            Check("norms: part beyond 3 standard deviations, at most 1 / 9", far, 0, 1 / 9),
+            agreement("errors", [point.chance for point in points]),
+        ],
+        metrics={f"{name}: ns a packet": float(np.median(each)) for name, each in costs.items()},
+        figure=draw(points, costs),
+        caption=caption(options),
+    )
+
+
+def once(
+    number: int, options: argparse.Namespace, seed: int, dice: np.random.Generator
+) -> Measured:  # fmt: skip
+    """One stream in two windows, through the program."""
+    stream = zipf(options.packets, FLOWS, dice)
+    stream = Stream(stream.numbers, random_flows(FLOWS, dice), quartered(options.packets, dice))
+    half = options.packets // 2
+    setting = Setting(KEPT, seed=seed * 1000 + number)
+    with offering(stream.rows) as offer, counting(setting) as statistics:
+        windows = []
+        for start, packets in ((0, half), (half, options.packets - half)):
+            offer.through(statistics.at_xdp, packets, start)
+            windows.append(statistics.flip())
+    whole = windows[0] + windows[1]
+    sizes = stream.lengths.tolist()
+    variance = exact.variance(sizes)
+    inexact = int(whole.totals.bytes != sum(sizes)) + int(
+        abs(float(whole.totals.variance) - variance) > 1e-9 * variance
+    )
+    return Measured(
+        inexact, beyond(whole, stream.lengths), far_rows(whole, stream),
+        {**of_sets(windows, stream, half), **of_sample(whole, stream)},
+    )  # fmt: skip
+
+
+def quartered(packets: int, dice: np.random.Generator) -> NDArray[np.int64]:
+    """Lengths that tell the quarter of the stream, by what is left over of 4."""
+    lengths = 4 * dice.integers(16, 378, size=packets) + np.arange(packets) * QUARTERS // packets
+    return lengths.astype(np.int64)
+
+
+def beyond(whole: Window, lengths: NDArray[np.int64]) -> int:
+    """Quantiles and centres that are not as good as they must be."""
+    true = {part: exact.quantile(lengths, part) for part in PARTS}
+    wrong = sum(
+        abs(whole.lengths.quantile(part) - value) > quantiles.RELATIVE_ERROR * value
+        for part, value in true.items()
+    )
+    found = mean_distance(lengths, medians(whole.sample.lengths, CLUSTERS))
+    best = mean_distance(lengths, medians(lengths, CLUSTERS))
+    excess = found - best
+    return wrong + int(not -1e-9 <= excess <= 2 * wasserstein(whole.sample.lengths, lengths) + 1e-9)
+
+
+def of_sets(
+    windows: Sequence[Window], stream: Stream, half: int
+) -> dict[str, tuple[float, float]]:  # fmt: skip
+    """Errors of what is told of the set of flows."""
+    whole = windows[0] + windows[1]
+    registers, minima, sketch = whole.registers, whole.minima, whole.sketch
+    first, second = (window.minima for window in windows)
+    flows = len(exact.counts(stream.numbers))
+    found = {"distinct": (registers.estimate / flows - 1, distinct.STANDARD_ERROR)}
+    for rank in RANKS:
+        share = distinct.at_most(rank, flows)
+        there = float((registers.ranks <= rank).mean())
+        found[f"registers up to {rank}"] = (there - share, math.nan)
+    for times in TIMES:
+        rarity = exact.rarity(stream.numbers, times)
+        spread = deviation(minima.used, rarity, flows)
+        found[f"rarity of {times}"] = (minima.rarity(times) - rarity, spread)
+    similarity = exact.similarity(stream.numbers[:half], stream.numbers[half:])
+    spread = deviation(minima.used, similarity, flows)
+    found["similarity"] = (first.similarity(second) - similarity, spread)
+    f2 = exact.moment(stream.numbers, 2)
+    row = math.sqrt(variance_of_f2(stream)) / f2
+    found["F2, of a row"] = (float(sketch.of_rows[0]) / f2 - 1, row)
+    found["F2, mean of rows"] = (float(sketch.of_rows.mean()) / f2 - 1, row / math.sqrt(norms.ROWS))
+    return found
+
+
+def deviation(drawn: int, share: float, of: int) -> float:
+    """Of a share in a sample without replacement (hypergeometric)."""
+    return math.sqrt(share * (1 - share) / drawn * (of - drawn) / (of - 1))
+
+
+def variance_of_f2(stream: Stream) -> float:
+    """Of a row's estimate: 2 (F2^2 - F4) / columns."""
+    f2, f4 = (exact.moment(stream.numbers, power) for power in (2, 4))
+    return 2 * (f2**2 - f4) / norms.COLUMNS
+
+
+def far_rows(whole: Window, stream: Stream) -> int:
+    """Rows whose estimate is beyond CHEBYSHEV standard deviations."""
+    distances = np.abs(whole.sketch.of_rows - exact.moment(stream.numbers, 2))
+    return int((distances > CHEBYSHEV * math.sqrt(variance_of_f2(stream))).sum())
+
+
+def of_sample(whole: Window, stream: Stream) -> dict[str, tuple[float, float]]:
+    """Errors of the share of each quarter of the stream in the sample."""
+    spread = deviation(SAMPLE, 1 / QUARTERS, len(stream.numbers))
+    return {
+        f"sample, quarter {quarter + 1}": (
+            float((whole.sample.lengths % QUARTERS == quarter).mean()
+                  - (stream.lengths % QUARTERS == quarter).mean()), spread)
+        for quarter in range(QUARTERS)
+    }  # fmt: skip
+
+
+def point_of(name: str, measured: Sequence[Measured]) -> Point:
+    """A statistic's errors over all runs, and how likely theory gives such a mean."""
+    errors, deviations = np.array([each.errors[name] for each in measured]).T
+    return Point(name, float(errors.mean()), float(np.sqrt((errors**2).mean())),
+                 float(np.sqrt((deviations**2).mean())), mean_chance(errors, 0))  # fmt: skip
+
+
+def cost(
+    options: argparse.Namespace, seed: int, dice: np.random.Generator
+) -> dict[str, NDArray[np.float64]]:  # fmt: skip
+    """What each statistic takes, over a program that does nothing: ns a packet, (rounds,)."""
+    stream = zipf(options.packets, FLOWS, dice)
+    rows = stream.rows
+    rows["length"] = 64
+    found: dict[str, list[float]] = {name: [] for name in COSTS}
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        with ExitStack() as stack:
+            offer = stack.enter_context(offering(rows))
+            ways = {name: stack.enter_context(counting(Setting(kept, seed=seed)))
+                    for name, kept in COSTS.items()}  # fmt: skip
+            for _ in range(options.rounds):
+                empty = offer.through(None, len(rows))
+                for name, statistics in ways.items():
+                    found[name].append(offer.through(statistics.at_xdp, len(rows)) - empty)
+                    statistics.flip()
+    finally:
+        os.sched_setaffinity(0, before)
+    return {name: np.array(each) for name, each in found.items()}
+
+
+def draw(points: Sequence[Point], costs: Mapping[str, NDArray[np.float64]]) -> Figure:
+    """Errors, measured and by theory; and costs."""
+    figure, (left, right) = plots.figure(2)
+    shown = [each for each in points if not math.isnan(each.expected_error)]
+    places = np.arange(len(shown))
+    left.plot([each.error for each in shown], places, linestyle="", label="measured")
+    plots.ring(left, [each.expected_error for each in shown], places, "theory")
+    left.set_yticks(places, [each.statistic for each in shown])
+    left.set(xlabel="Error (root of the mean of squares)", xscale="log")
+    ticks = [0.005, 0.01, 0.02, 0.05, 0.1]
+    left.set_xticks(ticks, ticks)
+    left.minorticks_off()
+    left.invert_yaxis()
+    right.barh([*costs], [np.median(each) for each in costs.values()],
+               xerr=[np.std(each) for each in costs.values()], color=plots.COLOURS[0])  # fmt: skip
+    right.set(xlabel="ns a packet, over a program\nthat does nothing")
+    right.invert_yaxis()
+    plots.legend(left, 2)
+    return figure
+
+
+def caption(options: argparse.Namespace) -> str:
+    """What the figure shows."""
+    return (
+        f"{options.packets:,} packets of {FLOWS:,} flows by Zipf's law, through eBPF programs by "
+        f"BPF_PROG_TEST_RUN. (a) Errors over {options.runs} runs; all but those of norms (parts of "
+        "F2) and distinct flows (parts of their number) are of shares. (b) Costs, medians and "
+        f"standard deviations of {options.rounds} rounds in turns on one core; no driver's work is "
+        "in them."
+    )
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

@@ -1,0 +1,98 @@
+"""Streams of packets for the statistics: of Zipf's law, or as a capture has them."""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scapy.error import Scapy_Exception
+from scapy.utils import RawPcapReader
+
+from ebpf.statistics.flows import packed
+from ebpf.statistics.offer import LEAST_BYTES, MOST_BYTES, ROW, UDP, keys_of
+from testbed.errors import TestbedError
+
+EXPONENT = 1.1
+LENGTHS = (64, 128, 594, 1514)  # bytes, of frames
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Packets: each one's flow and length in bytes, (n,); and flows' fields, (flows,) of ROW."""
+
+    numbers: NDArray[np.int64]
+    flows: NDArray[Any]
+    lengths: NDArray[np.int64]
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """The packets, (n,) of ROW."""
+        rows = self.flows[self.numbers]
+        rows["length"] = self.lengths
+        return rows
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The packets of each flow, (flows,)."""
+        return np.bincount(self.numbers, minlength=len(self.flows)).astype(np.int64)
+
+    def by_key(self, counts: NDArray[np.int64]) -> dict[bytes, int]:
+        """Counts of flows, (flows,), by their keys; of those with none there is none."""
+        there = counts > 0
+        keys = map(bytes, packed(keys_of(self.flows[there])))
+        return dict(zip(keys, counts[there].tolist(), strict=True))
+
+
+def random_flows(number: int, dice: np.random.Generator) -> NDArray[Any]:
+    """Flows of UDP between addresses and ports by chance, (number,) of ROW."""
+    flows = np.zeros(number, ROW)
+    for name in ("source", "destination"):
+        flows[name] = dice.integers(1 << 32, size=number)
+    for name in ("source_port", "destination_port"):
+        flows[name] = dice.integers(1, 1 << 16, size=number)
+    flows["protocol"] = UDP
+    return flows
+
+
+def zipf(
+    packets: int, flows: int, dice: np.random.Generator, exponent: float = EXPONENT
+) -> Stream:  # fmt: skip
+    """Each packet of the n-th flow with a chance of 1 / n^exponent, up to a factor."""
+    chances = np.cumsum(np.arange(1, flows + 1) ** -exponent)
+    numbers = np.searchsorted(chances, dice.random(packets) * chances[-1])
+    return Stream(numbers, random_flows(flows, dice), dice.choice(LENGTHS, packets))
+
+
+def captured(path: Path, most: int) -> Stream:
+    """The first packets of IPv4 of a pcap file, TCP's and UDP's. Raises TestbedError."""
+    frames = []
+    try:
+        with RawPcapReader(str(path)) as reader:
+            for frame, _ in reader:
+                if is_usable(frame):
+                    frames.append(frame)
+                if len(frames) == most:
+                    break
+    except (OSError, Scapy_Exception) as error:
+        raise TestbedError(f"--pcap {path}: {error}") from None
+    if not frames:
+        raise TestbedError(f"--pcap {path}: no TCP or UDP over IPv4 over Ethernet in it")
+    rows = np.array([row_of(frame) for frame in frames], ROW)
+    lengths = np.clip([len(frame) for frame in frames], LEAST_BYTES, MOST_BYTES)
+    flows, numbers = np.unique(rows, return_inverse=True)
+    return Stream(numbers.ravel().astype(np.int64), flows, lengths.astype(np.int64))
+
+
+def is_usable(frame: bytes) -> bool:
+    """IPv4 over Ethernet, not a later fragment, with the ports of TCP or UDP."""
+    return (
+        len(frame) >= 38 and frame[12:14] == b"\x08\x00" and frame[14] == 0x45
+        and frame[23] in (6, 17) and not int.from_bytes(frame[20:22], "big") & 0x1FFF
+    )  # fmt: skip
+
+
+def row_of(frame: bytes) -> tuple[int, ...]:
+    """The fields of ROW; those that differ from packet to packet of a flow are 0."""
+    return (*struct.unpack_from(">IIHH", frame, 26), 0, frame[23], 0)
