@@ -1,0 +1,54 @@
+"""Statistics against theory: what agrees passes; a bias, and what is not exact, is found."""
+
+import argparse
+import os
+
+import numpy as np
+import pytest
+from scripts import module
+
+from ebpf.statistics import distinct
+from ebpf.statistics.minwise import Minima
+from testbed.results.agreement import agreement
+
+experiment = module("ebpf_statistics")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
+OPTIONS = argparse.Namespace(packets=4000)
+RUNS = 6
+
+
+def measured(number: int = RUNS) -> list:
+    dice = np.random.default_rng(2)
+    return [experiment.once(each, OPTIONS, 2, dice) for each in range(number)]
+
+
+def chance(runs: list) -> dict[str, float]:
+    return {name: experiment.point_of(name, runs).chance for name in runs[0].errors}
+
+
+def test_what_theory_knows_agrees_and_what_is_exact_is() -> None:
+    runs = measured()
+    assert not any(each.inexact or each.beyond for each in runs)
+    assert agreement("errors", [*chance(runs).values()]).passed
+    share = experiment.point_of("sample, quarter 1", runs)
+    assert share.expected_error == pytest.approx(0.0191 * np.sqrt(3488 / 3999), rel=0.01)
+
+
+@pytest.mark.parametrize("fault", ["rarity", "registers"])
+def test_a_bias_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if fault == "rarity":
+        right = Minima.rarity
+        monkeypatch.setattr(Minima, "rarity", lambda self, times: 1.1 * right(self, times))
+    else:
+        law = distinct.at_most
+        monkeypatch.setattr(distinct, "at_most", lambda rank, flows: law(rank, flows + 200))
+    assert not agreement("errors", [*chance(measured()).values()]).passed
+
+
+def test_what_is_not_exact_or_beyond_its_bound_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment.exact, "variance", lambda values: np.var(values) * 1.001)
+    monkeypatch.setattr(experiment, "medians", lambda values, clusters: np.array([10_000]))
+    monkeypatch.setattr(experiment, "wasserstein", lambda one, other: -1.0)
+    (run,) = measured(1)
+    assert run.inexact == 1
+    assert run.beyond >= 1

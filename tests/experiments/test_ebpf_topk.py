@@ -1,0 +1,96 @@
+"""TopK: what is claimed fails where it is not so; captures are read, others refused."""
+
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.l2 import Ether
+from scapy.utils import wrpcap
+from scripts import module, run
+from xdp.streams import captured, zipf
+
+from ebpf.statistics import frequent
+from testbed.errors import TestbedError
+
+experiment = module("ebpf_topk")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
+
+
+def found(**changes: object) -> list[object]:
+    heavy = experiment.Found("HeavyKeeper", 64, 20, 1, 0, 1.0, 1.0, 0.0, 0.0, 0)
+    return [heavy._replace(**changes), heavy._replace(method="FREQUENT", wrong=0)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "beside", "failed"),
+    [
+        ({}, {}, None),
+        ({"recall": 0.985}, {}, "part of the top 20"),
+        ({"wrong": 1}, {}, "above the truth"),
+        ({}, {"heavy": 1.01}, "HeavyKeeper: cost"),
+        ({}, {"exact": 1.01}, "FREQUENT: cost"),
+    ],
+)
+def test_what_is_not_so_fails(changes: dict, beside: dict, failed: str | None) -> None:
+    each = found(**changes)
+    costs = {"heavy": 0.3, "exact": 0.5, **beside}
+    wrong = [c.name for c in experiment.checks(each, each[:1], costs, False) if not c.passed]
+    assert len(wrong) == (failed is not None)
+    assert all(failed in name for name in wrong)
+
+
+@needs_root
+def test_the_top_is_found_and_promises_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = zipf(20_000, 1000, np.random.default_rng(1))
+    heavy = experiment.kept_heavy(64, 0, stream, 1)
+    assert (heavy.recall, heavy.wrong) == (1, 0)
+    assert heavy.error < 0.01
+    small = experiment.kept_heavy(1, 0, stream, 1)
+    assert small.recall < 0.9
+    monkeypatch.setattr(experiment, "BASIC_WINDOWS", (4, 2))
+    kept = experiment.frequent(stream, 1)
+    assert len(kept) == 2 * len(experiment.LISTED)
+    assert not any(each.wrong for each in kept)
+    monkeypatch.setattr(frequent.Frequent, "reported", lambda self: {})
+    assert any(each.wrong for each in experiment.frequent(stream, 1))
+
+
+def test_a_capture_is_read_by_flows(tmp_path: Path) -> None:
+    path = tmp_path / "some.pcap"
+    one = Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=5, dport=6) / bytes(100)
+    other = Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(sport=5, dport=6, flags="S")
+    later = Ether() / IP(src="10.0.0.1", dst="10.0.0.2", frag=3) / UDP(sport=5, dport=6)
+    wrpcap(str(path), [one, other, later, one, Ether() / b"other"])
+    stream = captured(path, 10)
+    assert sorted(stream.counts) == [1, 2]
+    assert sorted(stream.lengths) == [60, 142, 142]
+    assert {(int(each["protocol"]), int(each["source_port"])) for each in stream.flows} == {
+        (6, 5), (17, 5)
+    }  # fmt: skip
+    assert len(captured(path, 1).numbers) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, "No such file"),
+        (b"no capture", "pcap"),
+        (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1), "no TCP or UDP over IPv4"),
+    ],
+)
+def test_what_is_no_capture_is_refused(content: bytes | None, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "some.pcap"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(TestbedError, match=text):
+        captured(path, 10)
+
+
+@pytest.mark.parametrize("name", ["ebpf_topk", "ebpf_statistics"])
+def test_what_it_cannot_do_is_refused(name: str, tmp_path: Path) -> None:
+    done = run(name, "--time", "virtual", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert "programs in the kernel are of real time alone" in done.stderr
