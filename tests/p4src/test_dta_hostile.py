@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 
+import dta_model
 import pytest
 from dta_path import COLLECTOR, REPORTERS, Translator, ours, tracked
 from scapy.layers.inet import IP, UDP
@@ -58,6 +59,16 @@ def translator() -> Translator:
 def events(made: Translator) -> dict[str, int]:
     """Of all reporters."""
     return dict(sum((Counter(made.events(reporter)) for reporter in range(3)), Counter()))
+
+
+def test_hostile_reports_do_what_a_model_of_the_documentation_does() -> None:
+    """Any key, list, column, hop, redundancy, length and number, of all primitives and formats."""
+    counted = dta_model.fuzz(seed=1, count=500)
+    assert set(counted) == {
+        "translated", "malformed", "out of range", "not configured", "duplicate", "out of order",
+        "column twice", "recovered", "nacked", "begun anew",
+    }  # fmt: skip
+    assert counted["translated"] > 200
 
 
 def numbered(frame: bytes, sequence: int) -> bytes:
