@@ -49,6 +49,7 @@ class Translator:
         self.engine = _switch(program).another()
         self.add = self.engine.table_add
         self.nic = SoftNic(COLLECTOR_ADDR)
+        self.connected: list[tuple[int, Region, Target]] = []  # sessions
         self.sent: list[bytes] = []  # requests, so far
         self.lost: set[int] = set()  # which of them do not arrive
         self.is_deaf = False  # answers to them do not
@@ -87,7 +88,17 @@ class Translator:
             self.add(f"{WRITE}.queue_pairs", [Exact(number)], f"{WRITE}.write",
                      [unreliable, *pair, ack_mask, patience])  # fmt: skip
         self._connect(number, target, here)
+        self.connected.append((number, region, target))
         return region
+
+    def restart_collector(self) -> None:
+        """It knows nothing but its regions; sessions go on from the PSNs that they have."""
+        self.nic = SoftNic(COLLECTOR_ADDR)
+        for number, region, target in self.connected:
+            here = Peer(SWITCH_ADDR, 0x10 + number, self.psn(number))
+            domain = self.nic.register(region, rkey=target.rkey)
+            again = self.nic.connect(domain, here, transport=target.transport)
+            assert again.qpn == target.qpn
 
     def _connect(self, number: int, target: Target, here: Peer) -> None:
         ends = [int(IPv4Address(address)) for address in (SWITCH_ADDR, COLLECTOR_ADDR)]
