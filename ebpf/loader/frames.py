@@ -48,16 +48,26 @@ class Sent:
         return self.wall_ns / self.packets
 
 
-def run(program: Program, frames: bytes | Sequence[bytes], repeat: int = 1) -> Tried:
+def run(
+    program: Program,
+    frames: bytes | Sequence[bytes],
+    repeat: int = 1,
+    *,
+    ingress: str | None = None,
+) -> Tried:
     """Run a program `repeat` times, with a frame, or with many in turns (see run_live).
 
-    Nothing happens beside what it does itself: its verdict is told. Raises LoadError.
+    Nothing happens beside what it does itself: its verdict is told. To an XDP program packets come
+    from device `ingress`, or else from the loopback's. Raises LoadError.
     """
     one, many = _split(frames)
     with _with_table(program, many) as ready:
         room = ctypes.create_string_buffer(len(one) + 512)
         options = TestRun(data_in=_address(one), data_size_in=len(one), repeat=repeat,
                           data_out=ctypes.addressof(room), data_size_out=len(room))  # fmt: skip
+        if ingress is not None:
+            context = _context(one, ingress)
+            options.context_in, options.context_size_in = _address(context), len(context)
         _test_run(ready, options)
     return Tried(options.verdict, room.raw[: options.data_size_out], options.duration)
 
@@ -87,7 +97,7 @@ def live(
     one, many = _split(frames)
     if not 0 < batch <= LARGEST_BATCH:
         raise LoadError(f"batch of {batch} frames: expected 1 to {LARGEST_BATCH}")
-    context = struct.pack("=6I", 0, len(one), 0, socket.if_nametoindex(ingress), queue, 0)
+    context = _context(one, ingress, queue)
     with _with_table(program, many or ([one] if restored else []), restored) as ready:
 
         def arrive(count: int) -> Sent:
@@ -100,6 +110,15 @@ def live(
             return Sent(count, wall_ns, cpu_ns)
 
         yield arrive
+
+
+def _context(frame: bytes, ingress: str, queue: int = 0) -> bytes:
+    """The struct xdp_md of a frame that arrives at a device."""
+    try:
+        index = socket.if_nametoindex(ingress)
+    except OSError:
+        raise LoadError(f"no interface {ingress} in this network namespace") from None
+    return struct.pack("=6I", 0, len(frame), 0, index, queue, 0)
 
 
 def _test_run(program: Program, options: TestRun) -> None:

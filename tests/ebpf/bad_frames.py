@@ -21,12 +21,12 @@ def checksum(header: bytes) -> int:
 
 def ipv4(
     source: int, destination: int, protocol: int, payload: bytes, *, options: bytes = b"",
-    fragment: int = 0, ttl: int = 64, tos: int = 0, length: int | None = None,
+    fragment: int = 0, ttl: int = 64, identity: int = 7, length: int | None = None,
 ) -> bytes:  # fmt: skip
     """An IPv4 packet; `length` is what its header says, if not the truth."""
     words = 5 + len(options) // 4
     said = words * 4 + len(payload) if length is None else length
-    header = struct.pack(">BBHHHBBHII", 0x40 | words, tos, said, 7, fragment, ttl, protocol, 0,
+    header = struct.pack(">BBHHHBBHII", 0x40 | words, 0, said, identity, fragment, ttl, protocol, 0,
                          source, destination) + options  # fmt: skip
     return header[:10] + struct.pack(">H", checksum(header)) + header[12:] + payload
 

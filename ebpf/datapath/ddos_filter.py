@@ -1,0 +1,179 @@
+"""The DDoS filter: its rules put into maps, and counted.
+
+A packet's rule is the most specific: of tuples those whose mask has the most bits come first, then
+the longest prefix of the source, then the destination's port, then the source's. Where a map is
+full, the rules that are there stay, and the next one is refused and counted.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ebpf.datapath.rules import TCP, Kind, Rule, address_of, length_of
+from ebpf.loader import LoadError, Map, ProgramObject
+
+MAX_RULES, MAX_MASKS, BANKS = 65536, 16, 2  # as in ddos_filter.bpf.c
+SOURCE = "ebpf/datapath/ddos_filter.bpf.c"
+
+
+class FilterFull(LoadError):
+    """A rule for which a map has no room."""
+
+
+class Filter:
+    """Rules of a loaded filter. One Filter writes to a program's maps, and no other."""
+
+    def __init__(self, loaded: ProgramObject) -> None:
+        self.program = loaded.programs["ddos_filter"]
+        self.refused = 0
+        self._maps = loaded.maps
+        self._shared = loaded.maps[".bss"].mapped()[0]
+        self._banks = [_Bank(loaded.maps, number) for number in range(BANKS)]
+        self._current = 0
+        self._numbers: dict[Rule, int] = {}
+        self._free = [*range(2 * MAX_RULES - 1, -1, -1)]  # of two sets while one follows the other
+
+    @property
+    def rules(self) -> list[Rule]:
+        """Those in force."""
+        return [*self._numbers]
+
+    def add(self, rule: Rule) -> None:
+        """Put one more rule in force. Raises FilterFull; ValueError where one matches the same."""
+        bank = self._banks[self._current]
+        if rule in self._numbers:
+            raise ValueError(f"there is a rule already that matches the same as {rule}")
+        if rule.kind is Kind.TUPLE and rule.mask not in bank.masks:
+            self.replace([*self._numbers, rule])  # its mask has a place between others
+            return
+        self._check_room(len(self._numbers) + 1, len(bank.masks))
+        self._numbers[rule] = self._free.pop()
+        bank.put({rule: self._numbers[rule]})
+        self._tell(self._current, self._numbers)
+
+    def remove(self, rule: Rule) -> None:
+        """Take a rule out of force, with its counts. Raises KeyError where there is none."""
+        number = self._numbers.pop(rule)
+        self._banks[self._current].take_out([rule])
+        self._tell(self._current, self._numbers)
+        self._wait_for_packets()
+        self._release([number])
+
+    def replace(self, rules: Iterable[Rule]) -> None:
+        """Put a whole set of rules in the place of the old: each packet sees one of the two.
+
+        Rules of both keep their counts. Raises FilterFull, and then all stays as it was.
+        """
+        wanted = dict.fromkeys(rules)
+        masks = _masks(wanted)
+        self._check_room(len(wanted), len(masks))
+        gone = [number for rule, number in self._numbers.items() if rule not in wanted]
+        numbers = {
+            rule: self._numbers[rule] if rule in self._numbers else self._free.pop()
+            for rule in wanted
+        }
+        old, new = self._current, (self._current + 1) % BANKS
+        self._banks[new].set_masks(masks)
+        self._banks[new].put(numbers)
+        self._tell(new, numbers)
+        self._shared["bank"] = self._current = new
+        replaced, self._numbers = [*self._numbers], numbers
+        self._wait_for_packets()
+        self._banks[old].take_out(replaced)
+        self._release(gone)
+
+    def hits(self) -> dict[Rule, tuple[int, int]]:
+        """Packets and bytes that each rule decided on."""
+        hits = self._maps["hits"].read()
+        packets, size = hits["packets"].sum(axis=1), hits["bytes"].sum(axis=1)
+        return {rule: (int(packets[at]), int(size[at])) for rule, at in self._numbers.items()}
+
+    def counts(self) -> dict[str, int]:
+        """Packets by what became of them."""
+        counts = self._maps["counts"].read()[0]
+        return {name: int(counts[name].sum()) for name in counts.dtype.names}
+
+    def _check_room(self, rules: int, masks: int) -> None:
+        if rules > MAX_RULES or masks > MAX_MASKS:
+            self.refused += 1
+            raise FilterFull(
+                f"the filter has no room for {rules} rules, with {masks} kinds of tuples: expected "
+                f"{MAX_RULES} and {MAX_MASKS} at most"
+            )
+
+    def _tell(self, bank: int, rules: Iterable[Rule]) -> None:
+        """Tell the program which kinds of rules a bank has."""
+        kinds = {rule.kind for rule in rules}
+        masks = len(self._banks[bank].masks)
+        self._shared["used"][bank] = (masks, Kind.PREFIX in kinds, Kind.PORT in kinds)
+
+    def _wait_for_packets(self) -> None:
+        """Return when no packet uses what was taken out: a change of a map of maps waits for it."""
+        self._maps["masks"][self._current] = self._maps[f"masks_{self._current}"].fd
+
+    def _release(self, numbers: Sequence[int]) -> None:
+        """Let other rules have these numbers, which no packet counts for any more."""
+        hits = self._maps["hits"]
+        for number in numbers:
+            hits[number] = np.zeros_like(hits[number])
+        self._free += numbers
+
+
+class _Bank:
+    """One of the two sets of maps; `masks` are those of its tuples, in their order."""
+
+    def __init__(self, maps: Mapping[str, Map], number: int) -> None:
+        self.masks: list[bytes] = []
+        self._masks = maps[f"masks_{number}"]
+        self._ports = maps[f"ports_{number}"]
+        self._keyed = {
+            Kind.TUPLE: maps[f"tuples_{number}"],
+            Kind.PREFIX: maps[f"prefixes_{number}"],
+        }
+
+    def set_masks(self, masks: Sequence[bytes]) -> None:
+        """Of a bank without rules."""
+        self.masks = [*masks]
+        for index, mask in enumerate(masks):
+            self._masks[index] = np.frombuffer(mask, self._masks.value)[0]
+
+    def put(self, numbers: Mapping[Rule, int]) -> None:
+        """Rules by their numbers; the masks of their tuples are there."""
+        for kind, into in self._keyed.items():
+            of = {rule: number for rule, number in numbers.items() if rule.kind is kind}
+            entries = np.zeros(len(of), [("key", into.key), ("value", into.value)])
+            entries["key"] = np.frombuffer(b"".join(map(self._key, of)), into.key)
+            entries["value"] = [rule.numbered(number) for rule, number in of.items()]
+            into.write(entries)
+        for rule, number in numbers.items():
+            if rule.kind is Kind.PORT:
+                self._put_port(rule, rule.numbered(number))
+
+    def take_out(self, rules: Iterable[Rule]) -> None:
+        """Rules that are in it."""
+        for rule in rules:
+            if rule.kind is Kind.PORT:
+                self._put_port(rule, 0)
+            else:
+                of = self._keyed[rule.kind]
+                del of[np.frombuffer(self._key(rule), of.key)[0]]
+
+    def _key(self, rule: Rule) -> bytes:
+        if rule.kind is Kind.TUPLE:
+            return rule.tuple_under(self.masks.index(rule.mask))
+        length = length_of(rule.source)
+        return length.to_bytes(4, sys.byteorder) + address_of(rule.source).to_bytes(16, "big")
+
+    def _put_port(self, rule: Rule, value: int) -> None:
+        end = "source" if rule.destination_port is None else "destination"
+        port = getattr(rule, f"{end}_port")
+        rules = self._ports[port]
+        rules[end][int(rule.protocol == TCP)] = value
+        self._ports[port] = rules
+
+
+def _masks(rules: Iterable[Rule]) -> list[bytes]:
+    """Those of all tuples: with the most bits first, since the first one found decides."""
+    masks = {rule.mask for rule in rules if rule.kind is Kind.TUPLE}
+    return sorted(masks, key=lambda mask: (-int.from_bytes(mask, "big").bit_count(), mask))

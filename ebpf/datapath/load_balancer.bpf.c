@@ -1,0 +1,236 @@
+// Load balancer of layer 4: packets to a service's address go to one of its reals, by Maglev's table,
+// and stay with it while the connection lasts. A real is reached by its MAC address alone (direct
+// server return): the packet stays as it is, and the answer does not come back this way.
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "chain.h"
+#include "hash.h"
+#include "packet.h"
+
+#define MAX_SERVICES 64
+#define MAX_REALS 4096
+#define MAX_FLOWS 262144
+#define PLACES 65537 // of maglev.py
+#define TCP_SYN 0x02
+#define TCP_ACK 0x10
+
+const volatile __u8 balancer_mac[ETH_ALEN] = {};
+
+struct service {
+    __u32 address[4]; // as in struct packet
+    __be16 port;
+    __u8 protocol;
+    __u8 zero;
+};
+
+struct { // to the index of its table
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, MAX_SERVICES);
+    __type(key, struct service);
+    __type(value, __u32);
+} services SEC(".maps");
+
+struct places {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, PLACES);
+    __type(key, __u32);
+    __type(value, __u32); // which real
+};
+
+struct { // a table is replaced whole: a packet sees the old one, or the new one
+    __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+    __uint(max_entries, MAX_SERVICES);
+    __type(key, __u32);
+    __array(values, struct places);
+} tables SEC(".maps");
+
+struct real {
+    __u32 id; // each has its own for ever, though another may come to its place; 0: there is none
+    __u8 mac[ETH_ALEN];
+    __u16 zero;
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, MAX_REALS);
+    __type(key, __u32);
+    __type(value, struct real);
+} reals SEC(".maps");
+
+struct traffic {
+    __u64 packets;
+    __u64 bytes;
+};
+
+struct { // by reals
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, MAX_REALS);
+    __type(key, __u32);
+    __type(value, struct traffic);
+} sent SEC(".maps");
+
+struct flow {
+    __u32 source[4];
+    __u32 destination[4];
+    __be16 source_port;
+    __be16 destination_port;
+    __u32 protocol;
+};
+
+struct choice {
+    __u32 real;
+    __u32 id;
+};
+
+struct { // when full, it forgets the connection that was idle for longest
+    __uint(type, BPF_MAP_TYPE_LRU_HASH);
+    __uint(max_entries, MAX_FLOWS);
+    __type(key, struct flow);
+    __type(value, struct choice);
+} flows SEC(".maps");
+
+struct counts {
+    __u64 by_connection; // sent where the connection's packets before went
+    __u64 by_table;      // sent by Maglev's table: the first of a connection, or one forgotten
+    __u64 moved;         // of these: the real before is gone
+    __u64 remembered;    // of these: connections that were not known before
+    __u64 unplaced;      // dropped: the service has no real
+    __u64 malformed;     // this and all below: to the kernel
+    __u64 fragments;
+    __u64 not_served;
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct counts);
+} counts SEC(".maps");
+
+static __always_inline _Bool is_addressed(const struct ethhdr *ethernet)
+{
+    __u8 differ = 0;
+
+    for (int i = 0; i < ETH_ALEN; i++)
+        differ |= ethernet->h_dest[i] ^ balancer_mac[i];
+    return !differ;
+}
+
+// The real of a place of a service's table, if there is one.
+static __always_inline struct real *by_table(__u32 table, const struct flow *flow, __u32 *number)
+{
+    __u32 hash = murmur3((const __u32 *)flow, sizeof(*flow) / sizeof(__u32));
+    __u32 place = (__u64)hash * PLACES >> 32;
+    void *places = bpf_map_lookup_elem(&tables, &table);
+    __u32 *owner = places ? bpf_map_lookup_elem(places, &place) : 0;
+
+    if (!owner)
+        return 0;
+    *number = *owner;
+    return bpf_map_lookup_elem(&reals, owner);
+}
+
+// Where the packets of a connection go. One that begins anew (SYN) has no past.
+static __always_inline struct real *chosen(struct counts *count, __u32 table,
+                                           const struct flow *flow, __u8 tcp_flags, __u32 *number)
+{
+    _Bool is_new = (tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+    struct choice *before = bpf_map_lookup_elem(&flows, flow);
+    struct choice choice;
+    struct real *real;
+
+    if (before && !is_new) {
+        *number = before->real;
+        real = bpf_map_lookup_elem(&reals, number);
+        if (real && real->id == before->id) {
+            count->by_connection++;
+            return real;
+        }
+        count->moved++;
+    }
+    real = by_table(table, flow, number);
+    if (!real || !real->id) {
+        count->unplaced++;
+        return 0;
+    }
+    choice = (struct choice){.real = *number, .id = real->id};
+    bpf_map_update_elem(&flows, flow, &choice, BPF_ANY);
+    count->by_table++;
+    count->remembered += !before;
+    return real;
+}
+
+static __always_inline int balance(struct counts *count, struct ethhdr *ethernet, __u32 length,
+                                   const struct packet *packet, __u32 table)
+{
+    struct flow flow = {
+        .source_port = packet->source_port,
+        .destination_port = packet->destination_port,
+        .protocol = packet->protocol,
+    };
+    struct traffic *traffic;
+    struct real *real;
+    __u32 number = 0;
+
+    __builtin_memcpy(flow.source, packet->source, sizeof(flow.source));
+    __builtin_memcpy(flow.destination, packet->destination, sizeof(flow.destination));
+    real = chosen(count, table, &flow, packet->tcp_flags, &number);
+    if (!real)
+        return XDP_DROP;
+    traffic = bpf_map_lookup_elem(&sent, &number);
+    if (traffic) {
+        traffic->packets++;
+        traffic->bytes += length;
+    }
+    __builtin_memcpy(ethernet->h_source, ethernet->h_dest, ETH_ALEN);
+    __builtin_memcpy(ethernet->h_dest, real->mac, ETH_ALEN);
+    return XDP_TX;
+}
+
+static __always_inline int balanced(struct xdp_md *context)
+{
+    void *end = (void *)(long)context->data_end;
+    struct ethhdr *ethernet = (void *)(long)context->data;
+    __u32 first = 0, *table;
+    struct counts *count = bpf_map_lookup_elem(&counts, &first);
+    struct service service = {};
+    struct packet packet;
+
+    if (!count)
+        return XDP_ABORTED; // never: an array has its first entry
+    if ((void *)(ethernet + 1) > end || !is_addressed(ethernet))
+        return XDP_PASS;
+    if (!parse(ethernet, end, &packet)) {
+        count->malformed++;
+        return XDP_PASS;
+    }
+    if (packet.is_fragment) { // those after the first have no ports, and all are to stay together
+        count->fragments++;
+        return XDP_PASS;
+    }
+    __builtin_memcpy(service.address, packet.destination, sizeof(service.address));
+    service.port = packet.destination_port;
+    service.protocol = packet.protocol;
+    table = bpf_map_lookup_elem(&services, &service);
+    if (!table) {
+        count->not_served++;
+        return XDP_PASS;
+    }
+    return balance(count, ethernet, end - (void *)ethernet, &packet, *table);
+}
+
+SEC("xdp")
+int load_balancer(struct xdp_md *context)
+{
+    int verdict = balanced(context);
+
+    return verdict == XDP_PASS ? pass_on(context) : verdict;
+}
+
+char _license[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,40 @@
+"""Maglev's consistent hashing: the table of a load balancer, in which each real has as many places.
+
+Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer" (NSDI 2016), 3.4: each
+real has an order of preference over all places, and in turns they take the first that is free.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+PLACES = 65537  # the paper's smaller table: a prime, so that each skip leads to every place
+
+
+def table(names: Sequence[str], places: int = PLACES) -> NDArray[np.int64]:
+    """Of each place the index of the real that has it.
+
+    Real i counts places from its offset in steps of its skip, both by its name alone: so most
+    places stay where they are when another real comes or goes. `places` is a prime, above
+    len(names).
+    """
+    offsets, skips = zip(*(_order(name, places) for name in names), strict=True)
+    owners = [-1] * places
+    at, left = list(offsets), places
+    while True:
+        for real, skip in enumerate(skips):
+            place = at[real]
+            while owners[place] >= 0:
+                place = (place + skip) % places
+            owners[place], at[real] = real, place
+            left -= 1
+            if not left:
+                return np.array(owners)
+
+
+def _order(name: str, places: int) -> tuple[int, int]:
+    digest = hashlib.sha256(name.encode()).digest()
+    offset, skip = int.from_bytes(digest[:8], "big"), int.from_bytes(digest[8:16], "big")
+    return offset % places, skip % (places - 1) + 1

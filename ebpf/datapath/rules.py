@@ -1,0 +1,119 @@
+"""Rules of the DDoS filter: what they match, and how they look in its maps."""
+
+import socket
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from functools import cached_property
+from ipaddress import IPv4Network, IPv6Network
+
+import numpy as np
+from numpy.typing import NDArray
+
+XDP_DROP, XDP_PASS = 1, 2
+TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
+MAPPED = 0xFFFF << 32  # ::ffff:0:0/96, where IPv4 addresses are among those of IPv6
+TUPLE = np.dtype(
+    [("source", "u1", 16), ("destination", "u1", 16), ("source_port", ">u2"),
+     ("destination_port", ">u2"), ("protocol", "u1"), ("is_fragment", "u1"), ("mask", "u2")]
+)  # fmt: skip
+
+Network = IPv4Network | IPv6Network
+
+
+class Kind(Enum):
+    """Where the filter looks for a rule: in this order."""
+
+    TUPLE = "tuple"
+    PREFIX = "prefix"
+    PORT = "port"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What it matches, where None is anything; rules that match the same are equal.
+
+    Ports are those of TCP, UDP and their like; only the first fragment of a packet has them. Raises
+    ValueError for what would match every packet, or none.
+    """
+
+    source: Network | None = None
+    destination: Network | None = None
+    source_port: int | None = None
+    destination_port: int | None = None
+    protocol: int | None = None
+    is_fragment: bool | None = None
+    drops: bool = field(default=True, compare=False)  # else it lets them through
+
+    def __post_init__(self) -> None:
+        matched = [getattr(self, each.name) for each in fields(self) if each.name != "drops"]
+        if all(each is None for each in matched):
+            raise ValueError("a rule that matches every packet: expected an address, a port, ...")
+        for port in (self.source_port, self.destination_port):
+            if port is not None and not 0 <= port < 65536:
+                raise ValueError(f"port {port}: expected 0 to 65535")
+        if self.protocol is not None and not 0 <= self.protocol < 256:
+            raise ValueError(f"protocol {self.protocol}: expected 0 to 255")
+        ends = [each.version for each in (self.source, self.destination) if each is not None]
+        if len({*ends}) > 1:
+            raise ValueError(f"source {self.source} and destination {self.destination}: one is "
+                             "IPv4, the other IPv6")  # fmt: skip
+
+    @cached_property
+    def kind(self) -> Kind:
+        """By what it matches: the source alone, one port of TCP or UDP alone, or else."""
+        of = {each.name for each in fields(self)
+              if each.name != "drops" and getattr(self, each.name) is not None}  # fmt: skip
+        if of == {"source"}:
+            return Kind.PREFIX
+        if self.protocol in (TCP, UDP) and of in (
+            {"protocol", "source_port"}, {"protocol", "destination_port"}
+        ):  # fmt: skip
+            return Kind.PORT
+        return Kind.TUPLE
+
+    @cached_property
+    def mask(self) -> bytes:
+        """Ones in all bits that it looks at, as a tuple in the filter's maps."""
+        ones = np.zeros(1, TUPLE)
+        for name in ("source", "destination"):
+            ones[name] = _bytes(_bits(length_of(getattr(self, name))))
+        for name in ("source_port", "destination_port", "protocol", "is_fragment"):
+            if getattr(self, name) is not None:
+                ones[name] = (1 << 8 * TUPLE[name].itemsize) - 1
+        return ones.tobytes()
+
+    def tuple_under(self, mask: int) -> bytes:
+        """The tuple that it is looked up by, given the number of its mask."""
+        wanted = np.zeros(1, TUPLE)
+        for name in ("source", "destination"):
+            wanted[name] = _bytes(address_of(getattr(self, name)))
+        for name in ("source_port", "destination_port", "protocol", "is_fragment"):
+            wanted[name] = getattr(self, name) or 0
+        wanted["mask"] = mask
+        return wanted.tobytes()
+
+    def numbered(self, number: int) -> int:
+        """As the filter's maps have it."""
+        return number << 2 | (XDP_DROP if self.drops else XDP_PASS)
+
+
+def length_of(network: Network | None) -> int:
+    """Bits that count, of an address of IPv6 or a mapped one of IPv4; 0 to 128."""
+    if network is None:
+        return 0
+    return network.prefixlen + (96 if network.version == 4 else 0)
+
+
+def address_of(network: Network | None) -> int:
+    """The address, of IPv4 as a mapped one."""
+    if network is None:
+        return 0
+    return int(network.network_address) | (MAPPED if network.version == 4 else 0)
+
+
+def _bits(length: int) -> int:
+    return (1 << 128) - (1 << (128 - length))
+
+
+def _bytes(address: int) -> NDArray[np.uint8]:
+    return np.frombuffer(address.to_bytes(16, "big"), np.uint8)

@@ -1,0 +1,234 @@
+"""The DDoS filter, against a model of its rules: frames of all kinds, sets in turns, full maps."""
+
+import os
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import pytest
+import wire
+from bad_frames import UDP, ethernet, frames, ipv4, segment
+from packet_model import Packet, parse
+
+from ebpf.datapath import ddos_filter
+from ebpf.datapath.ddos_filter import SOURCE, Filter, FilterFull
+from ebpf.datapath.rules import TCP, Kind, Network, Rule, length_of
+from ebpf.loader import attach_xdp, load, run, run_live
+
+DROP, PASS = 1, 2
+Hits = dict[Rule, tuple[int, int]]
+
+
+@pytest.fixture
+def filter_() -> Iterator[Filter]:
+    if os.geteuid():
+        pytest.skip("BPF needs root")
+    with load(SOURCE) as loaded:
+        yield Filter(loaded)
+
+
+def matches(rule: Rule, packet: Packet) -> bool:
+    """Whether a rule is about a packet, whatever other rules there are."""
+    for network, address in ((rule.source, packet.source), (rule.destination, packet.destination)):
+        mapped = address[:12] == bytes(10) + b"\xff\xff"
+        if network is None:
+            continue
+        if network.version != (4 if mapped else 6):
+            return False
+        if ip_address(address[12:] if mapped else address) not in network:
+            return False
+    wanted = (rule.source_port, rule.destination_port, rule.protocol, rule.is_fragment)
+    found = (packet.source_port, packet.destination_port, packet.protocol, packet.is_fragment)
+    if rule.kind is Kind.PORT and not packet.transport_offset:
+        return False
+    return all(a is None or a == b for a, b in zip(wanted, found, strict=True))
+
+
+def decisive(rules: list[Rule], packet: Packet) -> Rule | None:
+    """The one that decides, as the filter's page says."""
+    of = [rule for rule in rules if matches(rule, packet)]
+    for kind in Kind:
+        same = [rule for rule in of if rule.kind is kind]
+        if same and kind is Kind.TUPLE:
+            order = {
+                rule: (-int.from_bytes(rule.mask, "big").bit_count(), rule.mask) for rule in same
+            }
+            return min(same, key=order.__getitem__)
+        if same and kind is Kind.PREFIX:
+            return max(same, key=lambda rule: length_of(rule.source))
+        if same:
+            return max(same, key=lambda rule: rule.destination_port is not None)
+    return None
+
+
+def random_rule(dice: random.Random) -> Rule:
+    version = dice.choice((4, 6))
+    text = (
+        ["10.0.0.2", "10.1.0.2", "192.168.1.1"]
+        if version == 4
+        else ["fd00::2", "fd01::2", "2001::"]
+    )
+    lengths = (8, 16, 24, 32, 0) if version == 4 else (16, 64, 128)
+
+    def network() -> Network:
+        return ip_network(f"{dice.choice(text)}/{dice.choice(lengths)}", strict=False)
+
+    ends = {
+        "source_port": dice.choice((53, 1234, 0)), "destination_port": dice.choice((80, 9, 0)),
+    }  # fmt: skip
+    kind = dice.randrange(3)
+    drops = dice.random() < 0.6
+    if kind == 0:
+        return Rule(source=network(), drops=drops)
+    if kind == 1:
+        end = dice.choice([*ends])
+        return Rule(protocol=dice.choice((TCP, UDP)), drops=drops, **{end: ends[end]})
+    return Rule(
+        source=dice.choice((None, network())), destination=network(), drops=drops,
+        protocol=dice.choice((None, TCP, UDP)), is_fragment=dice.choice((None, None, True, False)),
+        **{end: dice.choice((None, port)) for end, port in ends.items()},
+    )  # fmt: skip
+
+
+def check(filter_: Filter, rules: list[Rule], frame: bytes, hits: Hits) -> str:
+    """Run a frame; what became of it, which the model says as well. Its rule's hit is added."""
+    packet = parse(frame)
+    before = filter_.counts()
+    verdict = run(filter_.program, frame).verdict
+    counted = Counter(filter_.counts()) - Counter(before)
+    rule = decisive(rules, packet) if packet.is_whole else None
+    if rule is not None:
+        expected = "dropped" if rule.drops else "allowed"
+        packets, size = hits.get(rule, (0, 0))
+        hits[rule] = (packets + 1, size + len(frame))
+    else:
+        expected = (
+            ("malformed" if packet.version else "not_ip") if not packet.is_whole else "unmatched"
+        )
+    assert counted == {expected: 1}, frame.hex()
+    assert verdict == (DROP if expected in ("dropped", "malformed") else PASS)
+    return expected
+
+
+def test_each_frame_gets_the_verdict_of_the_models_rule(filter_: Filter) -> None:
+    dice, seen = random.Random(3), Counter[str]()
+    kinds: Counter[Kind] = Counter()
+    for seed in range(20):
+        rules = [*dict.fromkeys(random_rule(dice) for _ in range(dice.randrange(1, 14)))]
+        filter_.replace([])
+        filter_.replace(rules)
+        hits: Hits = dict.fromkeys(rules, (0, 0))
+        for frame in frames(seed, 60):
+            seen[check(filter_, rules, frame, hits)] += 1
+        assert filter_.hits() == hits
+        kinds.update(rule.kind for rule, (packets, _) in filter_.hits().items() if packets)
+    assert set(seen) == {"dropped", "allowed", "unmatched", "malformed", "not_ip"}
+    assert min(seen.values()) > 50, seen
+    assert min(kinds[kind] for kind in Kind) > 4, kinds
+
+
+def test_rules_come_and_go_one_by_one(filter_: Filter) -> None:
+    dice, rules = random.Random(4), list[Rule]()
+    for step in range(60):
+        rule = random_rule(dice)
+        if rule in rules:
+            filter_.remove(rule)
+            rules.remove(rule)
+        elif len(rules) < 10:
+            filter_.add(rule)
+            rules.append(rule)
+        elif dice.random() < 0.5:
+            filter_.remove(rules.pop(dice.randrange(len(rules))))
+        for frame in frames(step, 10):
+            check(filter_, rules, frame, {})
+    assert {*filter_.rules} == {*rules}
+
+
+def test_a_rule_keeps_its_counts_when_others_change(filter_: Filter) -> None:
+    first, second = Rule(protocol=UDP, destination_port=9), Rule(source=ip_network("10.0.0.0/8"))
+    frame = ethernet(ipv4(0x0A000002, 0x0A010002, UDP, segment(UDP, 1, 9)), 0x0800)
+    filter_.add(first)
+    run(filter_.program, frame, repeat=5)
+    filter_.replace([first, second])
+    run(filter_.program, frame, repeat=3)
+    assert filter_.hits() == {first: (5, 5 * len(frame)), second: (3, 3 * len(frame))}
+    filter_.remove(second)
+    filter_.add(second)
+    assert filter_.hits()[second] == (0, 0), "a rule that comes again begins anew"
+    with pytest.raises(ValueError, match="there is a rule already"):
+        filter_.add(Rule(source=ip_network("10.0.0.0/8"), drops=False))
+
+
+def test_a_full_filter_refuses_counts_and_goes_on(
+    filter_: Filter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ddos_filter, "MAX_RULES", 3)
+    rules = [Rule(protocol=UDP, destination_port=port) for port in range(9, 13)]
+    filter_.replace(rules[:3])
+    for full in (lambda: filter_.add(rules[3]), lambda: filter_.replace(rules)):
+        with pytest.raises(FilterFull, match="no room for 4 rules"):
+            full()
+    assert filter_.refused == 2
+    assert filter_.rules == rules[:3]
+    frame = ethernet(ipv4(0x0A000002, 0x0A010002, UDP, segment(UDP, 1, 9)), 0x0800)
+    assert run(filter_.program, frame).verdict == DROP
+    masks = [Rule(source=ip_network(f"10.0.0.0/{bits}"), protocol=1) for bits in range(8, 25)]
+    monkeypatch.setattr(ddos_filter, "MAX_RULES", 65536)
+    filter_.replace(masks[:16])
+    with pytest.raises(FilterFull, match="17 kinds of tuples: expected 65536 and 16 at most"):
+        filter_.add(masks[16])
+
+
+def test_as_many_rules_as_it_says(filter_: Filter) -> None:
+    rules = [Rule(source=ip_network((i << 8, 24))) for i in range(1, 65537)]
+    filter_.replace(rules)
+    with pytest.raises(FilterFull):
+        filter_.add(Rule(protocol=1))
+    last = ethernet(ipv4(65536 << 8, 1, UDP, segment(UDP, 1, 9)), 0x0800)
+    assert run(filter_.program, last).verdict == DROP
+    filter_.replace([Rule(protocol=UDP)])
+    assert filter_.hits() == {Rule(protocol=UDP): (0, 0)}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({}, "matches every packet"),
+        ({"source_port": 65536}, "port 65536"),
+        ({"protocol": 256}, "protocol 256"),
+        ({"source": ip_network("::/0"), "destination": ip_network("10.0.0.0/8")}, "IPv6"),
+    ],
+)
+def test_rules_that_cannot_be_are_refused(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Rule(**wrong)
+
+
+def test_each_packet_sees_one_set_of_rules_while_sets_change(filter_: Filter) -> None:
+    """Both sets drop all packets, by other rules: one that saw half of each would come through."""
+    sets = [
+        [Rule(protocol=UDP, destination_port=9), Rule(protocol=UDP, source_port=1)],
+        [Rule(source=ip_network("10.0.0.0/8"))],
+        [Rule(destination=ip_network("10.1.0.2/32"), protocol=UDP)],
+    ]
+    frame = ethernet(ipv4(0x0A000002, 0x0A010002, UDP, segment(UDP, 1, 9)), 0x0800)
+    filter_.replace(sets[0])
+    with wire.namespace():
+        wire.veth("v0", "v1")
+        with attach_xdp(filter_.program, "v0"):
+            sender = threading.Thread(
+                target=run_live, args=(filter_.program, frame, 1_000_000), kwargs={"ingress": "v0"}
+            )
+            sender.start()
+            changes = 0
+            while sender.is_alive():
+                filter_.replace(sets[changes % 3])
+                changes += 1
+            sender.join()
+    assert filter_.counts() == {
+        "dropped": 1_000_000, "allowed": 0, "unmatched": 0, "malformed": 0, "not_ip": 0,
+    }  # fmt: skip
+    assert changes > 3
