@@ -14,12 +14,21 @@ header ethernet_t {
     bit<112> all;
 }
 
+// So many bytes, in fields that are not too wide.
+#define BYTES(N) bit<N> a; bit<N> b; bit<N> c; bit<N> d; bit<N> e; bit<N> f; bit<N> g; bit<N> h;
+
 header taken_t {
-    bit<(8 * TAKES + 8)> bits; // and of the frame itself a byte, since no header is empty
+#if TAKES
+    BYTES(TAKES)
+#endif
+    bit<8> own; // of the frame itself, since no header is empty
 }
 
 header put_t {
-    bit<(8 * PUTS + 8)> bits;
+#if PUTS
+    BYTES(PUTS)
+#endif
+    bit<8> own;
 }
 
 struct headers_t {
@@ -46,9 +55,7 @@ control GrowIngress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     apply {
         if (hdr.taken.isValid()) {
-            hdr.put.setValid();
-            hdr.put.bits = 0;
-            hdr.put.bits[7:0] = hdr.taken.bits[7:0];
+            hdr.put = { own = hdr.taken.own, ... };
             hdr.taken.setInvalid();
         }
         standard_metadata.egress_spec = standard_metadata.ingress_port ^ 3;
