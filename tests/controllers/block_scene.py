@@ -3,8 +3,6 @@
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from ampm.truth import read_truths
@@ -19,7 +17,6 @@ from minip4.runtime.status import Code, StatusError
 from testbed.network import Network
 from testbed.run import Run
 from testbed.traffic import Flow, FlowRecord, Traffic
-from testbed.virtual.clock import VirtualClock
 from topologies.line import Line
 
 PROGRAM = "p4src/ampm/ampm.p4"
@@ -41,12 +38,6 @@ class Scene:
     reports: list[BlockReport] = field(default_factory=list)
     collector: Collector | None = None
     record: FlowRecord | None = None
-
-
-def virtually(folder: Path, main: Callable[[Run], Awaitable[Any]]) -> Any:
-    folder.mkdir(exist_ok=True)
-    clock = VirtualClock()
-    return clock.run(main(Run("test", folder, 1, clock=clock)))  # type: ignore[arg-type]
 
 
 def hops(net: Network) -> list[Hop]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from ampm_path import PROGRAM
 from loaded import StartExperiment
+from virtual_networks import COMPILED
 
 from controllers.connection import connection
 from controllers.readout import CLOCK, MOST_ROUNDS, Readout, Readouts
@@ -98,7 +99,7 @@ def test_of_switches_in_virtual_time(
     clock = VirtualClock()
 
     async def main() -> None:
-        run = Run("test", tmp_path, 1, clock=clock)
+        run = Run("test", tmp_path, 1, clock=clock, programs=COMPILED)
         options = ["--clock-offset-us", str(offset_us), "--clock-drift-ppb", str(drift_ppb)]
         settings = {"s1": CPU, "s2": [*CPU, *options], "s3": CPU}
         net = Network(

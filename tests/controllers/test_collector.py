@@ -21,8 +21,8 @@ from block_scene import (
     hops,
     true_records,
     unknown,
-    virtually,
 )
+from virtual_networks import virtually
 
 from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.records import Point

@@ -11,9 +11,9 @@ from block_scene import (
     Setting,
     collect,
     unknown,
-    virtually,
     watched,
 )
+from virtual_networks import virtually
 
 from controllers.ampm.collector import Collector
 from controllers.ampm.records import difference_us

@@ -14,8 +14,8 @@ from block_scene import (
     check_known,
     collect,
     unknown,
-    virtually,
 )
+from virtual_networks import virtually
 
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.session import AwayError

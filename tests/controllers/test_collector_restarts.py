@@ -16,8 +16,8 @@ from block_scene import (
     check_known,
     collect,
     unknown,
-    virtually,
 )
+from virtual_networks import virtually
 
 from controllers.ampm.records import Point
 from controllers.ampm.watch import Method

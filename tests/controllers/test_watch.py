@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import finsy as fy
 import pytest
@@ -12,6 +11,7 @@ from ampm_path import PROGRAM, L, frame, frame_ipv6
 from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
+from virtual_networks import virtually
 
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import (
@@ -95,8 +95,7 @@ def over_the_wire(
                 await use(wire)
         return wire
 
-    clock = VirtualClock()
-    wire: Any = clock.run(main(Run("test", folder, 1, clock=clock)))  # type: ignore[arg-type]
+    wire = virtually(folder, main)
     assert isinstance(wire, Wire)
     return wire
 

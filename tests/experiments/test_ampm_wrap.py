@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ampm.measurement import Outcome, Setting, flow_count, measure
+from virtual_networks import COMPILED
 
 from controllers.ampm.records import Point, mean_delay, pulse_delay, sample_delays
 from controllers.ampm.schedule import Schedule
@@ -46,7 +47,8 @@ def measure_from(start_us: int, folder: Path) -> tuple[Outcome, dict[Flow, Metho
         topo = Line(loss_probability=0.05, delay_us=DELAY_US)
         bounds = Bounds(delay_us=2 * DELAY_US)
         setting = Setting("wrap", topo, PATH, flows, SCHEDULE, bounds, BLOCKS)
-        return await measure(Run("test", folder, 1, clock=clock), setting)
+        run = Run("test", folder, 1, clock=clock, programs=COMPILED)
+        return await measure(run, setting)
 
     return clock.run(main()), flows
 
