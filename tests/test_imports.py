@@ -59,7 +59,8 @@ MAY_IMPORT = {
     "ebpf": ["testbed", "minip4.errors", "minip4.native"],
     "experiments": ["controllers", "collectors", "ebpf", "managed", "topologies", "testbed",
                     "minip4.native", "minip4.simulator"],
-    "benchmarks": ["controllers", "collectors", "ebpf", "topologies", "testbed", "minip4"],
+    "benchmarks": ["controllers", "collectors", "ebpf", "managed", "topologies", "testbed",
+                   "minip4"],
 }  # fmt: skip
 
 

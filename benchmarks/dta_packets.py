@@ -1,0 +1,123 @@
+"""Ten million reports of random keys, packet by packet: is every answer right or empty?
+
+A P4 translator takes each report, in virtual time, and makes its requests of it; the responder
+checks the iCRC of each and writes. Then memory must be that of a model, byte by byte; all keys are
+asked for, and as many that nobody reported, and the answers held against theory.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import time
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from dta_stores import BITS, Filled, asked, report, slots_for
+from mininet.topo import SingleSwitchTopo
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+from collectors.dta.hashes import Words
+from collectors.dta.key_write import Store, slot
+from collectors.dta.load import Load, Reports
+from collectors.dta.packets import PORT
+from collectors.roce.endpoint import Counts
+from collectors.roce.region import Region
+from controllers.connection import connections
+from controllers.dta.stores import KeyWriteStore
+from controllers.dta.translator import Translator, configure
+from managed.dta.fabric import Area, collector
+from testbed import cli
+from testbed.errors import TestbedError
+from testbed.network import Network
+from testbed.results.report import Check, Report, table
+from testbed.run import Run
+
+REPORTS, QUICK_REPORTS = 10_000_000, 50_000
+SHARE = 50_000  # reports that are sent between two lines of progress
+COPIES = 2
+INTERVAL_NS = 1000
+LEAD_NS, SETTLE_NS = 1_000_000, 10_000_000
+HEADERS_BYTES = 42
+FILE = "store"
+
+
+class Translated(NamedTuple):
+    """What was reported, in the order in which it was, and what the responder did."""
+
+    keys: Words  # (n, 4)
+    data: Words  # (n, 1)
+    counts: Counts
+    reports_per_s: float
+
+
+def frames_of(reports: Reports) -> list[bytes]:
+    """From h1 to h2. They are of one length, so their headers are the same."""
+    ends = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
+    ip = IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=PORT, dport=PORT, chksum=0)
+    head = bytes(ends / ip / Raw(reports.payloads[0]))[:HEADERS_BYTES]
+    return [head + payload for payload in reports.payloads]
+
+
+async def translated(count: int, run: Run) -> Translated:
+    """Have so many reports sent, in shares, each key twice into the store in the run's folder."""
+    slots = slots_for(count)
+    area = Area(slot(1), slots, partial(KeyWriteStore, 1, slots, BITS), file=FILE)
+    there = collector("h2", "10.0.0.2", [area], run.folder)
+    keys, data = np.empty((count, 4), np.uint32), np.empty((count, 1), np.uint32)
+    begun = time.perf_counter()
+    with Network(SingleSwitchTopo(2), run, program="p4src/dta/translator.p4", capture=False,
+                 expected_drops=["ingress", "miss", "egress"]) as net:  # fmt: skip
+        net.run_application("h2", there.responder)
+        async with connections(net) as switches:
+            await configure(net, switches, {"s1": Translator(there.sessions, [there.service])})
+            for first in range(0, count, SHARE):
+                run.progress.update(f"translating {count:,} reports, from {first:,} on")
+                part = slice(first, min(first + SHARE, count))
+                load = Load(part.stop - first, redundancy=COPIES, seed=run.seed + first)
+                reports = load.reports()
+                assert reports.said is not None
+                keys[part], data[part] = reports.said.key, reports.said.words[:, :1]
+                start_ns = run.clock.now_ns() + LEAD_NS
+                times = [start_ns + n * INTERVAL_NS for n in range(load.count)]
+                net.send_frames("h1", times, frames_of(reports))
+                await run.clock.sleep_until(times[-1] + SETTLE_NS)
+    taken_s = time.perf_counter() - begun
+    counts = net.applications[0].result.counts
+    return Translated(keys, data, counts, count / taken_s)
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    if options.time == "real":
+        raise TestbedError("--time real: a machine loses some of so many: expected --time virtual")
+    count = QUICK_REPORTS if options.quick else REPORTS
+    return reported(await translated(count, run), run)
+
+
+def reported(found: Translated, run: Run) -> Report:
+    """Memory against the model, and answers against theory."""
+    count, slots = len(found.keys), slots_for(len(found.keys))
+    memory, model = Region(slot(1), slots, run.folder / FILE), Region(slot(1), slots)
+    Store(model.records, BITS).write(found.keys, found.data, COPIES)
+    dice = np.random.default_rng([run.seed, count])  # not that of the reports
+    others = dice.integers(1 << 32, size=(count, 4), dtype=np.uint32)
+    made = Filled(Store(memory.records, BITS), found.keys, found.data, others, COPIES)
+    answers = report([asked(made, which) for which in ("written", "absent")])
+    carried_out, refused = found.counts.accepted.total(), found.counts.refused.total()
+    columns = ("reports", "requests", "refused", "reports/s of this machine")
+    shown = [(count, carried_out, refused, found.reports_per_s)]
+    answers.checks += [
+        Check("bytes of memory that are not the model's",
+              int((memory.bytes != model.bytes).sum()), 0),
+        Check("requests carried out", carried_out, COPIES * count),
+        Check("requests refused", refused, 0),
+    ]  # fmt: skip
+    answers.tables += [table("Packets", columns, shown)]
+    return answers
+
+
+if __name__ == "__main__":
+    cli.main(f"benchmark_{Path(__file__).name}", __doc__, experiment)
