@@ -86,7 +86,7 @@ class Found:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run)
+    refuse_bmv2(run, "it does not show packets that full queues drop to its program")
     refuse_rare(options.rate)
     options.loss = options.loss or ([5] if options.quick else [0, 0.1, 1, 5, 10])
     options.blocks = options.blocks or (4 if options.quick else 12)

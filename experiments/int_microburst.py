@@ -35,7 +35,7 @@ from int.microburst import (
     measure,
     path_of,
 )
-from int.truth import refuse_bmv2
+from int.truth import EMPTY_QUEUES, refuse_bmv2
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -64,7 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run)
+    refuse_bmv2(run, EMPTY_QUEUES)
     options.before = options.before or (1 if options.quick else 30)
     if options.before < BURST_S:
         raise TestbedError(

@@ -23,7 +23,7 @@ from dataclasses import replace
 import numpy as np
 from int.marking import refuse_rare
 from int.modes import AMPM, MODES, PATH, Found, measure
-from int.truth import refuse_bmv2
+from int.truth import EMPTY_QUEUES, refuse_bmv2
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
@@ -56,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run)
+    refuse_bmv2(run, EMPTY_QUEUES)
     refuse_rare(options.rate)
     options.blocks = options.blocks or (4 if options.quick else 20)
     found = []

@@ -10,7 +10,8 @@ switches' captures: no time may be before the sender's call, or after the receiv
 the kernel's stamp at the one host's veth to that at the other's it must have taken what hops and
 links took, and the last link, which INT does not see. On bmv2 rates are an eighth, and links lie
 behind the switches: their stamps must be of times at which packets were inside, as far as their
-clocks are known, and no more may have waited than others were inside.
+clocks are known, and no more may have waited than others were inside. In a second network switches'
+clocks are apart, and what flows there and back tell of that must be so.
 
 Claim: Ports, times and queues that INT tells of each packet at five switches are what it met, to
 the microsecond and the packet.
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from int import on_bmv2
+from int.crossed import checks_of_clocks, measure_crossed, table_of_clocks
 from int.end_to_end import Accounts, Interval, behind, handed_over, read_accounts
 from int.reports import KeepingCollector, Kept, Told, told_of, ways
 from int.truth import Passage, around, read_passages
@@ -122,14 +124,17 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.slower = on_bmv2.SLOWER if run.target == "bmv2" else 1
     options.packets = options.packets or (400 if options.quick else 2000)
     outcome = await measure(options, run)
+    crossed = await measure_crossed(options, run, delay_us=DELAY_US)
     return Report(
         samples=samples_of(outcome),
-        checks=[*checks_of_reports(outcome), *checks_of_hops(outcome), *outcome.books.checks()],
+        checks=[*checks_of_reports(outcome), *checks_of_hops(outcome), *outcome.books.checks(),
+                *checks_of_clocks(crossed)],
         metrics=metrics_of(outcome),
         figure=draw(outcome),
         caption=caption(options),
-        tables=[summary_table(outcome), table_of_accounts(outcome.accounts)],
-    )
+        tables=[summary_table(outcome), table_of_accounts(outcome.accounts),
+                table_of_clocks(crossed)],
+    )  # fmt: skip
 
 
 async def measure(options: argparse.Namespace, run: Run) -> Outcome:

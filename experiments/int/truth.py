@@ -40,13 +40,13 @@ class Passage:
         return self.left_ns != NEVER
 
 
-def refuse_bmv2(run: Run) -> None:
-    """Raise TestbedError where switches do not see the queues that captures tell of."""
+EMPTY_QUEUES = "links are shaped behind it, and so its own queues stay empty"
+
+
+def refuse_bmv2(run: Run, why: str) -> None:
+    """Raise TestbedError where the experiment asks for what is not to be had of bmv2."""
     if run.target == "bmv2":
-        raise TestbedError(
-            "--target bmv2: links are shaped behind it, and so its own queues stay empty; take "
-            "--target minip4"
-        )
+        raise TestbedError(f"--target bmv2: {why}; take --target minip4")
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ TIMES = ("arrival, us", "departure, us")
             "watch.p4", "hop.offset_us = offset_us;",
             "hop.offset_us = offset_us + (node_id == 3 ? 48w800 : 0);",
             {*(f"s3: largest error of {what}" for what in TIMES),
-             "packets whose times are not in order, from host to host"},
+             "packets whose times are not in order, from host to host",
+             "those apart by what cannot be"},
         ),
         (
             "hop.p4", "7w0 ++ hop.ingress_port ++ 7w0 ++ hop.egress_port",

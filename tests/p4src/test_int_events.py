@@ -115,7 +115,6 @@ def test_only_ipv4_is_denied() -> None:
     switch = drop_reports()
     for data in (udp(version=6, dport=5009), udp(version=4, dport=5010)):
         assert switch.send(data) == [(OUT, data)]
-    assert switch.engine.drops() == {}
 
 
 ROUTED = Ether(dst="02:00:00:00:00:99", src="02:00:00:00:00:01")
