@@ -23,6 +23,7 @@ MODULES = (
     "virtio_pci", "9pnet_virtio", "9p", "overlay",  # its files
     "virtio_console", "virtio_net",  # what it says, and its network
     "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm",  # RDMA: rxe asks crypto for "crc32"
+    "veth", "sch_ingress", "cls_bpf",  # XDP, and tc as it was before tcx
 )  # fmt: skip
 
 
