@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ebpf.loader import Program, ProgramObject, load
 from ebpf.statistics import hashes, heavykeeper
+from ebpf.statistics.buffers import Buffers, possible_processors
 from ebpf.statistics.distinct import Registers
 from ebpf.statistics.flows import Fields, Flows
 from ebpf.statistics.minwise import Minima
@@ -23,7 +24,6 @@ from ebpf.statistics.samples import Sample
 from ebpf.statistics.totals import Totals
 
 SOURCE = Path(__file__).parent / "statistics.bpf.c"
-POSSIBLE = Path("/sys/devices/system/cpu/possible")
 HEAVY_BYTES = 64 << 10
 
 
@@ -100,31 +100,12 @@ class Statistics:
         self.setting = setting
         self.at_xdp: Program = loaded.programs["at_xdp"]
         self.at_tc: Program = loaded.programs["at_tc"]
-        self._active = loaded.maps["active"]
-        self._grace = loaded.maps["grace"]
-        processors = possible_processors()
-        self._buffers = {
-            name: loaded.maps[name].mapped().reshape(processors, 2, -1)
-            for name in setting.sizes(processors) if name != "dice"
-        }  # fmt: skip
-        self._dice = np.random.default_rng([setting.seed, processors])
-        self._dice_states = loaded.maps["dice"].mapped()
-        self._dice_states[:] = self._dice.integers(1 << 63, size=processors)
+        self.buffers = Buffers(loaded, setting.sizes(possible_processors()), setting.seed)
+        self._dice = np.random.default_rng([setting.seed, 1])  # of samples that are merged
 
     def flip(self) -> Window:
-        """What was kept since the last time: each packet since then, once, and no other.
-
-        Takes the kernel's grace period, some milliseconds.
-        """
-        number = self._active.mapped()
-        old = int(number[0])
-        number[0] = 1 - old
-        self._grace[0] = self._active.fd  # returns when no program runs that saw the old number
-        try:
-            return self._window({name: each[:, old] for name, each in self._buffers.items()})
-        finally:
-            for each in self._buffers.values():
-                each[:, old] = np.zeros((), each.dtype)
+        """What was kept since the last time: see Buffers.flip()."""
+        return self._window(self.buffers.flip())
 
     def _window(self, raw: dict[str, NDArray[Any]]) -> Window:
         kept = self.setting.kept
@@ -147,8 +128,3 @@ def counting(setting: Setting) -> Iterator[Statistics]:
     processors = possible_processors()
     with load(SOURCE, setting.constants(), setting.sizes(processors)) as loaded:
         yield Statistics(setting, loaded)
-
-
-def possible_processors() -> int:
-    """One more than the greatest number that a processor of this machine may have."""
-    return int(POSSIBLE.read_text().replace("-", ",").split(",")[-1]) + 1

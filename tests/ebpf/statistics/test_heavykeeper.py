@@ -37,10 +37,10 @@ def test_buckets_are_those_of_the_paper_s_algorithm() -> None:
     stream = stream_of(3000, 200, 8)
     setting = Setting(Kept.HEAVY_KEEPER, columns=COLUMNS, seed=SEED)
     with offering(stream.rows) as offer, counting(setting) as statistics:
-        state = statistics._dice_states.copy()
+        state = statistics.buffers.states.copy()
         offer.through(statistics.at_xdp, len(stream.rows))
-        changed = np.flatnonzero(statistics._dice_states != state)
-        raw = statistics._buffers["buckets"][changed[0], 0].copy()
+        changed = np.flatnonzero(statistics.buffers.states != state)
+        raw = statistics.buffers.maps["buckets"][changed[0], 0].copy()
     found = {
         divmod(place, COLUMNS): (int(each["hash"]), int(each["count"]))
         for place, each in enumerate(raw) if each["count"]

@@ -91,9 +91,9 @@ def test_no_heavy_flow_has_more_than_it_had(whole) -> None:
 def test_the_sample_is_that_of_algorithm_r(stream) -> None:
     lengths = stream.rows["length"].tolist()
     with offering(stream.rows) as offer, counting(Setting(Kept.SAMPLES)) as statistics:
-        before = statistics._dice_states.copy()
+        before = statistics.buffers.states.copy()
         offer.through(statistics.at_xdp, len(lengths))
-        used = np.flatnonzero(statistics._dice_states != before)[0]
+        used = np.flatnonzero(statistics.buffers.states != before)[0]
         sample = statistics.flip().sample
     throws = (thrown_after(int(before[used]), len(lengths)) >> np.uint64(32)).tolist()
     expected = lengths[:512]

@@ -1,0 +1,53 @@
+"""Buffers of eBPF programs (include/windows.h): read and cleared by turns, no packet lost."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ebpf.loader import ProgramObject
+
+POSSIBLE = Path("/sys/devices/system/cpu/possible")
+
+
+class Buffers:
+    """All maps that have two buffers for each processor.
+
+    `maps`: by name, (processors, 2, entries); `states`: of the dice of each processor.
+    """
+
+    def __init__(self, loaded: ProgramObject, names: Mapping[str, int], seed: int) -> None:
+        """`names` has the maps with buffers, and "dice"; as they were loaded, so is `seed`."""
+        processors = possible_processors()
+        self.maps: dict[str, NDArray[Any]] = {
+            name: loaded.maps[name].mapped().reshape(processors, 2, -1)
+            for name in names if name != "dice"
+        }  # fmt: skip
+        self.states: NDArray[np.uint64] = loaded.maps["dice"].mapped()
+        self.states[:] = np.random.default_rng([seed, processors]).integers(
+            1 << 63, size=processors
+        )
+        self._active = loaded.maps["active"]
+        self._grace = loaded.maps["grace"]
+
+    def flip(self) -> dict[str, NDArray[Any]]:
+        """What was kept since the last time, by map, (processors, entries); and clear it.
+
+        Each packet since then is in it once, and no other. Takes the kernel's grace period, some
+        milliseconds.
+        """
+        number = self._active.mapped()
+        old = int(number[0])
+        number[0] = 1 - old
+        self._grace[0] = self._active.fd  # returns when no program runs that saw the old number
+        kept = {name: each[:, old].copy() for name, each in self.maps.items()}
+        for each in self.maps.values():
+            each[:, old] = np.zeros((), each.dtype)
+        return kept
+
+
+def possible_processors() -> int:
+    """One more than the greatest number that a processor of this machine may have."""
+    return int(POSSIBLE.read_text().replace("-", ",").split(",")[-1]) + 1

@@ -1,0 +1,1 @@
+"""Threats, told from statistics that eBPF keeps of packets: alerts, with their evidence"""

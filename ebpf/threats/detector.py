@@ -1,0 +1,163 @@
+"""Detects threats, window by window, from what threats.bpf.c keeps of packets."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ebpf.loader import ProgramObject, load
+from ebpf.statistics import hashes, heavykeeper
+from ebpf.statistics.flows import KEY
+from ebpf.statistics.program import Buffers, possible_processors
+from ebpf.statistics.totals import Totals
+from ebpf.threats.alerts import Alert, Evidence, Kind
+
+SOURCE = Path(__file__).parent / "threats.bpf.c"
+SPREADER, SCANNER, FLOODED, ANSWERED = range(1, 5)  # enum kind
+BITS = 512  # of a suspect's bitmap
+# UDP services whose answers are longer than their questions: DNS, NTP, SNMP, LDAP, SSDP, memcached,
+# chargen, QOTD, RIP, portmapper (CISA, alert TA14-017A).
+AMPLIFYING = (53, 123, 161, 389, 1900, 11211, 19, 17, 520, 111)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From which numbers, in one window, there is an alert."""
+
+    share: float = 0.3  # of all packets, between two hosts
+    least_packets: int = 1000  # of a window, for shares to mean anything
+    destinations: int = 100  # that a host opens connections to
+    ports: int = 100  # of one host, that another opens connections to
+    openings: int = 1000  # of connections to a service, of which less than half go on
+    answers: int = 100_000  # bytes of services that amplify, five times the questions
+    reflectors: int = 10  # hosts that they come from
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Limits, and memory: groups of four suspects, of a processor's buffer (a power of two)."""
+
+    limits: Limits = field(default_factory=Limits)
+    places: int = 4096
+    columns: int = 585
+    seed: int = 0
+    amplifying: Sequence[int] = AMPLIFYING
+
+    def sizes(self, processors: int) -> dict[str, int]:
+        """Entries of maps."""
+        each = {"totals": 1, "losses": 1, "suspects": self.places, "counters": 1,
+                "buckets": heavykeeper.ROWS * self.columns}  # fmt: skip
+        return {"dice": processors, **{name: 2 * processors * n for name, n in each.items()}}
+
+    def constants(self) -> dict[str, Any]:
+        """The program's."""
+        ports = np.zeros(16, np.uint16)
+        ports[: len(self.amplifying)] = self.amplifying
+        return {
+            "places": self.places, "columns": self.columns, "amplifying": ports,
+            "hash_factors": hashes.factors(self.seed), "decay": heavykeeper.decay_table(),
+        }  # fmt: skip
+
+
+class Detector:
+    """The programs at_xdp and at_tc, and what they have seen since the last poll()."""
+
+    def __init__(self, setting: Setting, loaded: ProgramObject) -> None:
+        self.limits = setting.limits
+        self.at_xdp, self.at_tc = loaded.programs["at_xdp"], loaded.programs["at_tc"]
+        processors = possible_processors()
+        self._buffers = Buffers(loaded, setting.sizes(processors), setting.seed)
+        self.totals = Totals(0, 0, 0, 0, 0)  # of the last window
+        self.refused = self.replaced = 0  # suspects without a place, or who lost it, since ever
+
+    def poll(self) -> list[Alert]:
+        """End a window: what was alarming in it, first the most packets."""
+        raw = self._buffers.flip()
+        when_ns = time.monotonic_ns()
+        self.totals = Totals.of(raw["totals"][:, 0])
+        self.refused += int(raw["losses"]["refused"].sum())
+        self.replaced += int(raw["losses"]["replaced"].sum())
+        found = [*self._heavy(raw["buckets"]), *self._suspects(raw["suspects"]["each"])]
+        found.sort(key=lambda each: -each[1].packets)
+        return [Alert(kind, evidence, when_ns) for kind, evidence in found]
+
+    def _heavy(self, buckets: NDArray[Any]) -> Iterator[tuple[Kind, Evidence]]:
+        packets = self.totals.packets
+        if packets < self.limits.least_packets:
+            return
+        flows = heavykeeper.heavy_flows(buckets)
+        over = flows.counts > self.limits.share * packets
+        for key, count in zip(flows.keys[over], flows.counts[over], strict=True):
+            (named,) = key.view(KEY)
+            yield Kind.HEAVY_HITTER, _evidence(named, int(count), share=int(count) / packets)
+
+    def _suspects(self, raw: NDArray[Any]) -> Iterator[tuple[Kind, Evidence]]:
+        used = raw[raw["hash"] > 0]
+        together: dict[tuple[int, bytes], list[Any]] = {}
+        for each in used[used["packets"] >= self._least_packets()]:
+            together.setdefault((int(each["kind"]), each["key"].tobytes()), []).append(each)
+        for (number, key), parts in together.items():
+            (named,) = np.frombuffer(key, KEY)
+            sums = {name: sum(int(each[name]) for each in parts)
+                    for name in ("packets", "bytes", "returned")}  # fmt: skip
+            seen = np.bitwise_or.reduce([each["seen"] for each in parts])
+            share = sums["packets"] / self.totals.packets
+            evidence = _evidence(named, distinct=estimate(seen), share=share, **sums)
+            kind = self._kind(number, evidence)
+            if kind is not None:
+                yield kind, evidence
+
+    def _least_packets(self) -> float:
+        """Below it, on each processor, no suspect can be over a limit."""
+        limits = self.limits
+        least = min(limits.destinations, limits.ports, limits.openings, limits.reflectors)
+        return least / 2 / possible_processors()
+
+    def _kind(self, number: int, seen: Evidence) -> Kind | None:
+        limits = self.limits
+        if number == SPREADER and seen.distinct > limits.destinations:
+            return Kind.SUPERSPREADER
+        if number == SCANNER and seen.distinct > limits.ports:
+            return Kind.PORT_SCAN
+        if number == FLOODED and seen.packets > limits.openings > 0:
+            return Kind.SYN_FLOOD if 2 * seen.returned < seen.packets else None
+        if number == ANSWERED and seen.bytes > max(limits.answers, 5 * seen.returned):
+            return Kind.AMPLIFICATION if seen.distinct > limits.reflectors else None
+        return None
+
+
+def _evidence(
+    named: np.void, packets: int, bytes: int = 0, returned: int = 0, *, distinct: float = 0,
+    share: float,
+) -> Evidence:  # fmt: skip
+    return Evidence(
+        named["source"].tobytes(), named["destination"].tobytes(),
+        int(named["destination_port"]), int(named["protocol"]), packets, bytes, distinct, returned,
+        share,
+    )  # fmt: skip
+
+
+def estimate(seen: NDArray[np.uint64]) -> float:
+    """How many were marked in a bitmap: linear counting (Whang et al., ACM TODS 1990).
+
+    With m bits and n marked the standard error is sqrt(m (e^(n/m) - n/m - 1)) / n; a full bitmap
+    stands for m ln(m), and more.
+    """
+    empty = BITS - int(np.unpackbits(seen.view(np.uint8)).sum())
+    return -BITS * math.log(max(empty, 1) / BITS)
+
+
+@contextmanager
+def detecting(setting: Setting) -> Iterator[Detector]:
+    """A detector; attach at_xdp or at_tc within the `with`. Raises LoadError."""
+    processors = possible_processors()
+    with load(SOURCE, setting.constants(), setting.sizes(processors)) as loaded:
+        yield Detector(setting, loaded)

@@ -1,0 +1,219 @@
+/* What tells threats apart, of each packet once, at XDP and at tc: who opens how much to how many.
+ *
+ * Heavy pairs of hosts are HeavyKeeper's. Suspects are hosts, and pairs, that open connections or
+ * have answers of services that amplify: each with its packets, and a bitmap of whom it concerns. */
+#include "chain.h"
+#include "flows.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+enum kind { SPREADER = 1, SCANNER, FLOODED, ANSWERED };
+enum { SYN = 2, ACK = 16, WORDS = 8, SUSPECTS = 4 };
+
+struct suspect {
+    __u64 hash;          /* 0: free */
+    __u64 packets, bytes;
+    __u64 returned;      /* FLOODED: packets that go on a handshake; ANSWERED: bytes of questions */
+    __u64 seen[WORDS];   /* a bit for each destination, port or source, by its hash */
+    struct key key;
+    __u32 kind;
+};
+
+struct suspects {
+    struct suspect each[SUSPECTS];
+};
+BUFFERS(suspects, struct suspects);
+
+struct losses {
+    __u64 refused, replaced; /* suspects for which there was no place, or whose place was taken */
+};
+BUFFERS(losses, struct losses);
+
+const volatile __u32 places = 1;      /* groups of suspects; a power of two */
+const volatile __u16 amplifying[16] = {}; /* UDP ports of services with long answers; 0: no more */
+
+static __always_inline __u64 hash_of_kind(enum kind kind, const struct key *key)
+{
+    __u64 hash = mixed(hash_of(key) + kind);
+
+    return hash ? hash : 1;
+}
+
+static __always_inline void forget(struct suspect *suspect, enum kind kind, const struct key *key,
+                                   __u64 hash)
+{
+    *suspect = (struct suspect){.hash = hash, .key = *key, .kind = kind};
+}
+
+/* The suspect of a key, where there is one; NULL: none. */
+static __always_inline struct suspect *known(struct suspects *group, __u64 hash)
+{
+    for (int i = 0; i < SUSPECTS; i++)
+        if (group->each[i].hash == hash)
+            return &group->each[i];
+    return 0;
+}
+
+/* A place for a new one: that is free, or is taken from another with a chance that falls with its
+ * packets, as HeavyKeeper's; so who makes up many hosts does not drive out who sends much. */
+static __always_inline struct suspect *place_for(struct suspects *group, __u32 buffer)
+{
+    struct losses *lost = bpf_map_lookup_elem(&losses, &buffer);
+    struct suspect *found = known(group, 0);
+    __u64 thrown, packets;
+
+    if (found || !lost)
+        return found;
+    thrown = throw_dice();
+    found = &group->each[thrown >> 62];
+    packets = found->packets;
+    if (packets < DECAYS && (__u32)thrown < decay[packets & (DECAYS - 1)]) {
+        lost->replaced++;
+        return found;
+    }
+    lost->refused++;
+    return 0;
+}
+
+static __always_inline struct suspects *group_of(__u32 buffer, __u64 hash)
+{
+    __u32 place = buffer * places + (__u32)(hash >> 32 & (places - 1));
+
+    return bpf_map_lookup_elem(&suspects, &place);
+}
+
+/* A packet that a suspect is blamed for; `whom` hashes what it concerns. */
+static __always_inline void blame(__u32 buffer, enum kind kind, const struct key *key, __u64 whom,
+                                  __u64 length)
+{
+    __u64 hash = hash_of_kind(kind, key);
+    struct suspects *group = group_of(buffer, hash);
+    struct suspect *suspect;
+
+    if (!group)
+        return;
+    suspect = known(group, hash);
+    if (!suspect) {
+        suspect = place_for(group, buffer);
+        if (!suspect)
+            return;
+        forget(suspect, kind, key, hash);
+    }
+    suspect->packets++;
+    suspect->bytes += length;
+    suspect->seen[whom >> 61] |= 1ULL << (whom & 63);
+}
+
+/* A packet that speaks for a suspect, if there is one. */
+static __always_inline void defend(__u32 buffer, enum kind kind, const struct key *key, __u64 much)
+{
+    __u64 hash = hash_of_kind(kind, key);
+    struct suspects *group = group_of(buffer, hash);
+    struct suspect *suspect = group ? known(group, hash) : 0;
+
+    if (suspect)
+        suspect->returned += much;
+}
+
+static __always_inline bool amplifies(__be16 port)
+{
+    for (int i = 0; i < 16; i++)
+        if (amplifying[i] && amplifying[i] == bpf_ntohs(port))
+            return true;
+    return false;
+}
+
+/* A key of some fields of another. */
+static __always_inline struct key part_of(const struct key *whole, __u32 fields)
+{
+    struct key key = {.protocol = whole->protocol};
+
+    if (fields & SOURCE)
+        __builtin_memcpy(key.source, whole->source, 16);
+    if (fields & DESTINATION)
+        __builtin_memcpy(key.destination, whole->destination, 16);
+    if (fields & DESTINATION_PORT)
+        key.destination_port = whole->destination_port;
+    return key;
+}
+
+/* Who opens connections: to many hosts, or to many ports of one. */
+static __always_inline void count_opening(__u32 buffer, const struct key *whole, __u64 length)
+{
+    struct key destination = part_of(whole, DESTINATION);
+    struct key port = part_of(whole, DESTINATION_PORT);
+    struct key source = part_of(whole, SOURCE);
+    struct key pair = part_of(whole, SOURCE | DESTINATION);
+
+    blame(buffer, SPREADER, &source, hash_of(&destination), length);
+    blame(buffer, SCANNER, &pair, hash_of(&port), length);
+}
+
+static __always_inline void count_tcp(__u32 buffer, const struct key *whole, __u8 flags,
+                                      __u64 length)
+{
+    struct key service = part_of(whole, DESTINATION | DESTINATION_PORT);
+    struct key source = part_of(whole, SOURCE);
+
+    if ((flags & (SYN | ACK)) == SYN) {
+        count_opening(buffer, whole, length);
+        blame(buffer, FLOODED, &service, hash_of(&source), length);
+    } else if ((flags & (SYN | ACK)) == ACK) {
+        defend(buffer, FLOODED, &service, 1);
+    }
+}
+
+static __always_inline void count_udp(__u32 buffer, const struct key *whole, __u64 length)
+{
+    struct key victim = part_of(whole, DESTINATION), source = part_of(whole, SOURCE);
+
+    if (amplifies(whole->source_port)) {
+        blame(buffer, ANSWERED, &victim, hash_of(&source), length);
+        return;
+    }
+    if (amplifies(whole->destination_port)) {
+        __builtin_memcpy(victim.destination, whole->source, 16); /* who asks */
+        defend(buffer, ANSWERED, &victim, length);
+    }
+    count_opening(buffer, whole, length);
+}
+
+static __always_inline void observe(void *data, void *data_end, __u32 length)
+{
+    __u32 buffer = buffer_now();
+    struct totals *own = bpf_map_lookup_elem(&totals, &buffer);
+    struct packet packet;
+    struct key whole, pair;
+
+    if (!own)
+        return;
+    if (!parse(data, data_end, &packet)) {
+        own->ignored++;
+        return;
+    }
+    add_totals(own, length);
+    key_of(&packet, &whole);
+    pair = part_of(&whole, SOURCE | DESTINATION);
+    pair.protocol = 0;
+    keep_heavy(buffer, &pair, hash_of(&pair), throw_dice());
+    if (packet.protocol == IPPROTO_TCP)
+        count_tcp(buffer, &whole, packet.tcp_flags, length);
+    else if (packet.protocol == IPPROTO_UDP)
+        count_udp(buffer, &whole, length);
+}
+
+SEC("xdp")
+int at_xdp(struct xdp_md *ctx)
+{
+    void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+
+    observe(data, end, end - data);
+    return pass_on(ctx);
+}
+
+SEC("tc")
+int at_tc(struct __sk_buff *skb)
+{
+    observe((void *)(long)skb->data, (void *)(long)skb->data_end, skb->len);
+    return -1; /* TC_ACT_UNSPEC: whatever would have happened without */
+}
