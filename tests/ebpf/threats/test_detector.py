@@ -121,6 +121,11 @@ def test_answers_to_questions_are_no_attack() -> None:
         assert detector.poll() == []
 
 
+def test_a_server_that_answers_many_is_no_spreader() -> None:
+    rows = packets(200, destination=spread(200), source_port=53, protocol=UDP)
+    assert alerts(rows) == []
+
+
 def test_spoofed_hosts_do_not_drive_a_scanner_out() -> None:
     """Of a table of 64 suspects, by two thousand hosts that send a packet each."""
     scan = packets(600, destination_port=1 + np.arange(600), flags=SYN)
@@ -161,6 +166,7 @@ def test_tc_tells_the_same() -> None:
             run(detector.at_tc, bad_frames.ethernet(bad_frames.ipv4(A, B, TCP, packet), 0x0800))
         (alert,) = detector.poll()
     assert (alert.kind, alert.evidence.packets) == (Kind.PORT_SCAN, 400)
+    assert alert.evidence.bytes == 400 * (14 + 20 + 20)
 
 
 def test_zipf_traffic_alarms_nobody_but_of_its_largest_flow() -> None:
