@@ -36,7 +36,7 @@ def _on(ground: Ground, stack: ExitStack) -> Standing:
     return Standing(whole.programs["send_on"], lambda: dropped(sink))
 
 
-def _by_stack(ground: Ground, stack: ExitStack) -> Standing:
+def by_stack(stack: ExitStack) -> Standing:
     """All that the stack sends out of the second device is dropped at tc, behind it."""
     sink = stack.enter_context(load(PROGRAMS))
     stack.enter_context(attach_tc(sink.programs["drop_ports_at_tc"], SINK))
@@ -46,7 +46,7 @@ def _by_stack(ground: Ground, stack: ExitStack) -> Standing:
 def _at_tc(ground: Ground, stack: ExitStack) -> Standing:
     whole = stack.enter_context(load(FORWARD, {"out": socket.if_nametoindex(OUT)}))
     stack.enter_context(attach_tc(whole.programs["send_on_at_tc"], DEVICE))
-    return _by_stack(ground, stack)
+    return by_stack(stack)
 
 
 def _by_bridge(ground: Ground, stack: ExitStack) -> Standing:
@@ -59,7 +59,7 @@ def _by_bridge(ground: Ground, stack: ExitStack) -> Standing:
         ip link set {DEVICE} master bridge; ip link set {OUT} master bridge
         bridge fdb add {DEVICE_MAC.hex(":")} dev {OUT} master static; ip link set bridge up"""
     )
-    return _by_stack(ground, stack)
+    return by_stack(stack)
 
 
 def _by_routing(ground: Ground, stack: ExitStack) -> Standing:
@@ -67,7 +67,7 @@ def _by_routing(ground: Ground, stack: ExitStack) -> Standing:
         f"""echo 1 > /proc/sys/net/ipv4/ip_forward; ip address add 198.18.0.254/24 dev {OUT}
         ip neighbour add {DESTINATION} lladdr {NEXT_HOP_MAC} dev {OUT}"""
     )
-    return _by_stack(ground, stack)
+    return by_stack(stack)
 
 
 TX = Contender("XDP_TX", _back)

@@ -1,0 +1,58 @@
+"""Balancing at XDP and by NAT: each packet comes to one of the reals, each connection to one."""
+
+import argparse
+import os
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from scripts import module, run
+from xdp import balancing, frames, ground
+from xdp.turns import Contender, Offer, Turn, turns
+
+from ebpf.loader import run_live
+
+experiment = module("xdp_loadbalancer")
+OPTIONS = argparse.Namespace(rounds=3, packets=100, time="real", quick=False)
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
+
+
+def checked(xdp_ns: float) -> list[bool]:
+    """Rounds of a machine that is now faster, now slower."""
+    costs = dict.fromkeys(balancing.CONTENDERS, 1600.0) | {balancing.XDP: xdp_ns}
+    measured = [
+        Turn(number, each.name, 1, 100, 100, noise * cost, 1e9 / cost, 0)
+        for number, noise in enumerate((1, 3, 0.5), start=1)
+        for each, cost in costs.items()
+    ]
+    return [check.passed for check in experiment.report(measured, OPTIONS).checks]
+
+
+def test_ratios_are_of_one_round_and_decide() -> None:
+    assert checked(390) == [True, True]
+    assert checked(410) == [False, True]
+
+
+@needs_root
+@pytest.mark.parametrize("contender", balancing.CONTENDERS, ids=lambda each: each.name)
+def test_each_packet_comes_to_the_far_end(contender: Contender) -> None:
+    made = frames.flows(64, destination=balancing.VIP)
+    (turn,) = turns([contender], Offer(made, 3000, [[0]], balancing.MACS), 1, print)
+    assert (turn.sent, turn.counted) == (3000, 3000)
+
+
+@needs_root
+@pytest.mark.parametrize(("contender", "tracked"), [(balancing.NAT, 64), (balancing.STATELESS, 0)])
+def test_connections_are_tracked_only_where_it_is_said(contender: Contender, tracked: int) -> None:
+    place = ground.Ground()
+    with place.entered(), ExitStack() as stack:
+        standing = contender.stand(place, stack)
+        made = frames.flows(64, destination=balancing.VIP)
+        run_live(standing.program, made, 64, ingress=ground.DEVICE)
+        assert int(place.run("cat /proc/sys/net/netfilter/nf_conntrack_count")) == tracked
+    place.close()
+
+
+def test_virtual_time_is_refused(tmp_path: Path) -> None:
+    done = run("xdp_loadbalancer", "--time", "virtual", "--out", str(tmp_path))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)

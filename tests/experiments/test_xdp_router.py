@@ -1,0 +1,63 @@
+"""Routing at XDP and by the kernel: each packet comes to the far end by the same tables."""
+
+import argparse
+import ipaddress
+import os
+from pathlib import Path
+
+import pytest
+from scripts import module, run
+from xdp import routing
+from xdp.turns import Offer, Turn, turns
+
+experiment = module("xdp_router")
+OPTIONS = argparse.Namespace(rounds=3, packets=100, routes=5, time="real", quick=False)
+
+
+def made(pairs: experiment.Pairs, ns: tuple[float, ...]) -> list[Turn]:
+    """Rounds of a machine that is now faster, now slower."""
+    everyone = [each for pair in pairs for each in pair]
+    return [
+        Turn(number, each.name, 1, 100, 100, noise * cost, 1e9 / cost, 0)
+        for number, noise in enumerate((1, 3, 0.5), start=1)
+        for each, cost in zip(everyone, ns, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ns", "passed"),
+    [
+        ((900, 290, 1300, 600), [True, True, True]),
+        ((900, 310, 1300, 600), [False, True, True]),
+        ((900, 290, 1300, 660), [True, False, True]),
+    ],
+)
+def test_ratios_are_of_one_round_and_decide(
+    ns: tuple[float, ...], passed: list[bool], tmp_path: Path
+) -> None:
+    pairs = [routing.contenders(["0.0.0.0/0"], tmp_path), routing.contenders(["a", "b"], tmp_path)]
+    report = experiment.report(made(pairs, ns), pairs, OPTIONS)
+    assert [check.passed for check in report.checks] == passed
+    assert report.checks[0].measured == pytest.approx(ns[1] / ns[0])
+
+
+def test_prefixes_differ_and_cover_all() -> None:
+    there = [ipaddress.ip_network(each) for each in routing.prefixes(3000, 1)]
+    assert len({*there}) == 3000
+    assert there[0].supernet() == there[1].supernet() == ipaddress.ip_network("0.0.0.0/0")
+    share = sum(each.prefixlen == 24 for each in there) / 3000
+    assert share == pytest.approx(0.6, abs=0.03)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
+@pytest.mark.parametrize("which", [0, 1])
+def test_each_packet_comes_to_the_far_end(which: int, tmp_path: Path) -> None:
+    contender = routing.contenders(routing.prefixes(100, 1), tmp_path)[which]
+    offer = Offer(routing.frames(64, 2), 3000, [[0]], routing.TTL_AND_MACS)
+    (turn,) = turns([contender], offer, 1, print)
+    assert (turn.sent, turn.counted) == (3000, 3000)
+
+
+def test_virtual_time_is_refused(tmp_path: Path) -> None:
+    done = run("xdp_router", "--time", "virtual", "--out", str(tmp_path))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
