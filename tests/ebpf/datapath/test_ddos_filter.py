@@ -4,8 +4,9 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -232,3 +233,34 @@ def test_each_packet_sees_one_set_of_rules_while_sets_change(filter_: Filter) ->
         "dropped": 1_000_000, "allowed": 0, "unmatched": 0, "malformed": 0, "not_ip": 0,
     }  # fmt: skip
     assert changes > 3
+
+
+def test_another_copy_takes_over_without_losing_a_packet(
+    filter_: Filter, write_bpf: Callable[[str], Path]
+) -> None:
+    """Frames cross a veth to the filter, which two copies are in turns, with rules of their own."""
+    frame = ethernet(ipv4(0x0A000002, 0x0A010002, UDP, segment(UDP, 1, 9)), 0x0800)
+    sending = write_bpf('SEC("xdp") int example(struct xdp_md *packet) { return XDP_TX; }')
+    count = 500_000
+    with wire.namespace(), load(SOURCE) as loaded, load(sending) as source:
+        wire.veth("v0", "v1")
+        copies = [filter_, Filter(loaded)]
+        copies[0].replace([Rule(protocol=UDP, destination_port=9)])
+        copies[1].replace([Rule(source=ip_network("10.0.0.0/8"))])
+        with (
+            attach_xdp(source.programs["example"], "v1"),
+            attach_xdp(filter_.program, "v0") as link,
+        ):
+            sender = threading.Thread(
+                target=run_live, args=(source.programs["example"], frame, count),
+                kwargs={"ingress": "v1"},
+            )  # fmt: skip
+            sender.start()
+            changes = 0
+            while sender.is_alive():
+                changes += 1
+                link.replace(copies[changes % 2].program)
+            sender.join()
+        shares = [each.counts()["dropped"] for each in copies]
+    assert sum(shares) == count
+    assert min(shares) > 0

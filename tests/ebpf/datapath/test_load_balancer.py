@@ -189,8 +189,8 @@ def test_tagged_frames_and_ipv6_are_served_as_well(balancer: LoadBalancer) -> No
     assert goes_to(balancer, frame) == there[by_table(frame, [*there])]
 
 
-def test_no_packet_is_lost_while_reals_and_the_program_change(balancer: LoadBalancer) -> None:
-    """A million live frames; reals come and go, and another copy of the program takes over."""
+def test_no_packet_is_lost_while_reals_change(balancer: LoadBalancer) -> None:
+    """A million live frames, while reals come and go."""
     count, there = 1_000_000, reals(100)
     balancer.serve(SERVICE, there)
     with wire.namespace():
