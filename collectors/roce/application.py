@@ -73,12 +73,20 @@ class Responder(Application):
         )  # fmt: skip
         self._regions = []
         for writer, target in zip(self._writers, self.targets, strict=True):
-            region = Region(writer.record, writer.count, writer.path)
+            region = self._region(writer)
             domain = self._nic.register(region, rkey=target.rkey)
             connected = self._nic.connect(domain, writer.peer, transport=writer.transport)
             assert connected == target
             self._regions.append(region)
         self._port = host.frames(self.on_frames, hold_us=self._hold_us)
+
+    def _region(self, writer: Writer) -> Region:
+        """Its region: that of an earlier writer to the same file, which one region claims."""
+        for other, region in zip(self._writers, self._regions, strict=False):
+            what = (other.path, other.record, other.count)
+            if writer.path is not None and what == (writer.path, writer.record, writer.count):
+                return region
+        return Region(writer.record, writer.count, writer.path)
 
     def on_frames(self, frames: Frames) -> None:
         """Carry out what they ask for, and answer."""
@@ -90,4 +98,6 @@ class Responder(Application):
     def result(self) -> Any:
         """The Outcome."""
         records = [region.records.copy() for region in self._regions]
+        for region in self._regions:
+            region.release()  # its end: the next collector may be of this process
         return Outcome(records, self._completions, self._nic.counts(), self._nic.refusals())
