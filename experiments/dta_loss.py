@@ -194,12 +194,15 @@ def draw_ways(axes: Axes, found: Mapping[tuple[str, float], Found], ways: Sequen
 
 def caption(options: argparse.Namespace, rate_pps: float) -> str:
     """What the figure shows."""
+    slower = ""
+    if options.time == "real":
+        slower = " A NAK takes longer than its link, for the collector is a process."
     return (
         f"Reports that are not in memory, of {options.reports:,} at {rate_pps:,}/s over links of "
         f"{DELAY_US} us that lose; {plots.runs(1, options.time)}. (a) Between reporter and "
         "translator: lost for good is what is lost twice. (b) Between translator and collector: a "
         "reliable connection takes nothing until it has what it expects; without resync nothing "
-        "any more. A mark at the border: nothing was lost."
+        f"any more.{slower} A mark at the border: nothing was lost."
     )
 
 
