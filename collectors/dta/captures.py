@@ -11,7 +11,7 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.packet import Packet
 from scapy.utils import PcapReader
 
-from collectors.dta.load import Format, Load, Reports
+from collectors.dta.load import Load, Reports, named
 from collectors.dta.packets import PORT, PROTOTYPE_PORT
 from testbed.errors import TestbedError
 
@@ -44,9 +44,7 @@ def counted(path: Path, load: Load) -> Reports:
     flows = [_flow_words(packet) for packet in _packets(path) if IP in packet][: load.count]
     if not flows:
         raise TestbedError(f"{path}: no IPv4 packets in it, to make reports of")
-    keys = np.array(flows, np.uint32)
-    if load.format is not Format.OURS:
-        keys = np.column_stack([np.zeros((len(flows), 3), np.uint32), keys[:, 0]])
+    keys = named(load, np.array(flows, np.uint32))
     return dataclasses.replace(load, count=len(flows), keys=keys).reports()
 
 

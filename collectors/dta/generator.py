@@ -72,7 +72,6 @@ class Generator(Application):
 
     def start(self, host: Host) -> None:
         """Make the reports, and wait for the time of the first."""
-        self._host = host
         reports = self._load.reports() if isinstance(self._load, Load) else self._load
         self._payloads, self._ports = reports.payloads, reports.ports
         offsets_ns = reports.offsets_ns
@@ -80,23 +79,31 @@ class Generator(Application):
             offsets_ns = np.round(np.arange(len(self._payloads)) * 1e9 / self._rate_per_s)
         start_ns = host.now_ns() + LEAD_NS if self._start_ns is None else self._start_ns
         self._due_ns = (offsets_ns + start_ns).astype(np.int64).tolist()
+        self._listen(host)
+        host.call_at(self._due_ns[0], self._send_due)
+
+    def _listen(self, host: Host) -> None:
+        """Open the ports of reports and of NACKs."""
+        self._host = host
         self._udp = host.udp(self._source_port)
         self._nack_port = host.udp(NACK_PORT, self.on_nacks)
-        host.call_at(self._due_ns[0], self._send_due)
 
     def _send_due(self) -> None:
         now_ns = self._host.now_ns()
-        self._first_ns = self._first_ns or now_ns
         while self._sent < len(self._due_ns) and self._due_ns[self._sent] <= now_ns:
             self._most_late_ns = max(self._most_late_ns, now_ns - self._due_ns[self._sent])
-            payload, port = self._payloads[self._sent], self._ports[self._sent]
-            self._udp.send(payload, self._to_address, port)
-            if port == PORT:
-                self._keep(payload)
-            self._sent += 1
-        self._last_ns = now_ns
+            self._send(self._payloads[self._sent], self._ports[self._sent], now_ns)
         if self._sent < len(self._due_ns):
             self._host.call_at(self._due_ns[self._sent], self._send_due)
+
+    def _send(self, payload: bytes, port: int, now_ns: int) -> None:
+        """Send a new report."""
+        self._udp.send(payload, self._to_address, port)
+        if port == PORT:
+            self._keep(payload)
+        self._sent += 1
+        self._first_ns = self._first_ns or now_ns
+        self._last_ns = now_ns
 
     def _keep(self, payload: bytes) -> None:
         report = DTA(payload[:8])

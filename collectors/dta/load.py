@@ -8,10 +8,11 @@ random ones collide, and are no load.
 """
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 from collectors.dta.hashes import HOPS, MAX_COPIES
 from collectors.dta.key_write import DATA_WORDS
 from collectors.dta.packets import PORT, PROTOTYPE_PORT, VERSION, Op
+from collectors.dta.paths import WORDS as PATH_WORDS
+from collectors.dta.paths import encode
 from collectors.dta.sketches import ROWS
 
 Dice = np.random.Generator
@@ -153,6 +156,58 @@ class Load:
             names = ", ".join(sorted(op.name for op in unknown))
             return f"{names}: {self.format.name.lower()} reports have no such opcode"
         return ""
+
+
+def of_paths(load: Load, keys: NDArray[np.uint32], paths: Sequence[Sequence[int]]) -> list[bytes]:
+    """Reports of flows' paths as `load` describes them: of each path one of each opcode in its mix.
+
+    `keys`: (n, 4); `paths`: of each the switches, from the source on. A Key-Write has the path
+    (paths.py), postcards one switch each, up to HOPS of them, an Append 32 bits of a hash of the
+    key. Payloads, in this order; `load.count` and its keys say nothing. Raises ValueError.
+    """
+    if Op.SKETCH_MERGE in load.mix:
+        raise ValueError("SKETCH_MERGE: paths have no columns of sketches")
+    units = [
+        (flow, op, hop)
+        for flow, path in enumerate(paths) for op in load.mix
+        if op is not Op.POSTCARDING or len(path) <= HOPS
+        for hop in range(len(path) if op is Op.POSTCARDING else 1)
+    ]  # fmt: skip
+    flow = np.array([flow for flow, _, _ in units])
+    words = np.stack([_path_words(op, keys[flow], paths[flow], hop) for flow, op, hop in units])
+    number = (np.arange(len(units)) + load.first_sequence) % len(load.lists)
+    said = Said(
+        np.array([op for _, op, _ in units], np.uint8), named(load, keys)[flow],
+        np.array([hop for _, _, hop in units], np.uint8),
+        (number * load.lists.step + load.lists[0]).astype(np.uint32), words,
+    )  # fmt: skip
+    hops = np.array([len(path) for path in paths])[flow]
+    payloads: list[bytes] = [b""] * len(units)
+    for op, length in {(op, len(paths[flow])) for flow, op, _ in units}:
+        chosen = np.flatnonzero((said.opcode == op) & (hops == length))
+        alike = replace(load, words=PATH_WORDS, hops=min(length, HOPS), values=1 << 32)
+        for index, row in zip(chosen, _rows(alike, said, op, chosen), strict=True):
+            payloads[index] = row.tobytes()
+    return payloads
+
+
+def _path_words(
+    op: Op, key: NDArray[np.uint32], path: Sequence[int], hop: int
+) -> NDArray[np.uint32]:
+    """What is said of a path, where reports of the opcode have it: (7,)."""
+    if op is Op.KEY_WRITE:
+        return encode(path)
+    words = np.zeros(PATH_WORDS, np.uint32)
+    words[0] = crc32(key.astype(">u4").tobytes())  # of Append, as reporters name a flow
+    words[1] = path[hop]  # of a postcard
+    return words
+
+
+def named(load: Load, keys: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Keys of flows as reporters of the format name them: the prototype's by their sources."""
+    if load.format is Format.OURS:
+        return keys
+    return np.column_stack([np.zeros((len(keys), 3), np.uint32), keys[:, 0]])
 
 
 @dataclass(frozen=True)
