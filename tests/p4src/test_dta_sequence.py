@@ -8,7 +8,16 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from collectors.dta.counters import COUNTER
-from collectors.dta.packets import DTA, KeyIncrement, KeyWrite, Nack, Op, ShortKeyIncrement
+from collectors.dta.key_write import slot
+from collectors.dta.packets import (
+    DTA,
+    KeyIncrement,
+    KeyWrite,
+    Nack,
+    Op,
+    ShortKeyIncrement,
+    ShortKeyWrite,
+)
 
 WINDOW = 1024
 ONE = KeyIncrement(redundancy=1, key=1, addend=1)
@@ -196,6 +205,19 @@ def test_of_the_prototype_nothing_is_taken_until_what_is_missing_comes() -> None
     made.take(3, 4, 5)
     assert (made.count, len(made.nacks)) == (5, 2)
     assert made.events(2) == {"translated": 5, "nacked": 2, "out of order": 2}
+
+
+def test_of_the_prototype_a_report_of_several_copies_has_one_nack() -> None:
+    """Its copies are not made: neither of the report nor of what asks for it."""
+    made = Prototype()
+    made.session(2, slot(1), 64)
+    made.key_write(1, 64, first=2)
+    made.take(1)
+    report = ShortKeyWrite(redundancy=4, key=1, data=[9])
+    made.report(tracked(report, seqnum=3, retransmittable=1))
+    assert (len(made.sent), made.asked()) == (1, [(1, 40044)])
+    made.report(tracked(report, seqnum=2, retransmittable=1))
+    assert (len(made.sent), len(made.nacks)) == (5, 1)
 
 
 def test_the_prototype_s_numbers_wrap_and_come_twice() -> None:

@@ -122,3 +122,10 @@ def test_memory_of_zeros_is_no_keys() -> None:
     seeds = [*COPY_SEEDS.tolist(), CHECKSUM_SEED, VALUE_SEED, *range(HOP_SEED, HOP_SEED + 5)]
     assert len(set(seeds)) == 15
     assert BLANK not in value_codes(np.arange(1 << 16, dtype=np.uint32)).tolist()
+
+
+def test_every_bit_of_each_hop_s_cover_lives() -> None:
+    """Of the published polynomials one gives words in which eight bits are always the same."""
+    keys = np.random.default_rng(1).integers(1 << 32, size=(1000, 4), dtype=np.uint32)
+    shares = np.unpackbits(hop_checksums(keys).view(np.uint8), axis=1).reshape(5, 1000, 32)
+    assert (abs(shares.mean(axis=1) - 0.5) < 0.1).all()  # 6 standard deviations
