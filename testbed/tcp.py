@@ -1,4 +1,7 @@
-"""TCP flows between hosts, and records of how they fared; in real time, by the hosts' kernels."""
+"""TCP flows between hosts, and records of how they fared.
+
+In real time the hosts' kernels speak TCP, in virtual time the simulator's hosts do.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,15 +9,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from minip4.simulator.shared import CONGESTION, TCP_PROGRESS, TCP_RECEIVED
 from testbed.errors import TestbedError
 from testbed.traffic import complete
 
-# What the sender's kernel knew of a connection, every 10 ms: bytes, segments, microseconds.
-PROGRESS = np.dtype(
-    [("time_ns", "<u8"), ("written", "<u8"), ("acknowledged", "<u8"), ("retransmitted", "<u4"),
-     ("window", "<u4"), ("rtt_us", "<u4"), ("zero", "<u4")]
-)  # fmt: skip
-RECEIVED = np.dtype([("time_ns", "<u8"), ("bytes", "<u8")])  # in all until then
+PROGRESS, RECEIVED = TCP_PROGRESS, TCP_RECEIVED
 
 
 @dataclass(frozen=True)
@@ -37,12 +36,23 @@ class TcpFlow:
     source_port: int = 0  # 0: 49152 + id, from 49152 again after 65535
     dscp: int = 0
     after_s: float = 0.0  # it begins so long after the time at which traffic starts
+    congestion: str = "cubic"  # control: "reno", "cubic" or "dctcp"
+    ecn: bool = False  # whether switches are asked to mark packets (RFC 3168); dctcp always asks
 
     def __post_init__(self) -> None:
         limits = {"size_bytes": (0, 2**48), "duration_s": (0, 1e6), "rate_bps": (0, 1e12)}
         complete(self, limits)
         if bool(self.size_bytes) == bool(self.duration_s):
             raise TestbedError(f"flow {self.id}: expected either size_bytes or duration_s")
+        if self.congestion not in CONGESTION:
+            raise TestbedError(
+                f"flow {self.id}: congestion {self.congestion!r} is none of {', '.join(CONGESTION)}"
+            )
+
+    @property
+    def has_ecn(self) -> bool:
+        """Whether its packets may be marked."""
+        return self.ecn or self.congestion == "dctcp"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Data over TCP: is the loss of each block, in both directions, what the links dropped?
 
 A connection is two flows over the same switches, one with the path turned round. Retransmissions
-and acknowledgements are packets like all others. Real sockets, so real time only.
+and acknowledgements are packets like all others. In both kinds of time.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

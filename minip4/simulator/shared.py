@@ -2,11 +2,12 @@
 
 import ctypes
 import enum
-from ctypes import c_double, c_uint8, c_uint16, c_uint32
+from ctypes import c_bool, c_double, c_uint8, c_uint16, c_uint32
 from ctypes import c_uint64 as u64
 from ctypes import c_void_p as handle
 
 import numpy as np
+from numpy.typing import NDArray
 
 from minip4.native.layouts import Shared
 
@@ -22,6 +23,15 @@ ARRIVAL = np.dtype(
      ("none", "V5")]
 )  # fmt: skip
 """Of a datagram or frame that came for an application, beside its bytes."""
+
+TCP_PROGRESS = np.dtype(
+    [("time_ns", "<u8"), ("written", "<u8"), ("acknowledged", "<u8"), ("retransmitted", "<u4"),
+     ("window", "<u4"), ("rtt_us", "<u4"), ("zero", "<u4")]
+)  # fmt: skip
+"""What the sender of a TCP flow knew: bytes, segments, microseconds."""
+TCP_RECEIVED = np.dtype([("time_ns", "<u8"), ("bytes", "<u8")])
+"""What the receiver had got, in order, until then."""
+CONGESTION = ("reno", "cubic", "dctcp")  # in the order of enum virtual_congestion
 
 CALLS = ("prefetch", "prefetch_more", "receive", "advance", "set_driver", "set_port")
 """Functions engine_* that a network calls."""
@@ -92,6 +102,46 @@ class FlowResult(ctypes.Structure):
     ]
 
 
+class TcpConfig(ctypes.Structure):
+    """struct virtual_tcp_config."""
+
+    _fields_ = [
+        ("source", c_uint32),
+        ("destination", c_uint32),
+        ("isn", c_uint32 * 2),
+        ("source_port", c_uint16),
+        ("destination_port", c_uint16),
+        ("tos", c_uint8),
+        ("congestion", c_uint8),
+        ("has_ecn", c_bool),
+        ("bytes", u64),
+        ("duration_ns", u64),
+        ("start_ns", u64),
+        ("rate_bps", c_double),
+    ]
+
+
+class TcpResult(ctypes.Structure):
+    """struct virtual_tcp_result."""
+
+    _fields_ = [
+        ("progress", handle),
+        ("received", handle),
+        ("progress_count", c_uint32),
+        ("received_count", c_uint32),
+        ("retransmitted", u64),
+        ("is_acknowledged", c_bool),
+        ("has_failed", c_bool),
+    ]
+
+
+def copied(start: int | None, count: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+    """A copy of C's records."""
+    if not start or not count:
+        return np.empty(0, dtype)
+    return np.frombuffer(ctypes.string_at(start, count * dtype.itemsize), dtype)
+
+
 SHARED = (
     Shared("virtual.h", "struct virtual_calls", Calls),
     Shared("virtual.h", "struct virtual_host_counters", HostCounters),
@@ -99,6 +149,10 @@ SHARED = (
     Shared("virtual.h", "struct virtual_flow_result", FlowResult),
     Shared("virtual.h", "struct virtual_sent", SENT),
     Shared("virtual.h", "struct virtual_received", RECEIVED),
+    Shared("virtual.h", "struct virtual_tcp_config", TcpConfig),
+    Shared("virtual.h", "struct virtual_tcp_result", TcpResult),
+    Shared("virtual.h", "struct virtual_tcp_progress", TCP_PROGRESS),
+    Shared("virtual.h", "struct virtual_tcp_received", TCP_RECEIVED),
     Shared("flow_payload.h", "struct flow_payload", PAYLOAD),
     Shared("arrival.h", "struct arrival_record", ARRIVAL),
 )
@@ -106,4 +160,5 @@ NUMBERS = {
     "VIRTUAL_NO_CPU": NO_CPU_PORT,
     "VIRTUAL_NONE": NONE,
     **{f"VIRTUAL_{stop.name}": stop.value for stop in Stop},
+    **{f"TCP_{kind.upper()}": number for number, kind in enumerate(CONGESTION)},
 }

@@ -34,7 +34,9 @@ from minip4.simulator.shared import (
     FlowConfig,
     HostCounters,
     Stop,
+    copied,
 )
+from minip4.simulator.tcp import Connections
 from minip4.wire import C_FOLDER as WIRE
 from minip4.wire.shared import FRAME_ROOM, MAX_FRAME
 
@@ -83,6 +85,7 @@ class Virtual:
             raise EngineError("memory is short for a virtual network")
         self._handle: ctypes.c_void_p | None = handle(created)
         self.inboxes = Inboxes(self._library, self._handle)
+        self.connections = Connections(self._library, self._handle)
         self._engines: dict[int, Engine] = {}
         self._ports: dict[int, list[int]] = {}
         self._room = ctypes.create_string_buffer(FRAME_ROOM)
@@ -246,8 +249,8 @@ class Virtual:
         if not self._library.virtual_flow_result(self._handle, flow, byref(result)):
             raise EngineError("memory is short: datagrams were lost for it")
         return FlowResult(
-            _records(result.sent, result.sent_count, SENT),
-            _records(result.received, result.received_count, RECEIVED),
+            copied(result.sent, result.sent_count, SENT),
+            copied(result.received, result.received_count, RECEIVED),
             result.foreign,
             result.dscp_changed,
         )
@@ -272,13 +275,6 @@ class Virtual:
         if number == NONE:
             raise EngineError("memory is short for another node")
         return int(number)
-
-
-def _records(start: int | None, count: int, dtype: np.dtype[np.void]) -> NDArray[np.void]:
-    """A copy of C's records."""
-    if not start or not count:
-        return np.empty(0, dtype)
-    return np.frombuffer(ctypes.string_at(start, count * dtype.itemsize), dtype)
 
 
 def _loaded(*, sanitize: bool) -> ctypes.CDLL:
@@ -321,6 +317,9 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "flow_result": (c_bool, handle, c_uint32, POINTER(shared.FlowResult)),
     "remove_flow": (None, handle, c_uint32),
     "send_frames": (c_bool, handle, c_uint32, u64, handle, handle, text),
+    "add_tcp": (c_uint32, handle, POINTER(shared.TcpConfig)),
+    "tcp_result": (c_bool, handle, c_uint32, POINTER(shared.TcpResult)),
+    "remove_tcp": (None, handle, c_uint32),
     "open_udp": (c_uint32, handle, c_uint32, c_uint16),
     "open_frames": (c_uint32, handle, c_uint32),
     "inbox_next": (c_uint32, handle),

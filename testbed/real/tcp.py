@@ -40,4 +40,4 @@ class TcpProcesses(FlowProcesses):
         flow = self._tcp_flow
         return ["tcp_send", self._hosts[flow.destination].IP(), flow.port, flow.source_port,
                 flow.dscp << 2, flow.size_bytes, round(flow.duration_s * 1e9), flow.rate_bps,
-                self._path("sent")]  # fmt: skip
+                flow.congestion, int(flow.has_ecn), self._path("sent")]  # fmt: skip

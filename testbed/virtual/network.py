@@ -55,9 +55,7 @@ class Host:
 
     def popen(self, *_command: Any, **_options: Any) -> NoReturn:
         """Not in virtual time."""
-        raise TestbedError(
-            f"host {self.name}: programs, and with them TCP, need kernels: use --time real"
-        )
+        raise TestbedError(f"host {self.name}: programs need kernels: use --time real")
 
     cmd = cmdPrint = enter = pexec = sendCmd = popen
 
@@ -218,7 +216,9 @@ class VirtualPlant:
     ) -> VirtualCarrier:
         """Flows on the event queue."""
         hosts = {host.name: host.node for host in self.hosts}
-        return VirtualCarrier(self._virtual, self._clock, hosts, flows, schedules)
+        return VirtualCarrier(
+            self._virtual, self._clock, hosts, flows, schedules, seed=self._settings.seed
+        )
 
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
         """Frames that lie in the past are sent now."""

@@ -1,10 +1,13 @@
-"""Flows in virtual time: sources and listeners on the event queue."""
+"""Flows in virtual time: sources, listeners and TCP connections on the event queue."""
 
 from collections.abc import Mapping, Sequence
 
 from minip4.engine.errors import InvalidArgument
+from minip4.simulator.tcp import TcpSpec
 from minip4.simulator.virtual import FlowSpec, Virtual
 from testbed.errors import TestbedError
+from testbed.plant import derived_seed
+from testbed.tcp import TcpFlow, TcpRecord
 from testbed.traffic import (
     HEADERS_BYTES,
     AnyFlow,
@@ -16,27 +19,26 @@ from testbed.traffic import (
 )
 from testbed.virtual.clock import VirtualClock
 
+POLL_NS = 10_000_000  # how often it is looked whether TCP flows are over
+
 
 class VirtualCarrier:
     """See testbed.traffic.Carrier."""
 
     def __init__(
         self, virtual: Virtual, clock: VirtualClock, hosts: Mapping[str, int],
-        flows: Sequence[AnyFlow], schedules: Mapping[int, Schedule],
+        flows: Sequence[AnyFlow], schedules: Mapping[int, Schedule], *, seed: int,
     ) -> None:  # fmt: skip
-        """Raises TestbedError for TCP."""
         self._virtual = virtual
         self._clock = clock
         self._hosts = hosts
         self._flows = [flow for flow in flows if isinstance(flow, Flow)]
-        for flow in flows:
-            if not isinstance(flow, Flow):
-                raise TestbedError(
-                    f"flow {flow.id} of {flow.source}: TCP needs kernels: use --time real"
-                )
+        self._tcp_flows = [flow for flow in flows if isinstance(flow, TcpFlow)]
         self._schedules = schedules
+        self._seed = seed
         self._start_ns = 0
         self._numbers: dict[int, int] = {}  # flow id -> number in the event queue
+        self._connections: dict[int, int] = {}  # the same of TCP flows
 
     async def prepare(self) -> int:
         """All is ready at once."""
@@ -50,6 +52,12 @@ class VirtualCarrier:
                 self._numbers[flow.id] = self._virtual.add_flow(self._spec(flow))
             except InvalidArgument as error:
                 raise TestbedError(f"{flow.destination}: {error}") from error
+        for tcp_flow in self._tcp_flows:
+            try:
+                number = self._virtual.connections.add(self._tcp_spec(tcp_flow))
+            except InvalidArgument as error:
+                raise TestbedError(f"{tcp_flow.source}: {error}") from error
+            self._connections[tcp_flow.id] = number
 
     def _spec(self, flow: Flow) -> FlowSpec:
         schedule = self._schedules[flow.id]
@@ -68,9 +76,40 @@ class VirtualCarrier:
             due_ns=schedule.due_ns,
         )
 
+    def _tcp_spec(self, flow: TcpFlow) -> TcpSpec:
+        isn = derived_seed(self._seed, f"tcp {flow.id}")
+        return TcpSpec(
+            source=self._hosts[flow.source],
+            destination=self._hosts[flow.destination],
+            isn=(isn & 0xFFFFFFFF, isn >> 16 & 0xFFFFFFFF),
+            source_port=flow.source_port,
+            destination_port=flow.port,
+            tos=flow.dscp << 2,
+            congestion=flow.congestion,
+            ecn=flow.has_ecn,
+            size_bytes=flow.size_bytes,
+            duration_ns=round(flow.duration_s * 1e9),
+            start_ns=self._start_ns + round(flow.after_s * 1e9),
+            rate_bps=flow.rate_bps,
+        )
+
+    async def _await_acknowledgements(self) -> None:
+        """Return when all data of TCP flows have come. Raises TestbedError for one that failed."""
+        connections = self._virtual.connections
+        for flow in self._tcp_flows:
+            number = self._connections[flow.id]
+            while not connections.is_over(number):
+                await self._clock.sleep_until(self._clock.now_ns() + POLL_NS)
+            if connections.result(number).has_failed:
+                raise TestbedError(
+                    f"flow {flow.id}: {flow.source} has no connection to {flow.destination}, or "
+                    "nothing was acknowledged for ten seconds"
+                )
+
     async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
         """See Traffic.finish(): a sender in virtual time always keeps its rate."""
         lasts_ns = max((s.after_ns + s.lasts_ns for s in self._schedules.values()), default=0)
+        await self._await_acknowledgements()
         end_ns = max(self._start_ns + lasts_ns, self._clock.now_ns())
         await self._clock.sleep_until(end_ns + round(drain_s * 1e9))
         records: dict[int, AnyRecord] = {}
@@ -80,6 +119,9 @@ class VirtualCarrier:
                 flow, sent_at_once(result.sent), result.received, largest_lag_ns=0,
                 kernel_drops=0, foreign=result.foreign, dscp_changed=result.dscp_changed,
             )  # fmt: skip
+        for tcp_flow in self._tcp_flows:
+            fared = self._virtual.connections.result(self._connections[tcp_flow.id])
+            records[tcp_flow.id] = TcpRecord(tcp_flow, fared.progress, fared.received)
         return records
 
     async def stop(self) -> None:
@@ -87,3 +129,6 @@ class VirtualCarrier:
         for number in self._numbers.values():
             self._virtual.remove_flow(number)
         self._numbers.clear()
+        for number in self._connections.values():
+            self._virtual.connections.remove(number)
+        self._connections.clear()

@@ -4,70 +4,21 @@ import ctypes
 import hashlib
 import os
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from lines import ADDRESS, MAC, START_NS, Line, wire
 from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet
 from scapy.utils import rdpcap
 
-from minip4.compiler import compile_p4
-from minip4.engine.engine import Engine
 from minip4.engine.errors import EngineError, InvalidArgument
 from minip4.runtime.switch.options import LinkOptions
 from minip4.runtime.switch.port_settings import set_link
 from minip4.simulator.shared import Stop
 from minip4.simulator.virtual import FlowResult, FlowSpec, Virtual
-
-WIRE = Path(__file__).parents[1] / "testbed" / "programs" / "wire.p4"
-START_NS = 10**9
-MAC = ("00:00:00:00:00:01", "00:00:00:00:00:02")
-ADDRESS = ("10.0.0.1", "10.0.0.2")
-
-
-@cache
-def wire() -> Engine:
-    """With SANITIZE in the environment its C carries sanitizers: see test_sanitized.py."""
-    return Engine(compile_p4(WIRE).bmv2_json, sanitize="SANITIZE" in os.environ)
-
-
-class Line:
-    """h1 - s1 - s2 - ... - h2: each switch sends what enters at port 1 out of port 2, and back.
-
-    `links[i]` are the properties of the link behind port 2 of the i-th switch.
-    """
-
-    def __init__(self, *links: dict[str, float], seed: int = 1) -> None:
-        self.virtual = Virtual(START_NS, sanitize="SANITIZE" in os.environ)
-        self.hosts = [self.virtual.add_host(*host) for host in zip(MAC, ADDRESS, strict=True)]
-        self.switches = [self.virtual.add_switch() for _ in links]
-        before, port = self.hosts[0], 0
-        for switch in self.switches:
-            self.virtual.connect(before, port, switch, 1)
-            before, port = switch, 2
-        self.virtual.connect(before, port, self.hosts[1], 0)
-        for number, (switch, link) in enumerate(zip(self.switches, links, strict=True)):
-            self.virtual.install(switch, self.engine({"seed": seed + number, **link}))
-
-    def engine(self, link: dict[str, float]) -> Engine:
-        engine = self.virtual.prepare(wire().another())
-        options = LinkOptions(2, **link)  # type: ignore[arg-type]
-        if link:
-            set_link(engine, options)
-        if options.queue_packets is not None:
-            engine.set_queue(2, 0, depth_packets=options.queue_packets)
-        return engine
-
-    def flow(self, count: int, rate_pps: float = 1e5, payload: int = 22, **more: object) -> int:
-        return self.virtual.add_flow(
-            FlowSpec(*self.hosts, 7, 1000, 5007, 0, payload, count, START_NS, rate_pps, **more)  # type: ignore[arg-type]
-        )
-
-    def run(self, seconds: float = 100.0) -> None:
-        assert self.virtual.run(START_NS + round(seconds * 1e9)) is Stop.REACHED
 
 
 def delays(result: FlowResult) -> np.ndarray:

@@ -13,6 +13,7 @@ from testbed.virtual.clock import VirtualClock
 
 PROGRAMS = Path(__file__).parents[1]
 WIRE = PROGRAMS / "testbed" / "programs" / "wire.p4"
+MARKING = WIRE.with_name("marking.p4")
 # For all tests of a process: half of their cost was compiling. What a test writes has its own path.
 COMPILED: dict[Source, CompiledProgram] = {}
 

@@ -1,4 +1,5 @@
-/* Hosts: they answer ARP and ICMP echo requests, and give UDP datagrams to flows and applications. */
+/* Hosts: they answer ARP and ICMP echo requests, and give UDP datagrams to flows and applications, and
+ * TCP segments to connections. */
 #include <arpa/inet.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ enum {
     ARP_REQUEST = 1,
     ARP_REPLY = 2,
     PROTOCOL_ICMP = 1,
+    PROTOCOL_TCP = 6,
     PROTOCOL_UDP = 17,
     ECHO_REPLY = 0,
     ECHO_REQUEST = 8,
@@ -203,6 +205,10 @@ static bool receive_ipv4(struct node *node, struct packet *packet)
     }
     if (ip[9] == PROTOCOL_UDP) {
         receive_udp(node, ip, ip + header, total - header);
+        return false;
+    }
+    if (ip[9] == PROTOCOL_TCP) {
+        tcp_receive(node, ip, ip + header, total - header);
         return false;
     }
     if (ip[9] == PROTOCOL_ICMP)

@@ -1,4 +1,4 @@
-/* The loop that runs a virtual network's events: frames that arrive, switches with work, sources. */
+/* The loop that runs a virtual network's events: frames that arrive, switches with work, sources, timers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -264,6 +264,13 @@ static void send_first(struct virtual *v)
         events_replace_first(&v->sends, (struct event){due_ns, number, number});
 }
 
+static void time_first(struct virtual *v)
+{
+    struct tcp *t = tcp_woken(v, v->timers.heap);
+    events_remove_first(&v->timers);
+    tcp_wake(t);
+}
+
 enum { STEPS = 2, SOURCE_STEPS = 3 };
 
 /* Fetches what a node will need for a frame that comes in at a port, and probably leaves by `out`; in
@@ -326,8 +333,10 @@ static uint64_t next_ns(struct virtual *v)
     const struct event *wake = v->wakes.heap;
     while (v->wakes.count && wake->time_ns != v->node[wake->what]->switching.queued_ns)
         events_remove_first(&v->wakes); /* it was woken before */
-    return earliest(events_next_ns(&v->flights),
-                    earliest(events_next_ns(&v->wakes), events_next_ns(&v->sends)));
+    while (v->timers.count && !tcp_woken(v, v->timers.heap))
+        events_remove_first(&v->timers);
+    return earliest(earliest(events_next_ns(&v->flights), events_next_ns(&v->wakes)),
+                    earliest(events_next_ns(&v->sends), events_next_ns(&v->timers)));
 }
 
 /* Does the first event, which is due at `due_ns`. */
@@ -338,8 +347,10 @@ static void do_first(struct virtual *v, uint64_t due_ns)
         land_first(v);
     else if (events_next_ns(&v->wakes) == due_ns)
         wake_first(v);
-    else
+    else if (events_next_ns(&v->sends) == due_ns)
         send_first(v);
+    else
+        time_first(v);
 }
 
 enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events)

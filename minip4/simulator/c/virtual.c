@@ -58,6 +58,7 @@ int virtual_destroy(struct virtual *v, char *error, size_t error_size)
 {
     int result = v->captures ? capture_set_close(v->captures, error, error_size) : 0;
     sources_free(v);
+    connections_free(v);
     inboxes_free(v);
     for (uint32_t i = 0; i < v->nodes; i++)
         node_free(v->node[i]);

@@ -1,7 +1,7 @@
 /* A virtual network: engines, hosts and wires on one event queue, in virtual time. No thread, no
  * clock: the same calls give the same events, to the last bit. What is due at the same time comes in
- * this order: frames that arrive, in the order in which they were sent; switches, then sources, each
- * in the order in which they were added. */
+ * this order: frames that arrive, in the order in which they were sent; switches, sources, then ends of
+ * TCP connections, each in the order in which they were added. */
 #ifndef MINIP4_VIRTUAL_H
 #define MINIP4_VIRTUAL_H
 
@@ -125,6 +125,44 @@ void virtual_remove_flow(struct virtual *v, uint32_t flow);
  * one after the other in `bytes`. False: no memory, or a frame is longer than PACKET_MAX_FRAME. */
 bool virtual_send_frames(struct virtual *v, uint32_t node, uint64_t count, const uint64_t *time_ns,
                          const uint32_t *length, const uint8_t *bytes);
+
+/* --- TCP -------------------------------------------------------------------------------------- */
+
+enum virtual_congestion { TCP_RENO, TCP_CUBIC, TCP_DCTCP };
+
+struct virtual_tcp_config {
+    uint32_t source, destination; /* hosts: the first opens the connection, and sends */
+    uint32_t isn[2];              /* initial sequence numbers of both */
+    uint16_t source_port, destination_port;
+    uint8_t tos;        /* DSCP << 2 */
+    uint8_t congestion; /* enum virtual_congestion */
+    bool has_ecn;
+    uint64_t bytes, duration_ns; /* one is 0, and the other ends the flow */
+    uint64_t start_ns;
+    double rate_bps; /* at which the application writes; 0: as fast as TCP takes it */
+};
+struct virtual_tcp_progress {
+    uint64_t time_ns, written, acknowledged; /* bytes */
+    uint32_t retransmitted, window;          /* segments */
+    uint32_t rtt_us, zero;
+};
+struct virtual_tcp_received {
+    uint64_t time_ns, bytes; /* in all until then */
+};
+struct virtual_tcp_result {
+    const struct virtual_tcp_progress *progress; /* every 10 ms, and when all was acknowledged */
+    const struct virtual_tcp_received *received; /* both valid until the next event */
+    uint32_t progress_count, received_count;
+    uint64_t retransmitted; /* segments, of both ends */
+    bool is_acknowledged;   /* all of it */
+    bool has_failed;        /* no connection, or no progress for ten seconds */
+};
+/* A connection's number, or VIRTUAL_NONE: no memory, or it is there already. */
+uint32_t virtual_add_tcp(struct virtual *v, const struct virtual_tcp_config *config);
+/* False: memory is, or was, short. */
+bool virtual_tcp_result(struct virtual *v, uint32_t connection, struct virtual_tcp_result *out);
+/* Ends a connection at once, and frees its ports and its records. */
+void virtual_remove_tcp(struct virtual *v, uint32_t connection);
 
 /* --- applications at hosts -------------------------------------------------------------------- */
 

@@ -9,6 +9,8 @@
 #include "virtual.h"
 
 struct node;
+struct connection;
+struct tcp;
 
 /* What is plugged in at one port of a node. */
 struct wire {
@@ -146,6 +148,7 @@ struct virtual {
     struct events flights; /* frames that come out of a link; `what` is a place in `flight` */
     struct events wakes;   /* switches with work; `what` is a node, which may not be due any more */
     struct events sends;   /* `what` is a source */
+    struct events timers;  /* `what` is the number of a TCP connection's end: see tcp_woken() */
     struct arrival *flight;
     uint32_t *free_flight; /* places in `flight` that are free: a stack */
     uint32_t flight_room, flight_count, flight_order;
@@ -153,6 +156,10 @@ struct virtual {
     uint32_t arrival_first, arrival_count, arrival_room;
     struct node **node;
     uint32_t nodes, node_room;
+    struct connection **connection; /* NULL: it was removed */
+    uint32_t connections, connection_room;
+    struct tcp **tcp_bucket; /* a hash table of their ends, by host and port */
+    uint32_t tcp_buckets;
     struct source *source;
     uint8_t *source_fetched; /* of each source: as in an arrival, for what it will send next */
     struct flow **flow; /* of each source; NULL: it is none, or it was removed */
@@ -222,6 +229,16 @@ bool host_listen(struct host *host, const struct listener *listener);
 void host_close(struct host *host, uint16_t port);
 void host_receive(struct node *node, struct packet *packet);
 void host_free(struct host *host);
+
+/* tcp.c */
+/* The end of a connection that an event of `timers` is for; NULL: the event is out of date. */
+struct tcp *tcp_woken(const struct virtual *v, const struct event *event);
+void tcp_wake(struct tcp *t);
+void connections_free(struct virtual *v);
+
+/* tcp_input.c */
+/* A segment, of an IP packet that is whole, comes to a host. */
+void tcp_receive(struct node *node, const uint8_t *ip, const uint8_t *bytes, uint32_t length);
 
 /* checksum.c */
 /* The ones' complement sum of bytes that begin at an even offset (RFC 1071), added to `sum`. */

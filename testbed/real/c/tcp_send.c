@@ -29,6 +29,8 @@ struct options {
     int tos;
     uint64_t bytes, duration_ns; /* one is 0, and the other ends the flow */
     double rate_bps;             /* 0: as fast as TCP takes them */
+    const char *congestion;      /* control, by the kernel's name */
+    bool has_ecn;
     const char *records;
 };
 
@@ -38,6 +40,16 @@ struct flow {
     uint64_t start_ns, written, next_record_ns;
     FILE *records;
 };
+
+/* Has the host ask for ECN (RFC 3168) from now on: there is no option of a socket for it. Whoever
+ * answers grants it without being told. */
+static void ask_for_ecn(void)
+{
+    FILE *setting = fopen("/proc/sys/net/ipv4/tcp_ecn", "w");
+
+    if (!setting || fputs("1", setting) < 0 || fclose(setting) != 0)
+        fail("net.ipv4.tcp_ecn");
+}
 
 static int open_socket(const struct options *options)
 {
@@ -53,6 +65,9 @@ static int open_socket(const struct options *options)
         setsockopt(fd, IPPROTO_TCP, TCP_SYNCNT, &retries, sizeof retries) != 0 ||
         setsockopt(fd, IPPROTO_IP, IP_TOS, &options->tos, sizeof options->tos) != 0)
         fail("setsockopt");
+    if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, options->congestion,
+                   (socklen_t)strlen(options->congestion)) != 0)
+        fail(options->congestion);
     if (bind(fd, source, sizeof options->source) != 0)
         fail("source port");
     return fd;
@@ -178,7 +193,9 @@ static struct options parse(char **argv)
     options.bytes = natural(argv[5]);
     options.duration_ns = natural(argv[6]);
     options.rate_bps = strtod(argv[7], NULL);
-    options.records = argv[8];
+    options.congestion = argv[8];
+    options.has_ecn = natural(argv[9]) != 0;
+    options.records = argv[10];
     return options;
 }
 
@@ -188,14 +205,16 @@ int main(int argc, char **argv)
     struct flow flow = {.options = &options};
     uint8_t byte;
 
-    if (argc != 9) {
+    if (argc != 11) {
         fprintf(stderr, "usage: tcp_send ADDRESS PORT SOURCE_PORT TOS BYTES DURATION_NS RATE_BPS "
-                        "RECORDS\n");
+                        "CONGESTION ECN RECORDS\n");
         return FLOW_UNUSABLE;
     }
     options = parse(argv);
     be_on_time();
     flow.records = open_records(options.records);
+    if (options.has_ecn)
+        ask_for_ecn();
     flow.fd = open_socket(&options);
     flow.start_ns = await_start();
     sleep_until(flow.start_ns);

@@ -1,4 +1,4 @@
-"""TCP flows: over real kernels, through switches with links that lose; and what is refused."""
+"""TCP flows in both kinds of time, through switches with links that lose; and what is refused."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from loaded import StartExperiment
-from virtual_networks import WIRE, Pair, virtually
+from virtual_networks import MARKING, WIRE, Pair, virtually
 
 from testbed.errors import TestbedError
 from testbed.network import Network
@@ -55,11 +55,30 @@ return Report([], books.checks(), {
 })
 """
 
+# How far the window falls where the queue drops something, once slow start is over.
+TAIL_DROPS = """
+shrunk, checks = {}, []
+topo = Line(switches=2, rate_bps=20_000_000, delay_us=10_000, queue_packets=40)
+with Network(topo, run, program=PROGRAM) as net:
+    for number, kind in enumerate(("reno", "cubic"), start=1):
+        flow = TcpFlow(number, "h1", "h2", duration_s=5, congestion=kind)
+        async with Traffic(net, [flow]) as traffic:
+            record = (await traffic.finish())[number]
+        checks.append(Check("bytes", record.received_bytes, record.acknowledged_bytes))
+        window = record.progress["window"].astype(float)[150:-5]
+        falls = np.flatnonzero(window[15:] < 0.8 * window[:-15])
+        shrunk[kind] = float(np.median([window[i : i + 16].min() / window[i : i + 16].max()
+                                        for i in falls]))
+return Report([], checks, shrunk)
+"""
 
+
+@pytest.mark.parametrize("time", ["virtual", "real"])
 def test_data_arrive_whole_whatever_links_lose(
-    start_experiment: StartExperiment, tmp_path: Path
+    time: str, start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    process = start_experiment(TRANSFERS, "--out", str(tmp_path / "out"), head=HEAD)
+    arguments = ["--time", time, "--out", str(tmp_path / "out")]
+    process = start_experiment(TRANSFERS, *arguments, head=HEAD)
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 0, output + errors
     measured: dict[str, Any] = json.loads((tmp_path / "out" / "summary.json").read_text())[
@@ -99,15 +118,6 @@ def test_flows_that_cannot_be_sent_are_refused(values: dict[str, Any], words: st
         TcpFlow(1, "h1", "h2", **values)
 
 
-def test_in_virtual_time_there_is_no_kernel(tmp_path: Path) -> None:
-    async def main(run: Run) -> None:
-        with Network(Pair(), run, program=WIRE) as net:
-            Traffic(net, [Flow(1, "h1", "h2", 1, 1), TcpFlow(2, "h1", "h2", size_bytes=1)])
-
-    with pytest.raises(TestbedError, match=r"^flow 2 of h1: TCP needs kernels: use --time"):
-        virtually(tmp_path, main)
-
-
 def record(received: list[tuple[int, int]]) -> TcpRecord:
     progress = np.zeros(1, PROGRESS)
     progress["time_ns"] = 10**9
@@ -131,9 +141,55 @@ def test_a_tcp_and_a_udp_flow_may_have_the_same_port(tmp_path: Path) -> None:
     async def main(run: Run) -> None:
         with Network(Pair(), run, program=WIRE) as net:
             tcp = TcpFlow(2, "h1", "h2", size_bytes=1, port=5001)
-            with pytest.raises(TestbedError, match="TCP needs kernels"):
-                Traffic(net, [Flow(1, "h1", "h2", 1, 1), tcp])
+            async with Traffic(net, [Flow(1, "h1", "h2", 1, 1), tcp]) as traffic:
+                assert (await traffic.finish())[2].received_bytes == 1
             with pytest.raises(TestbedError, match="flows 2 and 3 both arrive at port 5001 of h2"):
                 Traffic(net, [tcp, TcpFlow(3, "h1", "h2", size_bytes=1, port=5001)])
 
     virtually(tmp_path, main)
+
+
+def test_who_reaches_nobody_says_so(tmp_path: Path) -> None:
+    """In real time the kernel gives up after as long."""
+
+    async def main(run: Run) -> None:
+        with Network(Pair(loss_probability=1.0), run, program=WIRE) as net:
+            async with Traffic(net, [TcpFlow(2, "h1", "h2", size_bytes=1)]) as traffic:
+                await traffic.finish()
+
+    with pytest.raises(
+        TestbedError, match="flow 2: h1 has no connection to h2, or nothing was ack"
+    ):
+        virtually(tmp_path, main)
+
+
+def test_marks_need_both_ends(tmp_path: Path) -> None:
+    """A flow with ECN loses nothing where the same without it does."""
+
+    async def main(run: Run) -> list[int]:
+        topo = Pair(rate_bps=10**8, delay_us=1000, queue_packets=100)
+        with Network(topo, run, program=MARKING) as net:
+            again = []
+            for number, has_ecn in enumerate((True, False), start=1):
+                flow = TcpFlow(number, "h1", "h2", duration_s=2, ecn=has_ecn)
+                async with Traffic(net, [flow]) as traffic:
+                    again.append((await traffic.finish())[number].retransmitted_segments)
+        return again
+
+    with_marks, without = virtually(tmp_path, main)
+    assert with_marks == 0 < without
+
+
+@pytest.mark.parametrize("time", ["virtual", "real"])
+def test_congestion_control_is_that_which_is_asked_for(
+    time: str, start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    """Reno halves its window, Cubic takes 0.7 of it (RFC 9438): in both kinds of time."""
+    process = start_experiment(
+        TAIL_DROPS, "--time", time, "--out", str(tmp_path / "out"), head=HEAD
+    )
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, output + errors
+    found = json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"]
+    assert found["reno"] == pytest.approx(0.5, abs=0.06)
+    assert found["cubic"] == pytest.approx(0.7, abs=0.06)

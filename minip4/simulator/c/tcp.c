@@ -1,0 +1,324 @@
+/* TCP connections: opened and ended, what their applications write and record, and their timers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tcp.h"
+
+#define NEVER UINT64_MAX
+
+enum {
+    OPENS, LISTENS,
+    HEADERS_WITHOUT_OPTIONS = 20 + TCP_HEADER,
+    LEAST_BUFFER = 1 << 16, /* bytes that are written ahead of acknowledgements, at least */
+    MIN_CHUNK = 1448, MAX_CHUNK = 1 << 16, CHUNKS_PER_S = 1000 /* of paced flows, as in real time */
+};
+
+/* --- timers ----------------------------------------------------------------------------------- */
+
+/* Sees to it that an end is woken for its next timer. */
+static void queue(struct tcp *t)
+{
+    uint64_t due_ns = NEVER;
+    for (int i = 0; i < TIMERS; i++)
+        due_ns = t->due_ns[i] < due_ns ? t->due_ns[i] : due_ns;
+    if (due_ns >= t->queued_ns)
+        return; /* it is looked at in time */
+    t->queued_ns = due_ns;
+    if (!events_add(&t->v->timers, (struct event){due_ns, t->number, t->number}))
+        t->v->is_short = true;
+}
+
+void tcp_set(struct tcp *t, enum tcp_timer timer, uint64_t due_ns)
+{
+    t->due_ns[timer] = due_ns;
+    if (due_ns < t->queued_ns)
+        queue(t);
+}
+
+static bool is_due(struct tcp *t, enum tcp_timer timer)
+{
+    if (t->due_ns[timer] > t->v->now_ns)
+        return false;
+    t->due_ns[timer] = NEVER;
+    return true;
+}
+
+void tcp_wake(struct tcp *t)
+{
+    t->queued_ns = NEVER;
+    if (is_due(t, TIMER_ACK))
+        tcp_send_ack(t);
+    if (is_due(t, TIMER_REORDERING))
+        tcp_on_reordering(t);
+    if (is_due(t, TIMER_RETRANSMIT))
+        tcp_on_timeout(t);
+    else if (is_due(t, TIMER_PROBE))
+        tcp_on_probe(t);
+    if (is_due(t, TIMER_APPLICATION))
+        tcp_application(t);
+    queue(t);
+}
+
+/* NULL: it is not that end's turn; its event is an old one. */
+struct tcp *tcp_woken(const struct virtual *v, const struct event *event)
+{
+    struct connection *connection = v->connection[event->what / 2];
+    struct tcp *t = connection ? &connection->end[event->what % 2] : NULL;
+    return t && t->queued_ns == event->time_ns ? t : NULL;
+}
+
+/* --- applications ----------------------------------------------------------------------------- */
+
+static void record(struct tcp *t)
+{
+    struct connection *c = t->connection;
+    if (!virtual_room(&c->progress, c->result.progress_count, &c->progress_room,
+                      sizeof *c->progress)) {
+        t->v->is_short = true;
+        return;
+    }
+    c->progress[c->result.progress_count++] = (struct virtual_tcp_progress){
+        .time_ns = t->v->now_ns,
+        .written = t->out.limit - 1,
+        .acknowledged = t->out.una ? t->out.una - 1 : 0,
+        .retransmitted = (uint32_t)c->result.retransmitted,
+        .window = tcp_window(t),
+        .rtt_us = (uint32_t)(t->srtt_ns / 1000),
+    };
+    c->next_record_ns = t->v->now_ns + RECORD_NS;
+}
+
+static bool is_written(const struct tcp *t)
+{
+    const struct virtual_tcp_config *config = &t->connection->config;
+    return config->bytes ? t->out.limit - 1 == config->bytes
+                         : t->v->now_ns - config->start_ns >= config->duration_ns;
+}
+
+/* Writes what is due and has room; returns when it goes on, if not by an acknowledgement. */
+static uint64_t write_more(struct tcp *t)
+{
+    const struct virtual_tcp_config *config = &t->connection->config;
+    uint64_t written = t->out.limit - 1, now_ns = t->v->now_ns;
+    uint64_t room = 2ull * tcp_window(t) * t->out.mss, chunk = UINT64_MAX;
+    uint64_t next_ns = config->bytes ? NEVER : config->start_ns + config->duration_ns;
+    room = (room > LEAST_BUFFER ? room : LEAST_BUFFER) + t->out.una - 1;
+    if (config->rate_bps > 0) {
+        uint64_t due_ns = config->start_ns + (uint64_t)((double)written * 8e9 / config->rate_bps);
+        if (due_ns > now_ns)
+            return due_ns < next_ns ? due_ns : next_ns;
+        chunk = (uint64_t)(config->rate_bps / 8 / CHUNKS_PER_S);
+        chunk = chunk < MIN_CHUNK ? MIN_CHUNK : chunk > MAX_CHUNK ? MAX_CHUNK : chunk;
+    }
+    if (room <= written)
+        return next_ns;
+    chunk = chunk < room - written ? chunk : room - written;
+    if (config->bytes && chunk > config->bytes - written)
+        chunk = config->bytes - written;
+    t->out.limit += chunk;
+    return config->rate_bps > 0 ? now_ns : next_ns;
+}
+
+/* All is written: the rest is to have it acknowledged, and to say so. */
+static void finish(struct tcp *t)
+{
+    if (t->out.una < t->out.limit)
+        return;
+    record(t);
+    t->connection->result.is_acknowledged = true;
+    t->out.has_fin = true;
+    t->out.limit++;
+}
+
+static void opener_goes_on(struct tcp *t)
+{
+    struct connection *c = t->connection;
+    uint64_t next_ns = NEVER;
+    if (t->state == TCP_CLOSED && !c->result.progress_count) {
+        t->progress_ns = t->v->now_ns;
+        record(t);
+        t->state = TCP_SYN_SENT;
+        tcp_send_syn(t);
+    }
+    if (c->result.is_acknowledged || c->result.has_failed)
+        return;
+    if (t->v->now_ns >= c->next_record_ns)
+        record(t);
+    while (t->state == TCP_ESTABLISHED && !is_written(t) &&
+           (next_ns = write_more(t)) <= t->v->now_ns)
+        ;
+    if (t->state == TCP_ESTABLISHED && is_written(t))
+        finish(t);
+    if (!c->result.is_acknowledged)
+        tcp_set(t, TIMER_APPLICATION,
+                next_ns < c->next_record_ns ? next_ns : c->next_record_ns);
+}
+
+void tcp_application(struct tcp *t)
+{
+    if (t->number % 2 == OPENS) {
+        opener_goes_on(t);
+    } else if (t->in.next > t->in.fin && !t->out.has_fin) {
+        t->out.has_fin = true; /* it has nothing to say */
+        t->out.limit++;
+    }
+    tcp_send(t);
+}
+
+void tcp_delivered(struct tcp *t, uint64_t bytes)
+{
+    struct connection *c = t->connection;
+    uint32_t count = c->result.received_count;
+    if (!virtual_room(&c->received, count, &c->received_room, sizeof *c->received)) {
+        t->v->is_short = true;
+        return;
+    }
+    uint64_t before = count ? c->received[count - 1].bytes : 0;
+    c->received[count] = (struct virtual_tcp_received){t->v->now_ns, before + bytes};
+    c->result.received_count++;
+}
+
+void tcp_fail(struct tcp *t)
+{
+    t->connection->result.has_failed |= t->number % 2 == OPENS;
+    t->state = TCP_CLOSED;
+    for (int i = 0; i < TIMERS; i++)
+        t->due_ns[i] = NEVER;
+}
+
+/* --- the ends by their ports ------------------------------------------------------------------ */
+
+static struct tcp **bucket_of(const struct virtual *v, uint32_t node, uint16_t port)
+{
+    uint32_t hash = (node * 0x9e3779b1u) ^ (port * 0x85ebca6bu);
+    return &v->tcp_bucket[(hash ^ hash >> 15) & (v->tcp_buckets - 1)];
+}
+
+struct tcp *tcp_find(struct virtual *v, uint32_t node, uint16_t port, uint32_t address,
+                     uint16_t peer_port)
+{
+    struct tcp *t = v->tcp_buckets ? *bucket_of(v, node, port) : NULL;
+    for (; t; t = t->next)
+        if (t->host->number == node && t->port == port &&
+            (t->state == TCP_LISTEN || (t->peer_address == address && t->peer_port == peer_port)))
+            return t;
+    return NULL;
+}
+
+static void add_to_bucket(struct tcp *t)
+{
+    struct tcp **bucket = bucket_of(t->v, t->host->number, t->port);
+    t->next = *bucket;
+    *bucket = t;
+}
+
+static void remove_from_bucket(struct tcp *t)
+{
+    struct tcp **at = bucket_of(t->v, t->host->number, t->port);
+    while (*at != t)
+        at = &(*at)->next;
+    *at = t->next;
+}
+
+/* As many buckets as ends, at least; false: no memory. */
+static bool make_buckets(struct virtual *v)
+{
+    if (2 * (v->connections + 1) <= v->tcp_buckets)
+        return true;
+    uint32_t buckets = v->tcp_buckets ? 4 * v->tcp_buckets : 64;
+    struct tcp **made = calloc(buckets, sizeof *made);
+    if (!made)
+        return false;
+    free(v->tcp_bucket);
+    v->tcp_bucket = made;
+    v->tcp_buckets = buckets;
+    for (uint32_t i = 0; i < v->connections; i++)
+        for (int end = 0; v->connection[i] && end < 2; end++)
+            add_to_bucket(&v->connection[i]->end[end]);
+    return true;
+}
+
+/* --- connections ------------------------------------------------------------------------------ */
+
+static void begin_end(struct virtual *v, struct connection *connection, int which)
+{
+    const struct virtual_tcp_config *config = &connection->config;
+    bool opens = which == OPENS;
+    struct tcp *t = &connection->end[which];
+    const struct host *peer = &v->node[opens ? config->destination : config->source]->host;
+    t->v = v;
+    t->connection = connection;
+    t->host = v->node[opens ? config->source : config->destination];
+    t->number = 2 * v->connections + (uint32_t)which;
+    t->peer_address = peer->address;
+    t->peer_mac = peer->mac;
+    t->port = opens ? config->source_port : config->destination_port;
+    t->peer_port = opens ? config->destination_port : config->source_port;
+    t->tos = config->tos;
+    t->has_ecn = config->has_ecn;
+    t->state = opens ? TCP_CLOSED : TCP_LISTEN;
+    t->isn = config->isn[which];
+    t->rto_ns = FIRST_RTO_NS;
+    t->queued_ns = NEVER;
+    for (int i = 0; i < TIMERS; i++)
+        t->due_ns[i] = NEVER;
+    t->out.own_mss = t->host->host.longest_frame - ETHERNET_AND_TAG - HEADERS_WITHOUT_OPTIONS;
+    t->out.limit = 1;
+    t->congestion.kind = config->congestion;
+}
+
+uint32_t virtual_add_tcp(struct virtual *v, const struct virtual_tcp_config *config)
+{
+    if (tcp_find(v, config->source, config->source_port,
+                 v->node[config->destination]->host.address, config->destination_port) ||
+        !virtual_room(&v->connection, v->connections, &v->connection_room,
+                      sizeof *v->connection) ||
+        !make_buckets(v))
+        return VIRTUAL_NONE;
+    struct connection *connection = calloc(1, sizeof *connection);
+    if (!connection)
+        return VIRTUAL_NONE;
+    connection->config = *config;
+    for (int end = 0; end < 2; end++) {
+        begin_end(v, connection, end);
+        add_to_bucket(&connection->end[end]);
+    }
+    v->connection[v->connections] = connection;
+    tcp_set(&connection->end[OPENS], TIMER_APPLICATION, config->start_ns);
+    return v->connections++;
+}
+
+bool virtual_tcp_result(struct virtual *v, uint32_t number, struct virtual_tcp_result *out)
+{
+    struct connection *connection = v->connection[number];
+    if (v->is_short)
+        return false;
+    *out = connection->result;
+    out->progress = connection->progress;
+    out->received = connection->received;
+    return true;
+}
+
+void virtual_remove_tcp(struct virtual *v, uint32_t number)
+{
+    struct connection *connection = v->connection[number];
+    for (int end = 0; end < 2; end++) {
+        remove_from_bucket(&connection->end[end]);
+        free(connection->end[end].out.segment);
+        free(connection->end[end].in.range);
+    }
+    free(connection->progress);
+    free(connection->received);
+    free(connection);
+    v->connection[number] = NULL;
+}
+
+void connections_free(struct virtual *v)
+{
+    for (uint32_t i = 0; i < v->connections; i++)
+        if (v->connection[i])
+            virtual_remove_tcp(v, i);
+    free(v->connection);
+    free(v->tcp_bucket);
+    events_free(&v->timers);
+}

@@ -1,0 +1,212 @@
+/* Segments that arrive at a host (RFC 9293, 3.10.7): to which end, and what it makes of them. */
+#include <arpa/inet.h>
+
+#include "tcp.h"
+
+enum {
+    PROTOCOL_TCP = 6,
+    OPTION_END = 0, OPTION_NOP = 1, OPTION_MSS = 2, OPTION_SCALE = 3, OPTION_SACK = 5,
+    OPTION_TIMESTAMP = 8,
+    ECN = 3, CE = 3,     /* RFC 3168: the two bits, and that they were marked on the way */
+    DEFAULT_MSS = 536,   /* RFC 9293, 3.7.1 */
+    QUICK_ACKS = 16      /* at first, so that slow start is not slower than it needs (RFC 5681, 4.2) */
+};
+
+struct parsed {
+    uint32_t sequence, acknowledged, window, data;
+    uint32_t time, mss, scale;
+    uint32_t block[SACK_BLOCKS + 1][2], blocks;
+    uint8_t flags;
+    bool has_time, is_marked;
+};
+
+static uint32_t get_16(const uint8_t *at)
+{
+    return (uint32_t)at[0] << 8 | at[1];
+}
+
+static uint32_t get_32(const uint8_t *at)
+{
+    return get_16(at) << 16 | get_16(at + 2);
+}
+
+static void parse_option(struct parsed *parsed, const uint8_t *option, uint32_t length)
+{
+    if (option[0] == OPTION_MSS && length == 4)
+        parsed->mss = get_16(option + 2);
+    else if (option[0] == OPTION_SCALE && length == 3)
+        parsed->scale = option[2] < 14 ? option[2] : 14; /* RFC 7323, 2.3 */
+    else if (option[0] == OPTION_TIMESTAMP && length == 10) {
+        parsed->time = get_32(option + 2);
+        parsed->has_time = true;
+    } else if (option[0] == OPTION_SACK) {
+        for (uint32_t at = 2; at + 8 <= length && parsed->blocks <= SACK_BLOCKS; at += 8) {
+            parsed->block[parsed->blocks][0] = get_32(option + at);
+            parsed->block[parsed->blocks++][1] = get_32(option + at + 4);
+        }
+    }
+}
+
+static struct parsed parse(const uint8_t *bytes, uint32_t header, uint32_t length)
+{
+    struct parsed parsed = {.sequence = get_32(bytes + 4), .acknowledged = get_32(bytes + 8),
+                            .window = get_16(bytes + 14), .data = length - header,
+                            .mss = DEFAULT_MSS, .flags = bytes[13]};
+    for (uint32_t at = TCP_HEADER; at < header && bytes[at] != OPTION_END;) {
+        if (bytes[at] == OPTION_NOP) {
+            at++;
+            continue;
+        }
+        uint32_t size = at + 1 < header ? bytes[at + 1] : 0;
+        if (size < 2 || at + size > header)
+            break;
+        parse_option(&parsed, bytes + at, size);
+        at += size;
+    }
+    return parsed;
+}
+
+/* The offset of a sequence number, next to one that is known; negative: before the stream began. */
+static int64_t offset_of(uint32_t sequence, uint32_t isn, uint64_t near)
+{
+    return (int64_t)near + (int32_t)(sequence - (isn + (uint32_t)near));
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+/* What the peer's SYN says of it. */
+static void know_peer(struct tcp *t, const struct parsed *parsed)
+{
+    t->peer_isn = parsed->sequence;
+    t->peer_scale = (uint8_t)parsed->scale;
+    uint32_t mss = parsed->mss < t->out.own_mss ? parsed->mss : t->out.own_mss;
+    t->out.mss = mss > TIMESTAMP_OPTION ? mss - TIMESTAMP_OPTION : 1;
+    t->in.next = 1;
+    t->in.fin = UINT64_MAX;
+    t->in.their_time = parsed->time;
+    t->in.quick = QUICK_ACKS;
+}
+
+static void take_syn(struct tcp *t, const struct parsed *parsed, const uint8_t *ip,
+                     const uint8_t *bytes)
+{
+    if ((parsed->flags & (SYN | ACK | RST | FIN)) != SYN)
+        return;
+    memcpy(&t->peer_address, ip + 12, 4);
+    t->peer_port = (uint16_t)get_16(bytes);
+    know_peer(t, parsed);
+    t->has_ecn = t->connection->config.has_ecn && (parsed->flags & (ECE | CWR)) == (ECE | CWR);
+    t->state = TCP_SYN_RECEIVED;
+    tcp_send_syn(t);
+}
+
+static void become_established(struct tcp *t)
+{
+    t->state = TCP_ESTABLISHED;
+    tcp_take_ack(t, 1, NULL, 0, false);
+    congestion_begin(t);
+}
+
+static void take_syn_ack(struct tcp *t, const struct parsed *parsed)
+{
+    if ((parsed->flags & (SYN | ACK | RST)) != (SYN | ACK) || parsed->acknowledged != t->isn + 1)
+        return;
+    know_peer(t, parsed);
+    t->has_ecn = t->has_ecn && (parsed->flags & (ECE | CWR)) == ECE;
+    t->out.window_end = 1 + parsed->window; /* of a SYN it is not scaled: RFC 7323, 2.2 */
+    become_established(t);
+    tcp_send_ack(t);
+    tcp_application(t);
+}
+
+/* --- established ------------------------------------------------------------------------------ */
+
+static void take_marks(struct tcp *t, const struct parsed *parsed)
+{
+    struct receiving *in = &t->in;
+    if (t->congestion.kind == TCP_DCTCP) { /* RFC 8257, 3.2 */
+        if (parsed->is_marked != in->is_marked && in->waiting)
+            tcp_send_ack(t);
+        in->is_marked = parsed->is_marked;
+    } else { /* RFC 3168, 6.1.3; the sender is told at once, as the kernel does */
+        in->quick += parsed->is_marked && !in->is_marked;
+        in->is_marked = parsed->is_marked || (in->is_marked && !(parsed->flags & CWR));
+    }
+}
+
+/* False: it acknowledges what was never sent. */
+static bool take_acknowledgement(struct tcp *t, const struct parsed *parsed)
+{
+    struct sending *out = &t->out;
+    int64_t una = offset_of(parsed->acknowledged, t->isn, out->una);
+    if (una > (int64_t)out->next)
+        return false;
+    if (una < (int64_t)out->una)
+        return true; /* an old one, that was overtaken */
+    uint64_t end = (uint64_t)una + ((uint64_t)parsed->window << t->peer_scale);
+    out->window_end = end > out->window_end ? end : out->window_end;
+    struct range blocks[SACK_BLOCKS + 1];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < parsed->blocks; i++) {
+        int64_t begin = offset_of(parsed->block[i][0], t->isn, out->una);
+        int64_t last = offset_of(parsed->block[i][1], t->isn, out->una);
+        if (begin > 0 && begin < last && last <= (int64_t)out->next)
+            blocks[count++] = (struct range){(uint64_t)begin, (uint64_t)last, 0};
+    }
+    tcp_take_ack(t, (uint64_t)una, blocks, count, parsed->flags & ECE);
+    return true;
+}
+
+static void take_segment(struct tcp *t, const struct parsed *parsed)
+{
+    int64_t begin = offset_of(parsed->sequence, t->peer_isn, t->in.next);
+    bool is_fin = parsed->flags & FIN;
+    if (!(parsed->flags & ACK) || parsed->flags & RST)
+        return;
+    if (parsed->flags & SYN || begin < 1 || !take_acknowledgement(t, parsed)) {
+        tcp_send_ack(t); /* RFC 9293, 3.10.7.4: it tells the peer where this end is */
+        return;
+    }
+    if (parsed->has_time && (uint64_t)begin <= t->in.next) /* RFC 7323, 4.3 */
+        t->in.their_time = parsed->time;
+    if (parsed->data)
+        take_marks(t, parsed);
+    if (parsed->data || is_fin)
+        tcp_take_data(t, (uint64_t)begin, parsed->data, is_fin);
+    tcp_application(t);
+}
+
+void tcp_receive(struct node *node, const uint8_t *ip, const uint8_t *bytes, uint32_t length)
+{
+    struct virtual_host_counters *counters = &node->host.counters;
+    uint32_t header = length >= TCP_HEADER ? (bytes[12] >> 4) * 4u : 0;
+    uint64_t pseudo = checksum_add(htons(PROTOCOL_TCP), ip + 12, 8) + htons((uint16_t)length);
+    if (header < TCP_HEADER || header > length ||
+        checksum_fold(checksum_add(pseudo, bytes, length)) != 0) {
+        counters->checksum_errors++;
+        return;
+    }
+    uint32_t address;
+    memcpy(&address, ip + 12, 4);
+    struct tcp *t = tcp_find(node->v, node->number, (uint16_t)get_16(bytes + 2), address,
+                             (uint16_t)get_16(bytes));
+    if (!t) {
+        counters->unclaimed++;
+        return;
+    }
+    struct parsed parsed = parse(bytes, header, length);
+    parsed.is_marked = (ip[1] & ECN) == CE;
+    if (t->state == TCP_LISTEN)
+        take_syn(t, &parsed, ip, bytes);
+    else if (t->state == TCP_SYN_SENT)
+        take_syn_ack(t, &parsed);
+    else if (t->state == TCP_SYN_RECEIVED && parsed.flags & SYN)
+        tcp_send_again(t, segment_at(&t->out, t->out.first)); /* the answer was lost */
+    else {
+        if (t->state == TCP_SYN_RECEIVED && parsed.flags & ACK &&
+            parsed.acknowledged == t->isn + 1)
+            become_established(t);
+        if (t->state == TCP_ESTABLISHED)
+            take_segment(t, &parsed);
+    }
+}

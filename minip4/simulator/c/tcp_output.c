@@ -1,0 +1,232 @@
+/* What an end sends: segments and their headers (RFC 9293), options (RFC 7323, RFC 2018), marks (RFC 3168). */
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tcp.h"
+
+enum {
+    ETHERNET = 14, IPV4 = 20, TTL = 64, PROTOCOL_TCP = 6,
+    OPTION_NOP = 1, OPTION_MSS = 2, OPTION_SCALE = 3, OPTION_SACK_PERMITTED = 4, OPTION_SACK = 5,
+    OPTION_TIMESTAMP = 8,
+    ECT_0 = 2 /* a packet of a transport that knows of ECN */
+};
+
+static uint8_t *put_16(uint8_t *at, uint32_t value)
+{
+    at[0] = (uint8_t)(value >> 8);
+    at[1] = (uint8_t)value;
+    return at + 2;
+}
+
+static uint8_t *put_32(uint8_t *at, uint32_t value)
+{
+    return put_16(put_16(at, value >> 16), value);
+}
+
+static uint8_t *put_timestamp(const struct tcp *t, uint8_t *at)
+{
+    *at++ = OPTION_TIMESTAMP;
+    *at++ = 10;
+    at = put_32(at, (uint32_t)(t->v->now_ns / 1000000)); /* in milliseconds */
+    return put_32(at, t->in.their_time);
+}
+
+/* As the kernel orders them: what a receiver looks for in one step comes first. */
+static uint8_t *put_options(struct tcp *t, uint8_t *at, uint8_t flags)
+{
+    if (flags & SYN) {
+        *at++ = OPTION_MSS;
+        *at++ = 4;
+        at = put_16(at, t->out.own_mss);
+        *at++ = OPTION_SACK_PERMITTED;
+        *at++ = 2;
+        at = put_timestamp(t, at);
+        memcpy(at, (const uint8_t[]){OPTION_NOP, OPTION_SCALE, 3, WINDOW_SCALE}, 4);
+        return at + 4;
+    }
+    memset(at, OPTION_NOP, 2);
+    at = put_timestamp(t, at + 2);
+    struct range blocks[SACK_BLOCKS];
+    uint32_t count = tcp_sack_blocks(t, blocks);
+    if (!count)
+        return at;
+    memset(at, OPTION_NOP, 2);
+    at[2] = OPTION_SACK;
+    at[3] = (uint8_t)(2 + 8 * count);
+    at += 4;
+    for (uint32_t i = 0; i < count; i++) {
+        at = put_32(at, t->peer_isn + (uint32_t)blocks[i].begin);
+        at = put_32(at, t->peer_isn + (uint32_t)blocks[i].end);
+    }
+    return at;
+}
+
+static void put_ip(const struct tcp *t, uint8_t *frame, uint32_t length, uint8_t tos)
+{
+    memcpy(frame, t->peer_mac, 6);
+    memcpy(frame + 6, t->host->host.mac, 6);
+    put_16(frame + 12, 0x0800);
+    uint8_t *ip = frame + ETHERNET;
+    memcpy(ip, (const uint8_t[IPV4]){[0] = 0x45, [1] = tos, [6] = 0x40 /* do not fragment */,
+                                     [8] = TTL, [9] = PROTOCOL_TCP}, IPV4);
+    put_16(ip + 2, length);
+    memcpy(ip + 12, &t->host->host.address, 4);
+    memcpy(ip + 16, &t->peer_address, 4);
+    uint16_t sum = checksum_fold(checksum_add(0, ip, IPV4));
+    memcpy(ip + 10, &sum, 2);
+}
+
+/* Sends a segment that begins at an offset, with so many zeros. */
+static void transmit(struct tcp *t, uint64_t begin, uint32_t data, uint8_t flags, bool is_capable)
+{
+    struct packet *packet = packet_take(t->v->pool);
+    if (!packet)
+        return; /* is_short by now */
+    uint8_t *tcp = packet->data + ETHERNET + IPV4;
+    if (flags & ACK && t->in.is_marked && !(flags & SYN))
+        flags |= ECE;
+    put_16(put_16(tcp, t->port), t->peer_port);
+    put_32(tcp + 4, t->isn + (uint32_t)begin);
+    put_32(tcp + 8, flags & ACK ? t->peer_isn + (uint32_t)t->in.next : 0);
+    uint32_t window = flags & SYN ? UINT16_MAX : RECEIVE_BUFFER >> WINDOW_SCALE;
+    put_16(tcp + 14, window);
+    memset(tcp + 16, 0, 4); /* checksum and urgent pointer */
+    uint8_t *end = put_options(t, tcp + TCP_HEADER, flags);
+    uint32_t header = (uint32_t)(end - tcp);
+    tcp[12] = (uint8_t)(header / 4 << 4);
+    tcp[13] = flags;
+    memset(end, 0, data);
+    put_ip(t, packet->data, IPV4 + header + data, (uint8_t)(t->tos | (is_capable ? ECT_0 : 0)));
+    uint64_t pseudo = checksum_add(htons(PROTOCOL_TCP), packet->data + ETHERNET + 12, 8) +
+                      htons((uint16_t)(header + data));
+    uint16_t sum = checksum_fold(checksum_add(pseudo, tcp, header)); /* zeros add nothing */
+    memcpy(tcp + 16, &sum, 2);
+    packet->length = ETHERNET + IPV4 + header + data;
+    t->host->host.counters.sent++;
+    virtual_put_on_wire(t->host, 0, packet, t->v->now_ns);
+    if (flags & ACK) {
+        t->in.waiting = 0;
+        t->in.quick -= t->in.quick > 0;
+        tcp_set(t, TIMER_ACK, UINT64_MAX);
+    }
+}
+
+void tcp_send_ack(struct tcp *t)
+{
+    transmit(t, t->out.next, 0, ACK, false);
+}
+
+/* --- segments that are acknowledged ----------------------------------------------------------- */
+
+/* Sends a segment of the ring, for the first time or again (RFC 3168, 6.1.5: then never capable). */
+static void transmit_segment(struct tcp *t, struct segment *segment, bool is_new)
+{
+    uint8_t flags = t->state == TCP_SYN_SENT ? 0 : ACK;
+    uint32_t data = segment->length;
+    if (segment->begin == 0) {
+        flags |= SYN;
+        data--;
+        if (t->has_ecn) /* RFC 3168, 6.1.1: asked for by both flags, granted by one */
+            flags |= t->state == TCP_SYN_SENT ? ECE | CWR : ECE;
+    } else {
+        bool has_fin = t->out.has_fin && segment->begin + segment->length == t->out.limit;
+        data -= has_fin;
+        flags |= has_fin ? FIN : 0;
+        flags |= segment->begin + segment->length == t->out.limit && data ? PSH : 0;
+    }
+    if (is_new && data && t->wants_cwr) {
+        flags |= CWR;
+        t->wants_cwr = false;
+    }
+    segment->sent_ns = t->v->now_ns;
+    transmit(t, segment->begin, data, flags, t->has_ecn && is_new && data);
+    tcp_arm(t);
+}
+
+/* A new segment at the ring's end; NULL: no memory. */
+static struct segment *add_segment(struct tcp *t, uint32_t length)
+{
+    struct sending *out = &t->out;
+    if (out->end - out->first == out->room) {
+        uint32_t room = out->room ? 2 * out->room : 16;
+        struct segment *grown = calloc(room, sizeof *grown);
+        if (!grown) {
+            t->v->is_short = true;
+            return NULL;
+        }
+        for (uint64_t i = out->first; i < out->end; i++)
+            grown[i & (room - 1)] = *segment_at(out, i);
+        free(out->segment);
+        out->segment = grown;
+        out->room = room;
+    }
+    struct segment *segment = segment_at(out, out->end++);
+    *segment = (struct segment){.begin = out->next, .length = length};
+    out->next += length;
+    return segment;
+}
+
+void tcp_send_syn(struct tcp *t)
+{
+    struct segment *segment = add_segment(t, 1);
+    t->timed_ns = t->v->now_ns;
+    if (segment)
+        transmit_segment(t, segment, true);
+}
+
+bool tcp_send_new(struct tcp *t)
+{
+    struct sending *out = &t->out;
+    uint64_t left = out->limit - out->next, allowed = out->window_end - out->next;
+    uint32_t length = left < out->mss ? (uint32_t)left : out->mss;
+    if (!length || (int64_t)allowed < length)
+        return false;
+    struct segment *segment = add_segment(t, length);
+    if (!segment)
+        return false;
+    if (out->end - out->first == 1)
+        t->timed_ns = t->v->now_ns;
+    transmit_segment(t, segment, true);
+    t->repair.prr_out++;
+    return true;
+}
+
+void tcp_send_again(struct tcp *t, struct segment *segment)
+{
+    t->out.again += !segment->is_again;
+    segment->is_again = segment->was_again = true;
+    t->connection->result.retransmitted++;
+    t->repair.prr_out++;
+    transmit_segment(t, segment, false);
+}
+
+/* The first segment that is lost, and whose repetition is not on its way; NULL: there is none. */
+static struct segment *next_lost(struct sending *out)
+{
+    for (; out->lost && out->look_at < out->end; out->look_at++) {
+        struct segment *segment = segment_at(out, out->look_at);
+        if (segment->is_lost && !segment->is_again)
+            return segment;
+    }
+    return NULL;
+}
+
+void tcp_send(struct tcp *t)
+{
+    struct sending *out = &t->out;
+    struct segment *lost;
+    if (t->state != TCP_ESTABLISHED)
+        return;
+    while (tcp_pipe(out) < tcp_window(t) && (lost = next_lost(out)))
+        tcp_send_again(t, lost);
+    while (tcp_pipe(out) < tcp_window(t) && tcp_send_new(t))
+        ;
+    struct congestion *c = &t->congestion;
+    uint32_t pipe = tcp_pipe(out);
+    if (out->una >= c->limited_until || pipe > c->most) { /* of each round trip, the most */
+        c->most = pipe;
+        c->limited_until = out->next;
+    }
+    c->is_limited = pipe >= tcp_window(t);
+}

@@ -1,0 +1,113 @@
+/* What an end does with data that come: in order or not, and what it reports of those that are not. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tcp.h"
+
+/* Makes room at a place in the list; false: no memory. */
+static bool insert(struct receiving *in, uint32_t at)
+{
+    if (!virtual_room(&in->range, in->ranges, &in->room, sizeof *in->range))
+        return false;
+    memmove(&in->range[at + 1], &in->range[at], (in->ranges - at) * sizeof *in->range);
+    in->ranges++;
+    return true;
+}
+
+static void remove_ranges(struct receiving *in, uint32_t at, uint32_t count)
+{
+    memmove(&in->range[at], &in->range[at + count],
+            (in->ranges - at - count) * sizeof *in->range);
+    in->ranges -= count;
+}
+
+/* Keeps begin..end, which lie beyond a gap, with what they touch. */
+static void keep(struct tcp *t, uint64_t begin, uint64_t end)
+{
+    struct receiving *in = &t->in;
+    uint32_t at = 0, last;
+    while (at < in->ranges && in->range[at].end < begin)
+        at++;
+    for (last = at; last < in->ranges && in->range[last].begin <= end; last++) {
+        if (in->range[last].begin <= begin && in->range[last].end >= end)
+            in->duplicate = (struct range){begin, end, 0};
+        begin = in->range[last].begin < begin ? in->range[last].begin : begin;
+        end = in->range[last].end > end ? in->range[last].end : end;
+    }
+    if (last > at)
+        remove_ranges(in, at + 1, last - at - 1);
+    else if (!insert(in, at)) {
+        t->v->is_short = true;
+        return;
+    }
+    in->range[at] = (struct range){begin, end, ++in->touched};
+}
+
+/* Data up to `end` came in order: with those that waited for them. */
+static void advance(struct tcp *t, uint64_t end)
+{
+    struct receiving *in = &t->in;
+    uint64_t before = in->next;
+    uint32_t joined = 0;
+    for (in->next = end; joined < in->ranges && in->range[joined].begin <= in->next; joined++)
+        in->next = in->range[joined].end > in->next ? in->range[joined].end : in->next;
+    if (joined)
+        remove_ranges(in, 0, joined);
+    uint64_t bytes = in->next - before - (in->next > in->fin);
+    if (bytes)
+        tcp_delivered(t, bytes);
+}
+
+void tcp_take_data(struct tcp *t, uint64_t begin, uint32_t length, bool is_fin)
+{
+    struct receiving *in = &t->in;
+    uint64_t end = begin + length + is_fin;
+    if (end > in->next + RECEIVE_BUFFER)
+        return; /* more than was offered */
+    if (is_fin)
+        in->fin = begin + length;
+    bool is_hurried = in->ranges > 0 || is_fin; /* RFC 5681, 4.2: it fills a gap, or part of one */
+    if (begin < in->next) { /* it came before, some of it or all */
+        in->duplicate = (struct range){begin, end < in->next ? end : in->next, 0};
+        begin = in->next;
+        is_hurried = true;
+    }
+    if (begin > in->next) {
+        keep(t, begin, end);
+        is_hurried = true;
+    } else if (end > begin) {
+        in->waiting += (uint32_t)(end - begin);
+        advance(t, end);
+    }
+    if (is_hurried || in->quick || in->waiting > t->out.mss)
+        tcp_send_ack(t);
+    else if (t->due_ns[TIMER_ACK] == UINT64_MAX)
+        tcp_set(t, TIMER_ACK, t->v->now_ns + DELAYED_ACK_NS);
+}
+
+/* The range touched last of those touched before `before`; NULL: there is none. */
+static const struct range *last_touched(const struct receiving *in, uint64_t before)
+{
+    const struct range *found = NULL;
+    for (uint32_t i = 0; i < in->ranges; i++)
+        if (in->range[i].touched < before && (!found || in->range[i].touched > found->touched))
+            found = &in->range[i];
+    return found;
+}
+
+uint32_t tcp_sack_blocks(struct tcp *t, struct range *blocks)
+{
+    struct receiving *in = &t->in;
+    uint32_t count = 0;
+    if (in->duplicate.end) { /* RFC 2883: the first block */
+        blocks[count++] = in->duplicate;
+        in->duplicate = (struct range){0};
+    }
+    uint64_t before = UINT64_MAX;
+    const struct range *range;
+    while (count < SACK_BLOCKS && (range = last_touched(in, before))) {
+        blocks[count++] = *range;
+        before = range->touched;
+    }
+    return count;
+}

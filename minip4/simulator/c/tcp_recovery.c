@@ -1,0 +1,334 @@
+/* What an end does with acknowledgements and timeouts: round trips (RFC 6298), what is lost (RACK and
+ * tail loss probes, RFC 8985), and how the window shrinks meanwhile (RFC 6675, RFC 6937, RFC 3168). */
+#include "tcp.h"
+
+#define NEVER UINT64_MAX
+#define PROBE_ALONE_NS 200000000ull /* RFC 8985, 7.2: a lone segment's acknowledgement may be delayed */
+
+/* What one acknowledgement told. */
+struct news {
+    uint32_t delivered;  /* segments, acknowledged or reported */
+    uint32_t acked;      /* segments that are acknowledged, and were sent once */
+    uint64_t bytes;      /* acknowledged */
+    uint64_t rtt_ns;     /* of the first segment that was sent once; 0: of none */
+    bool is_duplicate;   /* something came twice (RFC 2883) */
+    bool has_lost;       /* more is lost */
+};
+
+/* --- the scoreboard --------------------------------------------------------------------------- */
+
+static void no_longer_lost(struct sending *out, struct segment *segment)
+{
+    out->lost -= segment->is_lost;
+    out->again -= segment->is_again;
+    segment->is_lost = segment->is_again = false;
+}
+
+/* A segment has come: RFC 8985, 6.2, steps 1 to 3. */
+static void deliver(struct tcp *t, struct segment *segment, struct news *news)
+{
+    struct rack *rack = &t->rack;
+    uint64_t rtt_ns = t->v->now_ns - segment->sent_ns, end = segment->begin + segment->length;
+    rtt_ns += rtt_ns == 0; /* wires without delay; 0 is none */
+    news->delivered++;
+    if (!segment->was_again) {
+        news->rtt_ns = news->rtt_ns ? news->rtt_ns : rtt_ns;
+        t->min_rtt_ns = t->min_rtt_ns && t->min_rtt_ns < rtt_ns ? t->min_rtt_ns : rtt_ns;
+        rack->is_reordered |= end < rack->furthest;
+    }
+    rack->furthest = end > rack->furthest ? end : rack->furthest;
+    if (segment->was_again && rtt_ns < t->min_rtt_ns)
+        return; /* what is acknowledged is an earlier copy */
+    if (segment->sent_ns > rack->sent_ns ||
+        (segment->sent_ns == rack->sent_ns && end > rack->end)) {
+        rack->sent_ns = segment->sent_ns;
+        rack->end = end;
+        rack->rtt_ns = rtt_ns;
+    }
+}
+
+/* The number of the first segment that begins at an offset or later. */
+static uint64_t number_of(const struct sending *out, uint64_t offset)
+{
+    uint64_t low = out->first, high = out->end;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (segment_at(out, middle)->begin < offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void take_block(struct tcp *t, const struct range *block, struct news *news)
+{
+    struct sending *out = &t->out;
+    for (uint64_t i = number_of(out, block->begin); i < out->end; i++) {
+        struct segment *segment = segment_at(out, i);
+        if (segment->begin + segment->length > block->end)
+            break;
+        if (segment->is_sacked)
+            continue;
+        deliver(t, segment, news);
+        no_longer_lost(out, segment);
+        segment->is_sacked = true;
+        out->sacked++;
+        out->highest_sacked = i + 1 > out->highest_sacked ? i + 1 : out->highest_sacked;
+    }
+}
+
+/* All before `una` has come. */
+static void advance(struct tcp *t, uint64_t una, struct news *news)
+{
+    struct sending *out = &t->out;
+    news->bytes = una - out->una;
+    out->una = una;
+    while (out->first < out->end) {
+        struct segment *segment = segment_at(out, out->first);
+        if (segment->begin + segment->length > una)
+            break;
+        if (segment->is_sacked)
+            out->sacked--;
+        else
+            deliver(t, segment, news);
+        no_longer_lost(out, segment);
+        news->acked++;
+        out->first++;
+    }
+    struct segment *head = segment_at(out, out->first);
+    if (out->first < out->end && head->begin < una) { /* a part of it has come */
+        head->length -= (uint32_t)(una - head->begin);
+        head->begin = una;
+    }
+    out->look_at = out->look_at > out->first ? out->look_at : out->first;
+}
+
+static void mark_lost(struct sending *out, uint64_t number)
+{
+    struct segment *segment = segment_at(out, number);
+    out->lost += !segment->is_lost;
+    out->again -= segment->is_again;
+    segment->is_lost = true;
+    segment->is_again = false;
+    out->look_at = number < out->look_at ? number : out->look_at;
+}
+
+/* RFC 8985, 6.2, step 4: how long after a later one a segment may still come. */
+static uint64_t patience_ns(const struct tcp *t)
+{
+    if (!t->rack.is_reordered && (t->repair.state >= TCP_RECOVERS || t->out.sacked >= DUPLICATES))
+        return 0;
+    uint64_t quarter_ns = t->min_rtt_ns / 4;
+    return quarter_ns < t->srtt_ns ? quarter_ns : t->srtt_ns;
+}
+
+/* Step 5; true: more is lost. */
+static bool look_for_losses(struct tcp *t)
+{
+    struct sending *out = &t->out;
+    const struct rack *rack = &t->rack;
+    uint64_t wait_ns = 0, within_ns = rack->rtt_ns + patience_ns(t);
+    bool has_lost = false;
+    tcp_set(t, TIMER_REORDERING, NEVER);
+    for (uint64_t i = out->first; out->sacked && i < out->highest_sacked; i++) {
+        const struct segment *segment = segment_at(out, i);
+        if (segment->is_sacked || (segment->is_lost && !segment->is_again) ||
+            segment->sent_ns > rack->sent_ns ||
+            (segment->sent_ns == rack->sent_ns && segment->begin >= rack->end))
+            continue;
+        uint64_t until_ns = segment->sent_ns + within_ns;
+        if (until_ns <= t->v->now_ns) {
+            mark_lost(out, i);
+            has_lost = true;
+        } else if (until_ns - t->v->now_ns > wait_ns) {
+            wait_ns = until_ns - t->v->now_ns;
+        }
+    }
+    if (wait_ns)
+        tcp_set(t, TIMER_REORDERING, t->v->now_ns + wait_ns);
+    return has_lost;
+}
+
+/* --- timers ----------------------------------------------------------------------------------- */
+
+static void take_rtt(struct tcp *t, uint64_t rtt_ns)
+{
+    uint64_t apart_ns = t->srtt_ns > rtt_ns ? t->srtt_ns - rtt_ns : rtt_ns - t->srtt_ns;
+    t->rttvar_ns = t->srtt_ns ? t->rttvar_ns - t->rttvar_ns / 4 + apart_ns / 4 : rtt_ns / 2;
+    t->srtt_ns = t->srtt_ns ? t->srtt_ns - t->srtt_ns / 8 + rtt_ns / 8 : rtt_ns;
+    uint64_t margin_ns = 4 * t->rttvar_ns;
+    t->rto_ns = t->srtt_ns + (margin_ns > MIN_RTO_NS ? margin_ns : MIN_RTO_NS);
+}
+
+void tcp_arm(struct tcp *t)
+{
+    const struct sending *out = &t->out;
+    uint64_t due_ns = NEVER, probe_ns = NEVER;
+    if (out->first < out->end) {
+        uint64_t rto_ns = t->rto_ns << (t->repair.timeouts < 10 ? t->repair.timeouts : 10);
+        due_ns = t->timed_ns + (rto_ns < MAX_RTO_NS ? rto_ns : MAX_RTO_NS);
+        if (t->state == TCP_ESTABLISHED && t->repair.state == TCP_OPEN && !out->sacked &&
+            !t->repair.probe_end && t->srtt_ns)
+            probe_ns = t->v->now_ns + 2 * t->srtt_ns +
+                       (out->end - out->first == 1 ? PROBE_ALONE_NS : 0);
+    }
+    tcp_set(t, TIMER_RETRANSMIT, due_ns);
+    tcp_set(t, TIMER_PROBE, probe_ns < due_ns ? probe_ns : NEVER);
+}
+
+void tcp_on_probe(struct tcp *t)
+{
+    struct sending *out = &t->out;
+    struct repair *r = &t->repair;
+    r->probe_is_again = !tcp_send_new(t);
+    if (r->probe_is_again && !segment_at(out, out->end - 1)->is_again)
+        tcp_send_again(t, segment_at(out, out->end - 1));
+    r->probe_end = out->next;
+    t->timed_ns = t->v->now_ns;
+    tcp_arm(t);
+}
+
+static void begin_repair(struct tcp *t, enum tcp_recovery state, bool is_marked)
+{
+    struct repair *r = &t->repair;
+    t->congestion.threshold = congestion_reduced(t, is_marked);
+    r->state = state;
+    r->high = t->out.next;
+    r->prr_delivered = r->prr_out = 0;
+    r->flight = t->out.end - t->out.first;
+    r->probe_end = 0;
+    t->wants_cwr = t->has_ecn;
+}
+
+void tcp_on_timeout(struct tcp *t)
+{
+    struct sending *out = &t->out;
+    struct repair *r = &t->repair;
+    bool is_opening = t->state != TCP_ESTABLISHED;
+    if (is_opening ? r->timeouts == SYN_RETRIES : t->v->now_ns - t->progress_ns >= STALL_NS) {
+        tcp_fail(t);
+        return;
+    }
+    t->timed_ns = t->v->now_ns;
+    if (r->timeouts++ == 0 && r->state != TCP_RECOVERS && !is_opening)
+        begin_repair(t, TCP_LOSS, false);
+    for (uint64_t i = out->first; i < out->end; i++) {
+        segment_at(out, i)->is_sacked = false; /* RFC 2018, 8: a receiver may forget what it had */
+        mark_lost(out, i);
+    }
+    out->sacked = 0;
+    r->state = TCP_LOSS;
+    r->high = out->next;
+    r->probe_end = 0;
+    t->congestion.window = 1 << WINDOW_BITS;
+    tcp_send_again(t, segment_at(out, out->first));
+}
+
+/* --- acknowledgements ------------------------------------------------------------------------- */
+
+/* RFC 8985, 7.4: what the probe tells. True: it has repaired a loss. */
+static bool end_probe(struct tcp *t, const struct news *news)
+{
+    struct repair *r = &t->repair;
+    if (!r->probe_end || t->out.una < r->probe_end)
+        return false;
+    r->probe_end = 0;
+    return r->probe_is_again && !news->is_duplicate;
+}
+
+/* RFC 6937: the window while it is reduced. */
+static void reduce(struct tcp *t, const struct news *news, bool is_first)
+{
+    struct repair *r = &t->repair;
+    uint64_t pipe = tcp_pipe(&t->out), threshold = t->congestion.threshold >> WINDOW_BITS;
+    uint64_t allowed;
+    r->prr_delivered += news->delivered;
+    if (pipe > threshold) {
+        allowed = (r->prr_delivered * threshold + r->flight - 1) / r->flight;
+        allowed = allowed > r->prr_out ? allowed - r->prr_out : 0;
+    } else {
+        uint64_t over = r->prr_delivered > r->prr_out ? r->prr_delivered - r->prr_out : 0;
+        allowed = over > news->delivered ? over : news->delivered;
+        allowed += news->bytes && !news->has_lost;
+        allowed = allowed < threshold - pipe ? allowed : threshold - pipe;
+    }
+    allowed = is_first && !allowed ? 1 : allowed; /* the first repetition */
+    t->congestion.window = (pipe + allowed) << WINDOW_BITS;
+}
+
+static void grow(struct tcp *t, const struct news *news)
+{
+    struct congestion *c = &t->congestion;
+    bool is_slow_start = c->window < c->threshold;
+    if (!c->is_limited && !(is_slow_start && c->window >> WINDOW_BITS < 2 * (uint64_t)c->most)) {
+        c->cubic.epoch_ns = 0; /* RFC 9438, 5.8: such times do not count */
+        return;
+    }
+    congestion_grow(t, news->acked);
+}
+
+/* What the window becomes. */
+static void respond(struct tcp *t, const struct news *news, bool is_marked)
+{
+    struct repair *r = &t->repair;
+    bool is_first = false;
+    /* What tells the receiver of a reduction (CWR) lies just behind `high`: until it has come, marks
+     * are those of before. */
+    uint64_t end = r->high + (r->state == TCP_REDUCES);
+    if (r->state != TCP_OPEN && t->out.una >= end) {
+        if (r->state != TCP_LOSS)
+            t->congestion.window = t->congestion.threshold;
+        r->state = TCP_OPEN;
+    }
+    if (t->out.lost && r->state == TCP_REDUCES) {
+        r->state = TCP_RECOVERS; /* it is reduced already */
+        r->high = t->out.next;
+        is_first = true;
+    } else if (t->out.lost && r->state == TCP_OPEN) {
+        begin_repair(t, TCP_RECOVERS, false);
+        is_first = true;
+    } else if (is_marked && r->state == TCP_OPEN) {
+        begin_repair(t, TCP_REDUCES, true);
+    }
+    if (r->state == TCP_REDUCES || r->state == TCP_RECOVERS)
+        reduce(t, news, is_first);
+    else if (news->acked)
+        grow(t, news);
+}
+
+void tcp_take_ack(struct tcp *t, uint64_t una, const struct range *blocks, uint32_t count,
+                  bool is_echoed)
+{
+    struct news news = {0};
+    if (count && (blocks[0].end <= una || (count > 1 && blocks[0].begin >= blocks[1].begin &&
+                                           blocks[0].end <= blocks[1].end))) {
+        news.is_duplicate = true;
+        blocks++;
+        count--;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        take_block(t, &blocks[i], &news);
+    if (una > t->out.una) {
+        advance(t, una, &news);
+        t->repair.timeouts = 0;
+        t->progress_ns = t->timed_ns = t->v->now_ns;
+    }
+    if (news.rtt_ns) {
+        take_rtt(t, news.rtt_ns);
+        congestion_sample(t, news.rtt_ns);
+    }
+    congestion_marks(t, news.bytes, is_echoed);
+    if (news.delivered)
+        news.has_lost = look_for_losses(t);
+    respond(t, &news, (is_echoed && t->has_ecn) || end_probe(t, &news));
+    tcp_arm(t);
+}
+
+void tcp_on_reordering(struct tcp *t)
+{
+    struct news news = {.has_lost = look_for_losses(t)};
+    if (news.has_lost)
+        respond(t, &news, false);
+    tcp_send(t);
+}

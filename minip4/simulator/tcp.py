@@ -1,0 +1,95 @@
+"""TCP connections between hosts of a virtual network."""
+
+import ctypes
+from ctypes import byref
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minip4.engine.errors import EngineError, InvalidArgument
+from minip4.simulator.shared import (
+    CONGESTION,
+    NONE,
+    TCP_PROGRESS,
+    TCP_RECEIVED,
+    TcpConfig,
+    copied,
+)
+from minip4.simulator.shared import TcpResult as Result
+
+
+@dataclass(frozen=True, slots=True)
+class TcpSpec:
+    """A connection, and what its opener sends; struct virtual_tcp_config of virtual.h."""
+
+    source: int
+    destination: int
+    isn: tuple[int, int]  # initial sequence numbers, of the source and of the destination
+    source_port: int
+    destination_port: int
+    tos: int  # DSCP << 2
+    congestion: str  # of CONGESTION
+    ecn: bool
+    size_bytes: int
+    duration_ns: int  # instead of a size
+    start_ns: int
+    rate_bps: float = 0.0  # 0: as fast as TCP takes it
+
+
+@dataclass(frozen=True, slots=True)
+class TcpResult:
+    """What became of a connection; arrays of the dtypes TCP_PROGRESS and TCP_RECEIVED."""
+
+    progress: NDArray[np.void]
+    received: NDArray[np.void]
+    retransmitted: int  # segments, of both ends
+    is_acknowledged: bool  # all of it
+    has_failed: bool  # no connection, or no progress for ten seconds
+
+
+class Connections:
+    """Those of a Virtual; they are numbered as they are added."""
+
+    def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p) -> None:
+        self._library = library
+        self._handle = handle
+
+    def add(self, spec: TcpSpec) -> int:
+        """Let a connection begin at its time; return its number."""
+        config = TcpConfig(
+            spec.source, spec.destination, spec.isn, spec.source_port, spec.destination_port,
+            spec.tos, CONGESTION.index(spec.congestion), spec.ecn, spec.size_bytes,
+            spec.duration_ns, spec.start_ns, spec.rate_bps,
+        )  # fmt: skip
+        number = self._library.virtual_add_tcp(self._handle, byref(config))
+        if number == NONE:
+            raise InvalidArgument(
+                f"there is a connection from TCP port {spec.source_port} to "
+                f"{spec.destination_port} already, or memory is short"
+            )
+        return int(number)
+
+    def is_over(self, connection: int) -> bool:
+        """Whether all was acknowledged, or it has failed."""
+        result = self._result(connection)
+        return bool(result.is_acknowledged or result.has_failed)
+
+    def result(self, connection: int) -> TcpResult:
+        """What became of a connection until now."""
+        result = self._result(connection)
+        return TcpResult(
+            copied(result.progress, result.progress_count, TCP_PROGRESS),
+            copied(result.received, result.received_count, TCP_RECEIVED),
+            result.retransmitted, result.is_acknowledged, result.has_failed,
+        )  # fmt: skip
+
+    def remove(self, connection: int) -> None:
+        """End a connection at once, and free its ports."""
+        self._library.virtual_remove_tcp(self._handle, connection)
+
+    def _result(self, connection: int) -> Result:
+        result = Result()
+        if not self._library.virtual_tcp_result(self._handle, connection, byref(result)):
+            raise EngineError("memory is short: segments were lost for it")
+        return result

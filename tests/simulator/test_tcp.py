@@ -1,0 +1,388 @@
+"""TCP of virtual hosts: whole whatever befalls its segments, and as fast as its laws say."""
+
+import hashlib
+import random
+import shutil
+import subprocess
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lines import ADDRESS, MAC, MARKING, START_NS, Line
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+from minip4.engine.errors import InvalidArgument
+from minip4.simulator.tcp import TcpResult
+
+SEGMENT, FRAME = 1448, 1514  # bytes of data, and with all headers
+KINDS = ("reno", "cubic", "dctcp")
+SLOW = {"rate_bps": 10**7, "delay_us": 10_000, "queue_packets": 30}
+
+
+def finished(line: Line, number: int, seconds: float = 100.0) -> TcpResult:
+    line.run(seconds)
+    return line.virtual.connections.result(number)
+
+
+def goodput_bps(result: TcpResult, from_s: float, until_s: float) -> float:
+    since_s = (result.received["time_ns"] - START_NS) / 1e9
+    at = np.searchsorted(since_s, [from_s, until_s])
+    return float(8 * np.diff(result.received["bytes"][at])[0] / np.diff(since_s[at])[0])
+
+
+# --- whole ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("there", "back"),
+    [
+        ({}, {}),
+        (SLOW, {}),
+        ({"delay_us": 100, "loss_probability": 0.1}, {"loss_probability": 0.1}),
+        ({"delay_us": 5000, "jitter_us": 5000}, {"jitter_us": 100}),
+        ({"delay_us": 900, "reorder_probability": 0.2, "reorder_us": 700}, {}),
+    ],
+    ids=["nothing", "a slow link", "losses", "jitter", "reordering"],
+)
+def test_data_come_whole_and_in_order(
+    kind: str, there: dict[str, float], back: dict[str, float]
+) -> None:
+    size = 500_001
+    line = Line(there, {}, back=back)
+    result = finished(line, line.tcp(size, kind))
+    assert (result.is_acknowledged, result.has_failed) == (True, False)
+    assert result.received["bytes"][-1] == size
+    assert np.all(np.diff(result.received["bytes"].astype(np.int64)) > 0)
+    last = result.progress[-1]
+    assert (last["written"], last["acknowledged"], last["retransmitted"]) == (
+        size, size, result.retransmitted,
+    )  # fmt: skip
+    if not there:
+        assert result.retransmitted == 0
+    if "loss_probability" in there:
+        assert result.retransmitted > size / SEGMENT / 10
+    assert line.virtual.next_ns is None  # both ends are closed, and wait for nothing
+    for host in line.hosts:
+        counters = line.virtual.host_counters(host)
+        assert counters["checksum_errors"] == counters["unclaimed"] == 0
+    line.virtual.close()
+
+
+def digest_of(seed: int) -> str:
+    line = Line({**SLOW, "loss_probability": 0.02}, seed=seed, back={"loss_probability": 0.02})
+    flows = [line.tcp(300_000, kind, 5001 + i, start_ns=START_NS + i * 10**7)
+             for i, kind in enumerate(KINDS)]  # fmt: skip
+    line.run()
+    results = [line.virtual.connections.result(flow) for flow in flows]
+    line.virtual.close()
+    parts = [array.tobytes() for r in results for array in (r.progress, r.received)]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    assert len({digest_of(1), digest_of(1), digest_of(1)}) == 1
+    assert digest_of(2) != digest_of(1)
+
+
+# --- as fast as can be ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_full_link_carries_what_headers_leave(kind: str) -> None:
+    line = Line({"rate_bps": 10**8, "delay_us": 1000, "queue_packets": 10**5})
+    result = finished(line, line.tcp(duration_ns=3 * 10**9, congestion=kind))
+    assert result.retransmitted == 0
+    assert goodput_bps(result, 1, 3) == pytest.approx(1e8 * SEGMENT / FRAME, rel=1e-3)
+    line.virtual.close()
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 1, 2])
+def test_a_queue_fills_the_link_as_its_size_lets_it(share: float) -> None:
+    """Reno's window w goes from half to all of 1 + share, of delay x rate, by one a round trip.
+
+    While w < 1 the link has w of its rate, for 1 - (1 + share) / 2 round trips; then it is full and
+    each round trip takes w.
+    """
+    rate_bps, delay_us = 20_000_000, 30_000
+    product = rate_bps * delay_us / 1e6 / 8 / FRAME
+    queue = {"rate_bps": rate_bps, "delay_us": delay_us, "queue_packets": round(share * product)}
+    line = Line(queue)
+    result = finished(line, line.tcp(duration_ns=60 * 10**9))
+    low = min(1.0, (1 + share) / 2)
+    full = ((1 + share) ** 2 - max(1.0, (1 + share) / 2) ** 2) / 2
+    used = ((1 - low**2) / 2 + full) / (1 - low + full)
+    assert goodput_bps(result, 10, 60) == pytest.approx(used * rate_bps * SEGMENT / FRAME, rel=0.02)
+    line.virtual.close()
+
+
+@pytest.mark.parametrize("probability", [0.001, 0.005, 0.02])
+def test_losses_at_random_cost_what_the_square_root_law_says(probability: float) -> None:
+    """1.31 / sqrt(p) segments a round trip, losses being independent (Ott, Kemperman, Mathis)."""
+    rtt_s = 0.02
+    line = Line({"delay_us": rtt_s * 1e6, "loss_probability": probability})
+    result = finished(line, line.tcp(duration_ns=400 * 10**9), 500)
+    expected_bps = 1.31 / sqrt(probability) * SEGMENT * 8 / rtt_s
+    assert goodput_bps(result, 20, 400) == pytest.approx(expected_bps, rel=0.1)
+    line.virtual.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ten_flows_share_a_link(kind: str) -> None:
+    line = Line({"rate_bps": 10**8, "delay_us": 10_000, "queue_packets": 80})
+    flows = [line.tcp(0, kind, 5001 + i, duration_ns=60 * 10**9, start_ns=START_NS + i * 10**8)
+             for i in range(10)]  # fmt: skip
+    line.run()
+    got = [goodput_bps(line.virtual.connections.result(flow), 20, 59) for flow in flows]
+    assert sum(got) == pytest.approx(1e8 * SEGMENT / FRAME, rel=0.01)
+    assert sum(got) ** 2 / (10 * sum(x * x for x in got)) > 0.95  # Jain's index
+    line.virtual.close()
+
+
+# --- marks ----------------------------------------------------------------------------------------
+
+CONGESTED = {"rate_bps": 10**8, "delay_us": 1000, "queue_packets": 200}  # 8 packets fill the link
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_minds_marks_loses_nothing(kind: str) -> None:
+    marked = Line(CONGESTED, program=MARKING)
+    result = finished(marked, marked.tcp(0, kind, duration_ns=5 * 10**9, ecn=True))
+    assert result.retransmitted == 0
+    assert goodput_bps(result, 1, 5) > 0.9e8 * SEGMENT / FRAME
+    # It marks from 20 packets on, when with those on their way a window of 28 is full.
+    late = result.progress[100:-1]
+    assert 10 < late["window"].mean() < 40
+    marked.virtual.close()
+
+
+def test_dctcp_keeps_the_window_at_the_mark() -> None:
+    """RFC 8257: in proportion to the share that is marked, so that the queue stays nearly level."""
+    spread = {}
+    for kind in ("reno", "dctcp"):
+        line = Line(CONGESTED, program=MARKING)
+        result = finished(line, line.tcp(0, kind, duration_ns=5 * 10**9, ecn=True))
+        spread[kind] = np.ptp(result.progress["window"][100:-1].astype(int))
+        line.virtual.close()
+    assert spread["dctcp"] < spread["reno"] / 2
+
+
+def test_without_ecn_nothing_is_marked() -> None:
+    line = Line(CONGESTED, program=MARKING)
+    result = finished(line, line.tcp(0, duration_ns=2 * 10**9))
+    assert result.retransmitted > 0
+    line.virtual.close()
+
+
+# --- segments that are lost at a certain time -----------------------------------------------------
+
+LOSES, LOSES_NOT = {"loss_probability": 1.0}, {"loss_probability": 0.0}
+
+
+@pytest.mark.parametrize("port", [2, 1], ids=["SYN", "SYN and ACK"])
+def test_who_gets_no_answer_asks_again_after_a_second(port: int) -> None:
+    line = Line(LOSES if port == 2 else {}, back=LOSES if port == 1 else None)
+    flow = line.tcp(1000)
+    line.run(0.5)
+    line.change(0, port, **LOSES_NOT)
+    result = finished(line, flow, 2)
+    assert result.is_acknowledged
+    assert result.received["time_ns"][-1] - START_NS == 1_000_000_000  # RFC 6298, 2.1
+    line.virtual.close()
+
+
+def test_without_a_connection_a_flow_fails() -> None:
+    line = Line(LOSES)
+    flow = line.tcp(1000)
+    line.run(14.9)
+    assert not line.virtual.connections.is_over(flow)
+    line.run(15.1)  # 1 + 2 + 4 + 8
+    result = line.virtual.connections.result(flow)
+    assert (result.has_failed, result.retransmitted, len(result.received)) == (True, 3, 0)
+    assert line.virtual.next_ns is None
+    line.virtual.close()
+
+
+def test_a_flow_that_stalls_fails() -> None:
+    line = Line({"rate_bps": 10**7})
+    flow = line.tcp(10**7)
+    line.run(1)
+    line.change(0, 2, **LOSES)
+    line.run(10.9)
+    assert not line.virtual.connections.is_over(flow)
+    result = finished(line, flow, 30)
+    assert (result.has_failed, result.is_acknowledged) == (True, False)
+    assert line.virtual.next_ns is None
+    line.virtual.close()
+
+
+@pytest.mark.parametrize(
+    ("lost_ms", "last_ms", "again"),
+    [
+        # The last five, sent at 20 ms, are lost: at 40 the last is sent once more; what comes back
+        # at 50 tells of the other four, of which go out 1, 2, 1 (RFC 6937).
+        ((19, 21), 80, 5),
+        # The first ten, and the probe at 30 ms: 210 ms later the first is sent again, then 2, 4, 5
+        # (half of ten: slow start ends) and the rest.
+        ((9, 31), 290, 11),
+    ],
+    ids=["probe", "timeout"],
+)
+def test_what_nobody_tells_of_is_sent_again(
+    lost_ms: tuple[int, int], last_ms: int, again: int
+) -> None:
+    """A probe after two round trips (RFC 8985, 7); a timeout after one and 200 ms (RFC 6298)."""
+    line = Line({"delay_us": 10_000})
+    flow = line.tcp(15 * SEGMENT)  # ten at 10 ms, and five at 20
+    for at_ms, loses in zip(lost_ms, (LOSES, LOSES_NOT), strict=True):
+        line.run(at_ms / 1000)
+        line.change(0, 2, delay_us=10_000, **loses)
+    result = finished(line, flow)
+    assert result.received["time_ns"][-1] - START_NS == last_ms * 10**6
+    assert result.retransmitted == again
+    line.virtual.close()
+
+
+def test_a_lost_goodbye_is_repeated() -> None:
+    line = Line({"delay_us": 1000})
+    flow = line.tcp(SEGMENT)
+    line.run(0.0015)  # the connection's data are on their way
+    line.change(0, 2, delay_us=1000, **LOSES)
+    line.run(0.1)
+    line.change(0, 2, delay_us=1000, **LOSES_NOT)
+    assert finished(line, flow).is_acknowledged
+    assert line.virtual.next_ns is None
+    line.virtual.close()
+
+
+# --- what an application does ---------------------------------------------------------------------
+
+
+def test_a_paced_flow_keeps_its_rate() -> None:
+    line = Line({"rate_bps": 10**8, "delay_us": 5000})
+    result = finished(line, line.tcp(0, duration_ns=2 * 10**9, rate_bps=4e6, start_ns=START_NS + 5))
+    sent = int(result.progress["written"][-1])
+    assert 0 <= sent - 4e6 / 8 * 2 <= SEGMENT
+    assert result.received["bytes"][-1] == sent
+    assert goodput_bps(result, 0.1, 1.9) == pytest.approx(4e6, rel=0.01)
+    assert result.progress["window"].max() <= 20  # it grows only while it is in use
+    line.virtual.close()
+
+
+def test_progress_is_told_every_ten_milliseconds() -> None:
+    line = Line(SLOW)
+    result = finished(line, line.tcp(10**6, start_ns=START_NS + 3))
+    since_ns = result.progress["time_ns"] - (START_NS + 3)
+    assert np.array_equal(since_ns[:-1], 10_000_000 * np.arange(len(since_ns) - 1))
+    assert 20_000 < result.progress["rtt_us"][-1] < 60_000
+    line.virtual.close()
+
+
+def test_half_of_the_segments_are_acknowledged_by_themselves() -> None:
+    """RFC 5681, 4.2: one in two, but for the first, where slow start would wait."""
+    line = Line({"rate_bps": 10**7, "delay_us": 1000, "queue_packets": 1000})
+    finished(line, line.tcp(1000 * SEGMENT))
+    there, back = (line.virtual.host_counters(host)["sent"] for host in line.hosts)
+    assert there == 1000 + 4  # SYN, two acknowledgements, FIN
+    assert 500 < back < 525
+    line.virtual.close()
+
+
+def test_a_port_is_free_again() -> None:
+    line = Line({})
+    connections = line.virtual.connections
+    flow = line.tcp(10)
+    with pytest.raises(InvalidArgument, match="from TCP port 49152 to 5001 already"):
+        line.tcp(10)
+    other = line.tcp(10, port=5002)
+    assert finished(line, flow, 1).is_acknowledged
+    connections.remove(flow)
+    again = line.tcp(20, start_ns=START_NS + 2 * 10**9)
+    for number, size in ((again, 20), (other, 10)):
+        assert finished(line, number).received["bytes"][-1] == size
+    line.virtual.close()
+
+
+def test_many_connections_at_once() -> None:
+    line = Line({"rate_bps": 10**9, "delay_us": 100, "queue_packets": 1000})
+    flows = [line.tcp(5000, port=port, start_ns=START_NS + 1000 * port) for port in range(1, 3001)]
+    line.run()
+    assert all(line.virtual.connections.result(f).received["bytes"][-1] == 5000 for f in flows)
+    line.virtual.close()
+
+
+# --- as others see it ----------------------------------------------------------------------------
+
+COMPLAINTS = (
+    "tcp.checksum.status == 0 || ip.checksum.status == 0 || _ws.malformed || "
+    "tcp.analysis.ack_lost_segment || tcp.analysis.lost_segment || _ws.expert.severity == error"
+)
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+@pytest.mark.parametrize("kind", KINDS)
+def test_tshark_has_nothing_to_complain_of(kind: str, tmp_path: Path) -> None:
+    """Seen at the sender: checksums, options, and that only what was sent is acknowledged."""
+    loses = {"loss_probability": 0.02}
+    line = Line({**SLOW, **loses}, back=loses, captures=tmp_path)
+    result = finished(line, line.tcp(300_000, kind, ecn=True))
+    sent = line.virtual.host_counters(line.hosts[0])["sent"]
+    line.virtual.close()
+    both = tmp_path / "both.pcap"
+    subprocess.run(
+        ["mergecap", "-w", both, tmp_path / "in.pcap", tmp_path / "out.pcap"], check=True
+    )
+    tshark = ["tshark", "-r", both, "-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE",
+              "-T", "fields", "-e", "ip.src", "-e", "tcp.analysis.retransmission"]  # fmt: skip
+    seen = subprocess.run(tshark, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert sum(line.startswith(ADDRESS[0]) for line in seen) == sent
+    assert 0 < sum(line.endswith("1") for line in seen) <= result.retransmitted
+    wrong = subprocess.run([*tshark, "-Y", COMPLAINTS], capture_output=True, text=True, check=True)
+    assert wrong.stdout == ""
+
+
+# --- hostile segments -----------------------------------------------------------------------------
+
+
+def odd_segment(dice: random.Random, forward: bool, isn: tuple[int, int]) -> bytes:
+    """Of the connection, near what it has sent or anywhere; with right checksums, mostly."""
+    near = dice.choice([0, 1, 2, 1449, 10_000, 2**31, dice.randrange(2**32)])
+    options = [("NOP", None)] * dice.randrange(3)
+    if dice.random() < 0.5:
+        blocks = tuple((isn[0] + dice.randrange(-2000, 90_000)) % 2**32 for _ in range(6))
+        options.append(("SAck", blocks[: 2 * dice.randrange(1, 4)]))
+    if dice.random() < 0.3:
+        options.append(dice.choice([("MSS", 1), ("WScale", 255), ("Timestamp", (1, 2))]))
+    ends = (0, 1) if forward else (1, 0)
+    segment = TCP(
+        sport=(49152, 5001)[ends[0]], dport=(49152, 5001)[ends[1]],
+        seq=(isn[ends[0]] + near) % 2**32, ack=(isn[ends[1]] + dice.choice([0, 1, near])) % 2**32,
+        flags=dice.randrange(256), window=dice.choice([0, 1, 65535]), options=options,
+        dataofs=dice.choice([None] * 5 + [dice.randrange(16)]),
+    )  # fmt: skip
+    mac, address = (MAC, ADDRESS) if forward else (MAC[::-1], ADDRESS[::-1])
+    frame = Ether(src=mac[0], dst=mac[1]) / IP(
+        src=address[0], dst=address[1], tos=dice.randrange(4)
+    )
+    return bytes(frame / segment / Raw(bytes(dice.choice([0, 1, 1448]))))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_hostile_segments_break_nothing(seed: int) -> None:
+    """They may end a connection, as they may that of a kernel; never the run, nor its counts."""
+    dice, isn, count = random.Random(seed), (2**32 - 5000, 77), 400
+    line = Line({"rate_bps": 10**7, "delay_us": 1000, "loss_probability": 0.01})
+    flow = line.tcp(200_000, "cubic")
+    times = sorted(START_NS + dice.randrange(2 * 10**8) for _ in range(2 * count))
+    for host, forward in ((0, True), (1, False)):
+        frames = [odd_segment(dice, forward, isn) for _ in range(count)]
+        line.virtual.send_frames(line.hosts[host], times[host::2], frames)
+    result = finished(line, flow)
+    assert result.is_acknowledged or result.has_failed
+    assert result.progress["acknowledged"][-1] <= 200_000
+    assert np.all(np.diff(result.received["bytes"].astype(np.int64)) > 0)
+    assert sum(line.virtual.host_counters(host)["received"] for host in line.hosts) > count
+    line.virtual.close()
