@@ -23,6 +23,8 @@ class Experiment:
     def system(self) -> str | None:
         """Whose scripts share a folder beside it: `ampm`, `int`, ...; None of no system."""
         system, _, _ = self.name.partition("_")
+        if self.name.startswith(reference.IN_THE_KERNEL):
+            return "xdp"  # ebpf_topk, say
         return system if (self.script.parent / system).is_dir() else None
 
     def unfit(self, options: argparse.Namespace) -> str | None:

@@ -43,10 +43,11 @@ with Network(FiveHops(), run, program="p4src/int/int.p4") as net:
 frames = capture.read(net.capture("s4", "s5", "out"))  # of the last link, the narrowest one
 time_ns, total = record.received["time_ns"], record.received["bytes"]
 is_late = time_ns >= time_ns[0] + 500_000_000  # slow start is over
-return Report([], [Check("segments sent again", record.retransmitted_segments, 0)], {
+whole = Check("bytes received", record.received_bytes, record.acknowledged_bytes)
+return Report([], [whole], {
     "goodput_bps": 8e9 * float(np.ptp(total[is_late])) / float(np.ptp(time_ns[is_late])),
     "longest": int(frames.length.max()), "wrong": wrong,
-    "acknowledged": record.acknowledged_bytes, "received": record.received_bytes,
+    "again": record.retransmitted_segments, "received": record.received_bytes,
     "busy_s": 8 * int(frames.length.sum()) / RATES_BPS[-1],
 })
 """
@@ -68,7 +69,8 @@ def test_goodput_is_what_the_bytes_of_int_leave(
     for that link, of the clock's, within 2 %.
 
     They do not where links are equal: what one is late by on a busy machine, another one does not
-    make good, the less so as Cubic ends its slow start when some 10 ms wait (RFC 9406).
+    make good, the less so as Cubic ends its slow start when some 10 ms wait (RFC 9406). A kernel
+    that waited for its processor may send a segment again, which passes the link, too.
     """
     head = f"{HEAD}RATES_BPS, CONGESTION_CONTROL = {rates_bps}, '{congestion_control}'\n"
     process = start_experiment(BODY, head=head)
@@ -77,10 +79,11 @@ def test_goodput_is_what_the_bytes_of_int_leave(
     found = json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"]
     assert found["longest"] == HEADERS + SEGMENT + INT
     expected_bps = rates_bps[-1] * SEGMENT / (HEADERS + SEGMENT + INT)
-    assert 8 * found["received"] / found["busy_s"] == pytest.approx(expected_bps, rel=0.001)
+    passed = found["received"] + SEGMENT * found["again"]
+    assert 8 * passed / found["busy_s"] == pytest.approx(expected_bps, rel=0.001)
     if is_always_busy:
         assert found["goodput_bps"] == pytest.approx(expected_bps, rel=0.02)
-    assert found["acknowledged"] == found["received"] > 1e6
+    assert found["received"] > 1e6
     for host, counts in found["wrong"].items():
         values = [int(line.split()[1]) for line in counts.splitlines()]
         assert values == [0, 0], f"{host}: {counts}"

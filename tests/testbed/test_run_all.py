@@ -147,7 +147,7 @@ def test_a_run_depends_on_the_c_of_what_its_imports_import(tmp_path: Path) -> No
 
 
 def test_some_can_be_chosen(experiments: Experiments, tmp_path: Path) -> None:
-    for name in ("ampm_a", "ampm_b", "int_a", "starter"):
+    for name in ("ampm_a", "ampm_b", "ebpf_a", "int_a", "starter", "xdp_a"):
         experiments.add(name)
     (experiments.folder / "ampm").mkdir()
 
@@ -158,6 +158,7 @@ def test_some_can_be_chosen(experiments: Experiments, tmp_path: Path) -> None:
     assert ran("--only", "starter", "experiments/int_a.py") == ["int_a", "starter"]
     assert ran("--system", "ampm") == ["ampm_a", "ampm_b"]
     assert ran("--system", "ampm", "--only", "ampm_b", "starter") == ["ampm_b"]
+    assert ran("--system", "xdp") == ["ebpf_a", "xdp_a"]  # all with programs in the kernel
 
 
 @pytest.mark.parametrize(
