@@ -138,8 +138,9 @@ static __always_inline rule_t by_tuple(__u32 in, __u32 used_masks, const struct 
     whole.tuple.destination_port = packet->destination_port;
     whole.tuple.protocol = packet->protocol;
     whole.tuple.is_fragment = packet->is_fragment;
-    for (__u32 i = 0; i < MAX_MASKS && i < used_masks; i++) {
-        const __u32 *mask = bpf_map_lookup_elem(masks_in, &i);
+    for (__u64 i = 0; i < MAX_MASKS && i < used_masks; i++) {
+        __u32 index = i; // what has an address lies in memory, where Linux 6.1 sees no counter grow
+        const __u32 *mask = bpf_map_lookup_elem(masks_in, &index);
         rule_t *rule;
 
         if (!mask)

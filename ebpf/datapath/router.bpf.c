@@ -99,14 +99,15 @@ static __always_inline _Bool is_special_ip6(const struct in6_addr *address)
     return first == 0 || first >> 22 == 0xfe80 >> 6 || first >> 24 == 0xff;
 }
 
-// The place of the count of what keeps an IPv4 packet from being looked up; NULL: nothing does.
+// The place of the count of what keeps an IPv4 packet from being looked up; NULL: nothing does. Lengths
+// are compared, not places: Linux 6.1 knows no bounds of what bpf_ntohs gives, to add it to a pointer.
 static __always_inline __u64 *ip_refused(struct counts *count, const struct iphdr *ip, void *end)
 {
     if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl < 5)
         return &count->malformed;
     if (ip->ihl > 5)
         return &count->options;
-    if (bpf_ntohs(ip->tot_len) < sizeof(*ip) || (void *)ip + bpf_ntohs(ip->tot_len) > end)
+    if (bpf_ntohs(ip->tot_len) < sizeof(*ip) || bpf_ntohs(ip->tot_len) > end - (void *)ip)
         return &count->malformed;
     if (!is_intact(ip))
         return &count->malformed;
@@ -119,7 +120,7 @@ static __always_inline __u64 *ip6_refused(struct counts *count, const struct ipv
 {
     if ((void *)(ip + 1) > end || ip->version != 6)
         return &count->malformed;
-    if ((void *)(ip + 1) + bpf_ntohs(ip->payload_len) > end)
+    if (bpf_ntohs(ip->payload_len) > end - (void *)(ip + 1))
         return &count->malformed;
     if (ip->nexthdr == HOP_BY_HOP)
         return &count->options;
