@@ -246,6 +246,32 @@ def test_what_nobody_tells_of_is_sent_again(
     line.virtual.close()
 
 
+def test_a_pause_of_the_application_is_no_stall() -> None:
+    """Chunks 11.6 s apart: the second is lost, and sent again."""
+    line = Line({})
+    flow = line.tcp(2 * SEGMENT, rate_bps=1000.0)
+    line.run(11)
+    line.change(0, 2, **LOSES)
+    line.run(11.7)
+    line.change(0, 2, **LOSES_NOT)
+    result = finished(line, flow)
+    assert (result.is_acknowledged, result.has_failed) == (True, False)
+    line.virtual.close()
+
+
+def test_a_goodbye_after_a_long_flow_may_be_lost() -> None:
+    """The end that only receives has had nothing acknowledged since the connection was made."""
+    line = Line({"rate_bps": 10**6}, back={})
+    flow = line.tcp(0, duration_ns=12 * 10**9, rate_bps=1e5)
+    line.run(11.999)
+    line.change(0, 1, **LOSES)
+    line.run(12.3)
+    line.change(0, 1, **LOSES_NOT)
+    result = finished(line, flow)
+    assert (result.is_acknowledged, result.has_failed) == (True, False)
+    line.virtual.close()
+
+
 def test_a_lost_goodbye_is_repeated() -> None:
     line = Line({"delay_us": 1000})
     flow = line.tcp(SEGMENT)
@@ -303,6 +329,15 @@ def test_a_port_is_free_again() -> None:
     again = line.tcp(20, start_ns=START_NS + 2 * 10**9)
     for number, size in ((again, 20), (other, 10)):
         assert finished(line, number).received["bytes"][-1] == size
+    line.virtual.close()
+
+
+def test_connections_to_one_port_are_told_apart() -> None:
+    line = Line({"delay_us": 100})
+    flows = [line.tcp(size, source_port=port) for port, size in ((6000, 1000), (6001, 99_000))]
+    line.run()
+    results = [line.virtual.connections.result(flow) for flow in flows]
+    assert [result.received["bytes"][-1] for result in results] == [1000, 99_000]
     line.virtual.close()
 
 
@@ -368,6 +403,18 @@ def odd_segment(dice: random.Random, forward: bool, isn: tuple[int, int]) -> byt
         src=address[0], dst=address[1], tos=dice.randrange(4)
     )
     return bytes(frame / segment / Raw(bytes(dice.choice([0, 1, 1448]))))
+
+
+def test_a_mark_told_of_between_two_writes_does_not_stop_the_flow() -> None:
+    """An acknowledgement of nothing new, with ECE, while nothing is on its way."""
+    line = Line({})
+    flow = line.tcp(3 * SEGMENT, rate_bps=1e6, ecn=True)
+    segment = TCP(sport=5001, dport=49152, seq=78, ack=(2**32 - 5000 + 1 + SEGMENT) % 2**32,
+                  flags="AE", window=65535)  # fmt: skip
+    frame = Ether(src=MAC[1], dst=MAC[0]) / IP(src=ADDRESS[1], dst=ADDRESS[0]) / segment
+    line.virtual.send_frames(line.hosts[1], [START_NS + 5 * 10**6], [bytes(frame)])
+    assert finished(line, flow).is_acknowledged
+    line.virtual.close()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -197,12 +197,16 @@ static struct tcp **bucket_of(const struct virtual *v, uint32_t node, uint16_t p
 struct tcp *tcp_find(struct virtual *v, uint32_t node, uint16_t port, uint32_t address,
                      uint16_t peer_port)
 {
-    struct tcp *t = v->tcp_buckets ? *bucket_of(v, node, port) : NULL;
-    for (; t; t = t->next)
-        if (t->host->number == node && t->port == port &&
-            (t->state == TCP_LISTEN || (t->peer_address == address && t->peer_port == peer_port)))
+    struct tcp *t = v->tcp_buckets ? *bucket_of(v, node, port) : NULL, *listens = NULL;
+    for (; t; t = t->next) {
+        if (t->host->number != node || t->port != port)
+            continue;
+        if (t->peer_address == address && t->peer_port == peer_port)
             return t;
-    return NULL;
+        if (t->state == TCP_LISTEN) /* for one whose address is translated on the way */
+            listens = t;
+    }
+    return listens;
 }
 
 static void add_to_bucket(struct tcp *t)

@@ -185,8 +185,8 @@ bool tcp_send_new(struct tcp *t)
     struct segment *segment = add_segment(t, length);
     if (!segment)
         return false;
-    if (out->end - out->first == 1)
-        t->timed_ns = t->v->now_ns;
+    if (out->end - out->first == 1) /* before, there was nothing to acknowledge */
+        t->progress_ns = t->timed_ns = t->v->now_ns;
     transmit_segment(t, segment, true);
     t->repair.prr_out++;
     return true;

@@ -253,7 +253,8 @@ static void reduce(struct tcp *t, const struct news *news, bool is_first)
         allowed += news->bytes && !news->has_lost;
         allowed = allowed < threshold - pipe ? allowed : threshold - pipe;
     }
-    allowed = is_first && !allowed ? 1 : allowed; /* the first repetition */
+    /* The first repetition; and with nothing on its way, nothing would ever open the window. */
+    allowed = (is_first || !pipe) && !allowed ? 1 : allowed;
     t->congestion.window = (pipe + allowed) << WINDOW_BITS;
 }
 
