@@ -9,6 +9,7 @@
     dta_t nack_base; \
     nack_t nack;
 #define INT_SEE_STACK SeeStack.apply(packet, hdr.shim, hdr.int_header, meta.path);
+#define INT_SEE_UDP meta.udp_port = hdr.ports.dst_port;
 #define INT_SINK_SESSION (meta.flow.wanted == 0 ? REPORT_SESSION : NO_CLONE)
 
 #include "reporter_packet.p4"
@@ -28,6 +29,7 @@ struct metadata_t {
     dta_flow_t flow;
     dta_report_t dta_report;
     dta_resend_t resend;
+    bit<16> udp_port;  // the destination's; 0: no UDP
     readout_values_t readout;
 }
 
@@ -42,10 +44,8 @@ parser SinkParser(
 
     state start {
         int_parser.apply(packet, hdr, meta, standard_metadata);
-        transition select(
-            hdr.ipv4.isValid(), hdr.ipv4.protocol, hdr.ports.isValid(), hdr.ports.dst_port,
-            hdr.shim.isValid()) {
-            (true, PROTOCOL_UDP, true, NACK_PORT, false): parse_nack;
+        transition select(meta.udp_port, hdr.ipv4.isValid(), hdr.shim.isValid()) {
+            (NACK_PORT, true, false): parse_nack;
             default: accept;
         }
     }

@@ -29,15 +29,16 @@ parser SeeStack(packet_in packet, in int_shim_t shim, in int_header_t h, inout i
         bit<8> hop_words = 1 << PATH_HOP_LOG;
         path.hops = words >> PATH_HOP_LOG;
         path.exceeded = h.hops_exceeded ++ h.mtu_exceeded;
+        // One key of two: a key that is a constant, as `words & 0` is, BMv2's JSON cannot have.
         transition select(
-            shim.type, h.instructions, h.domain_instructions, (bit<8>)h.hop_words ^ hop_words,
-            words & (hop_words - 1), path.hops) {
-            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 0, 0): see_none;
-            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 0, 1): see_1;
-            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 0, 2): see_2;
-            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 0, 3): see_3;
-            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 0, 4): see_4;
-            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 0, 5 .. 255): see_5;
+            shim.type, h.instructions, h.domain_instructions,
+            ((bit<8>)h.hop_words ^ hop_words) | (words & (hop_words - 1)), path.hops) {
+            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 0): see_none;
+            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 1): see_1;
+            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 2): see_2;
+            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 3): see_3;
+            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 4): see_4;
+            (INT_MD, PATH_INSTRUCTIONS, 0, 0, 5 .. 255): see_5;
             default: accept;
         }
     }

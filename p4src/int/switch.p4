@@ -12,6 +12,11 @@
 #define INT_SEE_STACK
 #endif
 
+// What a program wants of a UDP header that is the packet's first: statements.
+#ifndef INT_SEE_UDP
+#define INT_SEE_UDP
+#endif
+
 /* INT is whole where `stack` is valid, if only with no bytes; where `shim` is and `stack` is not,
  * something marks the packet as one with INT, and its lengths or its type are wrong. */
 parser IntParser(
@@ -109,6 +114,7 @@ parser IntParser(
 
     state parse_udp {
         packet.extract(hdr.ports);
+        INT_SEE_UDP
         transition select(hdr.ports.dst_port) {
             INT_UDP_PORT: parse_shim;
             default: parse_mark;

@@ -16,6 +16,7 @@
     path_record_t path_record; \
     icrc_t icrc;
 #define INT_SEE_STACK SeeStack.apply(packet, hdr.shim, hdr.int_header, meta.path);
+#define INT_SEE_UDP meta.udp_port = hdr.ports.dst_port;
 #define INT_SINK_SESSION \
     (meta.roce.session == NO_SESSION ? REPORT_SESSION : (bit<32>)meta.roce.session)
 #define COVERED_BEHIND path_record
@@ -41,6 +42,7 @@ struct metadata_t {
     bit<8> drop_reason;
     roce_t roce;
     int_path_t path;
+    bit<16> udp_port;  // the destination's; 0: no UDP
     readout_values_t readout;
 }
 
@@ -82,25 +84,29 @@ parser SinkParser(
     AnswerParser() answer_parser;
 
     state start {
+        transition select(standard_metadata.ingress_port) {
+            CPU_PORT: parse_int;
+            default: parse_ethernet;
+        }
+    }
+
+    // RoCE without IP never has INT.
+    state parse_ethernet {
+        transition select(packet.lookahead<bit<112>>()[15:0]) {
+            ETHERTYPE_ROCE: parse_roce;
+            default: parse_int;
+        }
+    }
+
+    state parse_roce {
+        packet.extract(hdr.ethernet);
+        transition parse_grh;
+    }
+
+    state parse_int {
         int_parser.apply(packet, hdr, meta, standard_metadata);
-        transition select(hdr.ethernet.isValid(), hdr.ethernet.ether_type, hdr.shim.isValid()) {
-            (true, ETHERTYPE_ROCE, false): parse_grh;
-            (true, ETHERTYPE_IPV4, false): see_ipv4;
-            (true, ETHERTYPE_IPV6, false): see_ipv6;
-            default: accept;
-        }
-    }
-
-    state see_ipv4 {
-        transition select(hdr.ipv4.ihl, hdr.ipv4.protocol, hdr.ports.isValid(), hdr.ports.dst_port) {
-            (5, PROTOCOL_UDP, true, ROCE_UDP_PORT): parse_bth;
-            default: accept;
-        }
-    }
-
-    state see_ipv6 {
-        transition select(hdr.ipv6.next_header, hdr.ports.isValid(), hdr.ports.dst_port) {
-            (PROTOCOL_UDP, true, ROCE_UDP_PORT): parse_bth;
+        transition select(meta.udp_port, hdr.ipv4_options.isValid(), hdr.shim.isValid()) {
+            (ROCE_UDP_PORT, false, false): parse_bth;
             default: accept;
         }
     }

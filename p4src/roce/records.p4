@@ -27,8 +27,8 @@ header hop_record_t {  // as INT's metadata of bits 0 to 5 has it (docs/int.md)
 
 // What a record has.
 const bit<8> NO_RECORD = 0;
-const bit<8> FLOW = 1;
-const bit<8> FLOW_AND_HOP = 2;
+@noWarn("unused") const bit<8> FLOW = 1;
+@noWarn("unused") const bit<8> FLOW_AND_HOP = 2;
 @noWarn("unused") const bit<8> FLOW_AND_PATH = 3;  // paths.p4; of an INT sink alone
 
 const bit<16> FLOW_RECORD_BYTES = 44;

@@ -81,32 +81,4 @@ control RecordList(
     }
 }
 
-control RoceWatch(
-    in headers_t hdr, inout roce_t roce, inout hop_t hop,
-    in standard_metadata_t standard_metadata) {
-    RecordList() recorded;
-
-    /* Who this switch is, and what is to be added to its clock. */
-    action set_node(bit<32> node_id, bit<48> offset_us) {
-        hop.node_id = node_id;
-        hop.offset_us = offset_us;
-    }
-
-    table node {
-        actions = { set_node; }
-        default_action = set_node(0, 0);
-    }
-
-    apply {
-        bit<16> src_port = 0;
-        bit<16> dst_port = 0;
-        node.apply();
-        if (hdr.ports.isValid()) {
-            src_port = hdr.ports.src_port;
-            dst_port = hdr.ports.dst_port;
-        }
-        recorded.apply(hdr, src_port, dst_port, roce, standard_metadata);
-    }
-}
-
 #endif
