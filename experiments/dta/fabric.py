@@ -34,6 +34,7 @@ from controllers.dta.watch import Paths, Postcards, Want, WatchedFlow
 from controllers.int.domain import Domain, node_id
 from controllers.int.watch import WatchedFlow as EmbeddedFlow
 from controllers.roce.running import state
+from dta.translating import numbers_in
 from testbed.application import Application, Host
 from testbed.errors import TestbedError
 from testbed.network import Network
@@ -204,8 +205,8 @@ def true_paths(tracing: Tracing, keys: Words) -> NDArray[np.int64]:
         node = node_id(net, router)
         for neighbour in net.neighbours(router):
             frames = capture.read(net.capture(router, neighbour, "in")).bytes
-            frames = frames[_number(frames, DST_PORT, 2) == USER_PORT]
-            flow = flow_of[_number(frames, SRC_PORT, 2)]
+            frames = frames[numbers_in(frames, DST_PORT, 2) == USER_PORT]
+            flow = flow_of[numbers_in(frames, SRC_PORT, 2)]
             hop = FIRST_TTL - frames[:, TTL].astype(np.int64)
             if not np.isin(found[flow, hop], (-1, node)).all():
                 raise TestbedError(f"{router}: flows came there at a hop where they were elsewhere")
@@ -226,8 +227,8 @@ def told(tracing: Tracing, keys: Words) -> Told:
     """What the sinks have told of flows (n, 4)."""
     core = tracing.topo.switch("core", 0, 0)
     frames = capture.read(tracing.net.capture(core, TRANSLATOR, "out")).bytes
-    frames = frames[_number(frames, DST_PORT, 2) == DTA_PORT]
-    flow = _by_port(keys)[_number(frames, KEY + 8, 2)]
+    frames = frames[numbers_in(frames, DST_PORT, 2) == DTA_PORT]
+    flow = _by_port(keys)[numbers_in(frames, KEY + 8, 2)]
     is_card = frames[:, OPCODE] == Op.POSTCARDING
     is_last = is_card & (frames[:, HOP] == 0)
     return Told(flow[frames[:, OPCODE] == Op.KEY_WRITE], flow[is_last], int(is_card.sum()))
@@ -254,12 +255,4 @@ def _by_port(keys: Words) -> NDArray[np.int64]:
     """Which flow has a source port."""
     found = np.full(1 << 16, -1)
     found[keys[:, 2] >> 16] = np.arange(len(keys))
-    return found
-
-
-def _number(frames: NDArray[np.uint8], at: int, size: int) -> NDArray[np.int64]:
-    """Of each frame the big-endian number there."""
-    found = np.zeros(len(frames), np.int64)
-    for byte in frames[:, at : at + size].T:
-        found = found << 8 | byte
     return found

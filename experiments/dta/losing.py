@@ -25,7 +25,7 @@ from controllers.dta.stores import KeyWriteStore
 from controllers.dta.translator import Service, TrackedReporter, Translator, WriteSession
 from controllers.dta.watch import Data, WatchedFlow, Word
 from controllers.roce.running import state
-from dta.translating import octets_of
+from dta.translating import numbers_in, octets_of
 from testbed.application import Application, Host
 from testbed.errors import TestbedError
 from testbed.network import Network
@@ -206,8 +206,8 @@ def _lose(net: Network, way: Way, probability: float) -> None:
 def _numbers(net: Network, what: str, count: int) -> NDArray[np.int64]:
     """How often the reporter's frames to the translator have each report's number."""
     frames = capture.read(net.capture("s1", "s2", what)).bytes
-    reports = frames[_number(frames, UDP_PORT, 2) == PORT]
-    return np.bincount(_number(reports, SEQUENCE, 4), minlength=count)
+    reports = frames[numbers_in(frames, UDP_PORT, 2) == PORT]
+    return np.bincount(numbers_in(reports, SEQUENCE, 4), minlength=count)
 
 
 def _accepted(net: Network, way: Way) -> tuple[int, list[int]]:
@@ -231,11 +231,11 @@ def _accepted(net: Network, way: Way) -> tuple[int, list[int]]:
 def _writes(net: Network, what: str) -> list[tuple[int, int]]:
     """PSN and slot of each WRITE, but those of no bytes, which are probes."""
     frames = capture.read(net.capture("s2", COLLECTOR, what)).bytes
-    is_write = (_number(frames, UDP_PORT, 2) == ROCE_PORT) & np.isin(frames[:, BTH], WRITES)
-    frames = frames[is_write & (_number(frames, LENGTH, 4) != 0)]
+    is_write = (numbers_in(frames, UDP_PORT, 2) == ROCE_PORT) & np.isin(frames[:, BTH], WRITES)
+    frames = frames[is_write & (numbers_in(frames, LENGTH, 4) != 0)]
     base = Responder(COLLECTOR_ADDR, [Writer(PEER, SLOT, SLOTS)]).targets[0].base
-    places = (_number(frames, ADDRESS, 8) - base) // SLOT.itemsize
-    return [*zip(_number(frames, PSN, 3).tolist(), places.tolist(), strict=True)]
+    places = (numbers_in(frames, ADDRESS, 8) - base) // SLOT.itemsize
+    return [*zip(numbers_in(frames, PSN, 3).tolist(), places.tolist(), strict=True)]
 
 
 async def _register(switch: fy.Switch, name: str, index: int) -> int:
@@ -243,11 +243,3 @@ async def _register(switch: fy.Switch, name: str, index: int) -> int:
     # finsy's overloads of read() name a coroutine; it is an async generator.
     (found,) = [entry.data async for entry in switch.read(wanted)]  # type: ignore[attr-defined]
     return int(found)
-
-
-def _number(frames: NDArray[np.uint8], at: int, size: int) -> NDArray[np.int64]:
-    """Of each frame the big-endian number there."""
-    found = np.zeros(len(frames), np.int64)
-    for byte in frames[:, at : at + size].T:
-        found = found << 8 | byte
-    return found

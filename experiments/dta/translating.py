@@ -123,3 +123,11 @@ def frames(report: Packet, keys: Words, data: NDArray[Any], first: int = 0) -> l
 def octets_of(values: NDArray[Any]) -> NDArray[np.uint8]:
     """Their bytes as they lie in memory: (n, ...)."""
     return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
+
+
+def numbers_in(frames: NDArray[np.uint8], at: int, size: int) -> NDArray[np.int64]:
+    """Of each frame the big-endian number there."""
+    found = np.zeros(len(frames), np.int64)
+    for byte in frames[:, at : at + size].T:
+        found = found << 8 | byte
+    return found
