@@ -26,7 +26,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 
 import numpy as np
-from dta.gathering import filled
+from dta.reports import filled
 from dta.translating import PROGRAM, checks, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

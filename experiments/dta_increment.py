@@ -20,7 +20,8 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from dta.translating import PROGRAM, checks, frames, translating
+from dta.reports import filled
+from dta.translating import PROGRAM, checks, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -115,7 +116,9 @@ async def translated(
     async with translating(run, name, [area], options.program) as running:
         for half in halves:
             report = KeyIncrement(redundancy=rows)
-            await running.send(frames(report, keys, half.astype(">u8")), options.rate)
+            addend = (half >> np.uint64(32), half & np.uint64(0xFFFFFFFF))
+            sent = filled(report, [*keys.T, *addend], sequence=np.arange(len(keys)))
+            await running.send(sent, options.rate)
         region = Region(COUNTER, rows * SHOWN, run.folder / FILE)
         model = Region(COUNTER, rows * SHOWN)
         Counters(model.records, rows).add(keys, addends, rows)

@@ -20,7 +20,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from dta.translating import PROGRAM, checks, frames, translating
+from dta.reports import filled
+from dta.translating import PROGRAM, checks, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -128,7 +129,8 @@ async def translated(
         model = Region(slot(1), options.slots)
         points, wrong = [], 0
         for part in parts(options.slots):
-            sent = frames(report, keys[part], data[part].astype(">u4"), part.start)
+            sequence = np.arange(part.start, part.stop)
+            sent = filled(report, [*keys[part].T, *data[part].T], sequence)
             await running.send(sent, options.rate)
             Store(model.records).write(keys[part], data[part], copies)
             wrong += int((region.bytes != model.bytes).sum())

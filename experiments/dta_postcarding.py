@@ -22,8 +22,8 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from dta.gathering import filled
-from dta.translating import PROGRAM, Running, checks, frames, translating
+from dta.reports import filled
+from dta.translating import PROGRAM, Running, checks, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -197,8 +197,9 @@ async def by_key_write(
     keys = some_keys(HOPS * KEY_WRITE_PATHS, dice)
     area = Area(slot(1), SLOTS, lambda sessions: KeyWriteStore(1, SLOTS, sessions=sessions))
     async with translating(run, "key-write", [area], options.program) as running:
-        values = dice.choice(SWITCHES, size=(len(keys), 1)).astype(">u4")
-        await running.send(frames(KeyWrite(data=[0]), keys, values), options.rate)
+        values = dice.choice(SWITCHES, size=len(keys))
+        sent = filled(KeyWrite(data=[0]), [*keys.T, values], sequence=np.arange(len(keys)))
+        await running.send(sent, options.rate)
         requests = await running.requests()
     return requests / KEY_WRITE_PATHS, checks("key-write", running.net, len(keys))
 

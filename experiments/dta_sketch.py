@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from dta.gathering import filled
+from dta.reports import filled
 from dta.translating import PROGRAM, checks, translating
 from matplotlib.figure import Figure
 from numpy.typing import NDArray

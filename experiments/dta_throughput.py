@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from dta.gathering import filled
+from dta.reports import filled
 from dta.translating import PROGRAM, checks, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

@@ -34,7 +34,7 @@ from controllers.dta.watch import Paths, Postcards, Want, WatchedFlow
 from controllers.int.domain import Domain, node_id
 from controllers.int.watch import WatchedFlow as EmbeddedFlow
 from controllers.roce.running import state
-from dta.translating import numbers_in
+from dta.reports import numbers_in
 from testbed.application import Application, Host
 from testbed.errors import TestbedError
 from testbed.network import Network

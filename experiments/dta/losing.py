@@ -25,7 +25,7 @@ from controllers.dta.stores import KeyWriteStore
 from controllers.dta.translator import Service, TrackedReporter, Translator, WriteSession
 from controllers.dta.watch import Data, WatchedFlow, Word
 from controllers.roce.running import state
-from dta.translating import numbers_in, octets_of
+from dta.reports import numbers_in, octets_of
 from testbed.application import Application, Host
 from testbed.errors import TestbedError
 from testbed.network import Network

@@ -6,18 +6,11 @@ h1 - s1 - h2: what h1 reports to h2, s1 writes into the memory of h2
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import finsy as fy
 import numpy as np
 from mininet.topo import SingleSwitchTopo
-from numpy.typing import NDArray
-from scapy.layers.inet import IP, UDP
-from scapy.layers.l2 import Ether
-from scapy.packet import Packet
 
-from collectors.dta.hashes import Words
-from collectors.dta.packets import DTA
 from controllers.connection import connections, cpu_ports
 from controllers.dta.translator import TrackedReporter, Translator, configure
 from controllers.roce.queue_pair import QueuePair
@@ -34,7 +27,6 @@ REPORTER_ADDR, COLLECTOR_ADDR = "10.0.0.1", "10.0.0.2"
 EXPECTED = ("ingress", "miss", "egress")  # reports and answers end in the switch
 LEAD_NS, SETTLE_NS = 100_000_000, 300_000_000  # before reports, and until the last one is done
 PSNS = 1 << 24
-SEQUENCE, KEY = 46, 54  # where they begin in a frame
 
 
 @dataclass(frozen=True)
@@ -101,33 +93,3 @@ def checks(name: str, net: Network, requests: int) -> list[Check]:
         Check(f"{name}: requests refused", refused, 0),
         *Books.of(net, {}).checks(f"{name}: books"),
     ]
-
-
-def frames(report: Packet, keys: Words, data: NDArray[Any], first: int = 0) -> list[bytes]:
-    """A frame for each key (n, 4), as a report with other data (n, ...): the words that end it.
-
-    Their sequence numbers count from `first`. scapy makes one, numpy the rest.
-    """
-    ether = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
-    ip = IP(src=REPORTER_ADDR, dst=COLLECTOR_ADDR)
-    one = bytes(ether / ip / UDP(sport=40041, chksum=0) / DTA() / report)
-    octets = np.tile(np.frombuffer(one, np.uint8), (len(keys), 1))
-    numbers = first + np.arange(len(keys))
-    octets[:, SEQUENCE : SEQUENCE + 4] = octets_of(numbers.astype(">u4"))
-    octets[:, KEY : KEY + 16] = octets_of(keys.astype(">u4"))
-    ending = octets_of(data)
-    octets[:, octets.shape[1] - ending.shape[1] :] = ending
-    return [row.tobytes() for row in octets]
-
-
-def octets_of(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Their bytes as they lie in memory: (n, ...)."""
-    return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
-
-
-def numbers_in(frames: NDArray[np.uint8], at: int, size: int) -> NDArray[np.int64]:
-    """Of each frame the big-endian number there."""
-    found = np.zeros(len(frames), np.int64)
-    for byte in frames[:, at : at + size].T:
-        found = found << 8 | byte
-    return found

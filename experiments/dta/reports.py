@@ -1,6 +1,7 @@
-"""Frames of reports that a translator gathers: as many as an experiment needs, by numpy."""
+"""Frames of DTA reports, as many as an experiment needs, by numpy; and numbers in frames."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,9 +10,9 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
 from collectors.dta.packets import DTA
-from dta.translating import COLLECTOR_ADDR, REPORTER_ADDR, SEQUENCE, octets_of
+from dta.translating import COLLECTOR_ADDR, REPORTER_ADDR
 
-REPORTER = SEQUENCE - 2  # where its number begins in a frame
+REPORTER, SEQUENCE = 44, 46  # where these numbers begin in a frame
 
 
 def filled(
@@ -30,6 +31,19 @@ def filled(
     octets[:, SEQUENCE : SEQUENCE + 4] = octets_of(_column(sequence, len(ending), ">u4"))
     octets[:, REPORTER : REPORTER + 2] = octets_of(_column(reporter, len(ending), ">u2"))
     return [row.tobytes() for row in octets]
+
+
+def octets_of(values: NDArray[Any]) -> NDArray[np.uint8]:
+    """Their bytes as they lie in memory: (n, ...)."""
+    return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
+
+
+def numbers_in(frames: NDArray[np.uint8], at: int, size: int) -> NDArray[np.int64]:
+    """Of each frame the big-endian number there."""
+    found = np.zeros(len(frames), np.int64)
+    for byte in frames[:, at : at + size].T:
+        found = found << 8 | byte
+    return found
 
 
 def _column(values: ArrayLike, count: int, kind: str) -> NDArray[np.generic]:
