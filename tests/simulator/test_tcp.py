@@ -372,11 +372,10 @@ def test_tshark_has_nothing_to_complain_of(kind: str, tmp_path: Path) -> None:
     )
     tshark = ["tshark", "-r", both, "-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE",
               "-T", "fields", "-e", "ip.src", "-e", "tcp.analysis.retransmission"]  # fmt: skip
-    seen = subprocess.run(tshark, capture_output=True, text=True, check=True).stdout.splitlines()
+    seen = run(tshark).stdout.splitlines()
     assert sum(line.startswith(ADDRESS[0]) for line in seen) == sent
     assert 0 < sum(line.endswith("1") for line in seen) <= result.retransmitted
-    wrong = subprocess.run([*tshark, "-Y", COMPLAINTS], capture_output=True, text=True, check=True)
-    assert wrong.stdout == ""
+    assert run([*tshark, "-Y", COMPLAINTS]).stdout == ""
 
 
 # --- hostile segments -----------------------------------------------------------------------------
