@@ -1,9 +1,11 @@
 """TCP of virtual hosts: whole whatever befalls its segments, and as fast as its laws say."""
 
 import hashlib
+import os
 import random
 import shutil
 import subprocess
+from functools import partial
 from math import sqrt
 from pathlib import Path
 
@@ -367,9 +369,10 @@ def test_tshark_has_nothing_to_complain_of(kind: str, tmp_path: Path) -> None:
     sent = line.virtual.host_counters(line.hosts[0])["sent"]
     line.virtual.close()
     both = tmp_path / "both.pcap"
-    subprocess.run(
-        ["mergecap", "-w", both, tmp_path / "in.pcap", tmp_path / "out.pcap"], check=True
-    )
+    # A sanitizer that is preloaded here would have mergecap wait for ever.
+    environment = {name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}
+    run = partial(subprocess.run, capture_output=True, text=True, check=True, env=environment)
+    run(["mergecap", "-w", both, tmp_path / "in.pcap", tmp_path / "out.pcap"])
     tshark = ["tshark", "-r", both, "-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE",
               "-T", "fields", "-e", "ip.src", "-e", "tcp.analysis.retransmission"]  # fmt: skip
     seen = run(tshark).stdout.splitlines()
@@ -379,6 +382,21 @@ def test_tshark_has_nothing_to_complain_of(kind: str, tmp_path: Path) -> None:
 
 
 # --- hostile segments -----------------------------------------------------------------------------
+
+
+def test_a_window_that_seems_closed_is_probed() -> None:
+    """As a forged answer to the SYN says it is: nothing else would ever tell of it."""
+    line = Line({"delay_us": 1000}, {"delay_us": 0})
+    answer = Ether(src=MAC[1], dst=MAC[0]) / IP(src=ADDRESS[1], dst=ADDRESS[0]) / TCP(
+        sport=5001, dport=49152, flags="SA", seq=77, ack=2**32 - 4999, window=0,
+        options=[("MSS", 1460), ("WScale", 7)],
+    )  # fmt: skip
+    flow = line.tcp(50_000)
+    line.virtual.send_frames(line.hosts[1], [START_NS + 500_000], [bytes(answer)])
+    result = finished(line, flow)
+    assert result.received["bytes"][0] == 1
+    assert result.received["bytes"][-1] == 50_000
+    line.virtual.close()
 
 
 def odd_segment(dice: random.Random, forward: bool, isn: tuple[int, int]) -> bytes:

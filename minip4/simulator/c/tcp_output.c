@@ -180,8 +180,13 @@ bool tcp_send_new(struct tcp *t)
     struct sending *out = &t->out;
     uint64_t left = out->limit - out->next, allowed = out->window_end - out->next;
     uint32_t length = left < out->mss ? (uint32_t)left : out->mss;
-    if (!length || (int64_t)allowed < length)
+    if (!length)
         return false;
+    if ((int64_t)allowed < length) {
+        if (out->first < out->end)
+            return false; /* what comes back tells of the window */
+        length = 1; /* RFC 9293, 3.8.6.1: otherwise nothing would */
+    }
     struct segment *segment = add_segment(t, length);
     if (!segment)
         return false;
