@@ -21,7 +21,8 @@ enum {
     CHUNKS_PER_S = 1000,                   /* of a paced flow, within these bounds */
     INTERVAL_NS = 10000000,                /* between records */
     STALL_MS = 10000,                      /* without an acknowledgement: the flow has failed */
-    SYN_RETRIES = 3                        /* that is 15 seconds */
+    SYN_RETRIES = 3,                       /* that is 15 seconds */
+    CLOSED = 7 /* TCP_CLOSE of <netinet/tcp.h>, which cannot be included beside <linux/tcp.h> */
 };
 
 struct options {
@@ -94,14 +95,21 @@ static uint64_t outstanding(int fd)
     return (uint64_t)bytes;
 }
 
-static void write_record(struct flow *flow)
+static struct tcp_info ask(int fd)
 {
     struct tcp_info info = {0};
     socklen_t size = sizeof info;
+
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
+        fail("TCP_INFO");
+    return info;
+}
+
+static void write_record(struct flow *flow)
+{
+    struct tcp_info info = ask(flow->fd);
     struct tcp_progress record = {.time_ns = clock_ns(CLOCK_MONOTONIC), .written = flow->written};
 
-    if (getsockopt(flow->fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0)
-        fail("TCP_INFO");
     record.acknowledged = flow->written ? flow->written - outstanding(flow->fd) : 0;
     record.retransmitted = info.tcpi_total_retrans;
     record.window = info.tcpi_snd_cwnd;
@@ -229,5 +237,9 @@ int main(int argc, char **argv)
     fflush(stdout);
     while (!stopped && recv(flow.fd, &byte, 1, 0) > 0) /* until the receiver closes */
         ;
+    /* Nothing is on its way any more when the receiver has acknowledged that this end closes, too. */
+    shutdown(flow.fd, SHUT_WR);
+    while (!stopped && ask(flow.fd).tcpi_state != CLOSED)
+        sleep_until(clock_ns(CLOCK_MONOTONIC) + INTERVAL_NS / 10);
     return 0;
 }
