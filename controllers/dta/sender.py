@@ -1,5 +1,6 @@
 """What sends DTA reports to translators: what reporters and INT sinks have in common."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -26,7 +27,7 @@ _SESSIONS = 400  # of clones: that of translator 0
 
 
 @dataclass(frozen=True)
-class Sender:
+class Sender(ABC):
     """A switch that tells of flows, and to whom.
 
     `address` is its own, and `number` the one that its reports have. `translators`: hosts whose
@@ -59,9 +60,9 @@ class Sender:
         return {Want.START: self.started, Want.POSTCARD: self.postcards}
 
     @property
+    @abstractmethod
     def plans(self) -> Sequence[str]:
         """The full names of the controls that plan reports in its program."""
-        raise NotImplementedError
 
     def entries(self) -> list[fy.P4TableEntry]:
         """What it makes of flows: entries of its tables."""
