@@ -43,7 +43,7 @@ class TcpResult:
 
     progress: NDArray[np.void]
     received: NDArray[np.void]
-    retransmitted: int  # segments, of both ends
+    retransmitted: int  # segments, by the source
     is_acknowledged: bool  # all of it
     has_failed: bool  # no connection, or no progress for ten seconds
 

@@ -66,6 +66,8 @@ def order(*branches: dict[str, Any], sent_ns: list[list[int]]) -> list[int]:
          (LESS, DELAYED), [[5000], [0]], [1, 0]),
         ("frames in the order in which they were sent, not of the switches",
          (DELAYED, LESS), [[0], [5000]], [0, 1]),
+        ("frames that were sent at the same time by the ports to which they come",
+         (DELAYED, DELAYED), [[0], [0]], [0, 1]),
         ("frames that arrive before switches with work",
          (SLOW, DELAYED), [[0, 0], [0]], [0, 1, 0]),
         ("frames that arrive before sources",

@@ -46,20 +46,20 @@ static bool make_room(struct inbox *inbox, uint32_t length)
     return true;
 }
 
-void inbox_add(struct virtual *v, uint32_t number, struct arrival_record record,
+void inbox_add(struct partition *p, uint32_t number, struct arrival_record record,
                const uint8_t *bytes)
 {
-    struct inbox *inbox = v->inbox[number];
+    struct inbox *inbox = p->v->inbox[number];
     if (!make_room(inbox, record.length)) {
-        v->is_short = true;
+        p->is_short = true;
         return;
     }
     if (!inbox->count) {
         inbox->next = NULL;
-        *v->end_inbox = inbox;
-        v->end_inbox = &inbox->next;
+        *p->end_inbox = inbox;
+        p->end_inbox = &inbox->next;
     }
-    record.time_ns = v->now_ns;
+    record.time_ns = p->now_ns;
     inbox->records[inbox->count++] = record;
     if (record.length) /* there may be no room yet, nor a need of any */
         memcpy(inbox->bytes + inbox->size, bytes, record.length);
@@ -112,12 +112,13 @@ uint32_t virtual_open_frames(struct virtual *v, uint32_t node)
 
 uint32_t virtual_inbox_next(struct virtual *v)
 {
-    struct inbox *inbox = v->first_inbox;
+    struct partition *p = v->partition[0]; /* of all that may stop the network */
+    struct inbox *inbox = p->first_inbox;
     if (!inbox)
         return VIRTUAL_NONE;
-    v->first_inbox = inbox->next;
-    if (!v->first_inbox)
-        v->end_inbox = &v->first_inbox;
+    p->first_inbox = inbox->next;
+    if (!p->first_inbox)
+        p->end_inbox = &p->first_inbox;
     return inbox->number;
 }
 
@@ -137,13 +138,14 @@ uint32_t virtual_inbox_take(struct virtual *v, uint32_t number,
 bool virtual_send_frame(struct virtual *v, uint32_t node, const uint8_t *frame, uint32_t length)
 {
     struct node *host = v->node[node];
-    struct packet *packet = length <= PACKET_MAX_FRAME ? packet_take(v->pool) : NULL;
+    struct partition *p = host->partition;
+    struct packet *packet = length <= PACKET_MAX_FRAME ? packet_take(p->pool) : NULL;
     if (!packet)
         return false;
     packet->length = length;
     memcpy(packet->data, frame, length);
     host->host.counters.sent++;
-    virtual_put_on_wire(host, 0, packet, v->now_ns);
+    virtual_put_on_wire(host, 0, packet, p->now_ns);
     return true;
 }
 

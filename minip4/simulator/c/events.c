@@ -5,9 +5,15 @@
 
 enum { FIRST_ROOM = 64, CHILDREN = 4, OFFSET = CHILDREN - 1 /* so that siblings share a cache line */ };
 
-static bool comes_before(struct event a, struct event b)
+static bool is_first_of_two(const struct events *events, struct event a, struct event b)
 {
-    return a.time_ns != b.time_ns ? a.time_ns < b.time_ns : (int32_t)(a.order - b.order) < 0;
+    int tie = events->tie ? events->tie(events, a.what, b.what) : 0;
+    return tie ? tie < 0 : (int32_t)(a.order - b.order) < 0;
+}
+
+static inline bool comes_before(const struct events *events, struct event a, struct event b)
+{
+    return a.time_ns != b.time_ns ? a.time_ns < b.time_ns : is_first_of_two(events, a, b);
 }
 
 static size_t size_of(uint32_t room)
@@ -35,7 +41,7 @@ static bool make_room(struct events *events)
 void events_free(struct events *events)
 {
     memory_give(start_of(events), size_of(events->room));
-    *events = (struct events){0};
+    *events = (struct events){.tie = events->tie};
 }
 
 bool events_add(struct events *events, struct event event)
@@ -43,7 +49,7 @@ bool events_add(struct events *events, struct event event)
     if (events->count == events->room && !make_room(events))
         return false;
     uint32_t at = events->count++;
-    while (at && comes_before(event, events->heap[(at - 1) / CHILDREN])) {
+    while (at && comes_before(events, event, events->heap[(at - 1) / CHILDREN])) {
         events->heap[at] = events->heap[(at - 1) / CHILDREN];
         at = (at - 1) / CHILDREN;
     }
@@ -56,7 +62,7 @@ static uint32_t first_child(const struct events *events, uint32_t at)
     uint32_t child = CHILDREN * at + 1, end = child + CHILDREN, first = child;
     end = end < events->count ? end : events->count;
     for (uint32_t i = child + 1; i < end; i++)
-        first = comes_before(events->heap[i], events->heap[first]) ? i : first;
+        first = comes_before(events, events->heap[i], events->heap[first]) ? i : first;
     return first;
 }
 
@@ -65,7 +71,7 @@ void events_replace_first(struct events *events, struct event event)
     uint32_t at = 0;
     while (CHILDREN * at + 1 < events->count) {
         uint32_t child = first_child(events, at);
-        if (!comes_before(events->heap[child], event))
+        if (!comes_before(events, events->heap[child], event))
             break;
         events->heap[at] = events->heap[child];
         at = child;

@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of events at the same time the one with the lower `order` comes first; orders may come round to 0. */
 struct event {
     uint64_t time_ns;
     uint32_t order;
@@ -14,9 +13,12 @@ struct event {
 
 enum { EVENTS_SOON = 5 /* the first event, and those of which one comes next */ };
 
+/* Of events at the same time `tie`, when there is one, says which comes first (less than 0: that with
+ * the place `a`); else, or at 0, the one with the lower `order`, which may come round to 0. */
 struct events {
     struct event *heap; /* the first event first */
     uint32_t count, room;
+    int (*tie)(const struct events *events, uint32_t a, uint32_t b);
 };
 
 /* False: memory is short. */

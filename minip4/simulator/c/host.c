@@ -101,7 +101,7 @@ static void reply(struct node *node, struct packet *packet, const uint8_t *to_ma
     memmove(packet->data, to_mac, 6);
     memcpy(packet->data + 6, node->host.mac, 6);
     node->host.counters.sent++;
-    virtual_put_on_wire(node, 0, packet, node->v->now_ns);
+    virtual_put_on_wire(node, 0, packet, node->partition->now_ns);
 }
 
 /* RFC 826, for Ethernet and IPv4. True: the packet has become the answer. */
@@ -176,9 +176,9 @@ static void receive_udp(struct node *node, const uint8_t *ip, const uint8_t *udp
         struct arrival_record record = {.length = length - UDP, .tos = ip[1]};
         memcpy(&record.address, ip + 12, 4);
         memcpy(&record.port, udp, 2);
-        inbox_add(node->v, slot->flow - 1, record, udp + UDP);
+        inbox_add(node->partition, slot->flow - 1, record, udp + UDP);
     } else {
-        flow_receive(node->v, slot, ip[1], udp + UDP, length - UDP);
+        flow_receive(node->partition, slot, ip[1], udp + UDP, length - UDP);
     }
 }
 
@@ -224,12 +224,12 @@ void host_receive(struct node *node, struct packet *packet)
     bool is_answer = false;
     if (packet->length > host->longest_frame) { /* as its interface would drop it */
         host->counters.too_long++;
-        packet_give(node->v->pool, packet);
+        packet_give(node->partition->pool, packet);
         return;
     }
     host->counters.received++;
     if (host->frames)
-        inbox_add(node->v, host->frames - 1, (struct arrival_record){.length = packet->length},
+        inbox_add(node->partition, host->frames - 1, (struct arrival_record){.length = packet->length},
                   packet->data);
     else if (packet->length < ETHERNET)
         host->counters.header_errors++;
@@ -242,7 +242,7 @@ void host_receive(struct node *node, struct packet *packet)
     else
         host->counters.unclaimed++;
     if (!is_answer)
-        packet_give(node->v->pool, packet);
+        packet_give(node->partition->pool, packet);
 }
 
 void virtual_host_counters(struct virtual *v, uint32_t node, struct virtual_host_counters *out)

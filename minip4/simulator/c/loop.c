@@ -6,82 +6,56 @@
 
 /* --- frames on their way ---------------------------------------------------------------------- */
 
-static bool grow(void *array, size_t size)
+static bool more_arrivals(struct partition *p)
 {
-    void **start = array, *made = realloc(*start, size);
-    if (made)
-        *start = made;
-    return made != NULL;
-}
-
-static bool more_arrivals(struct virtual *v)
-{
-    uint32_t room = v->arrival_room;
-    if (!grow(&v->arrivals, 2 * (size_t)room * sizeof *v->arrivals))
+    uint32_t room = p->arrival_room;
+    struct arrival *grown = realloc(p->arrivals, 2 * (size_t)room * sizeof *grown);
+    if (!grown)
         return false;
     /* What had come round to the start goes on behind the old end. */
-    memcpy(v->arrivals + room, v->arrivals, v->arrival_first * sizeof *v->arrivals);
-    v->arrival_room = 2 * room;
+    memcpy(grown + room, grown, p->arrival_first * sizeof *grown);
+    p->arrivals = grown;
+    p->arrival_room = 2 * room;
     return true;
 }
 
-static bool more_flights(struct virtual *v)
+static bool put(struct partition *p, const struct arrival *arrival, uint64_t due_ns)
 {
-    uint32_t room = v->flight_room ? 2 * v->flight_room : 64;
-    if (!grow(&v->flight, room * sizeof *v->flight) ||
-        !grow(&v->free_flight, room * sizeof *v->free_flight))
+    if (due_ns > p->now_ns) {
+        __builtin_prefetch(arrival->to);
+        return flights_add(&p->flights, arrival, due_ns);
+    }
+    if (p->arrival_count == p->arrival_room && !more_arrivals(p))
         return false;
-    for (uint32_t i = v->flight_room; i < room; i++)
-        v->free_flight[i] = i;
-    v->flight_room = room;
+    p->arrivals[(p->arrival_first + p->arrival_count++) & (p->arrival_room - 1)] = *arrival;
     return true;
 }
 
-static void lose(struct virtual *v, struct packet *packet)
+static void send_to(struct node *from, struct node *to, uint16_t port, struct packet *packet,
+                    uint64_t due_ns)
 {
-    v->is_short = true;
-    packet_give(v->pool, packet);
-}
-
-static void put(struct virtual *v, struct packet *packet, struct node *to, uint16_t port,
-                uint64_t due_ns)
-{
-    if (due_ns <= v->now_ns) {
-        if (v->arrival_count == v->arrival_room && !more_arrivals(v)) {
-            lose(v, packet);
-            return;
-        }
-        v->arrivals[(v->arrival_first + v->arrival_count++) & (v->arrival_room - 1)] =
-            (struct arrival){packet, to, port, 0};
+    struct partition *p = from->partition;
+    if (put(p, &(struct arrival){packet, to, p->now_ns, port, 0}, due_ns))
         return;
-    }
-    if (v->flight_count == v->flight_room && !more_flights(v)) {
-        lose(v, packet);
-        return;
-    }
-    uint32_t place = v->free_flight[v->flight_count];
-    __builtin_prefetch(to);
-    if (!events_add(&v->flights, (struct event){due_ns, v->flight_order++, place})) {
-        lose(v, packet);
-        return;
-    }
-    v->flight[place] = (struct arrival){packet, to, port, 0};
-    v->flight_count++;
+    p->is_short = true;
+    packet_give(p->pool, packet);
 }
 
 void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet, uint64_t due_ns)
 {
     const struct wire *wire = port < from->ports ? &from->wire[port] : NULL;
     if (wire && wire->to)
-        put(from->v, packet, wire->to, wire->to_port, due_ns);
+        send_to(from, wire->to, wire->to_port, packet, due_ns);
     else
-        packet_give(from->v->pool, packet); /* a host without a wire; switches' ports are down then */
+        packet_give(from->partition->pool, packet); /* a host without a wire; switches' ports are down then */
 }
 
-static bool flies_from(const struct virtual *v, const struct event *event, const struct wire *wire)
+/* NULL: that event is not for a wire. */
+static const struct packet *flies_on(const struct wire *wire, const struct flights *flights,
+                                     uint32_t event)
 {
-    const struct arrival *flight = &v->flight[event->what];
-    return flight->to == wire->to && flight->port == wire->to_port;
+    const struct arrival *flight = &flights->flight[flights->events.heap[event].what];
+    return flight->to == wire->to && flight->port == wire->to_port ? flight->packet : NULL;
 }
 
 void virtual_flying(const struct virtual *v, uint32_t node, uint16_t port, uint64_t *packets,
@@ -89,11 +63,14 @@ void virtual_flying(const struct virtual *v, uint32_t node, uint16_t port, uint6
 {
     const struct wire *wire = &v->node[node]->wire[port];
     *packets = *bytes = 0;
-    for (uint32_t i = 0; wire->to && i < v->flights.count; i++)
-        if (flies_from(v, &v->flights.heap[i], wire)) {
-            ++*packets;
-            *bytes += v->flight[v->flights.heap[i].what].packet->length;
-        }
+    if (!wire->to)
+        return;
+    const struct flights *flights = &wire->to->partition->flights;
+    for (uint32_t i = 0; i < flights->count; i++) {
+        const struct packet *packet = flies_on(wire, flights, i);
+        *packets += packet != NULL;
+        *bytes += packet ? packet->length : 0;
+    }
 }
 
 /* --- what engines call ------------------------------------------------------------------------ */
@@ -105,23 +82,23 @@ static void want_control(struct node *node)
         return;
     s->wants_control = true;
     s->next_control = NULL;
-    *node->v->end_control = node;
-    node->v->end_control = &s->next_control;
+    *node->partition->end_control = node;
+    node->partition->end_control = &s->next_control;
 }
 
 /* Where the packet's next port is, or was, noted. */
-static uint16_t *trail_at(const struct virtual *v, const struct packet *packet)
+static uint16_t *trail_at(const struct partition *p, const struct packet *packet)
 {
-    return &v->source[packet->source].trail[packet->hops % TRAIL_HOPS];
+    return &p->trail[packet->source].port[packet->hops % TRAIL_HOPS];
 }
 
 static void transmit(void *user, uint16_t port, struct packet *packet, uint64_t due_ns)
 {
     struct node *node = user;
-    *trail_at(node->v, packet) = port;
+    *trail_at(node->partition, packet) = port;
     packet->hops++;
     if (port == node->switching.cpu_port)
-        put(node->v, packet, node, TO_CONTROLLER, due_ns);
+        send_to(node, node, TO_CONTROLLER, packet, due_ns);
     else
         virtual_put_on_wire(node, port, packet, due_ns);
 }
@@ -157,8 +134,8 @@ static void wake_at(struct node *node, uint64_t due_ns)
     if (due_ns >= s->queued_ns)
         return; /* it is looked at in time, or has nothing to do */
     s->queued_ns = due_ns;
-    if (!events_add(&node->v->wakes, (struct event){due_ns, node->number, node->number}))
-        node->v->is_short = true;
+    if (!events_add(&node->partition->wakes, (struct event){due_ns, node->number, node->number}))
+        node->partition->is_short = true;
 }
 
 /* NULL: memory is short. */
@@ -210,7 +187,7 @@ void virtual_refresh(struct virtual *v, uint32_t number)
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-void virtual_arrive(struct virtual *v, const struct arrival *arrival)
+void virtual_arrive(struct partition *p, const struct arrival *arrival)
 {
     struct node *node = arrival->to;
     if (node->is_host) {
@@ -227,47 +204,44 @@ void virtual_arrive(struct virtual *v, const struct arrival *arrival)
     }
     if (arrival->packet->length > PACKET_MAX_FRAME) {
         node->port[arrival->port].too_long++;
-        packet_give(v->pool, arrival->packet);
+        packet_give(p->pool, arrival->packet);
         return;
     }
     packet_make_room(arrival->packet);
-    s->calls->receive(s->engine, arrival->port, arrival->packet, v->now_ns, v->now_ns);
-    wake_at(node, s->calls->advance(s->engine, v->now_ns));
+    s->calls->receive(s->engine, arrival->port, arrival->packet, p->now_ns, p->now_ns);
+    wake_at(node, s->calls->advance(s->engine, p->now_ns));
 }
 
-static void land_first(struct virtual *v)
+static void land_first(struct partition *p)
 {
-    uint32_t place = v->flights.heap[0].what;
-    struct arrival arrival = v->flight[place];
-    v->free_flight[--v->flight_count] = place;
-    events_remove_first(&v->flights);
-    virtual_arrive(v, &arrival);
+    struct arrival arrival = flights_take(&p->flights);
+    virtual_arrive(p, &arrival);
 }
 
-static void wake_first(struct virtual *v)
+static void wake_first(struct partition *p)
 {
-    struct node *node = v->node[v->wakes.heap[0].what];
+    struct node *node = p->v->node[p->wakes.heap[0].what];
     struct switching *s = &node->switching;
-    events_remove_first(&v->wakes);
+    events_remove_first(&p->wakes);
     s->queued_ns = UINT64_MAX;
-    wake_at(node, s->calls->advance(s->engine, v->now_ns));
+    wake_at(node, s->calls->advance(s->engine, p->now_ns));
 }
 
-static void send_first(struct virtual *v)
+static void send_first(struct partition *p)
 {
-    uint32_t number = v->sends.heap[0].what;
-    uint64_t due_ns = source_wake(v, number);
-    v->source_fetched[number] = 0;
+    uint32_t number = p->sends.heap[0].what;
+    uint64_t due_ns = source_wake(p, number);
+    p->source_fetched[number] = 0;
     if (due_ns == UINT64_MAX)
-        events_remove_first(&v->sends);
+        events_remove_first(&p->sends);
     else
-        events_replace_first(&v->sends, (struct event){due_ns, number, number});
+        events_replace_first(&p->sends, (struct event){due_ns, number, number});
 }
 
-static void time_first(struct virtual *v)
+static void time_first(struct partition *p)
 {
-    struct tcp *t = tcp_woken(v, v->timers.heap);
-    events_remove_first(&v->timers);
+    struct tcp *t = tcp_woken(p->v, p->timers.heap);
+    events_remove_first(&p->timers);
     tcp_wake(t);
 }
 
@@ -290,36 +264,37 @@ static void fetch(unsigned step, const struct node *node, uint16_t port, uint16_
 }
 
 /* The same for what a source sends next: itself, its host, and where the host's wire ends. */
-static void fetch_source(const struct virtual *v, unsigned step, uint32_t number)
+static void fetch_source(const struct partition *p, unsigned step, uint32_t number)
 {
-    const struct source *source = &v->source[number];
+    const struct source *source = &p->v->source[number];
     if (step == 0) {
         __builtin_prefetch(source, 1);
         __builtin_prefetch(source->head, 1);
-        __builtin_prefetch(source->trail, 1);
+        __builtin_prefetch(&p->trail[number], 1);
     } else if (step == 1) {
         __builtin_prefetch(source->host, 1);
     } else if (step == 2) {
         __builtin_prefetch(source->host->wire->to);
     } else if (source->host->wire->to) {
         fetch(step - SOURCE_STEPS, source->host->wire->to, source->host->wire->to_port,
-              source->trail[0]);
+              p->trail[number].port[0]);
     }
 }
 
 /* What is due soon is far apart in memory: so it is fetched while what comes before it is done. */
-static void look_ahead(struct virtual *v)
+static void look_ahead(struct partition *p)
 {
-    struct events *flights = &v->flights, *sends = &v->sends;
+    struct flights *flights = &p->flights;
+    struct events *sends = &p->sends;
     for (uint32_t i = 0; i < EVENTS_SOON && i < flights->count; i++) {
-        struct arrival *flight = &v->flight[flights->heap[i].what];
+        struct arrival *flight = &flights->flight[flights->events.heap[i].what];
         if (flight->fetched < STEPS)
-            fetch(flight->fetched++, flight->to, flight->port, *trail_at(v, flight->packet));
+            fetch(flight->fetched++, flight->to, flight->port, *trail_at(p, flight->packet));
     }
     for (uint32_t i = 0; i < EVENTS_SOON && i < sends->count; i++) {
         uint32_t number = sends->heap[i].what;
-        if (v->source_fetched[number] < SOURCE_STEPS + STEPS)
-            fetch_source(v, v->source_fetched[number]++, number);
+        if (p->source_fetched[number] < SOURCE_STEPS + STEPS)
+            fetch_source(p, p->source_fetched[number]++, number);
     }
 }
 
@@ -328,63 +303,70 @@ static uint64_t earliest(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static uint64_t next_ns(struct virtual *v)
+uint64_t partition_next_ns(struct partition *p)
 {
-    const struct event *wake = v->wakes.heap;
-    while (v->wakes.count && wake->time_ns != v->node[wake->what]->switching.queued_ns)
-        events_remove_first(&v->wakes); /* it was woken before */
-    while (v->timers.count && !tcp_woken(v, v->timers.heap))
-        events_remove_first(&v->timers);
-    return earliest(earliest(events_next_ns(&v->flights), events_next_ns(&v->wakes)),
-                    earliest(events_next_ns(&v->sends), events_next_ns(&v->timers)));
+    const struct event *wake = p->wakes.heap;
+    while (p->wakes.count && wake->time_ns != p->v->node[wake->what]->switching.queued_ns)
+        events_remove_first(&p->wakes); /* it was woken before */
+    while (p->timers.count && !tcp_woken(p->v, p->timers.heap))
+        events_remove_first(&p->timers);
+    return earliest(earliest(events_next_ns(&p->flights.events), events_next_ns(&p->wakes)),
+                    earliest(events_next_ns(&p->sends), events_next_ns(&p->timers)));
 }
 
 /* Does the first event, which is due at `due_ns`. */
-static void do_first(struct virtual *v, uint64_t due_ns)
+static void do_first(struct partition *p, uint64_t due_ns)
 {
-    v->now_ns = due_ns > v->now_ns ? due_ns : v->now_ns;
-    if (events_next_ns(&v->flights) == due_ns)
-        land_first(v);
-    else if (events_next_ns(&v->wakes) == due_ns)
-        wake_first(v);
-    else if (events_next_ns(&v->sends) == due_ns)
-        send_first(v);
+    p->now_ns = due_ns > p->now_ns ? due_ns : p->now_ns;
+    if (events_next_ns(&p->flights.events) == due_ns)
+        land_first(p);
+    else if (events_next_ns(&p->wakes) == due_ns)
+        wake_first(p);
+    else if (events_next_ns(&p->sends) == due_ns)
+        send_first(p);
     else
-        time_first(v);
+        time_first(p);
+}
+
+enum virtual_stop partition_run(struct partition *p, uint64_t until_ns, uint64_t last)
+{
+    while (p->event_count < last) {
+        if (p->is_short)
+            return VIRTUAL_SHORT;
+        if (p->arrival_count) {
+            struct arrival arrival = p->arrivals[p->arrival_first];
+            p->arrival_first = (p->arrival_first + 1) & (p->arrival_room - 1);
+            p->arrival_count--;
+            p->event_count++;
+            virtual_arrive(p, &arrival);
+            continue;
+        }
+        if (p->first_control)
+            return VIRTUAL_CONTROL;
+        if (p->first_inbox)
+            return VIRTUAL_INBOX;
+        uint64_t due_ns = partition_next_ns(p);
+        if (due_ns > until_ns || due_ns == UINT64_MAX)
+            return VIRTUAL_REACHED;
+        look_ahead(p);
+        do_first(p, due_ns);
+        p->event_count++;
+    }
+    return p->is_short ? VIRTUAL_SHORT : VIRTUAL_PAUSED;
 }
 
 enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events)
 {
-    uint64_t last = v->event_count + max_events;
-    while (v->event_count < last) {
-        if (v->is_short)
-            return VIRTUAL_SHORT;
-        if (v->arrival_count) {
-            struct arrival arrival = v->arrivals[v->arrival_first];
-            v->arrival_first = (v->arrival_first + 1) & (v->arrival_room - 1);
-            v->arrival_count--;
-            v->event_count++;
-            virtual_arrive(v, &arrival);
-            continue;
-        }
-        if (v->first_control)
-            return VIRTUAL_CONTROL;
-        if (v->first_inbox)
-            return VIRTUAL_INBOX;
-        uint64_t due_ns = next_ns(v);
-        if (due_ns > until_ns || due_ns == UINT64_MAX) {
-            if (until_ns > v->now_ns && until_ns != UINT64_MAX)
-                v->now_ns = until_ns;
-            return VIRTUAL_REACHED;
-        }
-        look_ahead(v);
-        do_first(v, due_ns);
-        v->event_count++;
-    }
-    return v->is_short ? VIRTUAL_SHORT : VIRTUAL_PAUSED;
+    struct partition *p = v->partition[0];
+    enum virtual_stop stop = partition_run(p, until_ns, p->event_count + max_events);
+    if (stop == VIRTUAL_REACHED && until_ns > p->now_ns && until_ns != UINT64_MAX)
+        p->now_ns = until_ns;
+    v->now_ns = p->now_ns;
+    return stop;
 }
 
 uint64_t virtual_next(struct virtual *v)
 {
-    return v->arrival_count ? v->now_ns : next_ns(v);
+    struct partition *p = v->partition[0];
+    return p->arrival_count ? v->now_ns : partition_next_ns(p);
 }

@@ -7,15 +7,15 @@
 
 static const size_t block_size = RECEPTION_BLOCK * sizeof(struct reception);
 
-static struct reception *reception_at(const struct virtual *v, uint32_t number)
+static struct reception *reception_at(const struct partition *p, uint32_t number)
 {
-    return &v->reception[number / RECEPTION_BLOCK][number % RECEPTION_BLOCK];
+    return &p->reception[number / RECEPTION_BLOCK][number % RECEPTION_BLOCK];
 }
 
-void receptions_free(struct virtual *v)
+void receptions_free(struct partition *p)
 {
     for (uint32_t i = 0; i < RECEPTION_BLOCKS; i++)
-        memory_give(v->reception[i], block_size);
+        memory_give(p->reception[i], block_size);
 }
 
 /* Sets room for `more` records; false: no memory. */
@@ -34,13 +34,14 @@ static bool make_room(struct flow *flow, uint64_t more)
 }
 
 /* Room in each flow for what was noted of it. */
-static bool make_rooms(struct virtual *v)
+static bool make_rooms(struct partition *p)
 {
+    const struct virtual *v = p->v;
     uint64_t *counts = calloc(v->sources + 1, sizeof *counts);
     if (!counts)
         return false;
-    for (uint32_t i = 0; i < v->receptions; i++)
-        counts[reception_at(v, i)->flow]++;
+    for (uint32_t i = 0; i < p->receptions; i++)
+        counts[reception_at(p, i)->flow]++;
     bool is_done = true;
     for (uint32_t i = 0; i < v->sources && is_done; i++)
         is_done = !counts[i] || !v->flow[i] || make_room(v->flow[i], counts[i]);
@@ -48,51 +49,50 @@ static bool make_rooms(struct virtual *v)
     return is_done;
 }
 
-/* Hands what was noted to the flows, but for those that were removed since. False: no memory. */
-static bool sort(struct virtual *v)
+bool receptions_sort(struct partition *p)
 {
-    if (!make_rooms(v))
+    if (!make_rooms(p))
         return false;
-    for (uint32_t i = 0; i < v->receptions; i++) {
-        const struct reception *seen = reception_at(v, i);
-        struct flow *flow = v->flow[seen->flow];
+    for (uint32_t i = 0; i < p->receptions; i++) {
+        const struct reception *seen = reception_at(p, i);
+        struct flow *flow = p->v->flow[seen->flow];
         if (flow)
             flow->received[flow->result.received_count++] =
                 (struct virtual_received){seen->sequence, seen->sent_ns, seen->received_ns};
     }
-    v->receptions = 0;
+    p->receptions = 0;
     return true;
 }
 
 /* NULL: no memory. */
-static struct reception *next_reception(struct virtual *v)
+static struct reception *next_reception(struct partition *p)
 {
-    if (v->receptions == RECEPTION_BLOCK * RECEPTION_BLOCKS && !sort(v))
+    if (p->receptions == RECEPTION_BLOCK * RECEPTION_BLOCKS && !receptions_sort(p))
         return NULL;
-    struct reception **block = &v->reception[v->receptions / RECEPTION_BLOCK];
+    struct reception **block = &p->reception[p->receptions / RECEPTION_BLOCK];
     if (!*block && !(*block = memory_take(block_size)))
         return NULL;
-    return reception_at(v, v->receptions++);
+    return reception_at(p, p->receptions++);
 }
 
-void flow_receive(struct virtual *v, const struct listener *listener, uint8_t tos,
+void flow_receive(struct partition *p, const struct listener *listener, uint8_t tos,
                   const uint8_t *bytes, uint32_t length)
 {
     const struct flow_payload *payload = (const struct flow_payload *)bytes;
     uint32_t flow = listener->flow - 1;
     if (length != listener->payload || be16toh(payload->flow) != listener->id) {
-        v->flow[flow]->result.foreign++;
+        p->v->flow[flow]->result.foreign++;
         return;
     }
-    struct reception *next = next_reception(v);
+    struct reception *next = next_reception(p);
     if (!next) {
-        v->is_short = true;
+        p->is_short = true;
         return;
     }
-    *next = (struct reception){be64toh(payload->sequence), be64toh(payload->sent_ns), v->now_ns,
+    *next = (struct reception){be64toh(payload->sequence), be64toh(payload->sent_ns), p->now_ns,
                                flow};
     if (tos >> 2 != listener->tos >> 2)
-        v->flow[flow]->result.dscp_changed++;
+        p->v->flow[flow]->result.dscp_changed++;
 }
 
 /* A flow always keeps its schedule: what it sent, and when, need not be noted. */
@@ -112,9 +112,17 @@ static bool note_sent(struct virtual *v, uint32_t number)
     return true;
 }
 
+bool virtual_sort(struct virtual *v)
+{
+    bool is_done = true;
+    for (uint32_t i = 0; i < v->partitions; i++)
+        is_done &= receptions_sort(v->partition[i]);
+    return is_done;
+}
+
 bool virtual_flow_result(struct virtual *v, uint32_t number, struct virtual_flow_result *out)
 {
-    if (v->is_short || !sort(v) || !note_sent(v, number))
+    if (virtual_is_short(v) || !virtual_sort(v) || !note_sent(v, number))
         return false;
     *out = v->flow[number]->result;
     out->sent = v->flow[number]->sent;

@@ -15,10 +15,10 @@ uint64_t source_due_ns(const struct source *source, uint64_t number)
     return source->start_ns + offset_ns;
 }
 
-static void send_frame(struct virtual *v, struct source *source, struct packet *packet)
+static void send_frame(struct partition *p, struct source *source, struct packet *packet)
 {
     source->host->host.counters.sent++;
-    virtual_put_on_wire(source->host, 0, packet, v->now_ns);
+    virtual_put_on_wire(source->host, 0, packet, p->now_ns);
 }
 
 /* What eight bytes add to a checksum (RFC 1071). */
@@ -27,10 +27,10 @@ static uint64_t halves(uint64_t word)
     return (word & UINT32_MAX) + (word >> 32);
 }
 
-static void send_datagram(struct virtual *v, uint32_t number)
+static void send_datagram(struct partition *p, uint32_t number)
 {
-    struct source *source = &v->source[number];
-    struct packet *packet = packet_take(v->pool);
+    struct source *source = &p->v->source[number];
+    struct packet *packet = packet_take(p->pool);
     if (!packet)
         return; /* is_short by now */
     packet->length = source->length;
@@ -39,38 +39,52 @@ static void send_datagram(struct virtual *v, uint32_t number)
         memset(packet->data + HEAD, 0, source->length - HEAD);
     memcpy(packet->data, source->head, HEAD);
     struct flow_payload *payload = (struct flow_payload *)(packet->data + HEADERS);
-    uint64_t stamped[2] = {htobe64(source->next++), htobe64(v->now_ns)};
+    uint64_t stamped[2] = {htobe64(source->next++), htobe64(p->now_ns)};
     payload->sequence = stamped[0];
     payload->sent_ns = stamped[1];
     uint16_t sum = checksum_fold(source->sum + halves(stamped[0]) + halves(stamped[1]));
     sum = sum ? sum : 0xffff; /* RFC 768: zero would mean that there is none */
     memcpy(packet->data + HEADERS - 2, &sum, 2);
-    send_frame(v, source, packet);
+    send_frame(p, source, packet);
 }
 
-static void send_next_frame(struct virtual *v, struct source *source)
+static void send_next_frame(struct partition *p, struct source *source)
 {
     struct frames *frames = source->frames;
     uint32_t length = frames->length[source->next++];
-    struct packet *packet = packet_take(v->pool);
+    struct packet *packet = packet_take(p->pool);
     if (!packet)
         return;
     packet->length = length;
     memcpy(packet->data, frames->next_bytes, length);
     frames->next_bytes += length;
-    send_frame(v, source, packet);
+    send_frame(p, source, packet);
 }
 
-uint64_t source_wake(struct virtual *v, uint32_t number)
+uint64_t source_wake(struct partition *p, uint32_t number)
 {
-    struct source *source = &v->source[number];
+    struct source *source = &p->v->source[number];
     if (source->next == source->count)
         return UINT64_MAX; /* it was ended before its time */
     if (source->length)
-        send_datagram(v, number);
+        send_datagram(p, number);
     else
-        send_next_frame(v, source);
+        send_next_frame(p, source);
     return source->next < source->count ? source_due_ns(source, source->next) : UINT64_MAX;
+}
+
+/* Of a partition; trails of packets that have no source are those of the first one. */
+static bool partition_makes_room(struct partition *p, uint32_t old_room, uint32_t room)
+{
+    uint8_t *fetched = realloc(p->source_fetched, room);
+    if (!fetched)
+        return false;
+    memset(fetched + old_room, 0, room - old_room);
+    p->source_fetched = fetched;
+    struct trail *trail = memory_resize(p->trail, old_room * sizeof *trail, room * sizeof *trail);
+    if (trail)
+        p->trail = trail;
+    return trail != NULL;
 }
 
 bool sources_make_room(struct virtual *v)
@@ -82,15 +96,14 @@ bool sources_make_room(struct virtual *v)
     if (!flow)
         return false;
     v->flow = flow;
-    uint8_t *fetched = realloc(v->source_fetched, room);
-    if (!fetched)
-        return false;
-    v->source_fetched = fetched;
     struct source *source = memory_resize(v->source, v->source_room * sizeof *source,
                                           room * sizeof *source);
     if (!source)
         return false;
     v->source = source;
+    for (uint32_t i = 0; i < v->partitions; i++)
+        if (!partition_makes_room(v->partition[i], v->source_room, room))
+            return false;
     v->source_room = room;
     return true;
 }
@@ -99,13 +112,14 @@ bool sources_make_room(struct virtual *v)
 static uint32_t add_source(struct virtual *v, const struct source *source, struct flow *flow)
 {
     uint32_t number = v->sources;
+    struct partition *p = source->host->partition;
     if (!sources_make_room(v))
         return VIRTUAL_NONE;
     if (source->count &&
-        !events_add(&v->sends, (struct event){source_due_ns(source, 0), number, number}))
+        !events_add(&p->sends, (struct event){source_due_ns(source, 0), number, number}))
         return VIRTUAL_NONE;
     v->source[number] = *source;
-    v->source_fetched[number] = 0;
+    p->source_fetched[number] = 0;
     v->flow[number] = flow;
     v->sources++;
     return number;
@@ -128,9 +142,6 @@ void sources_free(struct virtual *v)
             free_frames(v->source[i].frames);
     }
     free(v->flow);
-    free(v->source_fetched);
-    receptions_free(v);
-    memory_give(v->source, v->source_room * sizeof *v->source);
 }
 
 /* --- flows ------------------------------------------------------------------------------------ */

@@ -24,8 +24,8 @@ static void queue(struct tcp *t)
     if (due_ns >= t->queued_ns)
         return; /* it is looked at in time */
     t->queued_ns = due_ns;
-    if (!events_add(&t->v->timers, (struct event){due_ns, t->number, t->number}))
-        t->v->is_short = true;
+    if (!events_add(&t->host->partition->timers, (struct event){due_ns, t->number, t->number}))
+        t->host->partition->is_short = true;
 }
 
 void tcp_set(struct tcp *t, enum tcp_timer timer, uint64_t due_ns)
@@ -37,7 +37,7 @@ void tcp_set(struct tcp *t, enum tcp_timer timer, uint64_t due_ns)
 
 static bool is_due(struct tcp *t, enum tcp_timer timer)
 {
-    if (t->due_ns[timer] > t->v->now_ns)
+    if (t->due_ns[timer] > t->host->partition->now_ns)
         return false;
     t->due_ns[timer] = NEVER;
     return true;
@@ -74,32 +74,32 @@ static void record(struct tcp *t)
     struct connection *c = t->connection;
     if (!virtual_room(&c->progress, c->result.progress_count, &c->progress_room,
                       sizeof *c->progress)) {
-        t->v->is_short = true;
+        t->host->partition->is_short = true;
         return;
     }
     c->progress[c->result.progress_count++] = (struct virtual_tcp_progress){
-        .time_ns = t->v->now_ns,
+        .time_ns = t->host->partition->now_ns,
         .written = t->out.limit - 1,
         .acknowledged = t->out.una ? t->out.una - 1 : 0,
-        .retransmitted = (uint32_t)c->result.retransmitted,
+        .retransmitted = (uint32_t)t->retransmitted,
         .window = tcp_window(t),
         .rtt_us = (uint32_t)(t->srtt_ns / 1000),
     };
-    c->next_record_ns = t->v->now_ns + RECORD_NS;
+    c->next_record_ns = t->host->partition->now_ns + RECORD_NS;
 }
 
 static bool is_written(const struct tcp *t)
 {
     const struct virtual_tcp_config *config = &t->connection->config;
     return config->bytes ? t->out.limit - 1 == config->bytes
-                         : t->v->now_ns - config->start_ns >= config->duration_ns;
+                         : t->host->partition->now_ns - config->start_ns >= config->duration_ns;
 }
 
 /* Writes what is due and has room; returns when it goes on, if not by an acknowledgement. */
 static uint64_t write_more(struct tcp *t)
 {
     const struct virtual_tcp_config *config = &t->connection->config;
-    uint64_t written = t->out.limit - 1, now_ns = t->v->now_ns;
+    uint64_t written = t->out.limit - 1, now_ns = t->host->partition->now_ns;
     uint64_t room = 2ull * tcp_window(t) * t->out.mss, chunk = UINT64_MAX;
     uint64_t next_ns = config->bytes ? NEVER : config->start_ns + config->duration_ns;
     room = (room > LEAST_BUFFER ? room : LEAST_BUFFER) + t->out.una - 1;
@@ -135,17 +135,17 @@ static void opener_goes_on(struct tcp *t)
     struct connection *c = t->connection;
     uint64_t next_ns = NEVER;
     if (t->state == TCP_CLOSED && !c->result.progress_count) {
-        t->progress_ns = t->v->now_ns;
+        t->progress_ns = t->host->partition->now_ns;
         record(t);
         t->state = TCP_SYN_SENT;
         tcp_send_syn(t);
     }
     if (c->result.is_acknowledged || c->result.has_failed)
         return;
-    if (t->v->now_ns >= c->next_record_ns)
+    if (t->host->partition->now_ns >= c->next_record_ns)
         record(t);
     while (t->state == TCP_ESTABLISHED && !is_written(t) &&
-           (next_ns = write_more(t)) <= t->v->now_ns)
+           (next_ns = write_more(t)) <= t->host->partition->now_ns)
         ;
     if (t->state == TCP_ESTABLISHED && is_written(t))
         finish(t);
@@ -170,17 +170,18 @@ void tcp_delivered(struct tcp *t, uint64_t bytes)
     struct connection *c = t->connection;
     uint32_t count = c->result.received_count;
     if (!virtual_room(&c->received, count, &c->received_room, sizeof *c->received)) {
-        t->v->is_short = true;
+        t->host->partition->is_short = true;
         return;
     }
     uint64_t before = count ? c->received[count - 1].bytes : 0;
-    c->received[count] = (struct virtual_tcp_received){t->v->now_ns, before + bytes};
+    c->received[count] = (struct virtual_tcp_received){t->host->partition->now_ns, before + bytes};
     c->result.received_count++;
 }
 
 void tcp_fail(struct tcp *t)
 {
-    t->connection->result.has_failed |= t->number % 2 == OPENS;
+    if (t->number % 2 == OPENS)
+        t->connection->result.has_failed = true;
     t->state = TCP_CLOSED;
     for (int i = 0; i < TIMERS; i++)
         t->due_ns[i] = NEVER;
@@ -211,14 +212,14 @@ struct tcp *tcp_find(struct virtual *v, uint32_t node, uint16_t port, uint32_t a
 
 static void add_to_bucket(struct tcp *t)
 {
-    struct tcp **bucket = bucket_of(t->v, t->host->number, t->port);
+    struct tcp **bucket = bucket_of(t->host->partition->v, t->host->number, t->port);
     t->next = *bucket;
     *bucket = t;
 }
 
 static void remove_from_bucket(struct tcp *t)
 {
-    struct tcp **at = bucket_of(t->v, t->host->number, t->port);
+    struct tcp **at = bucket_of(t->host->partition->v, t->host->number, t->port);
     while (*at != t)
         at = &(*at)->next;
     *at = t->next;
@@ -250,7 +251,6 @@ static void begin_end(struct virtual *v, struct connection *connection, int whic
     bool opens = which == OPENS;
     struct tcp *t = &connection->end[which];
     const struct host *peer = &v->node[opens ? config->destination : config->source]->host;
-    t->v = v;
     t->connection = connection;
     t->host = v->node[opens ? config->source : config->destination];
     t->number = 2 * v->connections + (uint32_t)which;
@@ -295,9 +295,10 @@ uint32_t virtual_add_tcp(struct virtual *v, const struct virtual_tcp_config *con
 bool virtual_tcp_result(struct virtual *v, uint32_t number, struct virtual_tcp_result *out)
 {
     struct connection *connection = v->connection[number];
-    if (v->is_short)
+    if (virtual_is_short(v))
         return false;
     *out = connection->result;
+    out->retransmitted = connection->end[OPENS].retransmitted;
     out->progress = connection->progress;
     out->received = connection->received;
     return true;
@@ -324,5 +325,4 @@ void connections_free(struct virtual *v)
             virtual_remove_tcp(v, i);
     free(v->connection);
     free(v->tcp_bucket);
-    events_free(&v->timers);
 }

@@ -121,7 +121,6 @@ struct receiving {
 struct connection;
 
 struct tcp {
-    struct virtual *v;
     struct connection *connection;
     struct node *host;
     struct tcp *next; /* of those whose port has the same hash */
@@ -137,6 +136,7 @@ struct tcp {
     uint64_t srtt_ns, rttvar_ns, rto_ns, min_rtt_ns; /* 0: none yet */
     uint64_t progress_ns; /* when something was last acknowledged */
     uint64_t timed_ns;    /* from when on the retransmission timeout counts */
+    uint64_t retransmitted; /* segments */
     struct sending out;
     struct receiving in;
     struct rack rack;

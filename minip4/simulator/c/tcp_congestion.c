@@ -119,7 +119,7 @@ static void begin_epoch(struct tcp *t)
 {
     struct congestion *c = &t->congestion;
     struct cubic *cubic = &c->cubic;
-    cubic->epoch_ns = t->v->now_ns;
+    cubic->epoch_ns = t->host->partition->now_ns;
     cubic->estimate = c->window;
     cubic->k_ms = 0;
     if (c->window < cubic->largest) {
@@ -155,7 +155,7 @@ static void grow_cubic(struct tcp *t, uint32_t segments)
     struct cubic *cubic = &c->cubic;
     if (!cubic->epoch_ns)
         begin_epoch(t);
-    uint64_t since_ms = (t->v->now_ns - cubic->epoch_ns) / 1000000;
+    uint64_t since_ms = (t->host->partition->now_ns - cubic->epoch_ns) / 1000000;
     uint64_t alpha = cubic->estimate < cubic->before ? CUBIC_ALPHA : ONE;
     cubic->estimate += segments * alpha * ONE / c->window;
     if (cubic_window(cubic, since_ms) < cubic->estimate) { /* as Reno would be: 4.3 */

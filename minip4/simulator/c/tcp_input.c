@@ -188,7 +188,7 @@ void tcp_receive(struct node *node, const uint8_t *ip, const uint8_t *bytes, uin
     }
     uint32_t address;
     memcpy(&address, ip + 12, 4);
-    struct tcp *t = tcp_find(node->v, node->number, (uint16_t)get_16(bytes + 2), address,
+    struct tcp *t = tcp_find(node->partition->v, node->number, (uint16_t)get_16(bytes + 2), address,
                              (uint16_t)get_16(bytes));
     if (!t) {
         counters->unclaimed++;

@@ -28,7 +28,7 @@ static uint8_t *put_timestamp(const struct tcp *t, uint8_t *at)
 {
     *at++ = OPTION_TIMESTAMP;
     *at++ = 10;
-    at = put_32(at, (uint32_t)(t->v->now_ns / 1000000)); /* in milliseconds */
+    at = put_32(at, (uint32_t)(t->host->partition->now_ns / 1000000)); /* in milliseconds */
     return put_32(at, t->in.their_time);
 }
 
@@ -80,7 +80,7 @@ static void put_ip(const struct tcp *t, uint8_t *frame, uint32_t length, uint8_t
 /* Sends a segment that begins at an offset, with so many zeros. */
 static void transmit(struct tcp *t, uint64_t begin, uint32_t data, uint8_t flags, bool is_capable)
 {
-    struct packet *packet = packet_take(t->v->pool);
+    struct packet *packet = packet_take(t->host->partition->pool);
     if (!packet)
         return; /* is_short by now */
     uint8_t *tcp = packet->data + ETHERNET + IPV4;
@@ -104,7 +104,7 @@ static void transmit(struct tcp *t, uint64_t begin, uint32_t data, uint8_t flags
     memcpy(tcp + 16, &sum, 2);
     packet->length = ETHERNET + IPV4 + header + data;
     t->host->host.counters.sent++;
-    virtual_put_on_wire(t->host, 0, packet, t->v->now_ns);
+    virtual_put_on_wire(t->host, 0, packet, t->host->partition->now_ns);
     if (flags & ACK) {
         t->in.waiting = 0;
         t->in.quick -= t->in.quick > 0;
@@ -139,7 +139,7 @@ static void transmit_segment(struct tcp *t, struct segment *segment, bool is_new
         flags |= CWR;
         t->wants_cwr = false;
     }
-    segment->sent_ns = t->v->now_ns;
+    segment->sent_ns = t->host->partition->now_ns;
     transmit(t, segment->begin, data, flags, t->has_ecn && is_new && data);
     tcp_arm(t);
 }
@@ -152,7 +152,7 @@ static struct segment *add_segment(struct tcp *t, uint32_t length)
         uint32_t room = out->room ? 2 * out->room : 16;
         struct segment *grown = calloc(room, sizeof *grown);
         if (!grown) {
-            t->v->is_short = true;
+            t->host->partition->is_short = true;
             return NULL;
         }
         for (uint64_t i = out->first; i < out->end; i++)
@@ -170,7 +170,7 @@ static struct segment *add_segment(struct tcp *t, uint32_t length)
 void tcp_send_syn(struct tcp *t)
 {
     struct segment *segment = add_segment(t, 1);
-    t->timed_ns = t->v->now_ns;
+    t->timed_ns = t->host->partition->now_ns;
     if (segment)
         transmit_segment(t, segment, true);
 }
@@ -191,7 +191,7 @@ bool tcp_send_new(struct tcp *t)
     if (!segment)
         return false;
     if (out->end - out->first == 1) /* before, there was nothing to acknowledge */
-        t->progress_ns = t->timed_ns = t->v->now_ns;
+        t->progress_ns = t->timed_ns = t->host->partition->now_ns;
     transmit_segment(t, segment, true);
     t->repair.prr_out++;
     return true;
@@ -201,7 +201,7 @@ void tcp_send_again(struct tcp *t, struct segment *segment)
 {
     t->out.again += !segment->is_again;
     segment->is_again = segment->was_again = true;
-    t->connection->result.retransmitted++;
+    t->retransmitted++;
     t->repair.prr_out++;
     transmit_segment(t, segment, false);
 }

@@ -37,7 +37,7 @@ static void keep(struct tcp *t, uint64_t begin, uint64_t end)
     if (last > at)
         remove_ranges(in, at + 1, last - at - 1);
     else if (!insert(in, at)) {
-        t->v->is_short = true;
+        t->host->partition->is_short = true;
         return;
     }
     in->range[at] = (struct range){begin, end, ++in->touched};
@@ -82,7 +82,7 @@ void tcp_take_data(struct tcp *t, uint64_t begin, uint32_t length, bool is_fin)
     if (is_hurried || in->quick || in->waiting > t->out.mss)
         tcp_send_ack(t);
     else if (t->due_ns[TIMER_ACK] == UINT64_MAX)
-        tcp_set(t, TIMER_ACK, t->v->now_ns + DELAYED_ACK_NS);
+        tcp_set(t, TIMER_ACK, t->host->partition->now_ns + DELAYED_ACK_NS);
 }
 
 /* The range touched last of those touched before `before`; NULL: there is none. */

@@ -28,7 +28,7 @@ static void no_longer_lost(struct sending *out, struct segment *segment)
 static void deliver(struct tcp *t, struct segment *segment, struct news *news)
 {
     struct rack *rack = &t->rack;
-    uint64_t rtt_ns = t->v->now_ns - segment->sent_ns, end = segment->begin + segment->length;
+    uint64_t rtt_ns = t->host->partition->now_ns - segment->sent_ns, end = segment->begin + segment->length;
     rtt_ns += rtt_ns == 0; /* wires without delay; 0 is none */
     news->delivered++;
     if (!segment->was_again) {
@@ -138,15 +138,15 @@ static bool look_for_losses(struct tcp *t)
             (segment->sent_ns == rack->sent_ns && segment->begin >= rack->end))
             continue;
         uint64_t until_ns = segment->sent_ns + within_ns;
-        if (until_ns <= t->v->now_ns) {
+        if (until_ns <= t->host->partition->now_ns) {
             mark_lost(out, i);
             has_lost = true;
-        } else if (until_ns - t->v->now_ns > wait_ns) {
-            wait_ns = until_ns - t->v->now_ns;
+        } else if (until_ns - t->host->partition->now_ns > wait_ns) {
+            wait_ns = until_ns - t->host->partition->now_ns;
         }
     }
     if (wait_ns)
-        tcp_set(t, TIMER_REORDERING, t->v->now_ns + wait_ns);
+        tcp_set(t, TIMER_REORDERING, t->host->partition->now_ns + wait_ns);
     return has_lost;
 }
 
@@ -170,7 +170,7 @@ void tcp_arm(struct tcp *t)
         due_ns = t->timed_ns + (rto_ns < MAX_RTO_NS ? rto_ns : MAX_RTO_NS);
         if (t->state == TCP_ESTABLISHED && t->repair.state == TCP_OPEN && !out->sacked &&
             !t->repair.probe_end && t->srtt_ns)
-            probe_ns = t->v->now_ns + 2 * t->srtt_ns +
+            probe_ns = t->host->partition->now_ns + 2 * t->srtt_ns +
                        (out->end - out->first == 1 ? PROBE_ALONE_NS : 0);
     }
     tcp_set(t, TIMER_RETRANSMIT, due_ns);
@@ -185,7 +185,7 @@ void tcp_on_probe(struct tcp *t)
     if (r->probe_is_again && !segment_at(out, out->end - 1)->is_again)
         tcp_send_again(t, segment_at(out, out->end - 1));
     r->probe_end = out->next;
-    t->timed_ns = t->v->now_ns;
+    t->timed_ns = t->host->partition->now_ns;
     tcp_arm(t);
 }
 
@@ -206,11 +206,11 @@ void tcp_on_timeout(struct tcp *t)
     struct sending *out = &t->out;
     struct repair *r = &t->repair;
     bool is_opening = t->state != TCP_ESTABLISHED;
-    if (is_opening ? r->timeouts == SYN_RETRIES : t->v->now_ns - t->progress_ns >= STALL_NS) {
+    if (is_opening ? r->timeouts == SYN_RETRIES : t->host->partition->now_ns - t->progress_ns >= STALL_NS) {
         tcp_fail(t);
         return;
     }
-    t->timed_ns = t->v->now_ns;
+    t->timed_ns = t->host->partition->now_ns;
     if (r->timeouts++ == 0 && r->state != TCP_RECOVERS && !is_opening)
         begin_repair(t, TCP_LOSS, false);
     for (uint64_t i = out->first; i < out->end; i++) {
@@ -313,7 +313,7 @@ void tcp_take_ack(struct tcp *t, uint64_t una, const struct range *blocks, uint3
     if (una > t->out.una) {
         advance(t, una, &news);
         t->repair.timeouts = 0;
-        t->progress_ns = t->timed_ns = t->v->now_ns;
+        t->progress_ns = t->timed_ns = t->host->partition->now_ns;
     }
     if (news.rtt_ns) {
         take_rtt(t, news.rtt_ns);

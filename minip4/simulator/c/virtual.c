@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_ARRIVALS = 256 };
-
 /* In the whole network at once. A packet costs the pages that its frame touches, 4 to 12 KB: so this
  * is 6 GB at the most, and a loop that copies what it carries ends the run, not the machine. */
 enum { MAX_PACKETS = 1 << 19 };
@@ -30,17 +28,14 @@ struct virtual *virtual_create(uint64_t now_ns)
     if (!v)
         return NULL;
     v->now_ns = now_ns;
-    v->end_control = &v->first_control;
-    v->end_inbox = &v->first_inbox;
-    v->arrival_room = FIRST_ARRIVALS;
-    v->arrivals = malloc(FIRST_ARRIVALS * sizeof *v->arrivals);
-    v->pool = packet_pool_create(0);
-    if (!v->arrivals || !v->pool || !sources_make_room(v)) {
+    v->partition = calloc(1, sizeof(struct partition *));
+    if (v->partition && (v->partition[0] = partition_create(v, 0)))
+        v->partitions = 1;
+    if (!v->partitions || !sources_make_room(v)) {
         virtual_destroy(v, NULL, 0);
         return NULL;
     }
-    packet_pool_set_limit(v->pool, MAX_PACKETS);
-    packet_pool_tell(v->pool, &v->is_short);
+    packet_pool_set_limit(v->partition[0]->pool, MAX_PACKETS);
     return v;
 }
 
@@ -66,21 +61,18 @@ int virtual_destroy(struct virtual *v, char *error, size_t error_size)
         next = calls->next;
         free(calls);
     }
+    for (uint32_t i = 0; i < v->partitions; i++)
+        partition_free(v->partition[i]);
+    free(v->partition);
     free(v->node);
-    free(v->arrivals);
-    free(v->flight);
-    free(v->free_flight);
-    events_free(&v->flights);
-    events_free(&v->wakes);
-    events_free(&v->sends);
-    packet_pool_destroy(v->pool);
+    memory_give(v->source, v->source_room * sizeof *v->source);
     free(v);
     return result;
 }
 
 struct packet_pool *virtual_pool(struct virtual *v)
 {
-    return v->pool;
+    return v->partition[0]->pool;
 }
 
 uint64_t virtual_max_packets(void)
@@ -93,9 +85,20 @@ uint64_t virtual_now(const struct virtual *v)
     return v->now_ns;
 }
 
+bool virtual_is_short(const struct virtual *v)
+{
+    bool is_short = false;
+    for (uint32_t i = 0; i < v->partitions; i++)
+        is_short |= v->partition[i]->is_short;
+    return is_short;
+}
+
 uint64_t virtual_events(const struct virtual *v)
 {
-    return v->event_count;
+    uint64_t events = 0;
+    for (uint32_t i = 0; i < v->partitions; i++)
+        events += v->partition[i]->event_count;
+    return events;
 }
 
 /* --- nodes and wires -------------------------------------------------------------------------- */
@@ -107,7 +110,7 @@ static struct node *add_node(struct virtual *v, bool is_host)
         memory_give(node, sizeof *node);
         return NULL;
     }
-    node->v = v;
+    node->partition = v->partition[0];
     node->number = v->nodes;
     node->is_host = is_host;
     v->node[v->nodes++] = node;
@@ -194,13 +197,14 @@ uint64_t virtual_too_long(const struct virtual *v, uint32_t node, uint16_t port)
 
 uint32_t virtual_control_next(struct virtual *v)
 {
-    struct node *node = v->first_control;
+    struct partition *p = v->partition[0]; /* of all that may stop the network */
+    struct node *node = p->first_control;
     if (!node)
         return VIRTUAL_NONE;
     node->switching.wants_control = false;
-    v->first_control = node->switching.next_control;
-    if (!v->first_control)
-        v->end_control = &v->first_control;
+    p->first_control = node->switching.next_control;
+    if (!p->first_control)
+        p->end_control = &p->first_control;
     return node->number;
 }
 
@@ -215,18 +219,19 @@ uint32_t virtual_cpu_read(struct virtual *v, uint32_t number, uint8_t *room)
         fifo->end = &fifo->first;
     uint32_t length = packet->length;
     memcpy(room, packet->data, length);
-    packet_give(v->pool, packet);
+    packet_give(v->node[number]->partition->pool, packet);
     return length;
 }
 
 int virtual_cpu_write(struct virtual *v, uint32_t number, const uint8_t *frame, uint32_t length)
 {
     struct node *node = v->node[number];
-    struct packet *packet = length <= PACKET_MAX_FRAME ? packet_take(v->pool) : NULL;
+    struct packet *packet = length <= PACKET_MAX_FRAME ? packet_take(node->partition->pool) : NULL;
     if (!packet)
         return -1;
     memcpy(packet->data, frame, length);
     packet->length = length;
-    virtual_arrive(v, &(struct arrival){packet, node, node->switching.cpu_port, 0});
+    virtual_arrive(node->partition,
+                   &(struct arrival){packet, node, v->now_ns, node->switching.cpu_port, 0});
     return 0;
 }

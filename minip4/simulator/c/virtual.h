@@ -1,7 +1,8 @@
 /* A virtual network: engines, hosts and wires on one event queue, in virtual time. No thread, no
  * clock: the same calls give the same events, to the last bit. What is due at the same time comes in
- * this order: frames that arrive, in the order in which they were sent; switches, sources, then ends of
- * TCP connections, each in the order in which they were added. */
+ * this order: frames that arrive, in the order in which they were sent, of those sent at the same time by the
+ * node that they come to, then by its port; switches, sources, then ends of TCP connections, each in the
+ * order in which they were added. */
 #ifndef MINIP4_VIRTUAL_H
 #define MINIP4_VIRTUAL_H
 
@@ -153,7 +154,7 @@ struct virtual_tcp_result {
     const struct virtual_tcp_progress *progress; /* every 10 ms, and when all was acknowledged */
     const struct virtual_tcp_received *received; /* both valid until the next event */
     uint32_t progress_count, received_count;
-    uint64_t retransmitted; /* segments, of both ends */
+    uint64_t retransmitted; /* segments, by the end that opens */
     bool is_acknowledged;   /* all of it */
     bool has_failed;        /* no connection, or no progress for ten seconds */
 };

@@ -9,6 +9,7 @@
 #include "virtual.h"
 
 struct node;
+struct partition;
 struct connection;
 struct tcp;
 
@@ -16,6 +17,7 @@ struct tcp;
 struct wire {
     struct node *to; /* NULL: nothing */
     uint16_t to_port;
+    uint16_t partition; /* that of `to`, which is not to be touched yet: its number */
 };
 
 /* What few frames need of a switch's port. */
@@ -64,7 +66,7 @@ struct switching {
 
 /* What each packet needs of a switch lies in the first cache line. */
 struct node {
-    struct virtual *v;
+    struct partition *partition;
     struct wire *wire; /* of each port */
     uint16_t ports; /* room of `wire` and `port` */
     bool is_host, is_captured;
@@ -80,16 +82,32 @@ struct node {
 struct arrival {
     struct packet *packet;
     struct node *to;
+    uint64_t sent_ns;
     uint16_t port;
     uint8_t fetched; /* steps in which its memory was brought into the cache */
+};
+
+/* Frames on their way, in the order in which they will arrive: at the same time those that were sent
+ * first, then by the number of the node to which they come, and by its port. So the order does not
+ * depend on how the network is cut into partitions. */
+struct flights {
+    struct events events; /* `what` is a place in `flight`; `order` counts what this partition sent */
+    struct arrival *flight;
+    uint32_t *free; /* places that are free: a stack */
+    uint32_t room, count, order;
 };
 
 enum { TO_CONTROLLER = VIRTUAL_NO_CPU };
 
 /* What a host sends by itself: a flow of datagrams, or frames as they are. In two cache lines all
- * that a short datagram needs; in a third its trail: the ports by which the last packet left the
- * switches on its way. The next probably goes the same way, so what it needs there can be fetched. */
+ * that a short datagram needs. */
 enum { HEADERS = 14 + 20 + 8, HEAD = 64, TRAIL_HOPS = CACHE_LINE / sizeof(uint16_t) };
+
+/* The ports by which a source's last packet left the switches on its way: the next probably goes the same
+ * way, so what it needs there can be fetched. */
+struct trail {
+    uint16_t port[TRAIL_HOPS];
+};
 
 /* Frames as they are: times, lengths and bytes, each in an array of its own. */
 struct frames {
@@ -110,7 +128,6 @@ struct source {
     };
     uint32_t length; /* of each datagram's frame; 0: frames as they are */
     uint8_t head[HEAD]; /* its beginning; zeros follow */
-    uint16_t trail[TRAIL_HOPS];
 };
 
 /* What is kept of a flow beside its source. */
@@ -140,20 +157,32 @@ struct program_calls {
     struct virtual_calls calls;
 };
 
-struct virtual {
+/* What one thread runs: nodes, and all that is due at them. */
+struct partition {
+    struct virtual *v;
     uint64_t now_ns, event_count;
     struct packet_pool *pool;
+    uint16_t number;
     bool is_short; /* of memory: something was lost, and the run is over */
     /* Events, by kind: at the same time the earlier kind comes first. */
-    struct events flights; /* frames that come out of a link; `what` is a place in `flight` */
-    struct events wakes;   /* switches with work; `what` is a node, which may not be due any more */
-    struct events sends;   /* `what` is a source */
-    struct events timers;  /* `what` is the number of a TCP connection's end: see tcp_woken() */
-    struct arrival *flight;
-    uint32_t *free_flight; /* places in `flight` that are free: a stack */
-    uint32_t flight_room, flight_count, flight_order;
+    struct flights flights; /* frames that come out of a link */
+    struct events wakes;    /* switches with work; `what` is a node, which may not be due any more */
+    struct events sends;    /* `what` is a source */
+    struct events timers;   /* `what` is the number of a TCP connection's end: see tcp_woken() */
     struct arrival *arrivals; /* of this instant: a ring of a power of two */
     uint32_t arrival_first, arrival_count, arrival_room;
+    uint8_t *source_fetched; /* of each source: as in an arrival, for what it will send next */
+    struct trail *trail;     /* of each source, as far as this partition's switches know */
+    struct reception *reception[RECEPTION_BLOCKS];
+    uint32_t receptions;
+    struct node *first_control, **end_control;
+    struct inbox *first_inbox, **end_inbox;
+};
+
+struct virtual {
+    uint64_t now_ns; /* while no partition runs */
+    struct partition **partition;
+    uint32_t partitions;
     struct node **node;
     uint32_t nodes, node_room;
     struct connection **connection; /* NULL: it was removed */
@@ -161,13 +190,8 @@ struct virtual {
     struct tcp **tcp_bucket; /* a hash table of their ends, by host and port */
     uint32_t tcp_buckets;
     struct source *source;
-    uint8_t *source_fetched; /* of each source: as in an arrival, for what it will send next */
     struct flow **flow; /* of each source; NULL: it is none, or it was removed */
     uint32_t sources, source_room;
-    struct reception *reception[RECEPTION_BLOCKS];
-    uint32_t receptions;
-    struct node *first_control, **end_control;
-    struct inbox *first_inbox, **end_inbox;
     struct inbox **inbox;
     uint32_t inboxes, inbox_room;
     struct program_calls *programs;
@@ -178,6 +202,20 @@ struct virtual {
 
 /* Makes room for one more item in an array that doubles; false: no memory. */
 bool virtual_room(void *array, uint32_t count, uint32_t *room, size_t size);
+/* Whether a partition is short of memory. */
+bool virtual_is_short(const struct virtual *v);
+
+/* partition.c */
+/* NULL: memory is short. */
+struct partition *partition_create(struct virtual *v, uint16_t number);
+void partition_free(struct partition *p);
+
+/* flights.c */
+/* False: memory is short, and the packet is still its owner's. */
+bool flights_add(struct flights *flights, const struct arrival *arrival, uint64_t due_ns);
+/* Takes the first one out. */
+struct arrival flights_take(struct flights *flights);
+void flights_free(struct flights *flights);
 
 /* loop.c */
 
@@ -185,13 +223,18 @@ bool virtual_room(void *array, uint32_t count, uint32_t *room, size_t size);
  * packet. */
 void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet, uint64_t due_ns);
 /* Brings a frame in at once. */
-void virtual_arrive(struct virtual *v, const struct arrival *arrival);
+void virtual_arrive(struct partition *p, const struct arrival *arrival);
+/* Does what is due up to `until_ns`; ends sooner when event_count is `last`, and where the network is to
+ * stop. */
+enum virtual_stop partition_run(struct partition *p, uint64_t until_ns, uint64_t last);
+/* When a partition's next event is due; UINT64_MAX: never. */
+uint64_t partition_next_ns(struct partition *p);
 
 /* source.c */
 /* When a datagram or frame is due. */
 uint64_t source_due_ns(const struct source *source, uint64_t number);
 /* Sends what is due now; returns when it is due again. */
-uint64_t source_wake(struct virtual *v, uint32_t number);
+uint64_t source_wake(struct partition *p, uint32_t number);
 /* Makes room for one more source, and for the trail of packets that have none: theirs is the first
  * one's. False: no memory. */
 bool sources_make_room(struct virtual *v);
@@ -199,9 +242,13 @@ void sources_free(struct virtual *v);
 
 /* record.c */
 /* A datagram has arrived at a flow's port: `payload` of `length` bytes. */
-void flow_receive(struct virtual *v, const struct listener *listener, uint8_t tos,
+void flow_receive(struct partition *p, const struct listener *listener, uint8_t tos,
                   const uint8_t *payload, uint32_t length);
-void receptions_free(struct virtual *v);
+/* Hands what was noted to the flows, but for those that were removed since. False: no memory. */
+bool receptions_sort(struct partition *p);
+/* The same in all partitions. */
+bool virtual_sort(struct virtual *v);
+void receptions_free(struct partition *p);
 
 /* What the headers of a UDP datagram say beside what is always the same. */
 struct datagram {
@@ -219,7 +266,7 @@ uint64_t datagram_head(uint8_t *head, const struct datagram *datagram);
 /* application.c */
 enum { MAX_INBOX = 1 << 30 /* bytes */ };
 /* Something comes for an application now: `bytes`, and all else that the record says. */
-void inbox_add(struct virtual *v, uint32_t number, struct arrival_record record,
+void inbox_add(struct partition *p, uint32_t number, struct arrival_record record,
                const uint8_t *bytes);
 void inboxes_free(struct virtual *v);
 

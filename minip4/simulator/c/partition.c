@@ -1,0 +1,42 @@
+/* A partition of a network: made and unmade. */
+#include <stdlib.h>
+
+#include "virtual_internal.h"
+
+enum { FIRST_ARRIVALS = 256 };
+
+struct partition *partition_create(struct virtual *v, uint16_t number)
+{
+    struct partition *p = memory_take(sizeof *p);
+    if (!p)
+        return NULL;
+    p->v = v;
+    p->number = number;
+    p->now_ns = v->now_ns;
+    p->end_control = &p->first_control;
+    p->end_inbox = &p->first_inbox;
+    p->arrival_room = FIRST_ARRIVALS;
+    p->arrivals = malloc(FIRST_ARRIVALS * sizeof *p->arrivals);
+    p->pool = packet_pool_create(0);
+    if (!p->arrivals || !p->pool) {
+        partition_free(p);
+        return NULL;
+    }
+    packet_pool_tell(p->pool, &p->is_short);
+    return p;
+}
+
+void partition_free(struct partition *p)
+{
+    flights_free(&p->flights);
+    events_free(&p->wakes);
+    events_free(&p->sends);
+    events_free(&p->timers);
+    free(p->arrivals);
+    free(p->source_fetched);
+    memory_give(p->trail, p->v->source_room * sizeof *p->trail);
+    receptions_free(p);
+    if (p->pool)
+        packet_pool_destroy(p->pool);
+    memory_give(p, sizeof *p);
+}
