@@ -34,7 +34,8 @@ WRAPPING = {"+", "-", "*", "&", "|", "^"}
 
 
 class Expressions:
-    """Generates C for expressions; `h` is the parsed packet, `d` the action's data in that C."""
+    """Generates C for expressions; in that C `h` is the parsed packet, `v` has the function's
+    variables, and `d` is the action's data."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -325,7 +326,7 @@ class Expressions:
     def accessed(self, e: m.Expr) -> tuple[Place, m.Field]:
         """The header and the field that a reference to a field means."""
         if isinstance(e, m.FieldRef):
-            return self.layout.place(e.header), e.field
+            return self.layout.field_place(e.header, e.field), e.field
         if isinstance(e, m.StackField):
             size = len(e.stack.array.headers)
             last = f"last_element({self.layout.counter(e.stack)}, {size})"

@@ -7,10 +7,11 @@ from minip4.engine import model as m
 from minip4.engine.codegen.expressions import Expressions
 from minip4.engine.codegen.hashes import HashCode
 from minip4.engine.codegen.headers import HeaderCode
-from minip4.engine.codegen.layout import Layout
+from minip4.engine.codegen.layout import VARIABLES, Layout
 from minip4.engine.codegen.parser import ParserCode
 from minip4.engine.codegen.statements import Lines, Statements
 from minip4.engine.codegen.tables import TableCode
+from minip4.engine.codegen.variables import Variables
 from minip4.engine.errors import NotSupported
 from minip4.engine.shared import DIGEST_WORDS
 from minip4.engine.words import KeyLayout, data_words, limbs
@@ -24,14 +25,14 @@ PRELUDE = """/* Generated from BMv2 JSON. */
 class Generator:
     """`text` is the C; `tables` tells how entries are laid out. Raises NotSupported and TooLarge.
 
-    With `trace` the C tells what it does with each packet (trace.h): in lines of their own, and
-    nothing else differs.
+    With `trace` the C tells what it does with each packet (trace.h): in lines of their own, and all
+    metadata are in the parsed packet, where they are told from; nothing else differs.
     """
 
     def __init__(self, program: m.Program, *, trace: bool = False) -> None:
         self.trace = trace
         self.program = program
-        self.layout = Layout(program)
+        self.layout = Layout(program, None if trace else Variables(program))
         self.expressions = Expressions(self.layout)
         self.statements = Statements(program, self.layout, self.expressions, trace=trace)
         self.tables = TableCode(program, self.layout, self.expressions, self.statements)
@@ -181,7 +182,9 @@ class Generator:
         head = f"void program_{name}(struct context *c)"
         phv = "struct phv *h UNUSED = (struct phv *)c->packet->phv;"
         number = 0 if name == "ingress" else 1
-        return self._function(head, [phv, *before, *self._traced_pipeline(number, [*body, *after])])
+        return self._function(
+            head, [phv, VARIABLES, *before, *self._traced_pipeline(number, [*body, *after])]
+        )
 
     def _traced_pipeline(self, number: int, lines: Lines) -> Lines:
         traced = self.statements.traced

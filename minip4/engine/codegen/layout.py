@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from minip4.engine import model as m
+from minip4.engine.codegen.variables import Variables
 from minip4.engine.words import limbs
 
 
@@ -41,6 +42,10 @@ def comment(text: str) -> str:
     return f"/* {re.sub(r'[^a-zA-Z0-9_.$]', '_', text)} */"
 
 
+VARIABLES = "struct variables variables = {}, *const v UNUSED = &variables;"
+"""What a function with variables begins with."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A header in C: where it lies in a parsed packet, and its number among the validity flags."""
@@ -59,8 +64,12 @@ class Place:
 
 
 class Layout:
-    def __init__(self, program: m.Program) -> None:
+    """`variables` are not in the parsed packet: each function has a `struct variables *v`."""
+
+    def __init__(self, program: m.Program, variables: Variables | None = None) -> None:
         self.program = program
+        self.variables = variables.fields if variables else frozenset()
+        self.inlined = variables.actions if variables else frozenset()
         self._phv_name = "h"
         self.read: set[tuple[str, str]] = set()
         self.written: set[tuple[str, str]] = set()
@@ -118,6 +127,12 @@ class Layout:
             return Place(header.type, self._phv_name, f"m.{name}", "-1")
         number = str(self.numbers[id(header)])
         return Place(header.type, self._phv_name, name, number, self._siblings(header))
+
+    def field_place(self, header: m.Header, field: m.Field) -> Place:
+        """Where a field's header is, or what stands for it among a function's variables."""
+        if (header.type.name, field.name) in self.variables:
+            return Place(header.type, "v", self.names[id(header)], "-1")
+        return self.place(header)
 
     def element(self, array: m.HeaderArray, index: str, siblings: tuple[str, ...] = ()) -> Place:
         """Element of an array; `index` is C code, already within bounds (or the spare one)."""
@@ -191,13 +206,17 @@ class Layout:
     def structures(self) -> str:
         """The C structures of all header types and of the parsed packet."""
         parts = [self._structure(t) for t in self.header_types().values()]
-        parts.append(self._phv())
+        parts += [self._phv(), self._variables()]
         return "\n".join(parts)
 
     def _structure(self, type_: m.HeaderType) -> str:
         kept = [f for f in type_.fields if self.is_kept(type_, f)]
+        in_packet = [f for f in kept if (type_.name, f.name) not in self.variables]
+        return f"struct {self.type_of(type_)} {{\n{self._members(type_, in_packet)}\n}};"
+
+    def _members(self, type_: m.HeaderType, fields: list[m.Field]) -> str:
         lines = []
-        for field in sorted(kept, key=lambda f: (f.varbit, -f.width)):
+        for field in sorted(fields, key=lambda f: (f.varbit, -f.width)):
             name = self.member(type_, field)
             if field.varbit:
                 lines.append(f"    uint32_t {name}_bits;\n    uint8_t {name}[{field.width // 8}];")
@@ -205,7 +224,15 @@ class Layout:
                 lines.append(f"    uint64_t {name}[{limbs(field.width)}];")
             else:
                 lines.append(f"    {c_type(field.width)} {name};")
-        return f"struct {self.type_of(type_)} {{\n" + "\n".join(lines) + "\n};"
+        return "\n".join(lines)
+
+    def _variables(self) -> str:
+        lines = []
+        for header in self.metadata:
+            fields = [f for f in header.type.fields if (header.type.name, f.name) in self.variables]
+            name = self.names[id(header)]
+            lines.append(f"    struct {{\n{self._members(header.type, fields)}\n    }} {name};")
+        return "struct variables {\n" + "\n".join(lines) + "\n};"
 
     def _phv(self) -> str:
         def declare(item: m.Header | m.HeaderArray, size: str = "") -> str:

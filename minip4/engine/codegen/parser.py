@@ -5,7 +5,7 @@ from __future__ import annotations
 from minip4.engine import model as m
 from minip4.engine.codegen.expressions import Expressions
 from minip4.engine.codegen.graphs import looping
-from minip4.engine.codegen.layout import Layout, Place, identifier, literal
+from minip4.engine.codegen.layout import VARIABLES, Layout, Place, identifier, literal
 from minip4.engine.codegen.statements import Lines, Statements
 from minip4.engine.errors import NotSupported
 from minip4.engine.words import KeyLayout, limbs
@@ -35,6 +35,7 @@ class ParserCode:
             "static void program_parse(struct context *c)",
             "{",
             "    struct phv *h = (struct phv *)c->packet->phv;",
+            f"    {VARIABLES}",
             "    const uint8_t *at = c->packet->data, *end = at + c->packet->length;",
             f"    uint32_t steps UNUSED = 0, error = {self.program.errors['NoError']};",
         ]

@@ -32,9 +32,12 @@ class Statements(StateStatements):
         self.expressions.params = param_words(action)
         call = self.traced(f"TRACE_ACTION({action.id}, d, {data_words(action)})")
         body = [*call, *self.body(action.primitives)]
+        # What a function of its own had the address of would have to be in memory.
+        head = "ALWAYS_INLINE" if action.id in self.layout.inlined else "static inline"
         return (
             f"{comment(action.name)}\n"
-            f"static inline bool action_{action.id}(ARGUMENTS, const uint64_t *d UNUSED)\n{{\n"
+            f"{head} bool action_{action.id}(ARGUMENTS, struct variables *v UNUSED, "
+            "const uint64_t *d UNUSED)\n{\n"
             + "".join(f"    {line}\n" for line in body)
             + "    return false;\n}\n"
         )

@@ -298,7 +298,7 @@ def _call(action: m.Action, data: str, *, is_miss: str = "false") -> Lines:
     """Statements that do an action, and go to `done` when it ends the pipeline."""
     drops = any(primitive.op in DROPPING for primitive in action.primitives)
     why = [f"c->is_miss = {is_miss};"] if drops else []  # others do without the store
-    return [*why, f"if (action_{action.id}(c, h, {data})) goto done;"]
+    return [*why, f"if (action_{action.id}(c, h, v, {data})) goto done;"]
 
 
 def _top_bits(codes: list[str], width: int) -> str:
