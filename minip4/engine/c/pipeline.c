@@ -65,10 +65,12 @@ static const struct replicas *session(const struct engine *e, uint32_t number)
     return found && found->count ? found : NULL;
 }
 
-/* The frame as it came in, parsed once more; of the metadata only the field list is kept. */
-static void clone_ingress(struct engine *e, const struct requests *request, uint16_t port)
+/* The frame as it came in, parsed once more; of the metadata only the field list is kept. What the
+ * parser may ask for meanwhile counts for nothing. */
+static void clone_ingress(struct engine *e, uint16_t port)
 {
-    const struct replicas *to = session(e, request->clone_session);
+    const struct requests request = e->context.request;
+    const struct replicas *to = session(e, request.clone_session);
     struct packet *original = e->context.packet;
     struct packet *clone = to ? copy_frame(e, original) : NULL;
     if (!clone)
@@ -79,13 +81,14 @@ static void clone_ingress(struct engine *e, const struct requests *request, uint
     phv_start(clone)->is_clone = true;
     program.parse(&e->context);
     program.clear_metadata(clone->phv);
-    program.copy_list(request->clone_list, clone->phv, original->phv);
+    program.copy_list(request.clone_list, clone->phv, original->phv);
     program.set_instance(clone->phv, INSTANCE_INGRESS_CLONE);
     uint32_t traced = phv_start(original)->trace;
-    TRACE(&e->context, traced, TRACED_CLONE, request->clone_session & (MAX_SESSIONS - 1), 0,
+    TRACE(&e->context, traced, TRACED_CLONE, request.clone_session & (MAX_SESSIONS - 1), 0,
           TRACE_WORDS(to->count));
     replicate(e, to, clone, traced, INSTANCE_INGRESS_CLONE);
     e->context.packet = original;
+    e->context.request = request;
 }
 
 /* Headers as they are at the end of egress; of the metadata only the field list is kept. */
@@ -165,26 +168,28 @@ static void multicast(struct engine *e, uint32_t group)
     replicate(e, to, packet, traced, INSTANCE_REPLICATION);
 }
 
+/* Of what was asked for only the members in use are read, each as it was written: a copy of all would
+ * wait until the processor's stores are through. */
 static void after_ingress(struct engine *e, uint16_t port)
 {
-    struct requests request = e->context.request;
+    const struct requests *request = &e->context.request;
     struct packet *packet = e->context.packet;
-    phv_start(packet)->priority = request.priority;
-    if (request.clone_session)
-        clone_ingress(e, &request, port);
-    if (request.digest)
-        learn(e, request.digest);
-    if (request.resubmit_list) {
-        put_again(e, request.resubmit_list, INSTANCE_RESUBMITTED);
-    } else if (request.mcast_grp) {
-        multicast(e, request.mcast_grp);
-    } else if (request.egress_spec == ENGINE_DROP_PORT) {
-        traffic_drop(e, packet, request.is_miss ? DROP_MISS : DROP_INGRESS,
+    phv_start(packet)->priority = request->priority;
+    if (request->clone_session)
+        clone_ingress(e, port);
+    if (request->digest)
+        learn(e, request->digest);
+    if (request->resubmit_list) {
+        put_again(e, request->resubmit_list, INSTANCE_RESUBMITTED);
+    } else if (request->mcast_grp) {
+        multicast(e, request->mcast_grp);
+    } else if (request->egress_spec == ENGINE_DROP_PORT) {
+        traffic_drop(e, packet, request->is_miss ? DROP_MISS : DROP_INGRESS,
                      phv_start(packet)->ingress_port);
     } else {
         program.set_instance(packet->phv, INSTANCE_NORMAL);
-        phv_start(packet)->egress_port = (uint16_t)request.egress_spec;
-        traffic_forward(e, (uint16_t)request.egress_spec, packet);
+        phv_start(packet)->egress_port = (uint16_t)request->egress_spec;
+        traffic_forward(e, (uint16_t)request->egress_spec, packet);
     }
 }
 
@@ -235,10 +240,10 @@ void pipeline_egress(struct engine *e, struct port *port, struct packet *packet,
     TRACE(&e->context, start->trace, TRACED_DEQUEUE, priority, number,
           TRACE_WORDS(depth, e->context.now_us - start->enqueued_us));
     program.egress(&e->context);
-    struct requests request = e->context.request;
-    if (request.clone_session)
-        clone_egress(e, &request);
-    if (request.egress_spec == ENGINE_DROP_PORT) {
+    const struct requests *request = &e->context.request;
+    if (request->clone_session)
+        clone_egress(e, request);
+    if (request->egress_spec == ENGINE_DROP_PORT) {
         traffic_drop(e, packet, DROP_EGRESS, number);
         return;
     }
@@ -248,8 +253,8 @@ void pipeline_egress(struct engine *e, struct port *port, struct packet *packet,
     }
     if (packet->length > start->truncate_to)
         packet->length = start->truncate_to;
-    if (request.recirculate_list)
-        put_again(e, request.recirculate_list, INSTANCE_RECIRCULATED);
+    if (request->recirculate_list)
+        put_again(e, request->recirculate_list, INSTANCE_RECIRCULATED);
     else
         traffic_transmit(e, port, packet);
 }
@@ -269,7 +274,7 @@ void pipeline_deflect(struct engine *e, struct port *port, struct packet *packet
     TRACE(&e->context, start->trace, TRACED_DEFLECT, start->priority, start->egress_port,
           TRACE_WORDS(queue->packets.count, queue->bytes));
     program.egress(&e->context);
-    struct requests request = e->context.request;
-    if (request.clone_session)
-        clone_egress(e, &request);
+    const struct requests *request = &e->context.request;
+    if (request->clone_session)
+        clone_egress(e, request);
 }
