@@ -9,7 +9,7 @@ const bit<16> ETHERTYPE_IPV4 = 0x0800;
 @noWarn("unused") const bit<16> ETHERTYPE_IPV6 = 0x86DD;
 @noWarn("unused") const bit<8> PROTOCOL_HOP_BY_HOP = 0;
 @noWarn("unused") const bit<8> PROTOCOL_TCP = 6;
-const bit<8> PROTOCOL_UDP = 17;
+@noWarn("unused") const bit<8> PROTOCOL_UDP = 17;
 @noWarn("unused") const bit<8> PROTOCOL_IPV6 = 41;  // an IPv6 packet inside another one: RFC 2473
 
 @noWarn("unused") const bit<32> ETHERNET_BYTES = 14;

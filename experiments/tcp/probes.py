@@ -1,0 +1,116 @@
+"""Probes of p4src/congestion/link_monitor.p4: made, read, and what they should have said."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+import numpy as np
+from numpy.typing import NDArray
+from scapy.fields import BitField, ByteField, IntField
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, Raw
+
+from testbed.application import Application, Host
+from testbed.arrivals import Frames
+from testbed.network import Network
+from testbed.truth import capture
+
+ETHERTYPE = 0x0812
+BROADCAST = "ff:ff:ff:ff:ff:ff"
+FRAME_BYTES = 60  # as they are sent, with padding
+NUMBER = Struct(">I")
+
+
+class Probe(Packet):
+    """What follows Ethernet: how many hops' data are behind it."""
+
+    name = "Probe"
+    fields_desc = [ByteField("hop_cnt", 0)]
+
+
+class ProbeData(Packet):
+    """What a hop says of one of its ports."""
+
+    name = "ProbeData"
+    fields_desc = [
+        BitField("bos", 0, 1), BitField("swid", 0, 7), ByteField("port", 0),
+        IntField("byte_cnt", 0), BitField("last_time", 0, 48), BitField("cur_time", 0, 48),
+    ]  # fmt: skip
+
+
+HEADER_BYTES, DATA_BYTES = 14 + len(Probe()), len(ProbeData())
+
+
+def probe(number: int, ports: Sequence[int], mac: str) -> bytes:
+    """A frame that leaves each switch on its way by its port; its number stands at its end."""
+    frame = Ether(dst=BROADCAST, src=mac, type=ETHERTYPE) / Probe() / Raw(bytes(ports))
+    return bytes(frame).ljust(FRAME_BYTES - NUMBER.size, b"\0") + NUMBER.pack(number)
+
+
+class ProbeReader(Application):
+    """Takes probes at a host of their own; its result are their frames."""
+
+    def __init__(self) -> None:
+        self._frames: list[bytes] = []
+
+    def start(self, host: Host) -> None:
+        host.frames(self._take)
+
+    def _take(self, frames: Frames) -> None:
+        is_probe = ETHERTYPE.to_bytes(2, "big")
+        self._frames += [came.frame for came in frames if came.frame[12:14] == is_probe]
+
+    def result(self) -> list[bytes]:
+        return self._frames
+
+
+def told_of(frames: Sequence[bytes], hop: int) -> NDArray[np.void]:
+    """What probes say of a hop (the first on their way: 0): fields named as ProbeData's."""
+    names = ("swid", "port", "byte_cnt", "last_time", "cur_time")
+    found = []
+    for frame in frames:
+        hops = frame[HEADER_BYTES - 1]
+        at = HEADER_BYTES + DATA_BYTES * (hops - 1 - hop)  # the last hop's data come first
+        data = ProbeData(frame[at : at + DATA_BYTES])
+        found.append(tuple(data.getfieldval(name) for name in names))
+    return np.array(found, [(name, "<i8") for name in names])
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What really left by a port between probes: an element for each pair of them."""
+
+    came: int  # probes; fewer leave where they find the queue full
+    left_ns: NDArray[np.int64]  # the second one
+    bytes: NDArray[np.int64]
+    least_us: NDArray[np.float64]  # between the instants at which the switch told the time
+    most_us: NDArray[np.float64]
+
+
+def read_sent(net: Network, switch: str, before: str, after: str) -> Sent:
+    """Of the port towards `after`; probes come from `before`. When the net has ended.
+
+    What a bmv2 sends, its panel may still drop: the link's queue is there.
+    """
+    left = ("in", True) if net.has_panels else ("out", False)
+    out = capture.read(net.capture(switch, after, left[0], inner=left[1]))
+    came = capture.read(net.capture(switch, before, "in"))
+    came_ns = dict(zip(_numbers(came), came.time_ns[_probes(came)].tolist(), strict=True))
+    rows = _probes(out)
+    left_ns = out.time_ns[rows].astype(np.int64)
+    taken_ns = np.array([came_ns[number] for number in _numbers(out)], np.int64)
+    lengths = out.length.astype(np.int64)
+    lengths[rows] = FRAME_BYTES  # the switch counts it as it came
+    return Sent(
+        len(came_ns), left_ns[1:], np.diff(np.cumsum(lengths)[rows]),
+        (taken_ns[1:] - left_ns[:-1]) / 1000, (left_ns[1:] - taken_ns[:-1]) / 1000,
+    )  # fmt: skip
+
+
+def _probes(frames: capture.Frames) -> NDArray[np.int64]:
+    return np.flatnonzero((frames.bytes[:, 12:14] == divmod(ETHERTYPE, 256)).all(axis=1))
+
+
+def _numbers(frames: capture.Frames) -> list[int]:
+    return [NUMBER.unpack(frames.bytes[row, end - NUMBER.size : end].tobytes())[0]
+            for row in _probes(frames) for end in frames.length[[row]].tolist()]  # fmt: skip

@@ -1,0 +1,73 @@
+"""The experiment of marks, queues and probes: right for each packet, and it notices what is not."""
+
+from pathlib import Path
+
+import pytest
+from scripts import failed_checks, faulty_program, run, samples
+
+SHORT = ("--time", "virtual", "--duration", "3")
+
+
+def test_all_is_as_theory_and_captures_say(tmp_path: Path) -> None:
+    done = run("tcp_ecn", *SHORT, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = samples(tmp_path)
+    assert {row["what"] for row in rows} == {"drops", "ECN", "DCTCP", "probe"}
+    for name in ("ECN", "DCTCP"):
+        ours = [row for row in rows if row["what"] == name]
+        marked = [row for row in ours if row["is_marked"] == "1"]
+        assert 20 < len(marked) < len(ours) - 20
+        assert min(int(row["most_waiting"]) for row in marked) == 10
+    rates = [8 * int(row["told_bytes"]) / int(row["told_us"])
+             for row in rows if row["what"] == "probe"]  # fmt: skip
+    assert (round(rates[0]), round(rates[30])) == (3, 10)  # Mbit/s: of UDP alone, and the link's
+    assert (tmp_path / "tcp_ecn.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "found"),
+    [
+        ("ecn.p4", "ECN_THRESHOLD = 10;", "ECN_THRESHOLD = 11;",
+         {"ECN: segments marked against the rule", "DCTCP: segments marked against the rule"}),
+        ("ecn.p4", "standard_metadata.enq_qdepth",
+         "standard_metadata.deq_qdepth", {"ECN: segments marked against the rule"}),
+        ("link_monitor.p4", "sent_bytes.write(port, 0);",
+         "sent_bytes.write(port, standard_metadata.packet_length);",
+         {"probes that tell other bytes"}),
+        ("link_monitor.p4", "probed_us.write(port, standard_metadata.egress",
+         "probed_us.write(port, 5 + standard_metadata.egress",
+         {"probes that tell another time between them"}),
+        ("link_monitor.p4",
+         "hdr.probe_data[0].port = (bit<8>)standard_metadata.egress_port",
+         "hdr.probe_data[0].port = (bit<8>)standard_metadata.ingress_port",
+         {"probes that name another port"}),
+    ],
+    ids=["a threshold of 11", "the queue left behind", "bytes told twice", "another time",
+         "another port"],
+)  # fmt: skip
+def test_a_switch_that_is_wrong_is_found_out(
+    file: str, right: str, wrong: str, found: set[str], tmp_path: Path
+) -> None:
+    option = "--ecn-program" if file == "ecn.p4" else "--monitor-program"
+    copy = faulty_program(tmp_path, file, right, wrong, f"congestion/{file}")
+    done = run("tcp_ecn", *SHORT, option, copy, "--out", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert found <= failed_checks(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--duration", "2"), "take at least 3"),
+        (("--duration", "long"), "--duration"),
+        (("--ecn-program", "no/such.p4"), "no/such.p4"),
+        (("--monitor-program", "p4src/routing/router.p4"), "ipv4_lpm"),
+    ],
+)
+def test_a_mistake_gets_one_clear_line(
+    arguments: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    done = run("tcp_ecn", "--time", "virtual", *arguments, "--out", str(tmp_path / "out"))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert words in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
