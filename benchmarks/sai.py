@@ -176,13 +176,14 @@ class Benchmark:
         dropped_by_kernel = sum(sum(port["kernel"].values()) for port in counters["ports"].values())
         if dropped_by_kernel:
             raise TestbedError(
-                f"run invalid: the kernel dropped packets ({dropped_by_kernel}): this machine is "
-                "too busy"
+                f"run invalid: the kernel dropped packets ({dropped_by_kernel}); leave the machine "
+                "more idle"
             )
         now = received_and_sent(counters)
         if now[0] - before[0] != sent:
             raise TestbedError(
-                f"run invalid: of {sent} frames {now[0] - before[0]} came to the switch"
+                f"run invalid: of {sent} frames {now[0] - before[0]} came to the switch; leave the "
+                "machine more idle"
             )
         self.flows.append(Flow(sent, arrived, counters))
         return arrived * 1e6 / duration_ns

@@ -231,7 +231,10 @@ def results_of(setting: Setting, seed: int, outcome: measurement.Outcome) -> lis
         first, second = report.records[FLOW][SENT], report.records[FLOW][CAME]
         if first is None or second is None:
             why = measurement.noise_of([outcome])
-            raise TestbedError(f"run invalid: {setting.name}, block {block} was not read: {why}")
+            raise TestbedError(
+                f"run invalid: {setting.name}, block {block} was not read: {why}; "
+                "leave the machine more idle"
+            )
         overtaken = float("nan")
         pulse = np.flatnonzero(truth.pulse & (truth.block == block))
         if len(pulse) == 1 and second.pulses == 1:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from loaded import Started, StartExperiment
+from no_verdict import pytest_runtest_protocol  # noqa: F401  pytest finds the hook here
 
 from minip4.native import build
 

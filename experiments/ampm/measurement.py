@@ -161,7 +161,7 @@ def judged(
     if failed and not virtual and all(c.name.endswith(tuple(spoilable)) for c in failed):
         what = f"{failed[0].name}: {failed[0].measured:g}, expected {failed[0].expected:g}"
         allowed = f" +- {failed[0].tolerance:g}" if failed[0].tolerance else ""
-        raise TestbedError(f"run invalid: {what}{allowed}; {why}")
+        raise TestbedError(f"run invalid: {what}{allowed}; {why}; leave the machine more idle")
     return checks
 
 
@@ -210,7 +210,7 @@ def refuse_late_packets(
     if not range_us[0] < least_us <= longest_us < range_us[1]:
         raise TestbedError(
             f"run invalid: {name}: packets took up to {longest_us:.0f} us to {point.switch}, and "
-            f"less than {range_us[1]:.0f} us are supposed; {why}"
+            f"less than {range_us[1]:.0f} us are supposed; {why}; leave the machine more idle"
         )
 
 
@@ -308,7 +308,9 @@ def _refuse_long_delays(setting: Setting, promised: Bounds, outcome: Outcome) ->
         try:
             check_limits(method, setting.schedule, Bounds(promised.clock_error_us, delay_us))
         except LimitError as error:
-            raise TestbedError(f"run invalid: this machine stood still: {error}") from None
+            raise TestbedError(
+                f"run invalid: this machine stood still: {error}; leave the machine more idle"
+            ) from None
 
 
 def watched_paths(net: Network, setting: Setting) -> dict[WatchedFlow, list[Hop]]:

@@ -231,7 +231,7 @@ def those_read(results: Sequence[BlockResult]) -> list[BlockResult]:
     if 2 * len(missing) > len(promised):
         raise TestbedError(
             f"run invalid: {len(missing)} of {len(promised)} accounts of a block could not be read "
-            "in time: this machine is too busy"
+            "in time; leave the machine more idle"
         )
     return [r for r in results if r not in missing]
 

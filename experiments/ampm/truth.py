@@ -152,6 +152,7 @@ def _blocks(
     decided = (earliest != latest) & is_known
     if np.any(latest[decided] - earliest[decided] > 1):
         raise TestbedError(
-            "run invalid: this machine stood still: sending a packet took longer than a block"
+            "run invalid: this machine stood still: sending a packet took longer than a block; "
+            "leave the machine more idle"
         )
     return np.where(decided, np.where(earliest & 1 == colour, earliest, latest), block)

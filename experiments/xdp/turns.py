@@ -118,7 +118,10 @@ def turns(
 def _turn(number: int, name: str, sent: Sequence[Sent], counted: int) -> Turn:
     packets = sum(each.packets for each in sent)
     if counted != packets:
-        raise TestbedError(f"run invalid: {name} was sent {packets} packets, and counted {counted}")
+        raise TestbedError(
+            f"run invalid: {name} was sent {packets} packets, and counted {counted}; leave the "
+            "machine more idle"
+        )
     cpu_ns, wall_ns = sum(each.cpu_ns for each in sent), sum(each.wall_ns for each in sent)
     rate = sum(each.packets / each.cpu_ns for each in sent) * 1e9
     return Turn(number, name, len(sent), packets, counted, cpu_ns / packets, rate,
