@@ -1,5 +1,5 @@
-// DDoS filter: drops, or lets through, what rules match; each rule counts its packets and bytes. The
-// most specific kind of rule decides: tuples, then prefixes of the source, then ports.
+// DDoS filter: drops, or lets through, what rules match, or has openings of TCP repeated; each rule
+// counts its packets and bytes. The most specific kind decides: tuples, prefixes of the source, ports.
 
 #include <linux/bpf.h>
 #include <linux/in.h>
@@ -8,6 +8,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "chain.h"
+#include "openings.h"
 #include "packet.h"
 
 // Python's (ddos_filter.py) are the same.
@@ -28,8 +29,9 @@ struct tuple {
 };
 #define TUPLE_WORDS (sizeof(struct tuple) / sizeof(__u32))
 
-// A rule as maps have it: its number << 2, and its verdict (XDP_DROP or XDP_PASS) below; 0: none.
+// A rule as maps have it: its number << 2, and below XDP_DROP, XDP_PASS or REPEAT; 0: none.
 typedef __u32 rule_t;
+enum { REPEAT = 3 }; // openings of TCP pass when they are repeated, all else does
 
 struct prefix {
     __u32 length; // bits
@@ -111,6 +113,7 @@ struct counts {
     __u64 unmatched;
     __u64 malformed; // dropped: the kernel would do so later
     __u64 not_ip;
+    __u64 forgotten; // openings whose place another one took before they could be repeated
 };
 
 struct {
@@ -202,7 +205,16 @@ static __always_inline rule_t matching(const struct packet *packet)
     return rule;
 }
 
-static __always_inline int decided(struct counts *count, rule_t rule, __u32 length)
+static __always_inline bool is_dropped(struct counts *count, rule_t rule,
+                                       const struct packet *packet)
+{
+    if ((rule & 3) == REPEAT)
+        return opens(packet) && !is_repeated(packet, &count->forgotten);
+    return (rule & 3) == XDP_DROP;
+}
+
+static __always_inline int decided(struct counts *count, rule_t rule, const struct packet *packet,
+                                   __u32 length)
 {
     __u32 number = rule >> 2;
     struct traffic *hit = bpf_map_lookup_elem(&hits, &number);
@@ -211,7 +223,7 @@ static __always_inline int decided(struct counts *count, rule_t rule, __u32 leng
         hit->packets++;
         hit->bytes += length;
     }
-    if ((rule & 3) == XDP_DROP) {
+    if (is_dropped(count, rule, packet)) {
         count->dropped++;
         return XDP_DROP;
     }
@@ -239,7 +251,7 @@ static __always_inline int filtered(struct xdp_md *context)
     }
     rule = matching(&packet);
     if (rule)
-        return decided(count, rule, end - start);
+        return decided(count, rule, &packet, end - start);
     count->unmatched++;
     return XDP_PASS;
 }

@@ -5,6 +5,7 @@ the longest prefix of the source, then the destination's port, then the source's
 full, the rules that are there stay, and the next one is refused and counted.
 """
 
+import secrets
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -29,6 +30,7 @@ class Filter:
         self.refused = 0
         self._maps = loaded.maps
         self._shared = loaded.maps[".bss"].mapped()[0]
+        self._shared["opening_seed"] = secrets.randbits(32)
         self._banks = [_Bank(loaded.maps, number) for number in range(BANKS)]
         self._current = 0
         self._numbers: dict[Rule, int] = {}

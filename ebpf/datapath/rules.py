@@ -9,7 +9,6 @@ from ipaddress import IPv4Network, IPv6Network
 import numpy as np
 from numpy.typing import NDArray
 
-XDP_DROP, XDP_PASS = 1, 2
 TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
 MAPPED = 0xFFFF << 32  # ::ffff:0:0/96, where IPv4 addresses are among those of IPv6
 TUPLE = np.dtype(
@@ -18,6 +17,14 @@ TUPLE = np.dtype(
 )  # fmt: skip
 
 Network = IPv4Network | IPv6Network
+
+
+class Action(Enum):
+    """What becomes of packets that a rule matches; as ddos_filter.bpf.c numbers them."""
+
+    DROP = 1
+    PASS = 2
+    REPEAT = 3  # openings of TCP pass when they are sent again (openings.h), and all else does
 
 
 class Kind(Enum):
@@ -42,10 +49,10 @@ class Rule:
     destination_port: int | None = None
     protocol: int | None = None
     is_fragment: bool | None = None
-    drops: bool = field(default=True, compare=False)  # else it lets them through
+    action: Action = field(default=Action.DROP, compare=False)
 
     def __post_init__(self) -> None:
-        matched = [getattr(self, each.name) for each in fields(self) if each.name != "drops"]
+        matched = [getattr(self, each.name) for each in fields(self) if each.name != "action"]
         if all(each is None for each in matched):
             raise ValueError("a rule that matches every packet: expected an address, a port, ...")
         for port in (self.source_port, self.destination_port):
@@ -62,7 +69,7 @@ class Rule:
     def kind(self) -> Kind:
         """By what it matches: the source alone, one port of TCP or UDP alone, or else."""
         of = {each.name for each in fields(self)
-              if each.name != "drops" and getattr(self, each.name) is not None}  # fmt: skip
+              if each.name != "action" and getattr(self, each.name) is not None}  # fmt: skip
         if of == {"source"}:
             return Kind.PREFIX
         if self.protocol in (TCP, UDP) and of in (
@@ -94,7 +101,7 @@ class Rule:
 
     def numbered(self, number: int) -> int:
         """As the filter's maps have it."""
-        return number << 2 | (XDP_DROP if self.drops else XDP_PASS)
+        return number << 2 | self.action.value
 
 
 def length_of(network: Network | None) -> int:

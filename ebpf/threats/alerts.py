@@ -26,6 +26,7 @@ class Evidence:
 
     source: bytes
     destination: bytes
+    source_port: int  # of services that amplify
     destination_port: int
     protocol: int
     packets: int
@@ -47,8 +48,9 @@ class Alert:
         seen = self.evidence
         source = address_text(seen.source) if any(seen.source) else "many"
         destination = address_text(seen.destination) if any(seen.destination) else "many"
-        port = f" port {seen.destination_port}" if seen.destination_port else ""
+        source += f" port {seen.source_port}" if seen.source_port else ""
+        destination += f" port {seen.destination_port}" if seen.destination_port else ""
         return (
-            f"{self.kind.value}: {source} to {destination}{port}: {seen.packets} packets, "
+            f"{self.kind.value}: {source} to {destination}: {seen.packets} packets, "
             f"{seen.bytes} bytes, {seen.distinct:.0f} distinct"
         )

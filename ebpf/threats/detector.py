@@ -140,8 +140,8 @@ def _evidence(
 ) -> Evidence:  # fmt: skip
     return Evidence(
         named["source"].tobytes(), named["destination"].tobytes(),
-        int(named["destination_port"]), int(named["protocol"]), packets, bytes, distinct, returned,
-        share,
+        int(named["source_port"]), int(named["destination_port"]), int(named["protocol"]),
+        packets, bytes, distinct, returned, share,
     )  # fmt: skip
 
 

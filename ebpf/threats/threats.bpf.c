@@ -132,6 +132,8 @@ static __always_inline struct key part_of(const struct key *whole, __u32 fields)
         __builtin_memcpy(key.source, whole->source, 16);
     if (fields & DESTINATION)
         __builtin_memcpy(key.destination, whole->destination, 16);
+    if (fields & SOURCE_PORT)
+        key.source_port = whole->source_port;
     if (fields & DESTINATION_PORT)
         key.destination_port = whole->destination_port;
     return key;
@@ -165,14 +167,15 @@ static __always_inline void count_tcp(__u32 buffer, const struct key *whole, __u
 
 static __always_inline void count_udp(__u32 buffer, const struct key *whole, __u64 length)
 {
-    struct key victim = part_of(whole, DESTINATION), source = part_of(whole, SOURCE);
+    struct key victim = part_of(whole, DESTINATION | SOURCE_PORT), source = part_of(whole, SOURCE);
 
     if (amplifies(whole->source_port)) {
         blame(buffer, ANSWERED, &victim, hash_of(&source), length);
         return;
     }
     if (amplifies(whole->destination_port)) {
-        __builtin_memcpy(victim.destination, whole->source, 16); /* who asks */
+        __builtin_memcpy(victim.destination, whole->source, 16); /* who asks, and which service */
+        victim.source_port = whole->destination_port;
         defend(buffer, ANSWERED, &victim, length);
     }
     count_opening(buffer, whole, length);

@@ -16,7 +16,7 @@ from packet_model import Packet, parse
 
 from ebpf.datapath import ddos_filter
 from ebpf.datapath.ddos_filter import SOURCE, Filter, FilterFull
-from ebpf.datapath.rules import TCP, Kind, Network, Rule, length_of
+from ebpf.datapath.rules import TCP, Action, Kind, Network, Rule, length_of
 from ebpf.loader import attach_xdp, load, run, run_live
 
 DROP, PASS = 1, 2
@@ -81,14 +81,14 @@ def random_rule(dice: random.Random) -> Rule:
         "source_port": dice.choice((53, 1234, 0)), "destination_port": dice.choice((80, 9, 0)),
     }  # fmt: skip
     kind = dice.randrange(3)
-    drops = dice.random() < 0.6
+    action = Action.DROP if dice.random() < 0.6 else Action.PASS
     if kind == 0:
-        return Rule(source=network(), drops=drops)
+        return Rule(source=network(), action=action)
     if kind == 1:
         end = dice.choice([*ends])
-        return Rule(protocol=dice.choice((TCP, UDP)), drops=drops, **{end: ends[end]})
+        return Rule(protocol=dice.choice((TCP, UDP)), action=action, **{end: ends[end]})
     return Rule(
-        source=dice.choice((None, network())), destination=network(), drops=drops,
+        source=dice.choice((None, network())), destination=network(), action=action,
         protocol=dice.choice((None, TCP, UDP)), is_fragment=dice.choice((None, None, True, False)),
         **{end: dice.choice((None, port)) for end, port in ends.items()},
     )  # fmt: skip
@@ -102,7 +102,7 @@ def check(filter_: Filter, rules: list[Rule], frame: bytes, hits: Hits) -> str:
     counted = Counter(filter_.counts()) - Counter(before)
     rule = decisive(rules, packet) if packet.is_whole else None
     if rule is not None:
-        expected = "dropped" if rule.drops else "allowed"
+        expected = "dropped" if rule.action is Action.DROP else "allowed"
         packets, size = hits.get(rule, (0, 0))
         hits[rule] = (packets + 1, size + len(frame))
     else:
@@ -160,7 +160,7 @@ def test_a_rule_keeps_its_counts_when_others_change(filter_: Filter) -> None:
     filter_.add(second)
     assert filter_.hits()[second] == (0, 0), "a rule that comes again begins anew"
     with pytest.raises(ValueError, match="there is a rule already"):
-        filter_.add(Rule(source=ip_network("10.0.0.0/8"), drops=False))
+        filter_.add(Rule(source=ip_network("10.0.0.0/8"), action=Action.PASS))
 
 
 def test_a_full_filter_refuses_counts_and_goes_on(
@@ -231,6 +231,7 @@ def test_each_packet_sees_one_set_of_rules_while_sets_change(filter_: Filter) ->
             sender.join()
     assert filter_.counts() == {
         "dropped": 1_000_000, "allowed": 0, "unmatched": 0, "malformed": 0, "not_ip": 0,
+        "forgotten": 0,
     }  # fmt: skip
     assert changes > 3
 

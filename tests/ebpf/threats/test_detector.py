@@ -81,13 +81,14 @@ def test_an_attack_is_told_with_its_evidence(kind: Kind) -> None:
     assert alert.kind == kind
     assert seen.packets == len(ATTACKS[kind])
     concerned = {
-        Kind.HEAVY_HITTER: ("10.0.0.1", "10.0.0.2", 0),
-        Kind.SUPERSPREADER: ("10.0.0.1", "::", 0),
-        Kind.PORT_SCAN: ("10.0.0.1", "10.0.0.2", 0),
-        Kind.SYN_FLOOD: ("::", "10.0.0.2", 80),
-        Kind.AMPLIFICATION: ("::", "10.0.0.2", 0),
+        Kind.HEAVY_HITTER: ("10.0.0.1", 0, "10.0.0.2", 0),
+        Kind.SUPERSPREADER: ("10.0.0.1", 0, "::", 0),
+        Kind.PORT_SCAN: ("10.0.0.1", 0, "10.0.0.2", 0),
+        Kind.SYN_FLOOD: ("::", 0, "10.0.0.2", 80),
+        Kind.AMPLIFICATION: ("::", 53, "10.0.0.2", 0),
     }[kind]
-    named = address_text(seen.source), address_text(seen.destination), seen.destination_port
+    named = (address_text(seen.source), seen.source_port, address_text(seen.destination),
+             seen.destination_port)  # fmt: skip
     assert named == concerned
     assert alert.when_ns > 0
     if kind in (Kind.SUPERSPREADER, Kind.PORT_SCAN):

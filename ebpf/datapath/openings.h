@@ -1,0 +1,66 @@
+// Openings of TCP that must be repeated: who made its address up does not send the same one again.
+//
+// A host whose SYN was lost sends it again after a second (RFC 6298, 2.1), and then connects. So the
+// first SYN of a connection is dropped and remembered, and one that comes `repeated_after_ns` after
+// the last of its kind passes. Who repeats faster than that never comes through.
+#pragma once
+#include <bpf/bpf_helpers.h>
+
+#include "hash.h"
+#include "packet.h"
+
+#define OPENINGS (1 << 20) // places, each for the opening that came last: 16 MB, whatever the flood
+
+enum { SYN = 2, ACK = 16 };
+const volatile __u64 repeated_after_ns = 500000000;
+volatile __u32 opening_seed; // drawn by user space, so that senders cannot choose places
+
+struct opening {
+    __u64 seen_ns; // the kernel's monotonic clock; 0: free
+    __u32 mark;    // tells openings in the same place apart
+    __u32 zero;
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, OPENINGS);
+    __type(key, __u32);
+    __type(value, struct opening);
+} openings SEC(".maps");
+
+// What is cut off before its flags (RFC 1858, 3) may be one, and is never repeated in that form.
+static __always_inline bool opens(const struct packet *packet)
+{
+    return packet->protocol == IPPROTO_TCP &&
+           (!packet->tcp_flags || (packet->tcp_flags & (SYN | ACK)) == SYN);
+}
+
+// Whether an opening may pass; it is remembered. `forgotten` counts those whose place it took.
+static __always_inline bool is_repeated(const struct packet *packet, __u64 *forgotten)
+{
+    __u32 words[10] = {opening_seed};
+    __u64 now_ns = bpf_ktime_get_ns(), before_ns;
+    struct opening *opening;
+    __u32 place, mark;
+
+    if (!packet->tcp_flags)
+        return false;
+    __builtin_memcpy(words + 1, packet->source, 16);
+    __builtin_memcpy(words + 5, packet->destination, 16);
+    words[9] = packet->source_port | (__u32)packet->destination_port << 16;
+    place = murmur3(words, 10) & (OPENINGS - 1);
+    words[0] = ~words[0];
+    mark = murmur3(words, 10);
+    opening = bpf_map_lookup_elem(&openings, &place);
+    if (!opening)
+        return false;
+    before_ns = opening->seen_ns;
+    if (opening->mark != mark) {
+        if (before_ns && now_ns - before_ns < 2 * repeated_after_ns)
+            ++*forgotten;
+        before_ns = 0;
+    }
+    opening->mark = mark;
+    opening->seen_ns = now_ns;
+    return before_ns && now_ns - before_ns >= repeated_after_ns;
+}

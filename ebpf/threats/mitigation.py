@@ -1,0 +1,105 @@
+"""From alerts to rules of the DDoS filter: what each threat has blocked, and for how long.
+
+The detector stands before the filter (a smaller `order`), so that it sees what the filter drops: an
+attack that goes on raises alerts on, which keep its rules in force.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from ipaddress import IPv4Network, IPv6Address, ip_network
+
+from ebpf.datapath.ddos_filter import Filter, FilterFull
+from ebpf.datapath.rules import UDP, Action, Network, Rule
+from ebpf.threats.alerts import Alert, Kind
+
+HOLD_S = 60.0
+
+
+def rules_for(alert: Alert) -> tuple[Rule, ...]:
+    """What stops a threat, and takes as little else along as the filter can tell apart.
+
+    Heavy hitter: this pair of hosts. Superspreader, port scan: what the source sends by the
+    protocol that it spreads or scans with; of a scan to the host that it scans.
+    SYN flood: nobody; its sources are made up, and closing the port would do what the flood is for.
+    Who opens a connection has to do so again. Amplification: what comes to the victim from the
+    service that answers, and fragments of UDP, of which but the first have ports.
+    """
+    seen = alert.evidence
+    source, destination = _host(seen.source), _host(seen.destination)
+    match alert.kind:
+        case Kind.HEAVY_HITTER:
+            return (Rule(source=source, destination=destination),)
+        case Kind.SUPERSPREADER:
+            return (Rule(source=source, protocol=seen.protocol),)
+        case Kind.PORT_SCAN:
+            return (Rule(source=source, destination=destination, protocol=seen.protocol),)
+        case Kind.SYN_FLOOD:
+            return (
+                Rule(destination=destination, destination_port=seen.destination_port,
+                     protocol=seen.protocol, action=Action.REPEAT),
+            )  # fmt: skip
+        case Kind.AMPLIFICATION:
+            return (
+                Rule(destination=destination, source_port=seen.source_port, protocol=UDP),
+                Rule(destination=destination, protocol=UDP, is_fragment=True),
+            )
+
+
+class Mitigation:
+    """Has a filter block what alerts are about, until `hold_s` after the last alert about it.
+
+    Only of the kinds asked for. Rules that the filter had before stay as they are.
+    """
+
+    def __init__(
+        self, filter_: Filter, kinds: Collection[Kind] = tuple(Kind), hold_s: float = HOLD_S
+    ) -> None:
+        self.refused = 0  # rules for which the filter had no room
+        self._filter = filter_
+        self._kinds = kinds
+        self._hold_s = hold_s
+        self._until_s: dict[Rule, float] = {}
+
+    @property
+    def rules(self) -> list[Rule]:
+        """Those that alerts have in force now."""
+        return [*self._until_s]
+
+    def act(self, alerts: Iterable[Alert], now_s: float | None = None) -> list[Rule]:
+        """Put rules in force for alerts, and take out those that had none for long; the new ones.
+
+        `now_s` is CLOCK_MONOTONIC's time, if not now's.
+        """
+        now_s = time.monotonic() if now_s is None else now_s
+        wanted = [
+            rule for alert in alerts if alert.kind in self._kinds for rule in rules_for(alert)
+        ]
+        others = {*self._filter.rules} - self._until_s.keys()
+        for rule in [*self._until_s]:
+            if self._until_s[rule] <= now_s and rule not in wanted:
+                self._filter.remove(rule)
+                del self._until_s[rule]
+        new = [rule for rule in dict.fromkeys(wanted)
+               if rule not in self._until_s and rule not in others]  # fmt: skip
+        added = [rule for rule in new if self._is_added(rule)]
+        for rule in wanted:
+            if rule in self._until_s or rule in added:
+                self._until_s[rule] = now_s + self._hold_s
+        return added
+
+    def _is_added(self, rule: Rule) -> bool:
+        try:
+            self._filter.add(rule)
+        except FilterFull:
+            self.refused += 1
+            return False
+        return True
+
+
+def _host(address: bytes) -> Network:
+    """A network of one, of an address of 16 bytes, IPv4's mapped."""
+    found = IPv6Address(address)
+    mapped = found.ipv4_mapped
+    return ip_network(found) if mapped is None else IPv4Network(mapped)
