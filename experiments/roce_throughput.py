@@ -21,27 +21,14 @@ import argparse
 import os
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
 from roce import takers
-from roce.turns import (
-    COLLECTOR_CORE,
-    COLLECTORS,
-    NAP_US,
-    NOBODY,
-    ROCE,
-    UDP,
-    UDP_NAPS,
-    UNREAD,
-    Kind,
-    Turn,
-    frames_of,
-    turn,
-)
+from roce.contenders import COLLECTORS, NOBODY, ROCE, UDP, UDP_NAPS, UNREAD
+from roce.offered import RECORDS_WRITTEN
+from roce.rounds import AS_FAST, Round, draw_costs, middle, refuse_noise, unaccounted, wrong
+from roce.turns import COLLECTOR_CORE, NAP_US, turn
 
 from testbed import cli
 from testbed.errors import TestbedError
@@ -49,7 +36,7 @@ from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
 
-AS_FAST, PACED_PER_S = 0, 100_000
+PACED_PER_S = 100_000
 LOADS = {AS_FAST: "as fast as they go", PACED_PER_S: f"{PACED_PER_S:,} records/s"}
 ROUNDS, QUICK_ROUNDS = 5, 3
 HALF, NAPPING, BOUND = 0.5, 0.8, 2.0
@@ -58,8 +45,6 @@ CLAIMS = (
     (UDP_NAPS, "UDP in C that naps as well", NAPPING),
     (UNREAD, "frames given back unread", BOUND),
 )  # of which the CPU time of a record over RoCE is at most this part, as fast as they go
-MOST_DROPPED = 0.05  # of the records of a collector that a claim is about
-MOST_WAITED = 0.05  # of the time that a process was ready, for a core
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -88,30 +73,8 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
             for kind in kinds[:: 1 if number % 2 else -1]:  # who comes first changes
                 run.progress.update(f"round {number + 1}: {kind.name}, {text}")
                 turns.append(turn(run.folder, kind, load, options.seconds))
-        rounds.append(Round(turns))
-    return report(rounds, takers.alone_ns(frames_of(run.folder, ROCE)), options)
-
-
-@dataclass(frozen=True)
-class Round:
-    """All collectors, one after the other, at each load."""
-
-    turns: Sequence[Turn]
-
-    def of(self, kind: Kind, load: int) -> Turn:
-        return next(t for t in self.turns if (t.collector, t.asked_per_s) == (kind.name, load))
-
-    def kernel_ns(self, kind: Kind, load: int) -> float:
-        """CPU time of a frame in the kernel, up to the collector's socket."""
-        return self.of(kind, load).sender_ns - self.of(NOBODY, load).sender_ns
-
-    def cost_ns(self, kind: Kind, load: int) -> float:
-        """CPU time of a record, the kernel's included."""
-        return self.of(kind, load).collector_ns + self.kernel_ns(kind, load)
-
-    def ratio(self, to: Kind, load: int) -> float:
-        """Of a record over RoCE to one of another collector."""
-        return self.cost_ns(ROCE, load) / self.cost_ns(to, load)
+        rounds.append(Round(turns, NOBODY))
+    return report(rounds, takers.alone_ns(RECORDS_WRITTEN), options)
 
 
 def report(rounds: Sequence[Round], alone_ns: float, options: argparse.Namespace) -> Report:
@@ -119,16 +82,15 @@ def report(rounds: Sequence[Round], alone_ns: float, options: argparse.Namespace
 
     Raises TestbedError where the machine was too busy for what was measured to say anything."""
     checks = claims_of(rounds)
-    refuse_noise(rounds, [check.name for check in checks if not check.passed])
-    turns = [each for one in rounds for each in one.turns]
-    taken = [each for each in turns if each.collector != NOBODY.name]
+    failed = [check.name for check in checks if not check.passed]
+    refuse_noise(rounds, [ROCE, *(kind for kind, *_ in CLAIMS)], failed, LOADS[AS_FAST])
     return Report(
-        samples=[each._asdict() for each in turns],
+        samples=[each._asdict() for one in rounds for each in one.turns],
         checks=[
             *checks,
             Check("records that are neither received nor counted as dropped, most of a turn",
-                  max(abs(each.sent - each.received - each.dropped) for each in taken), 0),
-            Check("records in memory that are not those offered", sum(t.wrong for t in taken), 0),
+                  unaccounted(rounds), 0),
+            Check("records in memory that are not those offered", wrong(rounds), 0),
         ],
         metrics={
             "records_per_s_a_core": {
@@ -141,37 +103,13 @@ def report(rounds: Sequence[Round], alone_ns: float, options: argparse.Namespace
     )  # fmt: skip
 
 
-def middle(rounds: Sequence[Round], what: str, *of: object) -> float:
-    """The median of what all rounds tell."""
-    return statistics.median(getattr(each, what)(*of) for each in rounds)
-
-
 def claims_of(rounds: Sequence[Round]) -> list[Check]:
     """Ratios, each a median of all rounds. Paced, waking up is what counts: no claim."""
     return [
         Check(f"CPU time of a record over RoCE to that of {text}, {LOADS[AS_FAST]}, at most {most}",
-              middle(rounds, "ratio", kind, AS_FAST), 0, most)
+              middle(rounds, "ratio", ROCE, kind), 0, most)
         for kind, text, most in CLAIMS
     ]  # fmt: skip
-
-
-def refuse_noise(rounds: Sequence[Round], failed: Sequence[str]) -> None:
-    """Raises TestbedError where the kernel dropped many records, or what failed may be noise."""
-    for kind in (ROCE, *(each[0] for each in CLAIMS)):
-        turns = [each.of(kind, AS_FAST) for each in rounds]
-        dropped = statistics.median(each.dropped / each.sent for each in turns)
-        if dropped > MOST_DROPPED:
-            raise TestbedError(
-                f"run invalid: the kernel dropped {dropped:.0%} of the records for {kind.name}, "
-                f"{LOADS[AS_FAST]}; leave the machine more idle"
-            )
-    waited = statistics.mean(each.waited for one in rounds for each in one.turns)
-    if failed and waited > MOST_WAITED:
-        raise TestbedError(
-            f"run invalid: this machine is busy: senders and collectors waited for a core for "
-            f"{waited:.0%} of the time, more than {MOST_WAITED:.0%}, and this failed: {failed[0]}; "
-            "leave the machine more idle"
-        )
 
 
 def costs_table(rounds: Sequence[Round], alone_ns: float) -> Table:
@@ -187,7 +125,7 @@ def costs_table(rounds: Sequence[Round], alone_ns: float) -> Table:
                 kind.name, offer,
                 f"{statistics.median(each.received / each.seconds for each in turns):,.0f}",
                 f"{sum(each.dropped for each in turns) / sum(each.sent for each in turns):.1%}",
-                statistics.median(each.collector_ns for each in turns),
+                middle(rounds, "own_ns", kind, load),
                 middle(rounds, "kernel_ns", kind, load),
                 statistics.median(costs), min(costs), max(costs), 1e3 / statistics.median(costs),
             ))  # fmt: skip
@@ -200,7 +138,7 @@ def ratios_table(rounds: Sequence[Round]) -> Table:
     rows = []
     for kind, text, most in CLAIMS:
         for load, offer in LOADS.items():
-            ratios = [each.ratio(kind, load) for each in rounds]
+            ratios = [each.ratio(ROCE, kind, load) for each in rounds]
             reach = f"at most {most}" if load == AS_FAST else "no claim"
             rows.append((text, offer, statistics.median(ratios), min(ratios), max(ratios), reach))
     columns = ("a record over RoCE to", "offered", "median", "least", "most", "to reach")
@@ -211,31 +149,11 @@ def draw(rounds: Sequence[Round]) -> Figure:
     """Cost by collector, at each load."""
     figure, panels = plots.figure(len(LOADS))
     for axes, load in zip(panels, LOADS, strict=True):
-        draw_costs(axes, rounds, load)
+        draw_costs(axes, rounds, COLLECTORS, load)
+        axes.set_xlabel(f"CPU time of a record (ns), {LOADS[load]}")
     panels[1].tick_params(labelleft=False)
     plots.legend(panels[1], 2)
     return figure
-
-
-def draw_costs(axes: Axes, rounds: Sequence[Round], load: int) -> None:
-    """A bar for each collector: its own CPU time, and the kernel's; whiskers: least to most."""
-    places = np.arange(len(COLLECTORS))
-    own = [
-        statistics.median(each.of(kind, load).collector_ns for each in rounds)
-        for kind in COLLECTORS
-    ]
-    costs = [[each.cost_ns(kind, load) for each in rounds] for kind in COLLECTORS]
-    whole = [statistics.median(each) for each in costs]
-    axes.barh(places, own, 0.6, label="collector")
-    axes.barh(places, np.subtract(whole, own), 0.6, left=own, label="kernel, up to its socket",
-              color=plots.COLOURS[5])  # fmt: skip
-    spread = [[w - min(c) for w, c in zip(whole, costs, strict=True)],
-              [max(c) - w for w, c in zip(whole, costs, strict=True)]]  # fmt: skip
-    axes.errorbar(whole, places, xerr=spread, fmt="none", ecolor="black", elinewidth=0.7)
-    axes.set_yticks(places, [kind.name for kind in COLLECTORS])
-    axes.invert_yaxis()
-    axes.set_xlim(left=0)
-    axes.set_xlabel(f"CPU time of a record (ns), {LOADS[load]}")
 
 
 def caption(options: argparse.Namespace) -> str:

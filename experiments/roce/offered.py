@@ -1,6 +1,8 @@
-"""The records that collectors are offered, and the frames that bring them, over RoCE or UDP."""
+"""What collectors are offered, and the frames that bring it: writes to memory, or datagrams."""
 
 import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,51 @@ COUNT, FLOWS = 4096, 1000  # records of the ring, and of how many flows they are
 VA_AT, PSN_AT, NETWORK_AT, ICRC = 54, 51, 14, 4  # in a frame of RoCEv2
 
 
+@dataclass(frozen=True, eq=False)
+class Writes:
+    """Writes over RoCE that make a region what `records` is: one to each of `places`, in order.
+
+    `reports` is how many reports of switches one of them is.
+    """
+
+    name: str
+    records: NDArray[Any]  # (slots of the region,)
+    places: NDArray[np.int64]
+    reports: int = 1
+
+    def frames(self, mac: str) -> list[bytes]:
+        """To the collector that has this MAC address."""
+        size = self.records.itemsize
+        frame = bytearray(_framed(_write(size), mac))
+        end, found = len(frame) - ICRC, []
+        for number, place in enumerate(self.places.tolist()):
+            frame[end - size : end] = self.records[place].tobytes()
+            struct.pack_into("!Q", frame, VA_AT, BASE + place * size)
+            frame[PSN_AT : PSN_AT + 3] = number.to_bytes(3, "big")
+            frame[end:] = icrc(bytes(frame[NETWORK_AT:end]))
+            found.append(bytes(frame))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Datagrams:
+    """Payloads of UDP datagrams, in order."""
+
+    name: str
+    payloads: Sequence[bytes]  # all of one length
+    port: int = PORT
+    reports: int = 1
+
+    def frames(self, mac: str) -> list[bytes]:
+        """To the collector that has this MAC address."""
+        udp = UDP(sport=1000, dport=self.port, chksum=0)
+        head = _framed(udp / Raw(self.payloads[0]), mac)[: -len(self.payloads[0])]
+        return [head + each for each in self.payloads]
+
+
+Offered = Writes | Datagrams
+
+
 def records() -> NDArray[Any]:
     """Records of the ring, shape (COUNT,): of each flow one after the other."""
     found = np.zeros(COUNT, TCP)
@@ -34,20 +81,13 @@ def records() -> NDArray[Any]:
     return found
 
 
-def write_frames(path: Path, *, roce: bool, mac: str) -> None:
-    """The frames of all records, as offer.c reads them."""
-    content = _write() if roce else UDP(sport=1000, dport=PORT, chksum=0) / _empty()
-    packet = Ether(src=SENDER_MAC, dst=mac) / IP(src=WRITER.address, dst=COLLECTOR, flags="DF")
-    frame = bytearray(bytes(packet / content))
-    end = len(frame) - ICRC if roce else len(frame)
-    with path.open("wb") as file:
-        for number, record in enumerate(records()):
-            frame[end - TCP.itemsize : end] = record.tobytes()
-            if roce:
-                struct.pack_into("!Q", frame, VA_AT, BASE + number * TCP.itemsize)
-                frame[PSN_AT : PSN_AT + 3] = number.to_bytes(3, "big")
-                frame[end:] = icrc(bytes(frame[NETWORK_AT:end]))
-            file.write(struct.pack("<I", len(frame)) + frame)
+RECORDS_WRITTEN = Writes("writes", records(), np.arange(COUNT))
+RECORDS_SENT = Datagrams("datagrams", [each.tobytes() for each in records()])
+
+
+def write_frames(path: Path, frames: Sequence[bytes]) -> None:
+    """A file of frames, as offer.c reads them."""
+    path.write_bytes(b"".join(struct.pack("<I", len(each)) + each for each in frames))
 
 
 def frames_in(path: Path) -> list[bytes]:
@@ -60,11 +100,12 @@ def frames_in(path: Path) -> list[bytes]:
     return found
 
 
-def _empty() -> Packet:
-    return Raw(bytes(TCP.itemsize))
+def _framed(content: Packet, mac: str) -> bytes:
+    network = IP(src=WRITER.address, dst=COLLECTOR, flags="DF")
+    return bytes(Ether(src=SENDER_MAC, dst=mac) / network / content)
 
 
-def _write() -> Packet:
-    header = RETH(va=BASE, rkey=FIRST_RKEY, length=TCP.itemsize)
+def _write(size: int) -> Packet:
+    header = RETH(va=BASE, rkey=FIRST_RKEY, length=size)
     udp = UDP(sport=49152, chksum=0)
-    return udp / BTH(opcode=Op.WRITE_ONLY | UC, dqpn=QPN, icrc=0) / header / _empty()
+    return udp / BTH(opcode=Op.WRITE_ONLY | UC, dqpn=QPN, icrc=0) / header / Raw(bytes(size))

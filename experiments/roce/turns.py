@@ -11,12 +11,15 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from minip4.native.build import program
 from roce import takers
-from roce.offered import COLLECTOR, MAC, NOBODYS_MAC, PORT, SENDER_MAC, write_frames
+from roce.offered import COLLECTOR, MAC, SENDER_MAC, Offered, Writes, write_frames
 from testbed.errors import TestbedError
 
 EXPERIMENTS = Path(__file__).parents[1]
@@ -31,20 +34,35 @@ ALONE = ("unshare", "-n", "sh", "-c", 'off=/proc/sys/net/ipv6/conf/default/disab
          '[ ! -e $off ] || echo 1 > $off; exec "$0" "$@"')  # fmt: skip
 
 
-class Kind(NamedTuple):
-    """A collector: a program in C, take.c, or in Python; or, without arguments, none."""
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """A collector, and what it is offered: a program in C, or in Python; or, without either, none.
+
+    `way` is how take.c gets at frames ("": it does not run), and `keeps` what it does with them,
+    one of keep_*.c. `python` has the arguments of takers.py, before what depends on the turn.
+    """
 
     name: str
-    arguments: tuple[object, ...] = ()
-    is_python: bool = False
-    takes_roce: bool = False
+    offered: Offered
+    way: str = ""
+    keeps: str = "records"
+    nap_us: int = 0
+    python: str = ""
     mac: str = MAC
 
-    def command(self) -> list[object]:
+    @property
+    def is_there(self) -> bool:
+        """Whether anybody takes the frames."""
+        return bool(self.way or self.python)
+
+    def command(self, folder: Path) -> list[object]:
         """Raises ToolchainError."""
-        if self.is_python:
-            return [sys.executable, "-m", takers.__name__, *self.arguments]
-        return [_tool("take"), *self.arguments]
+        if self.way:
+            tool = _tool("take", f"keep_{self.keeps}")
+            port = 0 if isinstance(self.offered, Writes) else self.offered.port
+            return [tool, self.way, COLLECTOR, INTERFACE, port, self.nap_us]
+        memory = [INTERFACE, _memory(folder, self.offered)] if self.python == "roce" else []
+        return [sys.executable, "-m", takers.__name__, self.python, *memory]
 
 
 class Turn(NamedTuple):
@@ -76,21 +94,6 @@ class Used(NamedTuple):
 
     def since(self, before: "Used") -> "Used":
         return Used(self.cpu_ns - before.cpu_ns, self.waited_ns - before.waited_ns)
-
-
-def _take(kind: str, nap_us: int = 0) -> tuple[object, ...]:
-    return kind, COLLECTOR, INTERFACE, PORT, nap_us
-
-
-# What nobody takes ends in the kernel like what the responder was given: at its first look.
-NOBODY = Kind("nobody", takes_roce=True, mac=NOBODYS_MAC)
-UNREAD = Kind("packet socket, unread", _take("nothing", NAP_US), takes_roce=True, mac=NOBODYS_MAC)
-ROCE = Kind("RoCE into memory", ("roce", INTERFACE), is_python=True, takes_roce=True)
-UDP = Kind("UDP, C", _take("udp"))
-UDP_NAPS = Kind("UDP, C, naps", _take("udp", NAP_US))
-PACKET = Kind("packet socket, C, naps", _take("packet", NAP_US))
-PYTHON = Kind("UDP, Python", ("udp",), is_python=True)
-COLLECTORS = (UNREAD, ROCE, UDP, UDP_NAPS, PACKET, PYTHON)
 
 
 class Process:
@@ -137,9 +140,18 @@ class Process:
 
 def frames_of(folder: Path, kind: Kind) -> Path:
     """The file of the frames that a collector is offered, made once."""
-    path = folder / f"{'roce' if kind.takes_roce else 'udp'}_{kind.mac}"
+    path = folder / f"{kind.offered.name}_{kind.mac}"
     if not path.exists():
-        write_frames(path, roce=kind.takes_roce, mac=kind.mac)
+        write_frames(path, kind.offered.frames(kind.mac))
+    return path
+
+
+def _memory(folder: Path, offered: Offered) -> Path:
+    """The file of what a region is then, made once."""
+    assert isinstance(offered, Writes)
+    path = folder / f"{offered.name}.npy"
+    if not path.exists():
+        np.save(path, offered.records)
     return path
 
 
@@ -153,8 +165,8 @@ def turn(folder: Path, kind: Kind, asked_per_s: int, seconds: float) -> Turn:
         stack.enter_context(_veth(sender.pid))
         sender.await_word("ready")
         collector = None
-        if kind.arguments:
-            collector = stack.enter_context(Process(COLLECTOR_CORE, *kind.command()))
+        if kind.is_there:
+            collector = stack.enter_context(Process(COLLECTOR_CORE, *kind.command(folder)))
             collector.await_word("ready")
         (sent, elapsed_ns), used = sender.answer()
         _await_backlog()
@@ -201,9 +213,9 @@ def _veth(pid: int) -> Iterator[None]:
         _run(f"ip link delete {INTERFACE}")
 
 
-def _tool(name: str) -> Path:
-    """The path of one of our C programs, compiled."""
-    return program([EXPERIMENTS / "roce" / "c" / f"{name}.c"])
+def _tool(*names: str) -> Path:
+    """The path of one of our C programs, compiled of these files."""
+    return program([EXPERIMENTS / "roce" / "c" / f"{name}.c" for name in names])
 
 
 def _run(command: str) -> None:

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import wire
 from arriving import frames
-from roce import offered, takers, turns
+from roce import contenders, offered, rounds, takers, turns
 from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
 from scripts import EXPERIMENTS, module, run
@@ -26,24 +27,24 @@ from testbed.errors import TestbedError
 experiment = module("roce_throughput")
 OPTIONS = argparse.Namespace(rounds=3, seconds=1.0, time="real", quick=False)
 COSTS = {  # CPU ns of the collector, and of the sender
-    turns.NOBODY: (0, 600), turns.UNREAD: (150, 800), turns.ROCE: (200, 850),
-    turns.UDP: (900, 1200), turns.UDP_NAPS: (300, 1000), turns.PACKET: (200, 1100),
-    turns.PYTHON: (2000, 1000),
+    contenders.NOBODY: (0, 600), contenders.UNREAD: (150, 800), contenders.ROCE: (200, 850),
+    contenders.UDP: (900, 1200), contenders.UDP_NAPS: (300, 1000), contenders.PACKET: (200, 1100),
+    contenders.PYTHON: (2000, 1000),
 }  # fmt: skip
 
 
-def rounds(
+def some_rounds(
     noise: tuple[float, ...] = (1, 7, 0.9), waited: float = 0,
     wrong: Mapping[turns.Kind, Mapping[str, Any]] | None = None,
 ) -> list[Any]:  # fmt: skip
     """Rounds that differ by a factor in what all cost; of some collectors something is wrong."""
     return [
-        experiment.Round([
-            turns.Turn(kind.name, load, 100, 1.0, 100 if kind.arguments else 0, 0, 0,
+        rounds.Round([
+            turns.Turn(kind.name, load, 100, 1.0, 100 if kind.is_there else 0, 0, 0,
                        factor * sender_ns, factor * own_ns, waited)
             ._replace(**(wrong or {}).get(kind, {}))
             for load in experiment.LOADS for kind, (own_ns, sender_ns) in COSTS.items()
-        ])
+        ], contenders.NOBODY)
         for factor in noise
     ]  # fmt: skip
 
@@ -72,8 +73,8 @@ def test_the_sender_counts_each_frame_that_its_interface_was_given_once(tmp_path
 
 
 def test_frames_of_roce_fill_the_region(tmp_path: Path) -> None:
-    path = tmp_path / "frames"
-    offered.write_frames(path, roce=True, mac=offered.MAC)
+    path, writes = tmp_path / "frames", offered.RECORDS_WRITTEN
+    offered.write_frames(path, writes.frames(offered.MAC))
     nic = SoftNic(offered.COLLECTOR, mac=offered.MAC)
     region = Region(TCP, offered.COUNT)
     domain = nic.register(region, rkey=FIRST_RKEY)
@@ -82,26 +83,25 @@ def test_frames_of_roce_fill_the_region(tmp_path: Path) -> None:
     assert nic.receive(frames(offered.frames_in(path))) == []
     assert not nic.counts().refused
     assert region.records.tobytes() == offered.records().tobytes()
-    assert takers.wrong(region, offered.COUNT, 0) == 0
-    assert takers.alone_ns(path) > 0
+    assert takers.wrong(region.records, offered.records(), offered.COUNT, 0) == 0
+    assert takers.alone_ns(writes) > 0
     region.records["sequence"][7] = 9
-    region.records["sequence"][[8, 9]] = 0
-    assert takers.wrong(region, offered.COUNT, 1) == 2
+    region.records[[8, 9]] = np.zeros((), TCP)
+    assert takers.wrong(region.records, offered.records(), offered.COUNT, 1) == 2
 
 
-def test_datagrams_hold_the_same_records(tmp_path: Path) -> None:
-    path = tmp_path / "frames"
-    offered.write_frames(path, roce=False, mac=offered.MAC)
-    payloads = [bytes(Ether(each)[UDP].payload) for each in offered.frames_in(path)[:50]]
+def test_datagrams_hold_the_same_records() -> None:
+    frames = offered.RECORDS_SENT.frames(offered.MAC)
+    payloads = [bytes(Ether(each)[UDP].payload) for each in frames[:50]]
     assert b"".join(payloads) == offered.records()[:50].tobytes()
 
 
 def test_costs_are_of_both_ends_and_ratios_of_one_round() -> None:
-    report = experiment.report(rounds(), 80, OPTIONS)
+    report = experiment.report(some_rounds(), 80, OPTIONS)
     ratios = [check.measured for check in report.checks[:3]]
     assert ratios == pytest.approx([450 / 1500, 450 / 700, 450 / 350])
     assert report.passed
-    assert report.metrics["records_per_s_a_core"][turns.ROCE.name] == pytest.approx(1e9 / 450)
+    assert report.metrics["records_per_s_a_core"][contenders.ROCE.name] == pytest.approx(1e9 / 450)
 
 
 @pytest.mark.parametrize(
@@ -113,29 +113,30 @@ def test_costs_are_of_both_ends_and_ratios_of_one_round() -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_fails(wrong: dict[str, int], failed: str) -> None:
-    report = experiment.report(rounds((1, 1, 1), wrong={turns.ROCE: wrong}), 80, OPTIONS)
+    report = experiment.report(some_rounds((1, 1, 1), wrong={contenders.ROCE: wrong}), 80, OPTIONS)
     assert not report.passed
     assert any(check.name.startswith(failed) for check in report.checks if not check.passed)
 
 
 def test_noise_decides_nothing() -> None:
-    dear = {turns.ROCE: {"collector_ns": 6000}}
+    dear = {contenders.ROCE: {"collector_ns": 6000}}
     with pytest.raises(TestbedError, match=r"run invalid: this machine is busy: .* for 9% of the"):
-        experiment.report(rounds((1, 1, 1), 0.09, dear), 80, OPTIONS)
-    experiment.report(rounds(waited=0.09), 80, OPTIONS)
+        experiment.report(some_rounds((1, 1, 1), 0.09, dear), 80, OPTIONS)
+    experiment.report(some_rounds(waited=0.09), 80, OPTIONS)
     with pytest.raises(
         TestbedError, match=r"run invalid: the kernel dropped 10% .* UDP, C, as fast"
     ):
-        experiment.report(rounds(wrong={turns.UDP: {"received": 90, "dropped": 10}}), 80, OPTIONS)
+        experiment.report(
+            some_rounds(wrong={contenders.UDP: {"received": 90, "dropped": 10}}), 80, OPTIONS
+        )
 
 
 TURN = """
 import sys
 from pathlib import Path
 sys.path.append({experiments!r})
-from roce import turns
-from roce.turns import Turn
-for kind in (turns.NOBODY, turns.ROCE, turns.UDP_NAPS, turns.PACKET, turns.UNREAD):
+from roce import contenders as all, turns
+for kind in (all.NOBODY, all.ROCE, all.UDP_NAPS, all.PACKET, all.UNREAD):
     print(turns.turn(Path({folder!r}), kind, 20_000, 0.25))
 """
 

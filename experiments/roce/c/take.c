@@ -1,11 +1,13 @@
-/* take udp|packet|nothing ADDRESS INTERFACE PORT NAP_US: records of 44 bytes in UDP datagrams, kept in a
- * ring and indexed by flow, as collectors do whose switches send reports; from a UDP socket or from the
- * ring of a packet socket; or (nothing) frames given back to such a ring unread.
+/* take udp|packet|nothing ADDRESS INTERFACE PORT NAP_US: reports in UDP datagrams, as collectors take
+ * them whose switches send them, from a UDP socket or from the ring of a packet socket; or (nothing)
+ * frames given back to such a ring unread. What is done with a report is one of keep_*.c.
  *
  * NAP_US is how long it naps where some just came, so that more of them come together; 0: not at all.
  * Says "ready". At a line from standard input it prints how many came, and how many the kernel
  * dropped, and ends with its input. */
 #define _GNU_SOURCE
+#include "keep.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/filter.h>
@@ -25,15 +27,9 @@
 #include <unistd.h>
 
 enum {
-    RECORD = 44, KEY = 36, RECORDS = 4096, ENTRIES = 1 << 17,
     BATCH = 64, BUFFER = 64 << 20,
     SLOT = 2048, SLOTS = 4096, BLOCK = 65536,
     PROTOCOL_AT = 23, PORT_AT = 36, PAYLOAD_AT = 42 /* in a frame of IPv4 */
-};
-
-struct entry {
-    uint8_t key[KEY];
-    uint32_t last, count; /* where its last record is, and how many there were */
 };
 
 struct collector {
@@ -44,9 +40,6 @@ struct collector {
     unsigned head;
     uint64_t received;
 };
-
-static uint8_t ring[RECORDS][RECORD];
-static struct entry entries[ENTRIES];
 
 static void fail(const char *what)
 {
@@ -60,34 +53,9 @@ static void set_option(int fd, int level, int option, const void *value, socklen
         fail("setsockopt");
 }
 
-static uint32_t hash(const uint8_t *key)
-{
-    uint64_t sum = 0, word;
-
-    for (int at = 0; at < 32; at += 8) {
-        memcpy(&word, key + at, sizeof word);
-        sum = (sum ^ word) * 0x9fb21c651e98df25u;
-        sum ^= sum >> 32;
-    }
-    memcpy(&word, key + KEY - 8, sizeof word);
-    return (uint32_t)((sum ^ word) * 0x9fb21c651e98df25u >> 40) % ENTRIES;
-}
-
-static void keep(struct collector *collector, const uint8_t *record)
-{
-    uint32_t place = (uint32_t)(collector->received++ % RECORDS), at = hash(record);
-
-    memcpy(ring[place], record, RECORD);
-    while (entries[at].count && memcmp(entries[at].key, record, KEY))
-        at = (at + 1) % ENTRIES;
-    if (!entries[at].count++)
-        memcpy(entries[at].key, record, KEY);
-    entries[at].last = place;
-}
-
 static bool take_datagrams(struct collector *collector)
 {
-    static uint8_t bytes[BATCH][RECORD];
+    static uint8_t bytes[BATCH][REPORT];
     static struct iovec parts[BATCH];
     static struct mmsghdr messages[BATCH];
     uint64_t before = collector->received;
@@ -95,13 +63,13 @@ static bool take_datagrams(struct collector *collector)
 
     do {
         for (int i = 0; i < BATCH; i++) {
-            parts[i] = (struct iovec){bytes[i], RECORD};
+            parts[i] = (struct iovec){bytes[i], REPORT};
             messages[i].msg_hdr = (struct msghdr){.msg_iov = &parts[i], .msg_iovlen = 1};
         }
         came = recvmmsg(collector->fd, messages, BATCH, MSG_DONTWAIT, NULL);
         for (int i = 0; i < came; i++)
-            if (messages[i].msg_len == RECORD)
-                keep(collector, bytes[i]);
+            if (messages[i].msg_len == report_bytes)
+                keep(bytes[i], collector->received++);
     } while (came == BATCH);
     return collector->received != before;
 }
@@ -112,9 +80,9 @@ static void take_frame(struct collector *collector, const struct tpacket2_hdr *s
 
     if (!collector->is_reading)
         collector->received++;
-    else if (slot->tp_snaplen >= PAYLOAD_AT + RECORD && frame[PROTOCOL_AT] == IPPROTO_UDP &&
+    else if (slot->tp_snaplen >= PAYLOAD_AT + report_bytes && frame[PROTOCOL_AT] == IPPROTO_UDP &&
              (frame[PORT_AT] << 8 | frame[PORT_AT + 1]) == collector->port)
-        keep(collector, frame + PAYLOAD_AT);
+        keep(frame + PAYLOAD_AT, collector->received++);
 }
 
 static bool take_frames(struct collector *collector)
