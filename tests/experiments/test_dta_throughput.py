@@ -1,18 +1,32 @@
 """What reports cost the collector, in virtual time: N, 1/B and 1/5 operations, or it is found."""
 
 import argparse
+import subprocess
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
-from scripts import module
+from roce import offered, turns
+from roce.rounds import Round
+from scripts import EXPERIMENTS, module
 from virtual_networks import virtually
 
+from collectors.dta.packets import Append, KeyWrite, Postcard
 from collectors.roce.endpoint import Counts
 from collectors.roce.shared import Reason
+from minip4.native.build import program
+from testbed.errors import TestbedError
 from testbed.results.report import Report
 from testbed.run import Run
+
+experiment = module("dta_throughput")
+contenders, costs = module("dta.contenders"), module("dta.costs")
+NOBODY, BY_DTA, BY_CPU = contenders.kinds()
+REPORTS = 320  # 20 batches, 64 paths
 
 
 @pytest.mark.parametrize(
@@ -30,7 +44,6 @@ def test_operations_of_a_report(
     wanted: set[str], missing: int, failed: set[str], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    experiment = module("dta_throughput")
     chosen = [case for case in experiment.cases() if case.name in wanted]
     monkeypatch.setattr(experiment, "cases", lambda: chosen)
     whole = experiment.Case.frames
@@ -60,3 +73,121 @@ def test_of_what_is_refused_probes_are_no_fault(
     counts = Counts(Counter(WRITE_ONLY=7), Counter({reason.name: 2}))
     net = SimpleNamespace(applications=[SimpleNamespace(result=SimpleNamespace(counts=counts))])
     assert all(check.passed for check in translating.checks("some", net, 7)) == is_fine
+
+
+def words_of(way: str) -> tuple[Any, list[Any], offered.Writes]:
+    """A primitive's report, the last words of each one, and the writes that are said to be due."""
+    keys, data = contenders.keys_and_data(REPORTS)
+    if way == "Append":
+        return Append(), [np.zeros(REPORTS, np.uint32), data], contenders.batches(data)
+    if way == "Postcarding":
+        path, hop = np.divmod(np.arange(REPORTS), contenders.HOPS)
+        first = (1 << 24 | hop << 16 | contenders.HOPS << 8).astype(np.uint32)
+        return Postcard(), [first, *keys[path].T, data], contenders.paths(keys, data)
+    return KeyWrite(data=[0]), [*keys.T, data], contenders.key_writes(keys, data)
+
+
+@pytest.mark.parametrize("way", ["Key-Write", "Append", "Postcarding"])
+def test_the_writes_are_those_that_a_translator_makes_of_the_reports(
+    way: str, tmp_path: Path
+) -> None:
+    """The memory of a collector, byte for byte; and as many writes as it carried out."""
+    report, words, writes = words_of(way)
+    stores: Mapping[str, Callable[[range], Any]] = {
+        "Key-Write": lambda over: experiment.KeyWriteStore(1, len(writes.records), sessions=over),
+        "Append": lambda over: experiment.ListStore(16, len(writes.records), 1, over[0]),
+        "Postcarding": lambda over: experiment.PostcardStore(len(writes.records), sessions=over),
+    }
+    area = experiment.Area(writes.records.dtype, len(writes.records), stores[way])
+
+    async def main(run: Run) -> Any:
+        run.target = "minip4"
+        async with experiment.translating(run, "some", [area]) as running:
+            await running.send(experiment.filled(report, words), 5000)
+        return running.net.applications[0].result
+
+    result = virtually(tmp_path, main)
+    assert result.records[0].tobytes() == writes.records.tobytes()
+    assert result.counts.accepted.total() == len(writes.places) == REPORTS // writes.reports
+
+
+def kept(how: str, text: str) -> list[int]:
+    """Numbers that a program prints which is one of keep_*.c and `text`, given 12,000 reports.
+
+    The last word of a report is its number; there are 5,000 keys, in turns.
+    """
+    keys, _ = contenders.keys_and_data(5000)
+    sent = contenders.datagrams(keys[np.arange(12_000) % 5000], np.arange(12_000, dtype=np.uint32))
+    source = EXPERIMENTS / "roce" / "c" / f"keep_{how}.c"
+    main = """
+        int main(void) {
+            uint8_t report[KEY_WRITE_BYTES];
+            for (uint64_t n = 0; fread(report, sizeof report, 1, stdin) == 1; n++)
+                keep(report, n);
+            for (unsigned at = 0; at < ENTRIES; at++) { %s }
+        }
+    """
+    tool = program([], f'#include <stdio.h>\n#include "{source}"\n' + main % text)
+    done = subprocess.run([tool], input=b"".join(sent.payloads), capture_output=True, check=True)
+    return [int(word) for word in done.stdout.split()]
+
+
+def test_a_hash_insert_keeps_the_last_value_of_each_key() -> None:
+    text = r"""
+        const uint8_t *v = entries[at].value;
+        if (entries[at].is_used) printf("%u\n", (unsigned)(v[0] << 24 | v[1] << 16 | v[2] << 8 | v[3]));
+    """  # noqa: E501
+    last = [n + 5000 * ((11_999 - n) // 5000) for n in range(5000)]
+    assert sorted(kept("values", text)) == sorted(last)
+
+
+def test_a_log_has_all_reports_of_a_key_from_its_index_on() -> None:
+    text = r"""
+        for (unsigned n = entries[at].last; n; n = reports[n - 1].before) {
+            const uint8_t *v = reports[n - 1].value;
+            printf("%u\n", memcmp(reports[n - 1].key, entries[at].key, KEY) ? 99999 : v[2] << 8 | v[3]);
+        }
+    """  # noqa: E501
+    assert sorted(kept("log", text)) == list(range(12_000))
+
+
+def some_costs(
+    wrong: Mapping[str, Any] | None = None, noise: tuple[float, ...] = (1, 7, 0.9)
+) -> Any:
+    """Rounds that differ by a factor in what all cost; in Key-Write's turns something is wrong."""
+
+    def turn(kind: turns.Kind, factor: float) -> turns.Turn:
+        own_ns = {**dict.fromkeys(BY_DTA, 300), **dict.fromkeys(BY_CPU, 600)}.get(kind, 0)
+        made = turns.Turn(kind.name, 0, 100, 1.0, 100 if kind.is_there else 0, 0, 0,
+                          factor * (1000 if own_ns else 800), factor * own_ns, 0.0)  # fmt: skip
+        return made._replace(**(wrong or {})) if kind is BY_DTA[0] else made
+
+    everybody = [NOBODY, *BY_DTA, *BY_CPU]
+    rounds = [Round([turn(kind, factor) for kind in everybody], NOBODY) for factor in noise]
+    return costs.Costs(rounds, BY_DTA, BY_CPU, 1.0)
+
+
+def test_what_a_report_costs_is_its_part_of_a_write() -> None:
+    checks = costs.checks_of(some_costs())
+    wanted = [500 / 800, 500 / 16 / 800, 500 / 5 / 800]
+    assert [check.measured for check in checks[:3]] == pytest.approx(wanted)
+    assert all(check.passed for check in checks)
+    assert some_costs().by_round()["DTA: Append, 16 in a batch"][1] == pytest.approx(7 * 500 / 16)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "failed"),
+    [
+        ({"received": 99}, "CPU time: frames that are neither received nor counted as dropped"),
+        ({"wrong": 1}, "CPU time: records in memory that are not those of the reports"),
+        ({"collector_ns": 500}, "CPU time of a report, DTA: Key-Write to hash insert, UDP"),
+    ],
+)  # fmt: skip
+def test_what_costs_too_much_or_goes_wrong_fails(wrong: dict[str, int], failed: str) -> None:
+    checks = costs.checks_of(some_costs(wrong, (1, 1, 1)))
+    assert [check.name.startswith(failed) for check in checks if not check.passed] == [True]
+
+
+def test_what_a_busy_machine_drops_decides_nothing() -> None:
+    with pytest.raises(TestbedError, match=r"run invalid: the kernel dropped 10% .* Key-Write"):
+        costs.checks_of(some_costs({"received": 90, "dropped": 10}))
