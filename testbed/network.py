@@ -22,6 +22,7 @@ from testbed.plant import (
     check_ports,
     check_topology,
     derived_seed,
+    device_ids,
 )
 from testbed.real.network import MininetPlant
 from testbed.real.targets.bmv2 import panel_interface
@@ -253,6 +254,7 @@ class Network:
         unknown = self._switch_options.keys() - {*self.topo.switches()}
         if unknown:
             raise TestbedError(f"options for switches that are not there: {sorted(unknown)}")
+        numbers = device_ids(self.topo)
         check_ports(self.topo, self._switch_options, self._run.target)
         if not 0 <= self._control_delay_us <= MAX_CONTROL_DELAY_US:
             raise TestbedError(
@@ -274,6 +276,7 @@ class Network:
             capture=self._capture,
             target=self._run.target,
             switch_options=self._switch_options,
+            device_ids=numbers,
             control_delay_ns=round(self._control_delay_us * 1000),
             stamp_log=self._stamp_log,
             tell=self._tell,

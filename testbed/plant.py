@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from ipaddress import IPv4Interface
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -49,6 +49,7 @@ class Settings:
     capture: bool
     target: str  # what runs it: minip4 or bmv2
     switch_options: Mapping[str, Sequence[str]]  # switch -> further options of `minip4 switch`
+    device_ids: Mapping[str, int]  # of each switch
     control_delay_ns: int  # of messages between controllers and switches, each way
     stamp_log: bool  # capture when switches handled frames; in real time only
     tell: Callable[[str], None]  # what is being done
@@ -122,6 +123,37 @@ def check_topology(topo: Topo) -> None:
     for node1, node2 in topo.links():
         if node1 == node2:
             raise TestbedError(f"link {node1}-{node2}: both its ends are {node1}")
+
+
+def device_ids(topo: Topo) -> dict[str, int]:
+    """The number of each switch: that of its dpid, or the first one in its name, as Mininet has it.
+
+    Of several names with one number (s1 and t1) the first has it, and the others those above all.
+    Raises TestbedError.
+    """
+    dpids = {name: topo.nodeInfo(name).get("dpid") for name in topo.switches()}
+    found: dict[str, int] = {}
+    owners: dict[int, str] = {}
+    for name in sorted(dpids, key=lambda name: dpids[name] is None):  # a dpid stays what it is
+        number = _number(name, dpids[name])
+        owner = owners.setdefault(number, name)
+        if owner == name:
+            found[name] = number
+        elif dpids[name] is not None:
+            raise TestbedError(
+                f"switch {name}: dpid {dpids[name]} is {owner}'s: expected one of its own"
+            )
+    above = count(1 + max(owners))
+    return {name: found[name] if name in found else next(above) for name in dpids}
+
+
+def _number(name: str, dpid: object) -> int:
+    if dpid is not None:
+        return int(str(dpid).replace(":", ""), 16)
+    digits = re.search(r"\d+", name)
+    if digits is None:
+        raise TestbedError(f"switch {name}: its name needs a number, as in s1, or give it a dpid")
+    return int(digits.group())
 
 
 def check_addresses(hosts: Sequence[Any]) -> None:

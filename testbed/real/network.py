@@ -68,6 +68,7 @@ class MininetPlant:
             capture=settings.capture,
             stamp_log=settings.stamp_log,
             options=dict(settings.switch_options),
+            device_ids=settings.device_ids,
         )
         for program in {*settings.programs.values()}:
             Engine(program.compiled.bmv2_json).close()  # or all switches would run cc at once

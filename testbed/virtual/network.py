@@ -22,7 +22,7 @@ from testbed.traffic import AnyFlow, Schedule
 from testbed.virtual.applications import Applications
 from testbed.virtual.clock import VirtualClock
 from testbed.virtual.command_line import CommandLine
-from testbed.virtual.options import device_id, parse
+from testbed.virtual.options import parse
 from testbed.virtual.polls import Polls
 from testbed.virtual.station import Station
 from testbed.virtual.traffic import VirtualCarrier
@@ -290,7 +290,7 @@ class VirtualPlant:
     def _add_switch(self, name: str) -> int:
         options = self._settings.switch_options.get(name, ())
         node = self._virtual.add_switch(parse(name, options).cpu_port)
-        number = device_id(name, self._settings.topo.nodeInfo(name).get("dpid"))
+        number = self._settings.device_ids[name]
         program = self._settings.programs[name]
         switch = Switch(name, number, node, program.p4info_path, program.blob_path)
         self.switches.append(switch)

@@ -1,7 +1,6 @@
 """What a virtual switch is told: the options of `minip4 switch` that mean something there."""
 
 import argparse
-import re
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NoReturn
@@ -39,13 +38,3 @@ def parse(name: str, options: Sequence[str]) -> SwitchOptions:
             raise TestbedError(f"switch {name}: --{option} has no meaning in virtual time")
     fields = SwitchOptions.__dataclass_fields__
     return SwitchOptions(**{key: value for key, value in vars(given).items() if key in fields})
-
-
-def device_id(name: str, dpid: str | None) -> int:
-    """As Mininet derives it: a given dpid, or the first number in the name."""
-    if dpid is not None:
-        return int(dpid.replace(":", ""), 16)
-    digits = re.search(r"\d+", name)
-    if digits is None:
-        raise TestbedError(f"switch {name}: its name needs a number, as in s1, or give it a dpid")
-    return int(digits.group())

@@ -1,6 +1,7 @@
 """Topologies with something odd: one clear line; and links that are two between the same nodes."""
 
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,9 +14,14 @@ from virtual_networks import WIRE, virtually
 from controllers.connection import cpu_ports
 from testbed.errors import TestbedError
 from testbed.network import Network
-from testbed.plant import check_ports
+from testbed.plant import check_ports, device_ids
 from testbed.real.network import MininetPlant, check_interfaces
 from testbed.run import Run
+
+HEAD = """
+from mininet.topo import Topo
+from testbed.network import Network
+"""
 
 
 class Odd(Topo):
@@ -32,6 +38,38 @@ class Odd(Topo):
             self.addLink(s1, s1)
 
 
+class Numbered(Topo):
+    """Switches in a row, with dpids or without, and hosts at both ends."""
+
+    def build(self, **dpids: str | None) -> None:
+        row = [self.addHost("h1")]
+        row += [self.addSwitch(name, **({"dpid": d} if d else {})) for name, d in dpids.items()]
+        for one, other in pairwise([*row, self.addHost("h2")]):
+            self.addLink(one, other)
+
+
+def test_switches_whose_names_have_one_number_have_numbers_of_their_own() -> None:
+    names = Numbered(s1=None, t1=None, s3=None, u1=None, v2="3")
+    assert device_ids(names) == {"s1": 1, "s3": 4, "t1": 5, "u1": 6, "v2": 3}
+    assert device_ids(Numbered(s1=None, s2=None)) == {"s1": 1, "s2": 2}
+
+
+def test_they_forward_side_by_side_in_real_time(start_experiment: StartExperiment) -> None:
+    """Each has its P4Runtime server on a port, and its device id, by its number."""
+    body = f"""
+topo = Topo()
+topo.addLink(topo.addSwitch("s1"), topo.addSwitch("t1"))
+for number, switch in enumerate(topo.switches()):
+    topo.addLink(topo.addHost(f"h{{number}}"), switch)
+with Network(topo, run, program={str(WIRE)!r}) as net:
+    ends = {{(each.device_id, each.grpc_address) for each in map(net.switch, ("s1", "t1"))}}
+return Report([], [Check("numbers and ports", len(ends), 2)])
+"""
+    process = start_experiment(body, head=HEAD)
+    _output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+
+
 @pytest.mark.parametrize(
     ("topo", "delay_us", "words"),
     [
@@ -42,6 +80,8 @@ class Odd(Topo):
         (Odd(mac="00:00:00:00:00:02"), 0, "^host h2: mac 00:00:00:00:00:02 is h1's: expected"),
         (Odd(loop=True), 0, "^link s1-s1: both its ends are s1$"),
         (Odd(port2=1), 0, "^switch s1: port 1 is given to two links$"),
+        (Numbered(s1="7", t1="07"), 0, "^switch t1: dpid 07 is s1's: expected one of its own$"),
+        (Numbered(s=None), 0, "^switch s: its name needs a number, as in s1, or give it a dpid$"),
         (Odd(), -5, "^control_delay_us -5: expected 0 to"),
         (Odd(), float("nan"), "^control_delay_us nan: expected 0 to"),
     ],
@@ -147,10 +187,6 @@ def test_of_parallel_links_a_capture_is_named_by_its_interface(tmp_path: Path) -
 def test_a_host_without_a_link_is_refused_in_real_time(
     start_experiment: StartExperiment,
 ) -> None:
-    head = """
-from mininet.topo import Topo
-from testbed.network import Network
-"""
     body = f"""
 topo = Topo()
 topo.addLink(topo.addHost("h1"), topo.addSwitch("s1"))
@@ -158,7 +194,7 @@ topo.addHost("h2")
 with Network(topo, run, program={str(WIRE)!r}):
     return Report([], [])
 """
-    process = start_experiment(body, head=head)
+    process = start_experiment(body, head=HEAD)
     _output, errors = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "error: host h2 has no link" in errors.splitlines()[-1]

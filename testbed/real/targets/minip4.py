@@ -35,6 +35,7 @@ class SwitchSettings:
     capture: bool
     stamp_log: bool
     options: dict[str, Sequence[str]]  # switch -> further options of `minip4 switch`
+    device_ids: Mapping[str, int]  # of each switch
 
 
 class Minip4Switch(Shell, Switch):
@@ -48,10 +49,10 @@ class Minip4Switch(Shell, Switch):
     thrift: Thrift | None = None  # where P4Runtime does not give all
 
     def __init__(self, name: str, settings: SwitchSettings, **params: Any) -> None:
-        super().__init__(name, **params)
+        self.device_id = settings.device_ids[name]
+        super().__init__(name, **{**params, "dpid": f"{self.device_id:x}"})
         self._settings = settings
         self._process: subprocess.Popen[str] | None = None
-        self.device_id = int(self.dpid, 16)
         port = params.get("grpc_port", GRPC_BASE_PORT + self.device_id)  # of the topology
         self.grpc_address = f"127.0.0.1:{port}"
         self.p4info_path = settings.programs[name].p4info_path
