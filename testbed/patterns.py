@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import TestbedError
+from testbed.tcp import TcpFlow
 from testbed.traffic import Flow
 
 
@@ -58,19 +59,41 @@ def heavy_tailed(
     They begin as a Poisson process. Numbers of datagrams are Pareto distributed with this shape
     (below 2 the variance has no bound) and about this mean; at least 1.
     """
-    if not (shape > 1 and mean_count >= 1):
-        raise TestbedError("heavy_tailed: a mean needs a shape above 1, and a datagram a flow")
-    if not flows_per_s > 0:
-        raise TestbedError(f"heavy_tailed: flows_per_s {flows_per_s} is not above 0")
-    # Dice for times, and dice for sizes: one more flow at the end leaves those before it alone.
-    times, sizes = (np.random.default_rng([seed, which]) for which in range(2))
-    after_s = np.cumsum(times.exponential(1 / flows_per_s, len(pairs)))
-    smallest = mean_count * (shape - 1) / shape
-    counts = np.ceil(smallest * (1 + sizes.pareto(shape, len(pairs))))
+    if not mean_count >= 1:
+        raise TestbedError("heavy_tailed: a mean needs a datagram a flow")
+    after_s, counts = _heavy_tailed(len(pairs), flows_per_s, mean_count, shape, seed)
     return [
         Flow(first_id + i, *pair, rate_pps, int(counts[i]), size, after_s=float(after_s[i]))
         for i, pair in enumerate(pairs)
     ]
+
+
+def heavy_tailed_tcp(
+    pairs: Sequence[tuple[str, str]], *, flows_per_s: float, mean_bytes: float, seed: int,
+    shape: float = 1.2, first_id: int = 0, congestion: str = "cubic", ecn: bool = False,
+) -> list[TcpFlow]:  # fmt: skip
+    """The same of TCP: a connection for each pair, of so many bytes in the mean."""
+    after_s, sizes = _heavy_tailed(len(pairs), flows_per_s, mean_bytes, shape, seed)
+    return [
+        TcpFlow(first_id + i, *pair, size_bytes=int(sizes[i]), after_s=float(after_s[i]),
+                congestion=congestion, ecn=ecn)
+        for i, pair in enumerate(pairs)
+    ]  # fmt: skip
+
+
+def _heavy_tailed(
+    count: int, flows_per_s: float, mean: float, shape: float, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Beginnings (s) and whole sizes of flows. Raises TestbedError."""
+    if not shape > 1:
+        raise TestbedError(f"heavy_tailed: a mean needs a shape above 1, not {shape}")
+    if not flows_per_s > 0:
+        raise TestbedError(f"heavy_tailed: flows_per_s {flows_per_s} is not above 0")
+    # Dice for times, and dice for sizes: one more flow at the end leaves those before it alone.
+    times, sizes = (np.random.default_rng([seed, which]) for which in range(2))
+    after_s = np.cumsum(times.exponential(1 / flows_per_s, count))
+    smallest = mean * (shape - 1) / shape
+    return after_s, np.ceil(smallest * (1 + sizes.pareto(shape, count)))
 
 
 def _rounded(times_ns: NDArray[np.float64]) -> NDArray[np.uint64]:

@@ -30,6 +30,7 @@ TCP_PROGRESS = np.dtype(
 )  # fmt: skip
 """What the sender of a TCP flow knew: bytes, segments, microseconds."""
 TCP_RECEIVED = np.dtype([("time_ns", "<u8"), ("bytes", "<u8")])
+TCP_ANSWERS = np.dtype([("asked_ns", "<u8"), ("answered_ns", "<u8")])
 """What the receiver had got, in order, until then."""
 CONGESTION = ("reno", "cubic", "dctcp")  # in the order of enum virtual_congestion
 
@@ -118,6 +119,11 @@ class TcpConfig(ctypes.Structure):
         ("duration_ns", u64),
         ("start_ns", u64),
         ("rate_bps", c_double),
+        ("on_ns", u64),
+        ("off_ns", u64),
+        ("request_bytes", u64),
+        ("response_bytes", u64),
+        ("think_ns", u64),
     ]
 
 
@@ -127,8 +133,10 @@ class TcpResult(ctypes.Structure):
     _fields_ = [
         ("progress", handle),
         ("received", handle),
+        ("answers", handle),
         ("progress_count", c_uint32),
         ("received_count", c_uint32),
+        ("answers_count", c_uint32),
         ("retransmitted", u64),
         ("is_acknowledged", c_bool),
         ("has_failed", c_bool),
@@ -153,6 +161,7 @@ SHARED = (
     Shared("virtual.h", "struct virtual_tcp_result", TcpResult),
     Shared("virtual.h", "struct virtual_tcp_progress", TCP_PROGRESS),
     Shared("virtual.h", "struct virtual_tcp_received", TCP_RECEIVED),
+    Shared("virtual.h", "struct virtual_tcp_answer", TCP_ANSWERS),
     Shared("flow_payload.h", "struct flow_payload", PAYLOAD),
     Shared("arrival.h", "struct arrival_record", ARRIVAL),
 )

@@ -11,6 +11,7 @@ from minip4.engine.errors import EngineError, InvalidArgument
 from minip4.simulator.shared import (
     CONGESTION,
     NONE,
+    TCP_ANSWERS,
     TCP_PROGRESS,
     TCP_RECEIVED,
     TcpConfig,
@@ -35,14 +36,20 @@ class TcpSpec:
     duration_ns: int  # instead of a size
     start_ns: int
     rate_bps: float = 0.0  # 0: as fast as TCP takes it
+    on_ns: int = 0  # it is written, and not, in turns; 0: always
+    off_ns: int = 0
+    request_bytes: int = 0  # the size is that of requests, each after the last one's answer
+    response_bytes: int = 0
+    think_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TcpResult:
-    """What became of a connection; arrays of the dtypes TCP_PROGRESS and TCP_RECEIVED."""
+    """What became of a connection; arrays of the dtypes TCP_PROGRESS, TCP_RECEIVED, TCP_ANSWERS."""
 
     progress: NDArray[np.void]
     received: NDArray[np.void]
+    answers: NDArray[np.void]
     retransmitted: int  # segments, by the source
     is_acknowledged: bool  # all of it
     has_failed: bool  # no connection, or no progress for ten seconds
@@ -60,7 +67,8 @@ class Connections:
         config = TcpConfig(
             spec.source, spec.destination, spec.isn, spec.source_port, spec.destination_port,
             spec.tos, CONGESTION.index(spec.congestion), spec.ecn, spec.size_bytes,
-            spec.duration_ns, spec.start_ns, spec.rate_bps,
+            spec.duration_ns, spec.start_ns, spec.rate_bps, spec.on_ns, spec.off_ns,
+            spec.request_bytes, spec.response_bytes, spec.think_ns,
         )  # fmt: skip
         number = self._library.virtual_add_tcp(self._handle, byref(config))
         if number == NONE:
@@ -81,6 +89,7 @@ class Connections:
         return TcpResult(
             copied(result.progress, result.progress_count, TCP_PROGRESS),
             copied(result.received, result.received_count, TCP_RECEIVED),
+            copied(result.answers, result.answers_count, TCP_ANSWERS),
             result.retransmitted, result.is_acknowledged, result.has_failed,
         )  # fmt: skip
 

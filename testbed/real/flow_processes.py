@@ -21,6 +21,7 @@ RECORDS = (
     Shared("records.h", "struct flow_received", traffic.RECEIVED),
     Shared("records.h", "struct tcp_progress", tcp.PROGRESS),
     Shared("records.h", "struct tcp_received", tcp.RECEIVED),
+    Shared("records.h", "struct tcp_answer", tcp.ANSWERS),
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from testbed.real.flow_processes import FlowProcesses
-from testbed.tcp import PROGRESS, RECEIVED, TcpFlow, TcpRecord
+from testbed.tcp import ANSWERS, PROGRESS, RECEIVED, TcpFlow, TcpRecord
 
 
 class TcpProcesses(FlowProcesses):
@@ -31,13 +31,17 @@ class TcpProcesses(FlowProcesses):
             self._tcp_flow,
             np.fromfile(self._path("sent"), PROGRESS),
             np.fromfile(self._path("received"), RECEIVED),
+            np.fromfile(self._path("answers"), ANSWERS),
         )
 
     def _receiver_command(self) -> list[Any]:
-        return ["tcp_receive", self._flow.port, self._path("received")]
+        return ["tcp_receive", self._flow.port, self._tcp_flow.size_bytes,
+                self._tcp_flow.response_bytes, self._path("received")]  # fmt: skip
 
     def _sender_command(self) -> list[Any]:
         flow = self._tcp_flow
         return ["tcp_send", self._hosts[flow.destination].IP(), flow.port, flow.source_port,
                 flow.dscp << 2, flow.size_bytes, round(flow.duration_s * 1e9), flow.rate_bps,
-                flow.congestion, int(flow.has_ecn), self._path("sent")]  # fmt: skip
+                flow.congestion, int(flow.has_ecn), round(flow.on_s * 1e9),
+                round(flow.off_s * 1e9), flow.requests, flow.response_bytes,
+                round(flow.think_s * 1e9), self._path("sent"), self._path("answers")]  # fmt: skip

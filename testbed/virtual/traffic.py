@@ -87,10 +87,15 @@ class VirtualCarrier:
             tos=flow.dscp << 2,
             congestion=flow.congestion,
             ecn=flow.has_ecn,
-            size_bytes=flow.size_bytes,
+            size_bytes=flow.size_bytes * max(flow.requests, 1),
             duration_ns=round(flow.duration_s * 1e9),
             start_ns=self._start_ns + round(flow.after_s * 1e9),
             rate_bps=flow.rate_bps,
+            on_ns=round(flow.on_s * 1e9),
+            off_ns=round(flow.off_s * 1e9),
+            request_bytes=flow.size_bytes if flow.requests else 0,
+            response_bytes=flow.response_bytes,
+            think_ns=round(flow.think_s * 1e9),
         )
 
     async def _await_acknowledgements(self) -> None:
@@ -121,7 +126,9 @@ class VirtualCarrier:
             )  # fmt: skip
         for tcp_flow in self._tcp_flows:
             fared = self._virtual.connections.result(self._connections[tcp_flow.id])
-            records[tcp_flow.id] = TcpRecord(tcp_flow, fared.progress, fared.received)
+            records[tcp_flow.id] = TcpRecord(
+                tcp_flow, fared.progress, fared.received, fared.answers
+            )
         return records
 
     async def stop(self) -> None:

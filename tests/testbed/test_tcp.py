@@ -12,7 +12,7 @@ from virtual_networks import MARKING, WIRE, Pair, virtually
 from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.run import Run
-from testbed.tcp import PROGRESS, RECEIVED, TcpFlow, TcpRecord
+from testbed.tcp import ANSWERS, PROGRESS, RECEIVED, TcpFlow, TcpRecord
 from testbed.traffic import Flow, Traffic
 
 HEAD = f"""
@@ -111,6 +111,14 @@ def test_data_arrive_whole_whatever_links_lose(
         ({"duration_s": float("nan")}, "duration_s nan"),
         ({"size_bytes": 9, "rate_bps": -1}, "rate_bps -1"),
         ({"size_bytes": 9, "port": 65536}, "port 65536"),
+        ({"size_bytes": 9, "on_s": 1}, "expected both on_s and off_s"),
+        ({"size_bytes": 9, "off_s": 1}, "expected both on_s and off_s"),
+        ({"size_bytes": 9, "requests": 2}, "expected both requests and response_bytes"),
+        ({"size_bytes": 9, "response_bytes": 2}, "expected both requests and response_bytes"),
+        ({"size_bytes": 9, "think_s": 0.1}, "think_s is between requests"),
+        ({"duration_s": 9, "requests": 2, "response_bytes": 1}, "a request is of size_bytes"),
+        ({"size_bytes": 9, "rate_bps": 8, "requests": 2, "response_bytes": 1}, "no duration_s"),
+        ({"size_bytes": 9, "requests": 1.5, "response_bytes": 1}, "not a whole number"),
     ],
 )
 def test_flows_that_cannot_be_sent_are_refused(values: dict[str, Any], words: str) -> None:
@@ -121,9 +129,8 @@ def test_flows_that_cannot_be_sent_are_refused(values: dict[str, Any], words: st
 def record(received: list[tuple[int, int]]) -> TcpRecord:
     progress = np.zeros(1, PROGRESS)
     progress["time_ns"] = 10**9
-    return TcpRecord(
-        TcpFlow(1, "h1", "h2", size_bytes=1), progress, np.array(received, RECEIVED)
-    )  # fmt: skip
+    flow = TcpFlow(1, "h1", "h2", size_bytes=1)
+    return TcpRecord(flow, progress, np.array(received, RECEIVED), np.zeros(0, ANSWERS))
 
 
 def test_goodput_is_what_came_in_each_interval() -> None:

@@ -1,17 +1,10 @@
-/* TCP connections: opened and ended, what their applications write and record, and their timers. */
+/* TCP connections: opened and ended, and their timers. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tcp.h"
 
-#define NEVER UINT64_MAX
-
-enum {
-    OPENS, LISTENS,
-    HEADERS_WITHOUT_OPTIONS = 20 + TCP_HEADER,
-    LEAST_BUFFER = 1 << 16, /* bytes that are written ahead of acknowledgements, at least */
-    MIN_CHUNK = 1448, MAX_CHUNK = 1 << 16, CHUNKS_PER_S = 1000 /* of paced flows, as in real time */
-};
+enum { HEADERS_WITHOUT_OPTIONS = 20 + TCP_HEADER };
 
 /* --- timers ----------------------------------------------------------------------------------- */
 
@@ -67,116 +60,7 @@ struct tcp *tcp_woken(const struct virtual *v, const struct event *event)
     return t && t->queued_ns == event->time_ns ? t : NULL;
 }
 
-/* --- applications ----------------------------------------------------------------------------- */
-
-static void record(struct tcp *t)
-{
-    struct connection *c = t->connection;
-    if (!virtual_room(&c->progress, c->result.progress_count, &c->progress_room,
-                      sizeof *c->progress)) {
-        t->host->partition->is_short = true;
-        return;
-    }
-    c->progress[c->result.progress_count++] = (struct virtual_tcp_progress){
-        .time_ns = t->host->partition->now_ns,
-        .written = t->out.limit - 1,
-        .acknowledged = t->out.una ? t->out.una - 1 : 0,
-        .retransmitted = (uint32_t)t->retransmitted,
-        .window = tcp_window(t),
-        .rtt_us = (uint32_t)(t->srtt_ns / 1000),
-    };
-    c->next_record_ns = t->host->partition->now_ns + RECORD_NS;
-}
-
-static bool is_written(const struct tcp *t)
-{
-    const struct virtual_tcp_config *config = &t->connection->config;
-    return config->bytes ? t->out.limit - 1 == config->bytes
-                         : t->host->partition->now_ns - config->start_ns >= config->duration_ns;
-}
-
-/* Writes what is due and has room; returns when it goes on, if not by an acknowledgement. */
-static uint64_t write_more(struct tcp *t)
-{
-    const struct virtual_tcp_config *config = &t->connection->config;
-    uint64_t written = t->out.limit - 1, now_ns = t->host->partition->now_ns;
-    uint64_t room = 2ull * tcp_window(t) * t->out.mss, chunk = UINT64_MAX;
-    uint64_t next_ns = config->bytes ? NEVER : config->start_ns + config->duration_ns;
-    room = (room > LEAST_BUFFER ? room : LEAST_BUFFER) + t->out.una - 1;
-    if (config->rate_bps > 0) {
-        uint64_t due_ns = config->start_ns + (uint64_t)((double)written * 8e9 / config->rate_bps);
-        if (due_ns > now_ns)
-            return due_ns < next_ns ? due_ns : next_ns;
-        chunk = (uint64_t)(config->rate_bps / 8 / CHUNKS_PER_S);
-        chunk = chunk < MIN_CHUNK ? MIN_CHUNK : chunk > MAX_CHUNK ? MAX_CHUNK : chunk;
-    }
-    if (room <= written)
-        return next_ns;
-    chunk = chunk < room - written ? chunk : room - written;
-    if (config->bytes && chunk > config->bytes - written)
-        chunk = config->bytes - written;
-    t->out.limit += chunk;
-    return config->rate_bps > 0 ? now_ns : next_ns;
-}
-
-/* All is written: the rest is to have it acknowledged, and to say so. */
-static void finish(struct tcp *t)
-{
-    if (t->out.una < t->out.limit)
-        return;
-    record(t);
-    t->connection->result.is_acknowledged = true;
-    t->out.has_fin = true;
-    t->out.limit++;
-}
-
-static void opener_goes_on(struct tcp *t)
-{
-    struct connection *c = t->connection;
-    uint64_t next_ns = NEVER;
-    if (t->state == TCP_CLOSED && !c->result.progress_count) {
-        t->progress_ns = t->host->partition->now_ns;
-        record(t);
-        t->state = TCP_SYN_SENT;
-        tcp_send_syn(t);
-    }
-    if (c->result.is_acknowledged || c->result.has_failed)
-        return;
-    if (t->host->partition->now_ns >= c->next_record_ns)
-        record(t);
-    while (t->state == TCP_ESTABLISHED && !is_written(t) &&
-           (next_ns = write_more(t)) <= t->host->partition->now_ns)
-        ;
-    if (t->state == TCP_ESTABLISHED && is_written(t))
-        finish(t);
-    if (!c->result.is_acknowledged)
-        tcp_set(t, TIMER_APPLICATION,
-                next_ns < c->next_record_ns ? next_ns : c->next_record_ns);
-}
-
-void tcp_application(struct tcp *t)
-{
-    if (t->number % 2 == OPENS) {
-        opener_goes_on(t);
-    } else if (t->in.next > t->in.fin && !t->out.has_fin) {
-        t->out.has_fin = true; /* it has nothing to say */
-        t->out.limit++;
-    }
-    tcp_send(t);
-}
-
-void tcp_delivered(struct tcp *t, uint64_t bytes)
-{
-    struct connection *c = t->connection;
-    uint32_t count = c->result.received_count;
-    if (!virtual_room(&c->received, count, &c->received_room, sizeof *c->received)) {
-        t->host->partition->is_short = true;
-        return;
-    }
-    uint64_t before = count ? c->received[count - 1].bytes : 0;
-    c->received[count] = (struct virtual_tcp_received){t->host->partition->now_ns, before + bytes};
-    c->result.received_count++;
-}
+/* --- the end ------------------------------------------------------------------------------------ */
 
 void tcp_fail(struct tcp *t)
 {
@@ -301,6 +185,7 @@ bool virtual_tcp_result(struct virtual *v, uint32_t number, struct virtual_tcp_r
     out->retransmitted = connection->end[OPENS].retransmitted;
     out->progress = connection->progress;
     out->received = connection->received;
+    out->answers = connection->answers;
     return true;
 }
 
@@ -314,6 +199,7 @@ void virtual_remove_tcp(struct virtual *v, uint32_t number)
     }
     free(connection->progress);
     free(connection->received);
+    free(connection->answers);
     free(connection);
     v->connection[number] = NULL;
 }

@@ -26,6 +26,9 @@ enum tcp_flag { FIN = 1, SYN = 2, RST = 4, PSH = 8, ACK = 16, ECE = 64, CWR = 12
 #define STALL_NS 10000000000ull    /* without progress: the flow has failed, as in real time */
 #define RECORD_NS 10000000ull
 enum { SYN_RETRIES = 3 };
+#define NEVER UINT64_MAX
+
+enum tcp_end { OPENS, LISTENS };
 
 enum tcp_state { TCP_CLOSED, TCP_LISTEN, TCP_SYN_SENT, TCP_SYN_RECEIVED, TCP_ESTABLISHED };
 
@@ -150,8 +153,10 @@ struct connection {
     struct virtual_tcp_result result;
     struct virtual_tcp_progress *progress;
     struct virtual_tcp_received *received;
-    uint32_t progress_room, received_room;
-    uint64_t next_record_ns;
+    struct virtual_tcp_answer *answers;
+    uint32_t progress_room, received_room, answers_room;
+    uint32_t asked; /* requests */
+    uint64_t next_record_ns, next_ask_ns;
 };
 
 static inline struct segment *segment_at(const struct sending *out, uint64_t number)
@@ -172,14 +177,16 @@ static inline uint32_t tcp_window(const struct tcp *t)
 
 /* tcp.c */
 void tcp_set(struct tcp *t, enum tcp_timer timer, uint64_t due_ns);
-/* The application goes on: it has room to write, or all was acknowledged. */
-void tcp_application(struct tcp *t);
-/* `bytes` came in order. */
-void tcp_delivered(struct tcp *t, uint64_t bytes);
 void tcp_fail(struct tcp *t);
 /* The end at a host's port that a segment is for; NULL: none. */
 struct tcp *tcp_find(struct virtual *v, uint32_t node, uint16_t port, uint32_t address,
                      uint16_t peer_port);
+/* tcp_application.c */
+/* The application goes on: it has room to write, something came, or all was acknowledged. */
+void tcp_application(struct tcp *t);
+/* `bytes` came in order. */
+void tcp_delivered(struct tcp *t, uint64_t bytes);
+
 /* tcp_receiver.c */
 /* Takes the data of a segment, which begin at an offset, in. */
 void tcp_take_data(struct tcp *t, uint64_t begin, uint32_t length, bool is_fin);

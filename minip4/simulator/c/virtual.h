@@ -141,6 +141,9 @@ struct virtual_tcp_config {
     uint64_t bytes, duration_ns; /* one is 0, and the other ends the flow */
     uint64_t start_ns;
     double rate_bps; /* at which the application writes; 0: as fast as TCP takes it */
+    uint64_t on_ns, off_ns; /* it writes, and does not, in turns; 0: it always does */
+    uint64_t request_bytes, response_bytes, think_ns; /* `bytes` are requests, each of which waits for
+                                                       * the last one's answer; 0: they do not */
 };
 struct virtual_tcp_progress {
     uint64_t time_ns, written, acknowledged; /* bytes */
@@ -150,10 +153,14 @@ struct virtual_tcp_progress {
 struct virtual_tcp_received {
     uint64_t time_ns, bytes; /* in all until then */
 };
+struct virtual_tcp_answer {
+    uint64_t asked_ns, answered_ns; /* the request was written; all of the answer had come */
+};
 struct virtual_tcp_result {
     const struct virtual_tcp_progress *progress; /* every 10 ms, and when all was acknowledged */
-    const struct virtual_tcp_received *received; /* both valid until the next event */
-    uint32_t progress_count, received_count;
+    const struct virtual_tcp_received *received;
+    const struct virtual_tcp_answer *answers; /* all valid until the next event */
+    uint32_t progress_count, received_count, answers_count;
     uint64_t retransmitted; /* segments, by the end that opens */
     bool is_acknowledged;   /* all of it */
     bool has_failed;        /* no connection, or no progress for ten seconds */

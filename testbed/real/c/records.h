@@ -23,4 +23,8 @@ struct tcp_received {
     uint64_t time_ns, bytes; /* in all until then */
 };
 
+struct tcp_answer {
+    uint64_t asked_ns, answered_ns; /* the request was written; all of the answer had come */
+};
+
 #endif

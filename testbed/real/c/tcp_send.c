@@ -1,4 +1,5 @@
-/* Sends one TCP flow: so many bytes, or for so long, at a rate or as fast as TCP takes them.
+/* Sends one TCP flow: so many bytes, or for so long, at a rate or as fast as TCP takes them, with silences
+ * or without; or requests, each of which waits for the last one's answer.
  *
  * What the kernel knows of the connection is recorded at intervals. When everything has been
  * acknowledged the sender says so, and waits for the receiver to close: who closes first keeps the
@@ -32,7 +33,9 @@ struct options {
     double rate_bps;             /* 0: as fast as TCP takes them */
     const char *congestion;      /* control, by the kernel's name */
     bool has_ecn;
-    const char *records;
+    uint64_t on_ns, off_ns;      /* it is written, and not, in turns; 0: always */
+    uint64_t requests, response_bytes, think_ns; /* requests of `bytes` each; 0: there are none */
+    const char *records, *answers;
 };
 
 struct flow {
@@ -119,14 +122,36 @@ static void write_record(struct flow *flow)
     flow->next_record_ns = record.time_ns + INTERVAL_NS;
 }
 
+/* When the flow goes on after a silence; now, where there is none. */
+static uint64_t awake_ns(const struct flow *flow, uint64_t now_ns)
+{
+    uint64_t on_ns = flow->options->on_ns, cycle_ns = on_ns + flow->options->off_ns;
+    uint64_t since_ns = cycle_ns ? (now_ns - flow->start_ns) % cycle_ns : 0;
+
+    return since_ns < on_ns || !cycle_ns ? now_ns : now_ns - since_ns + cycle_ns;
+}
+
+/* When what was written is due at the rate: the flow's own clock stands still in silences. */
+static uint64_t rate_due_ns(const struct flow *flow)
+{
+    const struct options *options = flow->options;
+    uint64_t own_ns = (uint64_t)((double)flow->written * 8e9 / options->rate_bps);
+    uint64_t silences = options->on_ns ? own_ns / options->on_ns : 0;
+
+    return flow->start_ns + own_ns + silences * options->off_ns;
+}
+
 /* How many bytes may be written now; or 0, and when there will be more in `due_ns`. */
 static uint64_t allowed(const struct flow *flow, uint64_t now_ns, uint64_t *due_ns)
 {
     const struct options *options = flow->options;
     uint64_t chunk = MAX_CHUNK;
 
+    *due_ns = awake_ns(flow, now_ns);
+    if (*due_ns > now_ns)
+        return 0;
     if (options->rate_bps > 0) {
-        *due_ns = flow->start_ns + (uint64_t)((double)flow->written * 8e9 / options->rate_bps);
+        *due_ns = rate_due_ns(flow);
         if (*due_ns > now_ns)
             return 0;
         chunk = (uint64_t)(options->rate_bps / 8 / CHUNKS_PER_S);
@@ -186,6 +211,60 @@ static void await_acknowledgements(struct flow *flow)
     write_record(flow);
 }
 
+/* Takes all of an answer; returns when it has come. */
+static void await_answer(struct flow *flow)
+{
+    static uint8_t bytes[MAX_CHUNK];
+    struct pollfd readable = {flow->fd, POLLIN, 0};
+
+    for (uint64_t rest = flow->options->response_bytes; rest && !stopped;) {
+        ssize_t taken = recv(flow->fd, bytes, rest < sizeof bytes ? rest : sizeof bytes,
+                             MSG_DONTWAIT);
+
+        if (taken > 0)
+            rest -= (uint64_t)taken;
+        else if (taken == 0 || (errno != EAGAIN && errno != EINTR))
+            fail("answer");
+        else
+            poll(&readable, 1, INTERVAL_NS / 1000000);
+        if (clock_ns(CLOCK_MONOTONIC) >= flow->next_record_ns)
+            write_record(flow);
+    }
+}
+
+/* Does nothing but record until then. */
+static void think(struct flow *flow, uint64_t until_ns)
+{
+    while (!stopped && clock_ns(CLOCK_MONOTONIC) < until_ns) {
+        sleep_until(until_ns < flow->next_record_ns ? until_ns : flow->next_record_ns);
+        if (clock_ns(CLOCK_MONOTONIC) >= flow->next_record_ns)
+            write_record(flow);
+    }
+}
+
+/* Writes requests one by one; returns when all are answered. */
+static void converse(struct flow *flow, FILE *answers)
+{
+    const struct options *options = flow->options;
+    struct options request = *options; /* all until this one */
+
+    request.bytes = 0;
+    flow->options = &request;
+    for (uint64_t i = 0; i < options->requests && !stopped; i++) {
+        struct tcp_answer answer = {.asked_ns = clock_ns(CLOCK_MONOTONIC)};
+
+        request.bytes += options->bytes;
+        write_all(flow);
+        await_answer(flow);
+        answer.answered_ns = clock_ns(CLOCK_MONOTONIC);
+        if (!stopped && fwrite(&answer, sizeof answer, 1, answers) != 1)
+            fail("answers");
+        if (i + 1 < options->requests)
+            think(flow, answer.answered_ns + options->think_ns);
+    }
+    flow->options = options;
+}
+
 /* Positional, since only testbed/real/tcp.py calls this program; it has checked the values. */
 static struct options parse(char **argv)
 {
@@ -203,7 +282,13 @@ static struct options parse(char **argv)
     options.rate_bps = strtod(argv[7], NULL);
     options.congestion = argv[8];
     options.has_ecn = natural(argv[9]) != 0;
-    options.records = argv[10];
+    options.on_ns = natural(argv[10]);
+    options.off_ns = natural(argv[11]);
+    options.requests = natural(argv[12]);
+    options.response_bytes = natural(argv[13]);
+    options.think_ns = natural(argv[14]);
+    options.records = argv[15];
+    options.answers = argv[16];
     return options;
 }
 
@@ -211,16 +296,19 @@ int main(int argc, char **argv)
 {
     struct options options;
     struct flow flow = {.options = &options};
+    FILE *answers;
     uint8_t byte;
 
-    if (argc != 11) {
+    if (argc != 17) {
         fprintf(stderr, "usage: tcp_send ADDRESS PORT SOURCE_PORT TOS BYTES DURATION_NS RATE_BPS "
-                        "CONGESTION ECN RECORDS\n");
+                        "CONGESTION ECN ON_NS OFF_NS REQUESTS RESPONSE_BYTES THINK_NS RECORDS "
+                        "ANSWERS\n");
         return FLOW_UNUSABLE;
     }
     options = parse(argv);
     be_on_time();
     flow.records = open_records(options.records);
+    answers = open_records(options.answers);
     if (options.has_ecn)
         ask_for_ecn();
     flow.fd = open_socket(&options);
@@ -229,9 +317,12 @@ int main(int argc, char **argv)
     write_record(&flow);
     if (connect(flow.fd, (struct sockaddr *)&options.destination, sizeof options.destination))
         fail("connect");
-    write_all(&flow);
+    if (options.requests)
+        converse(&flow, answers);
+    else
+        write_all(&flow);
     await_acknowledgements(&flow);
-    if (fclose(flow.records) != 0)
+    if (fclose(flow.records) != 0 || fclose(answers) != 0)
         fail(options.records);
     puts("acknowledged");
     fflush(stdout);

@@ -1,0 +1,89 @@
+"""What applications do over TCP in virtual time: requests and answers, silences; and their laws."""
+
+import numpy as np
+import pytest
+from lines import START_NS, Line
+
+from minip4.simulator.tcp import TcpResult
+
+SEGMENT = 1448  # bytes of data
+KINDS = ("reno", "cubic", "dctcp")
+DELAY_US = 10_000
+RTT_NS = 2 * DELAY_US * 1000
+
+
+def conversation(line: Line, requests: int, asked: int, answer: int, **more: object) -> TcpResult:
+    number = line.tcp(requests * asked, request_bytes=asked, response_bytes=answer, **more)
+    line.run()
+    result = line.virtual.connections.result(number)
+    assert (result.is_acknowledged, result.has_failed) == (True, False)
+    assert line.virtual.next_ns is None  # both ends are closed
+    return result
+
+
+@pytest.mark.parametrize(
+    ("answer", "rounds"),
+    [(1, 1), (10 * SEGMENT, 1), (11 * SEGMENT, 2), (30 * SEGMENT, 2), (31 * SEGMENT, 3)],
+)
+def test_an_answer_takes_the_round_trips_of_slow_start(answer: int, rounds: int) -> None:
+    """The window is 10 segments, and twice as many after each round trip (RFC 6928, RFC 5681)."""
+    line = Line({"delay_us": DELAY_US}, back={"delay_us": DELAY_US})
+    (only,) = conversation(line, 1, 100, answer).answers.tolist()
+    assert only[0] == START_NS + RTT_NS  # when the connection is there
+    assert only[1] - only[0] == rounds * RTT_NS
+    line.virtual.close()
+
+
+def test_the_next_request_follows_the_answer() -> None:
+    line = Line({"delay_us": DELAY_US}, back={"delay_us": DELAY_US})
+    answers = conversation(line, 20, 100, 1000, think_ns=7_000_001).answers
+    asked, answered = answers["asked_ns"].astype(int), answers["answered_ns"].astype(int)
+    assert np.all(answered - asked == RTT_NS)
+    assert np.all(asked[1:] - answered[:-1] == 7_000_001)
+    line.virtual.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("asked", "answer"), [(1, 1), (200, 50_000), (50_000, 3), (3000, 3000)])
+def test_all_is_answered_whatever_is_lost(kind: str, asked: int, answer: int) -> None:
+    line = Line({"delay_us": 100, "loss_probability": 0.05}, back={"loss_probability": 0.05})
+    result = conversation(line, 30, asked, answer, congestion=kind)
+    assert len(result.answers) == 30
+    assert np.all(result.answers["answered_ns"] > result.answers["asked_ns"])
+    assert result.received["bytes"][-1] == 30 * asked
+    assert result.progress["acknowledged"][-1] == 30 * asked
+    line.virtual.close()
+
+
+def received_by(result: TcpResult, until_s: float) -> int:
+    at = np.searchsorted(result.received["time_ns"], START_NS + round(until_s * 1e9))
+    return int(result.received["bytes"][at - 1]) if at else 0
+
+
+def test_a_flow_is_silent_in_turns() -> None:
+    line = Line({"rate_bps": 10**8})
+    second = 10**9
+    number = line.tcp(duration_ns=4 * second, on_ns=second // 2, off_ns=second // 2,
+                      rate_bps=8e6)  # fmt: skip
+    line.run()
+    result = line.virtual.connections.result(number)
+    for cycle in range(4):  # a million bytes a second, for half a second each
+        assert received_by(result, cycle + 0.55) == pytest.approx(
+            (cycle + 1) * 500_000, abs=2 * SEGMENT
+        )
+        assert received_by(result, cycle + 0.999) == received_by(result, cycle + 0.55)
+    line.virtual.close()
+
+
+def test_as_much_as_goes_in_each_turn() -> None:
+    """And what was written when the silence begins, a buffer's worth, is still sent."""
+    line = Line({"rate_bps": 10**7, "queue_packets": 20})
+    number = line.tcp(duration_ns=2 * 10**9, on_ns=10**8, off_ns=9 * 10**8)
+    line.run()
+    result = line.virtual.connections.result(number)
+    link_bytes_s = 10**7 / 8 * SEGMENT / 1514
+    for cycle in (0, 1):
+        came = received_by(result, cycle + 0.99) - received_by(result, cycle)
+        assert 0.09 * link_bytes_s < came < 0.1 * link_bytes_s + (1 << 17)
+        assert received_by(result, cycle + 0.99) == received_by(result, cycle + 0.5)
+    line.virtual.close()
