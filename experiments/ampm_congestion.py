@@ -51,6 +51,7 @@ from testbed.patterns import Poisson
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
+from testbed.sweep.runs import sweep
 from testbed.traffic import Flow
 from topologies.dumbbell import Dumbbell
 
@@ -125,13 +126,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     schedule = fitting([METHODS[options.method]], bounds)
     setting = setting_of(options, schedule, bounds)
     (flow,) = setting.watched
-    periods: list[Period] = []
-    outcomes: list[Outcome] = []
-    for seed in range(options.seed, options.seed + options.seeds):
-        seeded = dataclasses.replace(setting, name=f"congestion-seed-{seed}")
-        outcome = await measure(dataclasses.replace(run, seed=seed), seeded)
-        periods += periods_of(outcome, flow, seed, options)
-        outcomes.append(outcome)
+    seeds = range(options.seed, options.seed + options.seeds)
+    settings = [(dataclasses.replace(setting, name=f"congestion-seed-{n}"),) for n in seeds]
+    outcomes = await sweep(measure, settings, run, seeds)
+    periods = [period for seed, outcome in zip(seeds, outcomes, strict=True)
+               for period in periods_of(outcome, flow, seed, options)]  # fmt: skip
     return Report(
         samples=[dataclasses.asdict(period) for period in periods],
         checks=checks_of(periods, outcomes, flow, options, machine),

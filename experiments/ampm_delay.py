@@ -102,7 +102,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         results = Results(case, [], [], np.zeros(0))
         for seed in range(options.seed, options.seed + options.seeds):
             setting = setting_of(case, seed, options)
-            outcome = await measure(dataclasses.replace(run, seed=seed), setting)
+            outcome = await measure(setting, dataclasses.replace(run, seed=seed))
             take(results, outcome, setting, seed)
         found.append(results)
     return Report(

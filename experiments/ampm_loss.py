@@ -134,7 +134,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         here: list[BlockLoss] = []
         for seed in range(options.seed, options.seed + options.seeds):
             setting = setting_of(loss_percent, seed, options, bounds, schedule)
-            outcome = await measure(dataclasses.replace(run, seed=seed), setting)
+            outcome = await measure(setting, dataclasses.replace(run, seed=seed))
             outcomes.append(outcome)
             for flow, method in zip(setting.watched, options.method, strict=True):
                 here += losses_of(outcome, flow, seed, loss_percent, method)

@@ -158,7 +158,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         results[setting] = []
         for seed in range(options.seed, options.seed + options.seeds):
             network = network_of(setting, options)
-            outcome = await measurement.measure(replace(run, seed=seed), network)
+            outcome = await measurement.measure(network, replace(run, seed=seed))
             refuse_late_packets(setting, outcome, machine, options.target)
             results[setting] += results_of(setting, seed, outcome)
             books += outcome.checks("all runs")

@@ -27,6 +27,7 @@ from testbed.bearing import probe
 from testbed.network import Network
 from testbed.results import plots
 from testbed.results.report import Check, Report
+from testbed.sweep.runs import sweep
 from testbed.traffic import Flow, Traffic
 from testbed.truth.books import Books
 from topologies.leaf_spine import LeafSpine
@@ -46,8 +47,10 @@ async def experiment(options, run):
             bearing = await probe(net, flows_of(net.topo, options, run.seed), run)
         options.rate = bearing.rate(options.rate)
     samples, checks = [], []
-    for eps in (0.1, 0.05) if options.quick else (0.5, 0.2, 0.1, 0.05, 0.02):
-        found, books = await measure(eps, options, run)
+    many = (0.1, 0.05) if options.quick else (0.5, 0.2, 0.1, 0.05, 0.02)
+    for eps, (found, books) in zip(
+        many, await sweep(measure, [(eps, options) for eps in many], run), strict=True
+    ):
         errors = np.array([sample["estimate"] - sample["packets"] for sample in found])
         above = np.mean(errors > eps * sum(sample["packets"] for sample in found))
         # At most DELTA of all flows; of these, by chance, up to five standard deviations more.

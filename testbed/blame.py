@@ -6,15 +6,45 @@ what a switch refused; in an experiment or controller, Python's own words tell b
 
 import linecache
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 import finsy as fy
 
+from minip4.errors import Minip4Error
 from testbed.errors import TestbedError
 from testbed.whose import TELEMARK, Frames, is_under, of_user
 
 CLIENTS = ("finsy", "grpc")  # packages
+
+
+@dataclass(frozen=True)
+class Account:
+    """What is told of an exception, also in a process in which it was not raised."""
+
+    line: str | None  # of what the user or the machine got wrong; None: the program did
+    excerpt: str
+    whole: str  # the traceback
+
+
+class ElsewhereError(Exception):
+    """An exception of another process, as that tells of it."""
+
+    def __init__(self, account: Account) -> None:
+        super().__init__(account.line or account.excerpt)
+        self.account = account
+
+
+def account(error: Exception) -> Account:
+    """What is told of an exception."""
+    if isinstance(error, ElsewhereError):
+        return error.account
+    known = error if isinstance(error, (TestbedError, Minip4Error)) else mistake(error)
+    return Account(
+        None if known is None else str(known), excerpt(error),
+        "".join(traceback.format_exception(error)),
+    )  # fmt: skip
 
 
 def mistake(error: Exception) -> TestbedError | None:

@@ -10,12 +10,10 @@ import resource
 import shutil
 import sys
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from minip4.errors import Minip4Error
 from testbed import blame, kept
 from testbed.application import INSIDE
 from testbed.errors import TestbedError
@@ -28,7 +26,9 @@ from testbed.results import about, index
 from testbed.results.files import make_folder
 from testbed.results.provenance import Origin
 from testbed.results.report import Report
-from testbed.run import Run
+from testbed.run import Run, Spread
+from testbed.sweep import options as sweeps
+from testbed.sweep.kept import forget_others
 from testbed.traffic import LIMITS
 from testbed.virtual.clock import VirtualClock
 
@@ -82,14 +82,14 @@ def start(
         print(f"\n{name}: interrupted", file=sys.stderr)
         return interrupted.exit_status
     except Exception as error:
+        told = blame.account(error)
         if options.traceback:
-            traceback.print_exc()
-        known = error if isinstance(error, (TestbedError, Minip4Error)) else blame.mistake(error)
-        if known is not None:
-            print(f"{name}: error: {known}", file=sys.stderr)
+            print(told.whole, end="", file=sys.stderr)
+        if told.line is not None:
+            print(f"{name}: error: {told.line}", file=sys.stderr)
             return UNUSABLE
         if not options.traceback:
-            print(blame.excerpt(error), end="", file=sys.stderr)
+            print(told.excerpt, end="", file=sys.stderr)
         return BROKEN
 
 
@@ -122,9 +122,11 @@ def _run_virtual(name: str, options: argparse.Namespace, conduct: Conduct, origi
 
 def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> int:
     make_folder(options.out)  # before the run: what would fail after it is refused
+    run.spread = Spread(options.jobs or 1, options.out / sweeps.KEPT, options.again)
     with aftermath(run, options):
         report = _report_of(run, options, experiment)
         report.write(run.name, options, run.origin)
+        forget_others(run.spread)
         report.show(options.out)
         if options.out.parent == RESULTS:
             print(f"All results: {index.build(RESULTS)}")
@@ -205,8 +207,10 @@ def _parse(
         "--interactive", action="store_true",
         help="keep each network up with Mininet's command line",
     )  # fmt: skip
+    sweeps.add(common)
     options = parser.parse_args()
     options.out = options.out.absolute()
+    sweeps.check(parser, options)
     if options.time == "virtual" and options.interactive:
         parser.exit(UNUSABLE, f"{name}: error: --interactive needs --time real\n")
     return options

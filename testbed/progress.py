@@ -36,6 +36,11 @@ class Progress:
         self._last = text
         self.refresh()
 
+    def update_note(self, note: object) -> None:
+        """Show another note from now on."""
+        self._note = note
+        self.refresh()
+
     def refresh(self) -> None:
         """Show the note as it reads now."""
         if self._status is not None:

@@ -12,6 +12,16 @@ from testbed.results.provenance import Origin
 from testbed.truth.undelivered import Undelivered
 
 
+@dataclass(frozen=True)
+class Spread:
+    """Where the runs of a sweep in virtual time are done: see testbed.sweep."""
+
+    jobs: int = 1  # processes
+    kept: Path | None = None  # a folder for what is done
+    again: bool = False  # do also what is there
+    used: set[Path] = field(default_factory=set)  # files there, of this run
+
+
 @dataclass
 class Run:
     """One run of an experiment, in either kind of time."""
@@ -25,6 +35,7 @@ class Run:
     progress: Progress = field(default_factory=Progress)
     origin: Origin = field(default_factory=Origin)  # what its results will say of it
     keeps: bool = False  # its captures and logs
+    spread: Spread = field(default_factory=Spread)
     programs: dict[Source, CompiledProgram] = field(default_factory=dict)  # of all its networks
     undelivered: Undelivered = field(default_factory=Undelivered)  # by all its networks
     bearings: list[Bearing] = field(default_factory=list)  # what its networks bear

@@ -237,7 +237,7 @@ def hosts_agree(
     return [Check(f"{at}: packets lost in all, by the hosts' sequence numbers", measured, lost)]
 
 
-async def measure(run: Run, setting: Setting) -> Outcome:
+async def measure(setting: Setting, run: Run) -> Outcome:
     """Build the network, watch the flows, send, and read block by block.
 
     Raises TestbedError when not a single block could be read: then something is wrong that will

@@ -28,8 +28,8 @@ FIGURE_KINDS: Mapping[str, Any] = {
     "svg": {"Date": None},
     "pdf": {"CreationDate": None},
 }
-COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "keep",
-                  "traceback")  # fmt: skip
+COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "keep", "traceback",
+                  "jobs", "again")  # fmt: skip
 
 
 @dataclass(frozen=True)

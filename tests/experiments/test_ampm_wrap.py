@@ -48,7 +48,7 @@ def measure_from(start_us: int, folder: Path) -> tuple[Outcome, dict[Flow, Metho
         bounds = Bounds(delay_us=2 * DELAY_US)
         setting = Setting("wrap", topo, PATH, flows, SCHEDULE, bounds, BLOCKS)
         run = Run("test", folder, 1, clock=clock, programs=COMPILED)
-        return await measure(run, setting)
+        return await measure(setting, run)
 
     return clock.run(main()), flows
 

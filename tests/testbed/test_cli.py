@@ -45,6 +45,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         (["--target", "bmv2"], "--target bmv2 needs simple_switch_grpc on PATH"),
         (["--target", "bmv2", "--time", "virtual"], "virtual time is minip4's alone"),
         (["--time", "virtual", "--interactive"], "--interactive needs --time real"),
+        (["--jobs", "0"], "'0' is not a whole number from 1 to 1024"),
+        (["--jobs", "2"], "--jobs 2 needs --time virtual: in real time, runs side by side would"),
     ],
 )
 def test_a_mistake_gets_one_line(

@@ -1,0 +1,114 @@
+"""Runs that are done, in a folder beside the results, each named after all that determines it.
+
+That is what it was told (measure, setting, seed), the code of all modules' folders that are loaded,
+with the C there, the installed packages and the machine. P4 programs are known only when it is
+done: what it compiled is noted with it, and has to be what it was.
+"""
+
+import argparse
+import hashlib
+import json
+import pickle
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from minip4.errors import Minip4Error
+from testbed.results.files import make_folder, replace
+from testbed.results.provenance import REPOSITORY, P4Source, environment
+from testbed.run import Spread
+from testbed.sweep.task import Outcome, Task
+
+MAX_BYTES = 1 << 30  # of all runs in a folder
+# Options that change nothing of what a run finds.
+ASIDE = {"out", "interactive", "keep", "traceback", "jobs", "scheduler", "again"}
+
+
+class Kept:
+    """The runs that are kept beside the results of one that wants to spread (`Spread.kept`)."""
+
+    def __init__(self, spread: Spread) -> None:
+        self._folder = spread.kept
+        self._used = spread.used
+
+    def find(self, task: Task) -> Outcome | None:
+        """What became of a task before; None: nobody knows, or its programs have changed."""
+        if self._folder is None or not (path := self._folder / _name(task)).is_file():
+            return None
+        outcome: Outcome = pickle.loads(path.read_bytes())
+        if not all(map(_is_as_it_was, outcome.programs)):
+            return None
+        self._used.add(path)
+        return outcome
+
+    def add(self, task: Task, packed: bytes) -> None:
+        """Keep what became of a task, unless that is more than there is room for."""
+        if self._folder is None:
+            return
+        make_folder(self._folder)
+        if sum(path.stat().st_size for path in self._used) + len(packed) <= MAX_BYTES:
+            path = self._folder / _name(task)
+            replace(path, lambda partial: partial.write_bytes(packed))
+            self._used.add(path)
+
+
+def forget_others(spread: Spread) -> None:
+    """Remove what a sweep that is complete did not use: of other code, settings or seeds."""
+    for path in spread.kept.glob("*") if spread.kept else ():
+        if path not in spread.used:
+            path.unlink(missing_ok=True)
+
+
+def _name(task: Task) -> str:
+    setting = [_determining(value) for value in task.setting]
+    measure = f"{task.measure.__module__}.{task.measure.__qualname__}"
+    told = pickle.dumps((task.name, measure, setting, task.seed))
+    return hashlib.sha256(_code().encode() + told).hexdigest()
+
+
+def _determining(value: object) -> object:
+    if isinstance(value, argparse.Namespace):
+        return {k: v for k, v in vars(value).items() if k not in ASIDE}
+    return value
+
+
+@cache
+def _is_as_it_was(program: P4Source) -> bool:
+    try:
+        return P4Source.read(program.path, program.defines).sha256 == program.sha256
+    except (OSError, Minip4Error):  # it went, or is no program any more
+        return False
+
+
+@cache
+def _code() -> str:
+    """A hash of the code that computes, and of where it does."""
+    machine = {k: v for k, v in environment().items() if k not in ("git", "changed")}
+    digest = hashlib.sha256(json.dumps(machine).encode())
+    for path in sorted(code_files()):
+        digest.update(f"{path}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def code_files() -> set[Path]:
+    """The files of loaded modules that are not installed, and all others of their packages."""
+    loaded = {Path(f).resolve() for m in [*sys.modules.values()] if (f := _file(m))}
+    ours = {path for path in loaded if not path.is_relative_to(sys.prefix) and _is_ours(path)}
+    packages = {path.parent for path in ours if (path.parent / "__init__.py").is_file()}
+    return ours | {*_files_of(packages)}
+
+
+def _file(module: object) -> str | None:
+    return getattr(module, "__file__", None)
+
+
+def _is_ours(path: Path) -> bool:
+    script = Path(sys.argv[0]).resolve().parent
+    return path.is_relative_to(REPOSITORY) or path.is_relative_to(script)
+
+
+def _files_of(packages: Iterable[Path]) -> Iterator[Path]:
+    for package in packages:
+        for pattern in ("*.py", "c/*", "include/*"):
+            yield from (path for path in package.glob(pattern) if path.is_file())

@@ -1,0 +1,34 @@
+"""The options of sweeps, and which of them do not go together."""
+
+import argparse
+import os
+
+KEPT = ".runs"  # in the folder of the results
+
+
+def add(common: "argparse._ActionsContainer") -> None:
+    """Add them to a command's."""
+    common.add_argument(
+        "--jobs", type=_jobs, metavar="N",
+        help="runs at once, a process each (default: as many as there are cores; in real time 1)",
+    )  # fmt: skip
+    common.add_argument(
+        "--again", action="store_true", help="in virtual time: do also runs that are done and kept"
+    )
+
+
+def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Set what was not given; ends the process with one line and status 2 on a mistake."""
+    if options.time == "real" and (options.jobs or 1) > 1:
+        parser.error(
+            f"--jobs {options.jobs} needs --time virtual: in real time, runs side by side would "
+            "take from each other the processor that they measure with"
+        )
+    cores = len(os.sched_getaffinity(0)) if options.time == "virtual" else 1
+    options.jobs = options.jobs or cores
+
+
+def _jobs(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1024:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1024")
+    return int(text)

@@ -1,0 +1,126 @@
+"""A pool of processes on this machine, forked from this one: each does one run after another.
+
+concurrent.futures has a pool, too; but of that all processes end when one is killed.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+from testbed.errors import TestbedError
+from testbed.real import isolation
+from testbed.sweep.task import Known, Task, execute, packed
+
+TRIES = 3  # of a run whose process was killed
+GRACE_S = 5.0
+TOLD_S = 0.2  # how often a process tells how far it is
+
+_FORK = multiprocessing.get_context("fork")
+
+
+class _Worker:
+    """A process, and the number of the task that it is at."""
+
+    def __init__(self, tasks: Sequence[Task], folder: Path) -> None:
+        self.number: int | None = None
+        self.connection, theirs = _FORK.Pipe()
+        self._process = _FORK.Process(
+            target=_serve, args=(theirs, tasks, folder, os.getpid()), daemon=True
+        )
+        with isolation.uninterrupted():
+            self._process.start()
+        theirs.close()
+
+    def give(self, number: int) -> None:
+        self.number = number
+        with contextlib.suppress(BrokenPipeError):  # it was killed: what is read next tells
+            self.connection.send(number)
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.join(GRACE_S)
+        self._process.kill()
+        self._process.join()
+        self.connection.close()
+
+
+def outcomes(
+    tasks: Sequence[Task], numbers: Sequence[int], jobs: int, folder: Path,
+    tell: Callable[[str], None],
+) -> Generator[tuple[int, bytes], None, None]:  # fmt: skip
+    """Do the tasks of these numbers, at most `jobs` at once; yields them as they are done.
+
+    Each with its Outcome, pickled. A process that is killed costs the run that it was at, which
+    another one does again. Raises TestbedError where that happens too often. What the runs' files
+    are lies in `folder` / number. No process is left, whatever ends this.
+    """
+    todo, killed = deque(numbers), Counter[int]()
+    workers: list[_Worker] = []
+    try:
+        while todo or any(worker.number is not None for worker in workers):
+            idle = [worker for worker in workers if worker.number is None]
+            while todo and (idle or len(workers) < jobs):
+                if not idle:
+                    workers.append(_Worker(tasks, folder))
+                worker = idle.pop() if idle else workers[-1]
+                worker.give(todo.popleft())
+            busy = {worker.connection: worker for worker in workers if worker.number is not None}
+            for worker in (busy[ready] for ready in wait([*busy])):  # type: ignore[index]
+                assert worker.number is not None
+                try:
+                    said = worker.connection.recv()
+                except (EOFError, ConnectionResetError):
+                    workers.remove(worker)
+                    worker.end()
+                    killed[worker.number] += 1
+                    _refuse_deadly(worker.number, killed)
+                    shutil.rmtree(folder / str(worker.number), ignore_errors=True)
+                    todo.appendleft(worker.number)
+                    continue
+                if isinstance(said, str):
+                    tell(said)
+                else:
+                    number, worker.number = worker.number, None
+                    yield number, said
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+def _refuse_deadly(number: int, killed: Counter[int]) -> None:
+    if killed[number] >= TRIES:
+        raise TestbedError(
+            f"run {number + 1}: its process was killed {TRIES} times, maybe for the memory that "
+            "all take: fewer --jobs need less"
+        )
+
+
+# --- in a worker --------------------------------------------------------------------------------
+
+
+def _serve(connection: Connection, tasks: Sequence[Task], folder: Path, parent: int) -> None:
+    """Do what comes, until the end; which the parent's end is, too."""
+    isolation.end_with_parent(parent)
+    isolation.interruptible()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all: the parent ends us
+    known, told_s = Known(), 0.0
+
+    def tell(text: str) -> None:
+        nonlocal told_s
+        if time.monotonic() - told_s > TOLD_S:
+            told_s = time.monotonic()
+            connection.send(text)
+
+    with contextlib.suppress(isolation.Interrupted, EOFError):
+        while True:
+            number = connection.recv()
+            place = folder / str(number)
+            place.mkdir()
+            connection.send(packed(execute(tasks[number], place, tell, known)))

@@ -1,0 +1,111 @@
+"""What experiments call: each run of a sweep, on all cores or machines, and what became of it."""
+
+import contextlib
+import pickle
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from testbed import blame
+from testbed.run import Run
+from testbed.sweep import pool
+from testbed.sweep.kept import Kept
+from testbed.sweep.task import Outcome, Task
+from testbed.virtual.clock import VirtualClock
+
+T = TypeVar("T")
+
+
+async def sweep(
+    measure: Callable[..., Awaitable[T]], settings: Sequence[tuple[Any, ...]], run: Run,
+    seeds: Sequence[int] | None = None,
+) -> list[T]:  # fmt: skip
+    """`await measure(*setting, run)` of each setting, in their order.
+
+    `seeds`: what `run.seed` is in each; where none are given, it is what it is here.
+
+    In real time one after the other. In virtual time each is a run of its own, with a folder, and
+    a time that begins at 1 s: so what it returns depends on `setting` and `run.seed` alone.
+    `measure` is a function of a module, what it returns can be pickled, and it changes nothing
+    that it is given: it may run in another process, or have run before (`run.spread`).
+    Raises what a run raised, of the first one that failed.
+    """
+    jobs = [*zip(settings, seeds or [run.seed] * len(settings), strict=True)]
+    if not isinstance(run.clock, VirtualClock):
+        return [await measure(*setting, replace(run, seed=seed)) for setting, seed in jobs]
+    tasks = [Task(measure, setting, run.name, seed, run.keeps) for setting, seed in jobs]
+    return [outcome.result for outcome in _Sweep(tasks, run).outcomes()]
+
+
+class _Sweep:
+    """The runs of a sweep in virtual time, and what is known of them so far."""
+
+    def __init__(self, tasks: list[Task], run: Run) -> None:
+        self._tasks = tasks
+        self._run = run
+        self._outcomes: dict[int, Outcome] = {}
+        self._kept = Kept(run.spread)
+
+    def outcomes(self) -> list[Outcome]:
+        """Of all tasks; what is not known yet is done. Raises what a run raised."""
+        if not (self._run.spread.again or self._run.keeps):  # captures are not kept there
+            self._find()
+        if len(self._outcomes) < len(self._tasks):
+            self._do()
+        self._tell()
+        return [self._outcomes[number] for number in range(len(self._tasks))]
+
+    def _find(self) -> None:
+        for number, task in enumerate(self._tasks):
+            if (outcome := self._kept.find(task)) is not None:
+                self._outcomes[number] = outcome
+        if self._outcomes:
+            self._run.progress.say(
+                f"{len(self._outcomes)} of {len(self._tasks)} runs were done before, and nothing "
+                "that they depend on has changed (--again does them anew)"
+            )
+
+    def _do(self) -> None:
+        todo = [number for number in range(len(self._tasks)) if number not in self._outcomes]
+        folder = self._run.folder / "sweep"
+        folder.mkdir(exist_ok=True)
+        jobs = min(self._run.spread.jobs, len(todo))
+        with contextlib.closing(
+            pool.outcomes(self._tasks, todo, jobs, folder, self._run.progress.update_note)
+        ) as done:
+            for number, packed in done:
+                self._take(number, packed)
+                self._clear(folder / str(number))
+                failed = [n for n, outcome in self._outcomes.items() if outcome.failure]
+                if failed and all(n in self._outcomes for n in todo if n < min(failed)):
+                    return  # the first that failed, whatever came first
+
+    def _take(self, number: int, packed: bytes) -> None:
+        outcome = self._outcomes[number] = pickle.loads(packed)
+        if not outcome.failure:
+            self._kept.add(self._tasks[number], packed)
+        self._run.progress.update(f"{len(self._outcomes)} of {len(self._tasks)} runs done")
+
+    def _clear(self, place: Path) -> None:
+        """Captures and logs of a run: kept as if it had been this one's, or removed."""
+        for path in [*place.iterdir()] if self._run.keeps else ():
+            path.rename(self._run.folder / path.name)
+        shutil.rmtree(place)
+
+    def _tell(self) -> None:
+        """What runs said and did not deliver, in their order; raises what the first one raised."""
+        warned: set[str] = set()
+        for _, outcome in sorted(self._outcomes.items()):
+            if outcome.warnings and outcome.warnings not in warned:  # of one program, by each
+                print(outcome.warnings, end="", file=sys.stderr)
+                warned.add(outcome.warnings)
+            for line in outcome.said:
+                self._run.progress.say(line)
+            self._run.undelivered.drops += outcome.undelivered.drops
+            self._run.undelivered.flows += outcome.undelivered.flows
+            self._run.origin.programs |= outcome.programs
+            if outcome.failure is not None:
+                raise blame.ElsewhereError(outcome.failure)

@@ -1,0 +1,107 @@
+"""One run of a sweep: what determines it, and what became of it, wherever it was."""
+
+import contextlib
+import io
+import pickle
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from minip4.compiler import CompiledProgram
+from testbed import blame
+from testbed.errors import TestbedError
+from testbed.programs import Source
+from testbed.progress import Progress
+from testbed.results.provenance import Origin, P4Source
+from testbed.run import Run
+from testbed.truth.undelivered import Undelivered
+from testbed.virtual.clock import VirtualClock
+
+Measure = Callable[..., Awaitable[Any]]  # measure(*setting, run)
+Tell = Callable[[str], None]  # how far a run is
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run in virtual time: a function of these alone, and of the code and programs it uses."""
+
+    measure: Measure
+    setting: tuple[Any, ...]
+    name: str  # the experiment's
+    seed: int
+    keeps: bool  # its captures and logs
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run returned, or why it did not, with all that it did beside that."""
+
+    result: Any
+    failure: blame.Account | None
+    said: list[str]  # lines that stay on the screen
+    warnings: str  # of the compiler
+    undelivered: Undelivered
+    programs: frozenset[P4Source]  # which it ran, and maybe others of its sweep
+
+
+class Known:
+    """Programs that were compiled in this process, each for several runs of one sweep."""
+
+    def __init__(self) -> None:
+        self.compiled: dict[Source, CompiledProgram] = {}
+        self.sources: set[P4Source] = set()
+
+
+class _Told(Progress):
+    """The progress of a run that has no screen: others tell how far it is, and what it said."""
+
+    def __init__(self, tell: Tell, clock: VirtualClock) -> None:
+        super().__init__(note=clock)
+        self._tell = tell
+        self.said: list[str] = []
+
+    def refresh(self) -> None:
+        self._tell(f"{self._last} ({self._note})")
+
+    def update(self, text: str) -> None:
+        self._last = text
+        self.refresh()
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+def execute(task: Task, folder: Path, tell: Tell, known: Known) -> Outcome:
+    """Do a run in virtual time of its own, which begins at 1 s; its files lie in `folder`."""
+    clock = VirtualClock()
+    progress = _Told(tell, clock)
+    clock.on_progress = progress.refresh
+    run = Run(
+        task.name, folder, task.seed, clock=clock, progress=progress, origin=Origin(),
+        keeps=task.keeps, programs=known.compiled,
+    )  # fmt: skip
+    result, failure = None, None
+    with contextlib.redirect_stderr(io.StringIO()) as warnings:
+        try:
+            result = clock.run(_measured(task, run))
+        except Exception as error:
+            failure = blame.account(error)
+    known.sources |= run.origin.programs
+    return Outcome(
+        result, failure, progress.said, warnings.getvalue(), run.undelivered,
+        frozenset(known.sources),
+    )  # fmt: skip
+
+
+def packed(outcome: Outcome) -> bytes:
+    """An outcome as it goes to another process, or into a file."""
+    try:
+        return pickle.dumps(outcome)
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        wrong = TestbedError(f"what a run of a sweep returns has to go between processes: {error}")
+        return pickle.dumps(replace(outcome, result=None, failure=blame.account(wrong)))
+
+
+async def _measured(task: Task, run: Run) -> Any:
+    return await task.measure(*task.setting, run)
