@@ -278,6 +278,7 @@ class Network:
             switch_options=self._switch_options,
             device_ids=numbers,
             control_delay_ns=round(self._control_delay_us * 1000),
+            threads=self._run.threads,
             stamp_log=self._stamp_log,
             tell=self._tell,
         )
@@ -303,6 +304,8 @@ class Network:
         self.interface_counters = outcome.interface_counters
         self.udp_losses = outcome.udp_losses
         self.applications = outcome.applications
+        for remark in outcome.remarks:
+            self._run.progress.say(f"{self.name}: {remark}")
         self.undelivered.add_network(self.name, self.counters, self.expected_drops)
 
 

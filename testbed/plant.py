@@ -51,6 +51,7 @@ class Settings:
     switch_options: Mapping[str, Sequence[str]]  # switch -> further options of `minip4 switch`
     device_ids: Mapping[str, int]  # of each switch
     control_delay_ns: int  # of messages between controllers and switches, each way
+    threads: int  # that run it; more than one in virtual time only
     stamp_log: bool  # capture when switches handled frames; in real time only
     tell: Callable[[str], None]  # what is being done
 
@@ -63,6 +64,7 @@ class Outcome:
     interface_counters: dict[str, dict[str, int]] = field(default_factory=dict)
     udp_losses: dict[str, int] = field(default_factory=dict)
     applications: "list[Running]" = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)  # to be told the user
 
 
 class Plant(Protocol):

@@ -38,4 +38,5 @@ class Run:
     spread: Spread = field(default_factory=Spread)
     programs: dict[Source, CompiledProgram] = field(default_factory=dict)  # of all its networks
     undelivered: Undelivered = field(default_factory=Undelivered)  # by all its networks
+    threads: int = 1  # of each network in virtual time
     bearings: list[Bearing] = field(default_factory=list)  # what its networks bear

@@ -32,6 +32,7 @@ ELSEWHERE = {
     "test_roce_rxe.py",  # a virtual machine's
     "test_roce_rxe_switch.py",
     "test_roce_shares.py",
+    "test_thread_races.py",  # has another sanitizer
     "test_widths.py",  # run no C, or hardly any
     "test_unmapping.py",  # what has sanitizers stays mapped
 }

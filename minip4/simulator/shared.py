@@ -13,6 +13,7 @@ from minip4.native.layouts import Shared
 
 NO_CPU_PORT = 0xFFFF
 NONE = 2**32 - 1
+MAX_THREADS = 64
 CAPTURES = ("in", "out", "lost")  # in the order of virtual_capture()
 PAYLOAD = np.dtype([("flow", ">u2"), ("sequence", ">u8"), ("sent_ns", ">u8")])
 """How the payload of each of a flow's datagrams begins; zeros follow."""
@@ -34,7 +35,8 @@ TCP_ANSWERS = np.dtype([("asked_ns", "<u8"), ("answered_ns", "<u8")])
 """What the receiver had got, in order, until then."""
 CONGESTION = ("reno", "cubic", "dctcp")  # in the order of enum virtual_congestion
 
-CALLS = ("prefetch", "prefetch_more", "receive", "advance", "set_driver", "set_port")
+CALLS = ("prefetch", "prefetch_more", "receive", "advance", "set_driver", "set_port", "lookahead",
+         "move_pool")  # fmt: skip
 """Functions engine_* that a network calls."""
 
 
@@ -52,6 +54,19 @@ class Calls(ctypes.Structure):
     """struct virtual_calls."""
 
     _fields_ = [(name, handle) for name in CALLS]
+
+
+class PartitionState(ctypes.Structure):
+    """struct virtual_partition."""
+
+    _fields_ = [
+        ("events", u64),
+        ("sent", u64),
+        ("waited_ns", u64),
+        ("lookahead_ns", u64),
+        ("nodes", c_uint32),
+        ("may_stop", c_bool),
+    ]
 
 
 class HostCounters(ctypes.Structure):
@@ -152,6 +167,7 @@ def copied(start: int | None, count: int, dtype: np.dtype[np.void]) -> NDArray[n
 
 SHARED = (
     Shared("virtual.h", "struct virtual_calls", Calls),
+    Shared("virtual.h", "struct virtual_partition", PartitionState),
     Shared("virtual.h", "struct virtual_host_counters", HostCounters),
     Shared("virtual.h", "struct virtual_flow_config", FlowConfig),
     Shared("virtual.h", "struct virtual_flow_result", FlowResult),
@@ -168,6 +184,7 @@ SHARED = (
 NUMBERS = {
     "VIRTUAL_NO_CPU": NO_CPU_PORT,
     "VIRTUAL_NONE": NONE,
+    "VIRTUAL_MAX_THREADS": MAX_THREADS,
     **{f"VIRTUAL_{stop.name}": stop.value for stop in Stop},
     **{f"TCP_{kind.upper()}": number for number, kind in enumerate(CONGESTION)},
 }

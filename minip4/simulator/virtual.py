@@ -26,6 +26,7 @@ from minip4.simulator.inboxes import Inboxes
 from minip4.simulator.shared import (
     CALLS,
     CAPTURES,
+    MAX_THREADS,
     NO_CPU_PORT,
     NONE,
     RECEIVED,
@@ -33,6 +34,7 @@ from minip4.simulator.shared import (
     Calls,
     FlowConfig,
     HostCounters,
+    PartitionState,
     Stop,
     copied,
 )
@@ -71,18 +73,34 @@ class FlowResult:
     dscp_changed: int
 
 
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A part of a network, with a thread of its own; struct virtual_partition of virtual.h."""
+
+    nodes: int
+    events: int  # until now
+    sent: int  # frames to other partitions
+    waited_s: float  # for other partitions, in real time
+    lookahead_ns: int | None  # how far it may go ahead of others; None: there is nothing before it
+    may_stop: bool  # has the switches with digests or a CPU port, and the hosts with applications
+
+
 class Virtual:
     """Switches, hosts and wires between them; nodes are numbered as they are added.
 
-    Time, in nanoseconds, begins at `now_ns` and passes only in run(). With `sanitize` the C carries
-    sanitizers, as that of its engines must then.
+    Time, in nanoseconds, begins at `now_ns` and passes only in run(), which has up to `threads`
+    threads (1 to MAX_THREADS), with the same results. With `sanitize` the C carries sanitizers, as
+    that of its engines must then.
     """
 
-    def __init__(self, now_ns: int, *, sanitize: bool = False) -> None:
+    def __init__(self, now_ns: int, *, threads: int = 1, sanitize: bool = False) -> None:
+        if not 1 <= threads <= MAX_THREADS:
+            raise InvalidArgument(f"{threads} threads: 1 to {MAX_THREADS} expected")
         self._library = _loaded(sanitize=sanitize)
-        created = self._library.virtual_create(now_ns)
+        created = self._library.virtual_create(now_ns, threads)
         if not created:
-            raise EngineError("memory is short for a virtual network")
+            raise EngineError("memory or threads are short for a virtual network")
+        self._threads = threads
         self._handle: ctypes.c_void_p | None = handle(created)
         self.inboxes = Inboxes(self._library, self._handle)
         self.connections = Connections(self._library, self._handle)
@@ -112,6 +130,11 @@ class Virtual:
         return int(self._library.virtual_events(self._handle))
 
     @property
+    def events_at_once(self) -> int:
+        """Those of them that were done while all threads ran; one does what takes longer so."""
+        return int(self._library.virtual_at_once(self._handle))
+
+    @property
     def max_packets(self) -> int:
         """How many packets there may be at once, in queues, on links and within switches."""
         return int(self._library.virtual_max_packets())
@@ -125,13 +148,31 @@ class Virtual:
     def run(self, until_ns: int, max_events: int = 2**62) -> Stop:
         """Do the events up to `until_ns`, those included, in the order of their times.
 
-        Ends sooner after `max_events`, and where a switch has something for its controller, or
-        where something came for an application. SHORT of memory is the end: there were more than
-        max_packets, say.
+        Ends sooner after `max_events` (on several threads, about so many), and where a switch has
+        something for its controller, or where something came for an application. SHORT of memory is
+        the end: there were more than max_packets, say.
         """
         return Stop(self._library.virtual_run(self._handle, until_ns, max_events))
 
     # --- nodes -----------------------------------------------------------------------------
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """What each thread has to do, since the last run; but for those that have nothing."""
+        state, found = PartitionState(), []
+        for number in range(self._threads):
+            self._library.virtual_partition(self._handle, number, byref(state))
+            lookahead_ns = None if state.lookahead_ns == NEVER else int(state.lookahead_ns)
+            found.append(Partition(state.nodes, state.events, state.sent, state.waited_ns / 1e9,
+                                   lookahead_ns, state.may_stop))  # fmt: skip
+        return [partition for partition in found if partition.nodes]
+
+    def place(self, node: int, partition: int) -> None:
+        """Have a node run by a partition, with all that it cannot be apart from.
+
+        Not what may stop the network: that is in the first one. Results are the same.
+        """
+        self._library.virtual_place(self._handle, node, partition % self._threads)
 
     def add_switch(self, cpu_port: int | None = None) -> int:
         port = NO_CPU_PORT if cpu_port is None else cpu_port
@@ -174,7 +215,10 @@ class Virtual:
     def install(self, switch: int, engine: Engine) -> None:
         """Give a switch its engine, in place of the one before, which is closed."""
         calls = Calls(*(address(engine.library, f"engine_{name}") for name in CALLS))
-        if not self._library.virtual_set_engine(self._handle, switch, engine.handle, byref(calls)):
+        may_notify = bool(engine.program.digests)
+        if not self._library.virtual_set_engine(
+            self._handle, switch, engine.handle, byref(calls), may_notify
+        ):
             engine.close()
             raise EngineError("memory is short for a switch")
         old = self._engines.get(switch)
@@ -293,18 +337,21 @@ def _loaded(*, sanitize: bool) -> ctypes.CDLL:
 
 
 _SIGNATURES: dict[str, tuple[object, ...]] = {
-    "create": (handle, u64),
+    "create": (handle, u64, c_uint32),
     "destroy": (c_int, handle, text, c_size_t),
     "pool": (handle, handle),
     "max_packets": (u64,),
     "now": (u64, handle),
     "events": (u64, handle),
+    "at_once": (u64, handle),
     "next": (u64, handle),
     "run": (c_int, handle, u64, u64),
+    "partition": (None, handle, c_uint32, POINTER(PartitionState)),
+    "place": (None, handle, c_uint32, c_uint16),
     "add_switch": (c_uint32, handle, c_uint16),
     "add_host": (c_uint32, handle, text, c_uint32, c_uint32),
     "connect": (c_bool, handle, c_uint32, c_uint16, c_uint32, c_uint16),
-    "set_engine": (c_bool, handle, c_uint32, handle, POINTER(Calls)),
+    "set_engine": (c_bool, handle, c_uint32, handle, POINTER(Calls), c_bool),
     "capture": (c_int, handle, c_uint32, c_uint16, c_int, text),
     "refresh": (None, handle, c_uint32),
     "flying": (None, handle, c_uint32, c_uint16, POINTER(u64), POINTER(u64)),

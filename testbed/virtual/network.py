@@ -125,7 +125,7 @@ class VirtualPlant:
         settings, topo = self._settings, self._settings.topo
         settings.tell("building the network")
         programs = self._load_programs(leaving)
-        self._virtual = Virtual(self._clock.now_ns())
+        self._virtual = Virtual(self._clock.now_ns(), threads=settings.threads)
         leaving.callback(self._virtual.close)
         nodes = {name: self._add_switch(name) for name in topo.switches()}
         nodes |= {name: self._add_host(name, number) for number, name in
@@ -260,7 +260,7 @@ class VirtualPlant:
             self._applications.hand_over()
         for traced in self._traced:
             traced.write_trace(is_end=True)
-        outcome = Outcome(applications=self._applications.finish())
+        outcome = Outcome(applications=self._applications.finish(), remarks=self._remarks())
         for switch in self.switches:
             outcome.counters[switch.name] = switch.read_counters()
         for host in self.hosts:
@@ -273,6 +273,17 @@ class VirtualPlant:
         self._clock.detach()
         self._virtual.close()  # so that captures are complete
         return outcome
+
+    def _remarks(self) -> list[str]:
+        """Why the network was not cut, where it was to be."""
+        partitions = self._virtual.partitions
+        if self._settings.threads == 1 or len(partitions) > 1:
+            return []
+        if any(partition.may_stop for partition in partitions):
+            why = "all is joined to what may stop it: digests, CPU ports, applications"
+        else:
+            why = "its links have no delay_us"
+        return [f"one thread of {self._settings.threads} ran it, since {why}"]
 
     # --- building --------------------------------------------------------------------------
 

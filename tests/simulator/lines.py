@@ -1,6 +1,7 @@
 """A line of switches that pass everything on, in virtual time, with a host at each end."""
 
 import os
+from ctypes import c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 
@@ -34,10 +35,10 @@ class Line:
 
     def __init__(
         self, *links: dict[str, float], seed: int = 1, back: dict[str, float] | None = None,
-        program: Path = WIRE, captures: Path | None = None,
+        program: Path = WIRE, captures: Path | None = None, threads: int = 1,
     ) -> None:  # fmt: skip
         self._program = program
-        self.virtual = Virtual(START_NS, sanitize="SANITIZE" in os.environ)
+        self.virtual = Virtual(START_NS, threads=threads, sanitize="SANITIZE" in os.environ)
         self.hosts = [self.virtual.add_host(*host, 1500) for host in zip(MAC, ADDRESS, strict=True)]
         self.engines: list[Engine] = []
         self.switches = [self.virtual.add_switch() for _ in links]
@@ -84,6 +85,11 @@ class Line:
             TcpSpec(*self.hosts, destination_port=port, size_bytes=size_bytes,
                     congestion=congestion, **values)  # type: ignore[arg-type]
         )  # fmt: skip
+
+    def limit_packets(self, count: int) -> None:
+        """Let there be no more at once."""
+        pool = self.virtual._library.virtual_pool(self.virtual._handle)
+        wire(self._program).library.packet_pool_set_limit(c_void_p(pool), c_uint64(count))
 
     def run(self, seconds: float = 100.0) -> None:
         assert self.virtual.run(START_NS + round(seconds * 1e9)) is Stop.REACHED

@@ -67,8 +67,7 @@ def test_a_burst_waits_in_the_queue_and_the_rest_is_dropped() -> None:
 def test_frames_beyond_the_memory_end_the_run() -> None:
     line = Line({"delay_us": 1000})
     assert line.virtual.max_packets * 12_000 < 8e9  # bytes: a jumbo frame, and all its pages
-    pool, library = line.virtual._library.virtual_pool(line.virtual._handle), wire().library
-    library.packet_pool_set_limit(ctypes.c_void_p(pool), ctypes.c_uint64(64))
+    line.limit_packets(64)
     flow = line.flow(100)
     line.virtual.send_frames(line.hosts[0], [START_NS + 10**6] * 2, [bytes(60)] * 2)
     assert line.virtual.run(START_NS + 10**9) is Stop.SHORT

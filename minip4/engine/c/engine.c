@@ -181,6 +181,21 @@ void engine_share_pool(struct engine *e, struct packet_pool *pool)
     e->is_pool_shared = true;
 }
 
+void engine_move_pool(struct engine *e, struct packet_pool *pool)
+{
+    if (e->pool == pool)
+        return;
+    e->pool = pool;
+    for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++)
+        if (has_link(&e->port[i]))
+            link_move_pool(&e->port[i].link, pool);
+}
+
+uint64_t engine_lookahead(const struct engine *e, uint16_t port)
+{
+    return has_link(&e->port[port]) ? link_lookahead_ns(&e->port[port].link) : 0;
+}
+
 void engine_set_driver(struct engine *e, const struct engine_driver *driver)
 {
     e->driver = *driver;

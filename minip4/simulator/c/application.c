@@ -96,6 +96,7 @@ uint32_t virtual_open_udp(struct virtual *v, uint32_t node, uint16_t port)
         return VIRTUAL_NONE;
     }
     v->inbox[v->inboxes] = inbox;
+    v->node[node]->host.has_application = v->is_stale = true;
     return v->inboxes++;
 }
 
@@ -107,6 +108,7 @@ uint32_t virtual_open_frames(struct virtual *v, uint32_t node)
         return VIRTUAL_NONE;
     v->inbox[v->inboxes] = inbox;
     host->frames = ++v->inboxes;
+    host->has_application = v->is_stale = true;
     return host->frames - 1;
 }
 

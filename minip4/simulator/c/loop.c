@@ -44,10 +44,14 @@ static void send_to(struct node *from, struct node *to, uint16_t port, struct pa
 void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet, uint64_t due_ns)
 {
     const struct wire *wire = port < from->ports ? &from->wire[port] : NULL;
-    if (wire && wire->to)
+    struct partition *p = from->partition;
+    if (!wire || !wire->to)
+        packet_give(p->pool, packet); /* a host without a wire; switches' ports are down then */
+    else if (wire->partition == p->number)
         send_to(from, wire->to, wire->to_port, packet, due_ns);
     else
-        packet_give(from->partition->pool, packet); /* a host without a wire; switches' ports are down then */
+        partition_send(p, wire->partition,
+                       &(struct arrival){packet, wire->to, p->now_ns, wire->to_port, 0}, due_ns);
 }
 
 /* NULL: that event is not for a wire. */
@@ -154,7 +158,7 @@ static const struct virtual_calls *keep_calls(struct virtual *v, const struct vi
 }
 
 bool virtual_set_engine(struct virtual *v, uint32_t number, struct engine *engine,
-                        const struct virtual_calls *calls)
+                        const struct virtual_calls *calls, bool may_notify)
 {
     struct node *node = v->node[number];
     struct switching *s = &node->switching;
@@ -168,6 +172,8 @@ bool virtual_set_engine(struct virtual *v, uint32_t number, struct engine *engin
         driver.link_drop = link_drop;
     }
     s->engine = engine;
+    s->may_notify = may_notify;
+    v->is_stale = true;
     s->calls = kept;
     calls->set_driver(engine, &driver);
     for (uint16_t port = 0; port < node->ports; port++)
@@ -182,6 +188,7 @@ bool virtual_set_engine(struct virtual *v, uint32_t number, struct engine *engin
 void virtual_refresh(struct virtual *v, uint32_t number)
 {
     struct node *node = v->node[number];
+    v->is_stale |= virtual_is_nearer(v, node);
     wake_at(node, node->switching.calls->advance(node->switching.engine, v->now_ns));
 }
 
@@ -190,6 +197,7 @@ void virtual_refresh(struct virtual *v, uint32_t number)
 void virtual_arrive(struct partition *p, const struct arrival *arrival)
 {
     struct node *node = arrival->to;
+    node->load++;
     if (node->is_host) {
         host_receive(node, arrival->packet);
         return;
@@ -231,6 +239,7 @@ static void send_first(struct partition *p)
 {
     uint32_t number = p->sends.heap[0].what;
     uint64_t due_ns = source_wake(p, number);
+    p->v->source[number].host->load++;
     p->source_fetched[number] = 0;
     if (due_ns == UINT64_MAX)
         events_remove_first(&p->sends);
@@ -318,6 +327,9 @@ uint64_t partition_next_ns(struct partition *p)
 static void do_first(struct partition *p, uint64_t due_ns)
 {
     p->now_ns = due_ns > p->now_ns ? due_ns : p->now_ns;
+    atomic_store_explicit(&p->clock_ns, due_ns, memory_order_release);
+    if (p->may_stop && p->v->is_cut)
+        p->moment = partition_moment(p);
     if (events_next_ns(&p->flights.events) == due_ns)
         land_first(p);
     else if (events_next_ns(&p->wakes) == due_ns)
@@ -341,10 +353,9 @@ enum virtual_stop partition_run(struct partition *p, uint64_t until_ns, uint64_t
             virtual_arrive(p, &arrival);
             continue;
         }
-        if (p->first_control)
-            return VIRTUAL_CONTROL;
-        if (p->first_inbox)
-            return VIRTUAL_INBOX;
+        enum virtual_stop stop = partition_stop(p);
+        if (stop != VIRTUAL_REACHED)
+            return stop;
         uint64_t due_ns = partition_next_ns(p);
         if (due_ns > until_ns || due_ns == UINT64_MAX)
             return VIRTUAL_REACHED;
@@ -355,7 +366,7 @@ enum virtual_stop partition_run(struct partition *p, uint64_t until_ns, uint64_t
     return p->is_short ? VIRTUAL_SHORT : VIRTUAL_PAUSED;
 }
 
-enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events)
+static enum virtual_stop run_one(struct virtual *v, uint64_t until_ns, uint64_t max_events)
 {
     struct partition *p = v->partition[0];
     enum virtual_stop stop = partition_run(p, until_ns, p->event_count + max_events);
@@ -365,8 +376,21 @@ enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max
     return stop;
 }
 
+enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events)
+{
+    if (v->threads && virtual_is_uneven(v))
+        v->is_load_known = v->is_stale = true;
+    if (v->threads && v->is_stale && !virtual_cut(v))
+        return VIRTUAL_SHORT;
+    return v->is_cut ? threads_run(v, until_ns, max_events) : run_one(v, until_ns, max_events);
+}
+
 uint64_t virtual_next(struct virtual *v)
 {
-    struct partition *p = v->partition[0];
-    return p->arrival_count ? v->now_ns : partition_next_ns(p);
+    uint64_t next_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < v->partitions; i++) {
+        struct partition *p = v->partition[i];
+        next_ns = earliest(next_ns, p->arrival_count ? p->now_ns : partition_next_ns(p));
+    }
+    return next_ns;
 }

@@ -17,13 +17,39 @@ struct partition *partition_create(struct virtual *v, uint16_t number)
     p->end_inbox = &p->first_inbox;
     p->arrival_room = FIRST_ARRIVALS;
     p->arrivals = malloc(FIRST_ARRIVALS * sizeof *p->arrivals);
-    p->pool = packet_pool_create(0);
+    p->pool = number ? packet_pool_another(v->partition[0]->pool) : packet_pool_create(0);
     if (!p->arrivals || !p->pool) {
         partition_free(p);
         return NULL;
     }
     packet_pool_tell(p->pool, &p->is_short);
     return p;
+}
+
+enum virtual_stop partition_stop(const struct partition *p)
+{
+    if (p->first_control)
+        return VIRTUAL_CONTROL;
+    return p->first_inbox ? VIRTUAL_INBOX : VIRTUAL_REACHED;
+}
+
+struct moment partition_moment(struct partition *p)
+{
+    const struct flights *flights = &p->flights;
+    const struct events *others[] = {&p->wakes, &p->sends, &p->timers};
+    struct moment moment = {.time_ns = partition_next_ns(p)};
+    if (events_next_ns(&flights->events) == moment.time_ns) {
+        if (!flights->count)
+            return moment;
+        const struct arrival *first = &flights->flight[flights->events.heap[0].what];
+        moment.sent_ns = first->sent_ns;
+        moment.number = (uint64_t)first->to->number << 16 | first->port;
+        return moment;
+    }
+    while (events_next_ns(others[moment.kind++]) != moment.time_ns)
+        ;
+    moment.number = others[moment.kind - 1]->heap[0].order;
+    return moment;
 }
 
 void partition_free(struct partition *p)

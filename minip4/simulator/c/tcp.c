@@ -60,6 +60,12 @@ struct tcp *tcp_woken(const struct virtual *v, const struct event *event)
     return t && t->queued_ns == event->time_ns ? t : NULL;
 }
 
+struct node *tcp_host(const struct virtual *v, uint32_t number)
+{
+    struct connection *connection = v->connection[number / 2];
+    return connection ? connection->end[number % 2].host : NULL;
+}
+
 /* --- the end ------------------------------------------------------------------------------------ */
 
 void tcp_fail(struct tcp *t)

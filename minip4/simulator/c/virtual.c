@@ -1,5 +1,5 @@
 /* The virtual network: made and unmade, its nodes and wires, and its control plane. */
-#include "virtual_internal.h"
+#include "threads.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,16 +22,17 @@ bool virtual_room(void *array, uint32_t count, uint32_t *room, size_t size)
     return true;
 }
 
-struct virtual *virtual_create(uint64_t now_ns)
+struct virtual *virtual_create(uint64_t now_ns, uint32_t threads)
 {
     struct virtual *v = calloc(1, sizeof *v);
     if (!v)
         return NULL;
     v->now_ns = now_ns;
-    v->partition = calloc(1, sizeof(struct partition *));
-    if (v->partition && (v->partition[0] = partition_create(v, 0)))
-        v->partitions = 1;
-    if (!v->partitions || !sources_make_room(v)) {
+    v->partition = calloc(threads, sizeof(struct partition *));
+    while (v->partition && v->partitions < threads &&
+           (v->partition[v->partitions] = partition_create(v, (uint16_t)v->partitions)))
+        v->partitions++;
+    if (v->partitions < threads || !sources_make_room(v) || (threads > 1 && !threads_create(v))) {
         virtual_destroy(v, NULL, 0);
         return NULL;
     }
@@ -51,6 +52,7 @@ static void node_free(struct node *node)
 
 int virtual_destroy(struct virtual *v, char *error, size_t error_size)
 {
+    threads_destroy(v);
     int result = v->captures ? capture_set_close(v->captures, error, error_size) : 0;
     sources_free(v);
     connections_free(v);
@@ -113,6 +115,8 @@ static struct node *add_node(struct virtual *v, bool is_host)
     node->partition = v->partition[0];
     node->number = v->nodes;
     node->is_host = is_host;
+    node->place = UINT16_MAX;
+    v->is_stale = true;
     v->node[v->nodes++] = node;
     return node;
 }
@@ -186,6 +190,28 @@ int virtual_capture(struct virtual *v, uint32_t node, uint16_t port, int what, c
     v->node[node]->port[port].captured[what] = capture;
     v->node[node]->is_captured = true;
     return 0;
+}
+
+void virtual_place(struct virtual *v, uint32_t node, uint16_t partition)
+{
+    v->node[node]->place = partition;
+    v->is_stale = true;
+}
+
+void virtual_partition(const struct virtual *v, uint32_t number, struct virtual_partition *out)
+{
+    const struct partition *p = v->partition[number];
+    *out = (struct virtual_partition){
+        .nodes = v->is_cut ? p->nodes : number ? 0 : v->nodes, .events = p->event_count, .sent = atomic_load(&p->sent),
+        .waited_ns = p->waited_ns, .lookahead_ns = UINT64_MAX, .may_stop = p->may_stop};
+    for (uint32_t i = 0; v->is_cut && i < v->partitions; i++)
+        if (i != number && *lookahead_between(v, i, number) < out->lookahead_ns)
+            out->lookahead_ns = *lookahead_between(v, i, number);
+}
+
+uint64_t virtual_at_once(const struct virtual *v)
+{
+    return v->threads ? v->threads->at_once : 0;
 }
 
 uint64_t virtual_too_long(const struct virtual *v, uint32_t node, uint16_t port)

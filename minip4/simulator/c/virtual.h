@@ -1,5 +1,5 @@
-/* A virtual network: engines, hosts and wires on one event queue, in virtual time. No thread, no
- * clock: the same calls give the same events, to the last bit. What is due at the same time comes in
+/* A virtual network: engines, hosts and wires in virtual time. No clock: the same calls give the same
+ * events, to the last bit, on one thread or on several. What is due at the same time comes in
  * this order: frames that arrive, in the order in which they were sent, of those sent at the same time by the
  * node that they come to, then by its port; switches, sources, then ends of TCP connections, each in the
  * order in which they were added. */
@@ -11,7 +11,7 @@
 #include "arrival.h"
 #include "engine.h"
 
-enum { VIRTUAL_NO_CPU = 0xffff, VIRTUAL_NONE = UINT32_MAX };
+enum { VIRTUAL_NO_CPU = 0xffff, VIRTUAL_NONE = UINT32_MAX, VIRTUAL_MAX_THREADS = 64 };
 
 /* What is called of an engine: each P4 program's shared object has its own. */
 struct virtual_calls {
@@ -21,12 +21,15 @@ struct virtual_calls {
     uint64_t (*advance)(struct engine *, uint64_t);
     void (*set_driver)(struct engine *, const struct engine_driver *);
     void (*set_port)(struct engine *, uint16_t, bool);
+    uint64_t (*lookahead)(const struct engine *, uint16_t);
+    void (*move_pool)(struct engine *, struct packet_pool *);
 };
 
 struct virtual;
 
-/* NULL: memory is short. */
-struct virtual *virtual_create(uint64_t now_ns);
+/* `threads`: 1 to VIRTUAL_MAX_THREADS, of which the caller of virtual_run() is one. NULL: memory or threads
+ * are short. */
+struct virtual *virtual_create(uint64_t now_ns, uint32_t threads);
 /* After the engines. Returns 0, or -1 with what befell the captures in `error`. */
 int virtual_destroy(struct virtual *v, char *error, size_t error_size);
 /* For engine_share_pool(). */
@@ -42,10 +45,23 @@ uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t addr
 /* A wire without delay between ports of two nodes. False: no memory, or a host's port is not 0. */
 bool virtual_connect(struct virtual *v, uint32_t node, uint16_t port, uint32_t other,
                      uint16_t other_port);
-/* Gives a switch an engine, or another one: its ports are those that are connected by now. False:
- * memory is short. */
+/* Gives a switch an engine, or another one: its ports are those that are connected by now. `may_notify`:
+ * its program has digests. False: memory is short. */
 bool virtual_set_engine(struct virtual *v, uint32_t node, struct engine *engine,
-                        const struct virtual_calls *calls);
+                        const struct virtual_calls *calls, bool may_notify);
+/* Has a node run by a partition, with all that it cannot be apart from, unless that may stop the network.
+ * Results are the same. */
+void virtual_place(struct virtual *v, uint32_t node, uint16_t partition);
+
+struct virtual_partition {
+    uint64_t events, sent; /* until now; sent: frames to other partitions */
+    uint64_t waited_ns;    /* for other partitions, in real time */
+    uint64_t lookahead_ns; /* how far it may go ahead of others; UINT64_MAX: there is nothing before it */
+    uint32_t nodes;
+    bool may_stop;         /* switches with digests or a CPU port, hosts with applications: all in one */
+};
+/* A part of the network that has a thread, by its number from 0 on: since the last run. */
+void virtual_partition(const struct virtual *v, uint32_t number, struct virtual_partition *out);
 /* Captures what enters or leaves a switch's port, or what its link loses: `what` is 0, 1, 2. Before
  * virtual_set_engine(). Returns 0, or -1 with errno set. */
 int virtual_capture(struct virtual *v, uint32_t node, uint16_t port, int what, const char *path);
@@ -61,13 +77,16 @@ uint64_t virtual_too_long(const struct virtual *v, uint32_t node, uint16_t port)
 enum virtual_stop {
     VIRTUAL_REACHED, /* all events up to until_ns are done; now is until_ns, or (UINT64_MAX) the last */
     VIRTUAL_CONTROL, /* a switch has something for its controller: virtual_control_next() */
-    VIRTUAL_PAUSED,  /* after max_events */
+    VIRTUAL_PAUSED,  /* after max_events, on several threads about; threads are not all at the same time
+                        then: only virtual_run() may follow */
     VIRTUAL_SHORT,   /* of packets or of other memory: something was lost, results would be wrong */
     VIRTUAL_INBOX    /* something came for an application: virtual_inbox_next() */
 };
 enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events);
 /* Events since the beginning: frames that arrived or were sent, and switches that went on. */
 uint64_t virtual_events(const struct virtual *v);
+/* Those of them that were done while all threads ran: what takes longer so is done by one thread. */
+uint64_t virtual_at_once(const struct virtual *v);
 /* When the next event is due; UINT64_MAX: never. */
 uint64_t virtual_next(struct virtual *v);
 

@@ -2,6 +2,8 @@
 #ifndef MINIP4_VIRTUAL_INTERNAL_H
 #define MINIP4_VIRTUAL_INTERNAL_H
 
+#include <stdatomic.h>
+
 #include "capture.h"
 #include "memory.h"
 #include "events.h"
@@ -10,6 +12,7 @@
 
 struct node;
 struct partition;
+struct threads;
 struct connection;
 struct tcp;
 
@@ -50,6 +53,7 @@ struct host {
     uint8_t mac[6];
     uint32_t listener_count;
     uint32_t frames; /* the inbox, + 1, that gets all frames; 0: none */
+    bool has_application; /* or had one: what comes here may stop the network */
     uint32_t longest_frame; /* bytes, that it takes */
     struct virtual_host_counters counters;
 };
@@ -59,6 +63,7 @@ struct switching {
     const struct virtual_calls *calls;
     uint64_t queued_ns;  /* the earliest time for which it stands in the queue `wakes` */
     uint16_t cpu_port;
+    bool may_notify;     /* its program has digests */
     bool wants_control;  /* is in the list of those that have something for the controller */
     struct fifo to_cpu;
     struct node *next_control;
@@ -71,6 +76,8 @@ struct node {
     uint16_t ports; /* room of `wire` and `port` */
     bool is_host, is_captured;
     uint32_t number;
+    uint32_t load; /* frames that came here of late, and that its sources sent */
+    uint16_t place; /* the partition that it is to be in; UINT16_MAX: any */
     union {
         struct host host;
         struct switching switching;
@@ -157,6 +164,29 @@ struct program_calls {
     struct virtual_calls calls;
 };
 
+/* Where an event stands in the order of all events of a network, whatever its partition. */
+struct moment {
+    uint64_t time_ns, sent_ns;
+    uint64_t number; /* of a node and its port, a switch, a source, or an end of a connection */
+    uint32_t kind;
+};
+
+static inline bool moment_is_before(const struct moment *a, const struct moment *b)
+{
+    if (a->time_ns != b->time_ns)
+        return a->time_ns < b->time_ns;
+    if (a->kind != b->kind)
+        return a->kind < b->kind;
+    return a->sent_ns != b->sent_ns ? a->sent_ns < b->sent_ns : a->number < b->number;
+}
+
+/* Of a partition in a run: how often it found nothing to do, and since when (0: not for long). */
+struct wait {
+    uint64_t since_ns;
+    uint32_t count;
+    bool is_done; /* with its part of the run */
+};
+
 /* What one thread runs: nodes, and all that is due at them. */
 struct partition {
     struct virtual *v;
@@ -164,6 +194,7 @@ struct partition {
     struct packet_pool *pool;
     uint16_t number;
     bool is_short; /* of memory: something was lost, and the run is over */
+    bool may_stop; /* a controller or an application may be told of something here */
     /* Events, by kind: at the same time the earlier kind comes first. */
     struct flights flights; /* frames that come out of a link */
     struct events wakes;    /* switches with work; `what` is a node, which may not be due any more */
@@ -177,12 +208,27 @@ struct partition {
     uint32_t receptions;
     struct node *first_control, **end_control;
     struct inbox *first_inbox, **end_inbox;
+    struct moment moment; /* of the event that is done, or was last; only where it may stop */
+    uint64_t last;        /* the event_count at which a run ends */
+    struct wait wait;
+    uint64_t waited_ns;   /* for other partitions, in real time */
+    uint64_t events_before; /* event_count when the network was last cut */
+    uint32_t nodes;
+    /* What other threads read, too. */
+    _Alignas(CACHE_LINE) _Atomic uint64_t clock_ns; /* all before it is done */
+    _Alignas(CACHE_LINE) _Atomic uint64_t version;  /* odd: it waits, and this holds: */
+    _Atomic uint64_t quiet_next_ns;                 /* when its next event is due */
+    _Atomic uint64_t sent, received;                /* frames, to and from other partitions */
 };
 
 struct virtual {
     uint64_t now_ns; /* while no partition runs */
     struct partition **partition;
     uint32_t partitions;
+    bool is_cut;   /* more than one partition has nodes */
+    bool is_stale; /* the cut: something has changed */
+    bool is_load_known;
+    struct threads *threads; /* NULL: one partition */
     struct node **node;
     uint32_t nodes, node_room;
     struct connection **connection; /* NULL: it was removed */
@@ -208,6 +254,10 @@ bool virtual_is_short(const struct virtual *v);
 /* partition.c */
 /* NULL: memory is short. */
 struct partition *partition_create(struct virtual *v, uint16_t number);
+/* That of the first event that is due; its time is UINT64_MAX when there is none. */
+struct moment partition_moment(struct partition *p);
+/* VIRTUAL_CONTROL or VIRTUAL_INBOX: somebody is to be told of something. Else VIRTUAL_REACHED. */
+enum virtual_stop partition_stop(const struct partition *p);
 void partition_free(struct partition *p);
 
 /* flights.c */
@@ -229,6 +279,23 @@ void virtual_arrive(struct partition *p, const struct arrival *arrival);
 enum virtual_stop partition_run(struct partition *p, uint64_t until_ns, uint64_t last);
 /* When a partition's next event is due; UINT64_MAX: never. */
 uint64_t partition_next_ns(struct partition *p);
+
+/* cut.c */
+/* Cuts the network anew, while nothing runs. False: memory is short. */
+bool virtual_cut(struct virtual *v);
+/* Whether a node's links have become shorter than the network's cut allows. */
+bool virtual_is_nearer(const struct virtual *v, const struct node *node);
+/* Whether partitions had so different numbers of events that another cut is better. */
+bool virtual_is_uneven(const struct virtual *v);
+
+/* threads.c */
+/* False: memory or threads are short. */
+bool threads_create(struct virtual *v);
+void threads_destroy(struct virtual *v);
+/* virtual_run() of a network that is cut. */
+enum virtual_stop threads_run(struct virtual *v, uint64_t until_ns, uint64_t max_events);
+/* A frame for another partition. */
+void partition_send(struct partition *p, uint16_t to, const struct arrival *arrival, uint64_t due_ns);
 
 /* source.c */
 /* When a datagram or frame is due. */
@@ -281,6 +348,8 @@ void host_free(struct host *host);
 /* The end of a connection that an event of `timers` is for; NULL: the event is out of date. */
 struct tcp *tcp_woken(const struct virtual *v, const struct event *event);
 void tcp_wake(struct tcp *t);
+/* The host of an end by its number; NULL: it was removed. */
+struct node *tcp_host(const struct virtual *v, uint32_t number);
 void connections_free(struct virtual *v);
 
 /* tcp_input.c */

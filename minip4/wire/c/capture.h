@@ -16,7 +16,7 @@ struct capture;
 struct capture_set *capture_set_create(void);
 /* Creates the file, with its header on disk; NULL: errno says why. It is closed with the set. */
 struct capture *capture_open(struct capture_set *set, const char *path);
-/* Appends a frame. Called by one thread, which waits only when the disk is slower than the frames. */
+/* Appends a frame. Called by one thread for each file, which waits only when the disk is slower than the frames. */
 void capture_frame(struct capture *capture, uint64_t time_ns, const uint8_t *frame,
                    uint32_t length);
 /* Lets the writer have what is buffered; same thread as capture_frame(). */

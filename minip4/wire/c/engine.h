@@ -41,6 +41,10 @@ struct packet_pool *engine_pool(struct engine *engine);
  * engines can hand packets to each other. Its packets have room for what this program parses from now
  * on; those on their way are exchanged when they get here. */
 void engine_share_pool(struct engine *engine, struct packet_pool *pool);
+/* Another such pool from now on, as wide as the one before: its thread is another. */
+void engine_move_pool(struct engine *engine, struct packet_pool *pool);
+/* The least time from when a port sends a frame to when it arrives; 0 without a link. */
+uint64_t engine_lookahead(const struct engine *engine, uint16_t port);
 /* Replaces the driver; a frame that leaves while transmit is NULL goes back to the pool. */
 void engine_set_driver(struct engine *engine, const struct engine_driver *driver);
 /* A frame sent to a port that is down is dropped (no_port_drops). */

@@ -142,6 +142,17 @@ uint64_t link_free_at(const struct link *link)
     return link->free_at_ns;
 }
 
+uint64_t link_lookahead_ns(const struct link *link)
+{
+    uint64_t jitter_ns = link->rest->config.jitter_ns;
+    return link->delay_ns > jitter_ns ? link->delay_ns - jitter_ns : 0;
+}
+
+void link_move_pool(struct link *link, struct packet_pool *pool)
+{
+    link->rest->pool = pool;
+}
+
 const struct link_counters *link_counters(struct link *link)
 {
     struct link_counters *counters = &link->rest->counters;

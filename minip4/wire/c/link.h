@@ -60,6 +60,10 @@ void link_configure(struct link *link, const struct link_config *config);
  * has a frame waiting sends it with now_ns = link_free_at(), however late its driver woke: else every
  * late wake would lower the rate. */
 uint64_t link_free_at(const struct link *link);
+/* The least time that a frame takes. */
+uint64_t link_lookahead_ns(const struct link *link);
+/* Has what it loses given to another pool. */
+void link_move_pool(struct link *link, struct packet_pool *pool);
 /* Hands a frame over. May be called only when now_ns >= link_free_at(). A lost frame takes its time
  * on the wire too. */
 void link_send(struct link *link, struct packet *packet, uint64_t now_ns);

@@ -1,6 +1,7 @@
 /* The packet pool: packets come from slabs, and those given back are used first, still warm. */
 #include "packet.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,9 @@ struct packet_pool {
     size_t phv_size;  /* as asked for */
     size_t phv_room;  /* rounded up */
     size_t slot_size;
-    uint64_t packets, max_packets; /* in use, or to be used */
+    struct packet_pool *first;   /* of those that share a limit; often the pool itself */
+    _Atomic uint64_t packets;    /* in use, or to be used: the first pool's count */
+    uint64_t max_packets;        /* likewise */
     bool *is_short;   /* NULL: nobody wants to know */
     unsigned fresh;   /* slots of the newest slab that were never handed out */
     struct slab *newest;
@@ -59,9 +62,31 @@ struct packet_pool *packet_pool_create(uint32_t phv_size)
     struct packet_pool *pool = calloc(1, sizeof *pool);
     if (!pool)
         return NULL;
+    pool->first = pool;
     pool->max_packets = MAX_PACKETS;
     set_phv_size(pool, phv_size);
     return pool;
+}
+
+struct packet_pool *packet_pool_another(struct packet_pool *pool)
+{
+    struct packet_pool *other = packet_pool_create((uint32_t)pool->phv_size);
+    if (other)
+        other->first = pool->first;
+    return other;
+}
+
+/* Puts what waits to be used out of use, since it is too small. */
+static void widen(struct packet_pool *pool, uint32_t phv_size)
+{
+    pool->first->packets -= pool->fresh;
+    pool->fresh = 0;
+    for (struct packet *packet = pool->free; packet; packet = packet->next) {
+        UNPOISON(&packet->next, sizeof packet->next);
+        pool->first->packets--;
+    }
+    pool->free = NULL;
+    set_phv_size(pool, phv_size);
 }
 
 void packet_pool_widen(struct packet_pool *pool, uint32_t phv_size)
@@ -71,14 +96,13 @@ void packet_pool_widen(struct packet_pool *pool, uint32_t phv_size)
     /* By doubling, once there are packets: so that few generations of them go out of use. */
     if (pool->newest && phv_size < 2 * pool->phv_size)
         phv_size = (uint32_t)(2 * pool->phv_size);
-    pool->packets -= pool->fresh;
-    pool->fresh = 0;
-    for (struct packet *packet = pool->free; packet; packet = packet->next) {
-        UNPOISON(&packet->next, sizeof packet->next);
-        pool->packets--;
-    }
-    pool->free = NULL;
-    set_phv_size(pool, phv_size);
+    widen(pool, phv_size);
+}
+
+void packet_pool_match(struct packet_pool *pool, const struct packet_pool *first)
+{
+    if (pool->phv_size < first->phv_size)
+        widen(pool, (uint32_t)first->phv_size);
 }
 
 void packet_pool_destroy(struct packet_pool *pool)
@@ -100,7 +124,16 @@ void packet_pool_tell(struct packet_pool *pool, bool *is_short)
 
 void packet_pool_set_limit(struct packet_pool *pool, uint64_t packets)
 {
-    pool->max_packets = (packets + SLAB_PACKETS - 1) / SLAB_PACKETS * SLAB_PACKETS;
+    pool->first->max_packets = (packets + SLAB_PACKETS - 1) / SLAB_PACKETS * SLAB_PACKETS;
+}
+
+/* Counts the packets of another slab; false: there would be too many. */
+static bool reserve_slab(struct packet_pool *first)
+{
+    if (atomic_fetch_add(&first->packets, SLAB_PACKETS) + SLAB_PACKETS <= first->max_packets)
+        return true;
+    atomic_fetch_sub(&first->packets, SLAB_PACKETS);
+    return false;
 }
 
 /* The next slot that was never used, or NULL. Slots are not linked up beforehand: that would touch,
@@ -109,7 +142,7 @@ static struct packet *fresh_packet(struct packet_pool *pool)
 {
     if (!pool->fresh) {
         size_t size = pool->slot_size * SLAB_PACKETS;
-        if (pool->packets + SLAB_PACKETS > pool->max_packets)
+        if (!reserve_slab(pool->first))
             return NULL;
         struct slab *slab = malloc(sizeof *slab + size);
         if (!slab)
@@ -118,7 +151,6 @@ static struct packet *fresh_packet(struct packet_pool *pool)
         slab->next = pool->newest;
         slab->size = size;
         pool->newest = slab;
-        pool->packets += SLAB_PACKETS;
         pool->fresh = SLAB_PACKETS;
     }
     uint8_t *slot = pool->newest->slots + --pool->fresh * pool->slot_size;
@@ -149,10 +181,15 @@ struct packet *packet_take(struct packet_pool *pool)
     return packet;
 }
 
+struct packet *packet_lend(struct packet_pool *pool)
+{
+    return pool->free ? packet_take(pool) : NULL;
+}
+
 void packet_give(struct packet_pool *pool, struct packet *packet)
 {
     if (packet->phv_size < pool->phv_size) {
-        pool->packets--;
+        pool->first->packets--;
         POISON(packet, sizeof *packet + PACKET_ROOM + PACKET_MAX_FRAME);
         return;
     }

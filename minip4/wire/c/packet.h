@@ -32,6 +32,13 @@ void packet_pool_destroy(struct packet_pool *pool);
 void packet_pool_set_limit(struct packet_pool *pool, uint64_t packets);
 /* From now on *is_short becomes true when packet_take() has none to give. */
 void packet_pool_tell(struct packet_pool *pool, bool *is_short);
+/* Another pool for another thread, as wide as the first: packets may be taken from the one and given to the
+ * other, and the limit is one for both. NULL when memory is short. */
+struct packet_pool *packet_pool_another(struct packet_pool *pool);
+/* Makes such a pool as wide as the first. */
+void packet_pool_match(struct packet_pool *pool, const struct packet_pool *first);
+/* A packet that waits to be used, to be given to another such pool; NULL: none does. */
+struct packet *packet_lend(struct packet_pool *pool);
 /* Packets that are taken from now on have a phv of at least so many bytes; what has less goes out of
  * use, as soon as it is given back. */
 void packet_pool_widen(struct packet_pool *pool, uint32_t phv_size);

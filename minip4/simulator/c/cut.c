@@ -1,0 +1,367 @@
+/* How a network is cut into partitions, and brought from one cut to another. Nodes between which a frame
+ * takes no time stay together (a unit), and so do all at which the network has to stop for Python: that
+ * unit is in the first partition, which the others follow. The longest delay is cut that leaves units small enough to be shared
+ * out evenly; then each partition grows from a unit to those that it has the most links to. */
+#include <stdlib.h>
+
+#include "threads.h"
+
+enum {
+    NOWHERE = UINT16_MAX /* as node.place */,
+    LONGEST_BITS = 40,
+    ENOUGH_EVENTS = 1 << 20 /* to know what nodes have to do */
+};
+
+struct edge {
+    uint32_t from, to; /* nodes; later units */
+    uint64_t delay_ns;
+};
+
+/* Of each node, and of each unit by its first node. */
+struct plan {
+    struct virtual *v;
+    struct edge *edge;
+    uint32_t edges;
+    uint32_t *unit;      /* of a node, or of a node nearer to that: see unit_of() */
+    uint64_t *weight;    /* of a unit: what it has to do */
+    int32_t *gain;       /* of a unit: links to the partition that grows, less those to elsewhere */
+    uint16_t *partition; /* of a unit, or NOWHERE */
+    uint64_t total;
+    uint32_t stops;      /* the unit that may stop the network; VIRTUAL_NONE: none */
+};
+
+static bool may_stop(const struct node *node)
+{
+    if (node->is_host)
+        return node->host.has_application;
+    return node->switching.cpu_port != VIRTUAL_NO_CPU || node->switching.may_notify;
+}
+
+/* The least time that a frame takes from a node to the next one. */
+static uint64_t delay_of(const struct node *node, uint16_t port)
+{
+    const struct switching *s = &node->switching;
+    return node->is_host || !s->engine ? 0 : s->calls->lookahead(s->engine, port);
+}
+
+static void list_edges(struct plan *plan)
+{
+    const struct virtual *v = plan->v;
+    for (uint32_t i = 0; i < v->nodes; i++)
+        for (uint16_t port = 0; port < v->node[i]->ports; port++) {
+            const struct node *to = v->node[i]->wire[port].to;
+            if (to)
+                plan->edge[plan->edges++] =
+                    (struct edge){i, to->number, delay_of(v->node[i], port)};
+        }
+}
+
+/* --- units --------------------------------------------------------------------------------------------- */
+
+static uint32_t unit_of(struct plan *plan, uint32_t node)
+{
+    while (plan->unit[node] != node)
+        node = plan->unit[node] = plan->unit[plan->unit[node]];
+    return node;
+}
+
+static void join(struct plan *plan, uint32_t a, uint32_t b)
+{
+    a = unit_of(plan, a);
+    b = unit_of(plan, b);
+    plan->unit[a > b ? a : b] = a > b ? b : a;
+}
+
+/* What a node has to do: as it was until now, or as its wires tell. */
+static uint64_t work_of(const struct node *node, bool is_known)
+{
+    uint64_t work = 1;
+    for (uint16_t port = 0; port < node->ports && !is_known; port++)
+        work += node->wire[port].to != NULL;
+    return is_known ? work + node->load : work;
+}
+
+/* Makes units of what a delay below `delay_ns` joins. Returns the weight of the heaviest. */
+static uint64_t make_units(struct plan *plan, uint64_t delay_ns)
+{
+    const struct virtual *v = plan->v;
+    uint64_t heaviest = 0;
+    plan->stops = VIRTUAL_NONE;
+    for (uint32_t i = 0; i < v->nodes; i++)
+        plan->unit[i] = i;
+    for (uint32_t i = 0; i < plan->edges; i++)
+        if (plan->edge[i].delay_ns < delay_ns)
+            join(plan, plan->edge[i].from, plan->edge[i].to);
+    for (uint32_t i = 0; i < v->nodes; i++)
+        if (may_stop(v->node[i])) {
+            join(plan, plan->stops == VIRTUAL_NONE ? i : plan->stops, i);
+            plan->stops = unit_of(plan, i);
+        }
+    for (uint32_t i = 0; i < v->nodes; i++)
+        plan->weight[i] = 0;
+    for (uint32_t i = 0; i < v->nodes; i++) {
+        uint64_t *weight = &plan->weight[unit_of(plan, i)];
+        *weight += work_of(v->node[i], v->is_load_known);
+        heaviest = *weight > heaviest ? *weight : heaviest;
+    }
+    return heaviest;
+}
+
+static void choose_units(struct plan *plan)
+{
+    const struct virtual *v = plan->v;
+    plan->total = 0;
+    for (uint32_t i = 0; i < v->nodes; i++)
+        plan->total += work_of(v->node[i], v->is_load_known);
+    uint64_t share = plan->total / v->partitions;
+    for (int bits = LONGEST_BITS; bits >= 0; bits--)
+        if (make_units(plan, UINT64_C(1) << bits) <= share + share / 8)
+            return; /* else those of links with any delay */
+}
+
+/* --- growing ------------------------------------------------------------------------------------------- */
+
+static bool is_free(const struct plan *plan, uint32_t unit)
+{
+    return plan->unit[unit] == unit && plan->partition[unit] == NOWHERE;
+}
+
+/* The free unit with the highest gain, and of those the first; VIRTUAL_NONE: none is left. */
+static uint32_t best_unit(const struct plan *plan)
+{
+    uint32_t best = VIRTUAL_NONE;
+    for (uint32_t i = 0; i < plan->v->nodes; i++)
+        if (is_free(plan, i) && (best == VIRTUAL_NONE || plan->gain[i] > plan->gain[best]))
+            best = i;
+    return best;
+}
+
+/* Where the first partition begins: with what may stop the network. */
+static uint32_t first_unit(const struct plan *plan)
+{
+    return plan->stops != VIRTUAL_NONE ? plan->stops : best_unit(plan);
+}
+
+static void take(struct plan *plan, uint32_t unit, uint16_t partition, const uint32_t *first_edge,
+                 const uint32_t *next_edge)
+{
+    plan->partition[unit] = partition;
+    for (uint32_t i = first_edge[unit]; i != VIRTUAL_NONE; i = next_edge[i])
+        plan->gain[plan->edge[i].to] += 2;
+}
+
+/* Shares the units out: those of `first_edge` and `next_edge` are lists of the edges from each. */
+static void grow(struct plan *plan, const uint32_t *first_edge, const uint32_t *next_edge)
+{
+    const struct virtual *v = plan->v;
+    uint64_t left = plan->total;
+    for (uint16_t partition = 0; partition < v->partitions; partition++) {
+        uint64_t share = left / (v->partitions - partition), has = 0;
+        for (uint32_t i = 0; i < v->nodes; i++)
+            plan->gain[i] = 0;
+        for (uint32_t i = 0; i < plan->edges; i++)
+            plan->gain[plan->edge[i].from] -= 1;
+        uint32_t unit = partition ? best_unit(plan) : first_unit(plan);
+        while (unit != VIRTUAL_NONE && (!has || has + plan->weight[unit] / 2 <= share)) {
+            take(plan, unit, partition, first_edge, next_edge);
+            has += plan->weight[unit];
+            unit = best_unit(plan);
+        }
+        left -= has < left ? has : left;
+    }
+    uint32_t unit;
+    while ((unit = best_unit(plan)) != VIRTUAL_NONE)
+        take(plan, unit, (uint16_t)(v->partitions - 1), first_edge, next_edge);
+}
+
+/* False: memory is short. */
+static bool share_out(struct plan *plan)
+{
+    const struct virtual *v = plan->v;
+    uint32_t *first_edge = malloc((v->nodes + 1) * sizeof *first_edge);
+    uint32_t *next_edge = malloc((plan->edges + 1) * sizeof *next_edge);
+    if (first_edge && next_edge) {
+        for (uint32_t i = 0; i < v->nodes; i++) {
+            first_edge[i] = VIRTUAL_NONE;
+            plan->partition[i] = v->node[i]->place;
+        }
+        if (plan->stops != VIRTUAL_NONE)
+            plan->partition[plan->stops] = NOWHERE; /* it is the first partition's */
+        for (uint32_t i = 0; i < plan->edges; i++) {
+            struct edge *edge = &plan->edge[i];
+            edge->from = unit_of(plan, edge->from);
+            edge->to = unit_of(plan, edge->to);
+            next_edge[i] = first_edge[edge->from];
+            first_edge[edge->from] = i;
+        }
+        grow(plan, first_edge, next_edge);
+    }
+    bool is_done = first_edge && next_edge;
+    free(first_edge);
+    free(next_edge);
+    return is_done;
+}
+
+/* --- from one cut to another --------------------------------------------------------------------------- */
+
+/* Takes all events out of a queue, the first first, and adds each to that of its partition. */
+static bool move_events(struct virtual *v, struct events *from, size_t queue,
+                        struct node *(*node_of)(const struct virtual *, uint32_t))
+{
+    struct events old = *from;
+    bool is_done = true;
+    *from = (struct events){0};
+    while (old.count) {
+        struct node *node = node_of(v, old.heap[0].what);
+        struct partition *p = node ? node->partition : v->partition[0];
+        is_done &= events_add((struct events *)(void *)((char *)p + queue), old.heap[0]);
+        events_remove_first(&old);
+    }
+    events_free(&old);
+    return is_done;
+}
+
+static struct node *node_numbered(const struct virtual *v, uint32_t node)
+{
+    return v->node[node];
+}
+
+static struct node *host_of_source(const struct virtual *v, uint32_t source)
+{
+    return v->source[source].host;
+}
+
+static bool move_flights(struct partition *from)
+{
+    struct flights old = from->flights;
+    bool is_done = true;
+    from->flights = (struct flights){0};
+    while (old.count) {
+        uint64_t due_ns = events_next_ns(&old.events);
+        struct arrival arrival = flights_take(&old);
+        is_done &= flights_add(&arrival.to->partition->flights, &arrival, due_ns);
+    }
+    flights_free(&old);
+    return is_done;
+}
+
+/* False: memory is short. */
+static bool move_all(struct virtual *v)
+{
+    bool is_done = virtual_sort(v);
+    for (uint32_t i = 0; i < v->partitions; i++) {
+        struct partition *p = v->partition[i];
+        is_done &= move_flights(p);
+        is_done &= move_events(v, &p->wakes, offsetof(struct partition, wakes), node_numbered);
+        is_done &= move_events(v, &p->sends, offsetof(struct partition, sends), host_of_source);
+        is_done &= move_events(v, &p->timers, offsetof(struct partition, timers), tcp_host);
+    }
+    return is_done;
+}
+
+/* Says of each wire where it leads, and between partitions how long that takes at least. */
+static bool connect_partitions(struct virtual *v)
+{
+    for (uint32_t i = 0; i < v->partitions * v->partitions; i++)
+        v->threads->lookahead_ns[i] = UINT64_MAX;
+    for (uint32_t i = 0; i < v->nodes; i++)
+        for (uint16_t port = 0; port < v->node[i]->ports; port++) {
+            struct wire *wire = &v->node[i]->wire[port];
+            uint16_t from = v->node[i]->partition->number;
+            wire->partition = wire->to ? wire->to->partition->number : from;
+            if (wire->partition == from)
+                continue;
+            uint64_t delay_ns = delay_of(v->node[i], port);
+            uint64_t *lookahead_ns = lookahead_between(v, from, wire->partition);
+            struct channel **channel = &v->threads->channel[from * v->partitions + wire->partition];
+            *lookahead_ns = delay_ns < *lookahead_ns ? delay_ns : *lookahead_ns;
+            if (!*channel && !(*channel = memory_take(sizeof **channel)))
+                return false;
+        }
+    for (uint32_t i = 1; i < v->partitions && v->partition[0]->may_stop; i++)
+        *lookahead_between(v, 0, i) = 0; /* it may stop the others at any time: none goes ahead of it */
+    return true;
+}
+
+/* False: memory is short. */
+static bool apply(struct plan *plan)
+{
+    struct virtual *v = plan->v;
+    bool is_used[VIRTUAL_MAX_THREADS] = {false};
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < v->nodes; i++) {
+        uint16_t number = plan->partition[unit_of(plan, i)];
+        used += !is_used[number];
+        is_used[number] = true;
+    }
+    v->is_cut = used > 1;
+    for (uint32_t i = 0; i < v->partitions; i++) {
+        v->partition[i]->may_stop = false;
+        v->partition[i]->nodes = 0;
+        packet_pool_match(v->partition[i]->pool, v->partition[0]->pool);
+    }
+    for (uint32_t i = 0; i < v->nodes; i++) {
+        struct node *node = v->node[i];
+        struct partition *p = v->partition[v->is_cut ? plan->partition[unit_of(plan, i)] : 0];
+        node->partition = p;
+        node->load /= 2; /* what was long ago counts less */
+        p->nodes++;
+        p->may_stop |= may_stop(node);
+        if (!node->is_host && node->switching.engine)
+            node->switching.calls->move_pool(node->switching.engine, p->pool);
+    }
+    return connect_partitions(v) && move_all(v);
+}
+
+bool virtual_cut(struct virtual *v)
+{
+    uint32_t edges = 0;
+    for (uint32_t i = 0; i < v->nodes; i++)
+        edges += v->node[i]->ports;
+    struct plan plan = {
+        .v = v,
+        .edge = malloc((edges + 1) * sizeof *plan.edge),
+        .unit = malloc((v->nodes + 1) * sizeof *plan.unit),
+        .weight = malloc((v->nodes + 1) * sizeof *plan.weight),
+        .gain = malloc((v->nodes + 1) * sizeof *plan.gain),
+        .partition = malloc((v->nodes + 1) * sizeof *plan.partition),
+    };
+    bool is_done = plan.edge && plan.unit && plan.weight && plan.gain && plan.partition;
+    if (is_done) {
+        list_edges(&plan);
+        choose_units(&plan);
+        is_done = share_out(&plan) && apply(&plan);
+    }
+    free(plan.edge);
+    free(plan.unit);
+    free(plan.weight);
+    free(plan.gain);
+    free(plan.partition);
+    v->is_stale = false;
+    for (uint32_t i = 0; i < v->partitions; i++)
+        v->partition[i]->events_before = v->partition[i]->event_count;
+    return is_done;
+}
+
+bool virtual_is_nearer(const struct virtual *v, const struct node *node)
+{
+    for (uint16_t port = 0; v->is_cut && port < node->ports; port++) {
+        const struct wire *wire = &node->wire[port];
+        uint32_t from = node->partition->number;
+        if (wire->to && wire->partition != from &&
+            delay_of(node, port) < *lookahead_between(v, from, wire->partition))
+            return true;
+    }
+    return false;
+}
+
+bool virtual_is_uneven(const struct virtual *v)
+{
+    uint64_t all = 0, most = 0;
+    for (uint32_t i = 0; i < v->partitions; i++) {
+        uint64_t events = v->partition[i]->event_count - v->partition[i]->events_before;
+        all += events;
+        most = events > most ? events : most;
+    }
+    return v->is_cut && all > ENOUGH_EVENTS && most * v->partitions > all + all / 16;
+}

@@ -1,0 +1,30 @@
+/* Whether partitions are to run at once or in turn: as it was faster. Where links are short, or the machine's
+ * cores have other work, threads mostly wait for each other. */
+#include "threads.h"
+
+enum { FIRST_INTERVAL = 8, LONGEST_INTERVAL = 1 << 12, FEW_EVENTS = 1 << 10 };
+
+bool pace_wants_turns(const struct pace *pace)
+{
+    for (int i = 0; i < 2; i++)
+        if (pace->cost_ns[i] == 0)
+            return i;
+    bool in_turn = pace->cost_ns[1] < pace->cost_ns[0];
+    return pace->runs == pace->next_try ? !in_turn : in_turn;
+}
+
+void pace_note(struct pace *pace, bool in_turn, uint64_t took_ns, uint64_t events)
+{
+    if (events < FEW_EVENTS)
+        return;
+    bool was_slower = pace->cost_ns[in_turn] > pace->cost_ns[!in_turn];
+    pace->cost_ns[in_turn] = (double)took_ns / (double)events;
+    bool is_slower = pace->cost_ns[in_turn] > pace->cost_ns[!in_turn];
+    if (pace->runs++ < pace->next_try && pace->interval)
+        return;
+    if (was_slower && is_slower && pace->interval < LONGEST_INTERVAL)
+        pace->interval *= 2;
+    else if (!pace->interval || !is_slower)
+        pace->interval = FIRST_INTERVAL;
+    pace->next_try = pace->runs + pace->interval;
+}

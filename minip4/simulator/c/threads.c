@@ -1,0 +1,314 @@
+/* Partitions of one network on several threads, without a common clock (conservative: Chandy, Misra, Bryant).
+ * Each partition tells how far it has come. What it sends to another is on its way for at least the delay
+ * of the links between them, its lookahead: so the other may do all that is due before the sum of both.
+ * Since events have an order that does not depend on partitions, results are those of one thread. */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "threads.h"
+
+enum {
+    PATIENCE = 64,       /* looks at the others' clocks before the core is offered to other threads */
+    ALONE_EVENTS = 512   /* are done by one thread before the others are woken */
+};
+
+static uint64_t real_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+/* --- a thread's part of a run ---------------------------------------------------------------------- */
+
+/* Notes why a partition has ended early. */
+static void note_stop(struct partition *p, enum virtual_stop stop)
+{
+    struct threads *threads = p->v->threads;
+    if (stop == VIRTUAL_CONTROL || stop == VIRTUAL_INBOX)
+        atomic_store(&threads->before_ns, p->now_ns); /* the others come so far, and no further */
+    else
+        atomic_store(&threads->quits, stop);
+}
+
+/* Does what may be done now; returns how far this partition has come. */
+static uint64_t go_on(struct partition *p, uint64_t before_ns)
+{
+    uint64_t next_ns = p->arrival_count ? p->now_ns : partition_next_ns(p);
+    if (next_ns < before_ns || partition_stop(p) != VIRTUAL_REACHED) {
+        partition_be_busy(p);
+        enum virtual_stop stop = partition_run(p, before_ns - 1, p->last);
+        if (stop != VIRTUAL_REACHED) {
+            note_stop(p, stop);
+            return p->now_ns;
+        }
+        next_ns = partition_next_ns(p);
+    }
+    return time_least(next_ns, before_ns);
+}
+
+/* Nothing could be done, `count` times by now. */
+static void wait_a_little(struct partition *p, uint32_t count)
+{
+    bool is_parallel = p->v->threads->is_parallel;
+    if (count < (is_parallel ? PATIENCE : 1)) {
+        __builtin_ia32_pause();
+        return;
+    }
+    partition_be_quiet(p, p->arrival_count ? p->now_ns : partition_next_ns(p));
+    if (p->number == 0)
+        threads_jump(p->v);
+    if (is_parallel)
+        sched_yield();
+}
+
+/* Counts how long a partition waits, in real time, once it is for more than a moment. */
+static void note_wait(struct partition *p, bool goes_on)
+{
+    struct wait *wait = &p->wait;
+    if (goes_on) {
+        p->waited_ns += wait->since_ns ? real_ns() - wait->since_ns : 0;
+        *wait = (struct wait){.is_done = wait->is_done};
+    } else if (++wait->count == PATIENCE) {
+        wait->since_ns = real_ns();
+    }
+}
+
+/* Does what a partition may do now, and takes in what it is sent. */
+static void take_turn(struct partition *p)
+{
+    struct threads *threads = p->v->threads;
+    uint64_t events = p->event_count;
+    uint64_t safe_ns = partition_safe_before(p), end_ns = atomic_load(&threads->before_ns);
+    bool quits = atomic_load(&threads->quits) != VIRTUAL_REACHED;
+    uint64_t clock_ns = quits ? end_ns : go_on(p, time_least(safe_ns, end_ns));
+    if (!quits)
+        atomic_store_explicit(&p->clock_ns, clock_ns, memory_order_release);
+    if (!p->wait.is_done && clock_ns >= atomic_load(&threads->before_ns)) {
+        p->wait.is_done = true;
+        atomic_fetch_add(&threads->done, 1);
+    }
+    note_wait(p, p->event_count != events);
+    if (p->event_count == events)
+        wait_a_little(p, p->wait.count);
+}
+
+/* One partition's part of a run. It takes in what it is sent until all are done. */
+static void take_part(struct partition *p)
+{
+    while (atomic_load(&p->v->threads->done) < p->v->partitions)
+        take_turn(p);
+    note_wait(p, true);
+}
+
+static void *work(void *user)
+{
+    struct partition *p = user;
+    struct threads *threads = p->v->threads;
+    uint64_t runs = 0;
+    pthread_mutex_lock(&threads->lock);
+    for (;;) {
+        while (threads->runs == runs && !threads->is_over)
+            pthread_cond_wait(&threads->begins, &threads->lock);
+        if (threads->is_over)
+            break;
+        runs = threads->runs;
+        pthread_mutex_unlock(&threads->lock);
+        take_part(p);
+        pthread_mutex_lock(&threads->lock);
+        if (++threads->ended == threads->workers)
+            pthread_cond_signal(&threads->ends);
+    }
+    pthread_mutex_unlock(&threads->lock);
+    return NULL;
+}
+
+/* --- runs -------------------------------------------------------------------------------------------- */
+
+/* Each partition on its thread. */
+static void run_at_once(struct virtual *v)
+{
+    struct threads *threads = v->threads;
+    threads->is_parallel = true;
+    pthread_mutex_lock(&threads->lock);
+    threads->runs++;
+    threads->ended = 0;
+    pthread_cond_broadcast(&threads->begins);
+    pthread_mutex_unlock(&threads->lock);
+    take_part(v->partition[0]);
+    pthread_mutex_lock(&threads->lock);
+    while (threads->ended < threads->workers)
+        pthread_cond_wait(&threads->ends, &threads->lock);
+    pthread_mutex_unlock(&threads->lock);
+    threads->is_parallel = false;
+    for (uint32_t i = 0; i < v->partitions; i++)
+        partition_receive(v->partition[i]);
+}
+
+/* One partition after the other on this thread: cheaper where each could do little before it waits. */
+static void run_in_turn(struct virtual *v)
+{
+    while (atomic_load(&v->threads->done) < v->partitions)
+        for (uint32_t i = 0; i < v->partitions; i++)
+            take_turn(v->partition[i]);
+}
+
+/* All partitions, up to what is due before a time; ends sooner as partition_run() does. Both ways give
+ * the same: what was the faster of late is taken, and now and then the other is tried. */
+static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_events)
+{
+    struct threads *threads = v->threads;
+    uint64_t first_ns = virtual_next(v), events = virtual_events(v), began_ns = real_ns();
+    for (uint32_t i = 0; i < v->partitions; i++) {
+        struct partition *p = v->partition[i];
+        p->last = time_plus(p->event_count, max_events / v->partitions + 1);
+        p->wait = (struct wait){0};
+        atomic_store(&p->clock_ns, first_ns);
+    }
+    atomic_store(&threads->floor_ns, 0);
+    atomic_store(&threads->before_ns, before_ns);
+    atomic_store(&threads->quits, VIRTUAL_REACHED);
+    atomic_store(&threads->done, 0);
+    bool in_turn = pace_wants_turns(&threads->pace);
+    if (in_turn)
+        run_in_turn(v);
+    else
+        run_at_once(v);
+    for (uint32_t i = 0; i < v->partitions; i++)
+        partition_be_busy(v->partition[i]);
+    events = virtual_events(v) - events;
+    threads->at_once += in_turn ? 0 : events;
+    pace_note(&threads->pace, in_turn, real_ns() - began_ns, events);
+}
+
+/* NULL: nothing is due. */
+static struct partition *first_of(struct virtual *v, struct moment *first)
+{
+    struct partition *found = NULL;
+    for (uint32_t i = 0; i < v->partitions; i++) {
+        struct moment moment = partition_moment(v->partition[i]);
+        if (moment.time_ns != UINT64_MAX && (!found || moment_is_before(&moment, first))) {
+            found = v->partition[i];
+            *first = moment;
+        }
+    }
+    return found;
+}
+
+/* Does what is due first in a partition, and what follows at once from it. */
+static void step(struct partition *p, uint64_t time_ns, uint64_t *left)
+{
+    do {
+        partition_run(p, time_ns, p->event_count + 1);
+    } while (--*left && p->arrival_count && !p->is_short);
+}
+
+/* One event after the other, each the first of all partitions'. Ends, too, when the partition that may
+ * stop the network has done so, and the others have come as far. */
+static enum virtual_stop run_alone(struct virtual *v, uint64_t until_ns, uint64_t max_events)
+{
+    struct partition *stops = v->partition[0];
+    uint64_t left = max_events;
+    struct moment first;
+    for (uint32_t i = 0; i < v->partitions; i++) /* what came in while nothing ran is due now */
+        while (v->partition[i]->arrival_count && left && !v->partition[i]->is_short)
+            step(v->partition[i], 0, &left);
+    while (left && !virtual_is_short(v)) {
+        enum virtual_stop wanted = partition_stop(stops);
+        struct partition *p = first_of(v, &first);
+        if (wanted != VIRTUAL_REACHED && (!p || !moment_is_before(&first, &stops->moment)))
+            return wanted;
+        if (!p || first.time_ns > until_ns)
+            return VIRTUAL_REACHED;
+        step(p, first.time_ns, &left);
+    }
+    return virtual_is_short(v) ? VIRTUAL_SHORT : VIRTUAL_PAUSED;
+}
+
+/* Brings all partitions to the same time: all before it is done. */
+static void set_now(struct virtual *v, uint64_t now_ns)
+{
+    v->now_ns = now_ns;
+    for (uint32_t i = 0; i < v->partitions; i++)
+        v->partition[i]->now_ns = now_ns;
+    v->partition[0]->moment = (struct moment){.time_ns = now_ns};
+}
+
+static uint64_t now_of(const struct virtual *v, bool is_last)
+{
+    uint64_t now_ns = v->partition[0]->now_ns;
+    for (uint32_t i = 1; i < v->partitions; i++)
+        if (is_last == (v->partition[i]->now_ns > now_ns))
+            now_ns = v->partition[i]->now_ns;
+    return now_ns;
+}
+
+enum virtual_stop threads_run(struct virtual *v, uint64_t until_ns, uint64_t max_events)
+{
+    uint64_t last = time_plus(virtual_events(v), max_events);
+    enum virtual_stop stop = run_alone(v, until_ns, time_least(max_events, ALONE_EVENTS));
+    while (stop == VIRTUAL_PAUSED && virtual_events(v) < last) {
+        run_together(v, time_plus(until_ns, 1), time_least(last - virtual_events(v), PACE_EVENTS));
+        stop = (enum virtual_stop)atomic_load(&v->threads->quits);
+        if (stop == VIRTUAL_REACHED && partition_stop(v->partition[0]) != VIRTUAL_REACHED)
+            stop = run_alone(v, until_ns, max_events);
+    }
+    if (stop == VIRTUAL_REACHED)
+        set_now(v, until_ns == UINT64_MAX ? now_of(v, true) : until_ns);
+    else if (stop == VIRTUAL_CONTROL || stop == VIRTUAL_INBOX)
+        set_now(v, v->partition[0]->now_ns);
+    else
+        v->now_ns = now_of(v, false);
+    return virtual_is_short(v) ? VIRTUAL_SHORT : stop;
+}
+
+/* --- threads ------------------------------------------------------------------------------------------ */
+
+/* False: memory or threads are short. */
+bool threads_create(struct virtual *v)
+{
+    uint32_t count = v->partitions;
+    struct threads *threads = v->threads = memory_take(sizeof *threads);
+    if (!threads)
+        return false;
+    pthread_mutex_init(&threads->lock, NULL);
+    pthread_cond_init(&threads->begins, NULL);
+    pthread_cond_init(&threads->ends, NULL);
+    threads->lookahead_ns = calloc((size_t)count * count, sizeof *threads->lookahead_ns);
+    threads->channel = calloc((size_t)count * count, sizeof *threads->channel);
+    threads->worker = calloc(count, sizeof *threads->worker);
+    if (!threads->lookahead_ns || !threads->channel || !threads->worker)
+        return false;
+    while (threads->workers + 1 < count) {
+        if (pthread_create(&threads->worker[threads->workers], NULL, work,
+                           v->partition[threads->workers + 1]))
+            return false;
+        pthread_setname_np(threads->worker[threads->workers++], "minip4-virtual");
+    }
+    return true;
+}
+
+void threads_destroy(struct virtual *v)
+{
+    struct threads *threads = v->threads;
+    if (!threads)
+        return;
+    pthread_mutex_lock(&threads->lock);
+    threads->is_over = true;
+    pthread_cond_broadcast(&threads->begins);
+    pthread_mutex_unlock(&threads->lock);
+    for (uint32_t i = 0; i < threads->workers; i++)
+        pthread_join(threads->worker[i], NULL);
+    for (uint32_t i = 0; threads->channel && i < v->partitions * v->partitions; i++)
+        memory_give(threads->channel[i], sizeof *threads->channel[i]);
+    free(threads->worker);
+    free(threads->channel);
+    free(threads->lookahead_ns);
+    pthread_cond_destroy(&threads->begins);
+    pthread_cond_destroy(&threads->ends);
+    pthread_mutex_destroy(&threads->lock);
+    memory_give(threads, sizeof *threads);
+    v->threads = NULL;
+}

@@ -1,0 +1,101 @@
+/* What the partitions of a network share while each has a thread of its own. */
+#ifndef MINIP4_THREADS_H
+#define MINIP4_THREADS_H
+
+#include <pthread.h>
+
+#include "virtual_internal.h"
+
+enum { CHANNEL_ROOM = 1024 /* frames; a power of two */ };
+
+/* A frame from one partition to another; and when the place is used again, a packet that goes back for it. */
+struct message {
+    struct arrival arrival;
+    uint64_t due_ns;
+    struct packet *spare;
+};
+
+/* From one partition to another: a ring with one sender and one receiver, without a lock. */
+struct channel {
+    struct message message[CHANNEL_ROOM];
+    _Alignas(CACHE_LINE) _Atomic uint32_t sent;
+    uint32_t seen_received; /* the sender's */
+    _Alignas(CACHE_LINE) _Atomic uint32_t received;
+};
+
+/* How fast events were done at once and in turn: which of both is to be next. */
+struct pace {
+    double cost_ns[2];  /* of an event, at once and in turn; 0: not tried yet */
+    uint32_t runs, next_try, interval; /* ... of what is slower: the longer it is, the more rarely */
+};
+
+enum { PACE_EVENTS = 1 << 16 /* after so many it is asked again */ };
+
+struct threads {
+    struct pace pace;
+    uint64_t at_once;        /* events that were done so */
+    bool is_parallel;        /* else one thread has all partitions */
+    uint64_t *lookahead_ns;  /* from partition to partition; UINT64_MAX: nothing goes there */
+    struct channel **channel; /* the same; NULL: none */
+    pthread_t *worker;       /* of all partitions but the first, which is the caller's */
+    uint32_t workers;
+    pthread_mutex_t lock;
+    pthread_cond_t begins, ends;
+    uint64_t runs;           /* begun until now; all four under the lock */
+    uint32_t ended;          /* workers that have ended their part of it */
+    bool is_over;
+    _Alignas(CACHE_LINE) _Atomic uint64_t before_ns; /* the run ends with what is due before */
+    _Atomic int quits;       /* enum virtual_stop: why all end where they are */
+    _Alignas(CACHE_LINE) _Atomic uint32_t done; /* partitions that have nothing more to do */
+    _Alignas(CACHE_LINE) _Atomic uint64_t floor_ns; /* nothing happens before it */
+};
+
+static inline uint64_t *lookahead_between(const struct virtual *v, uint32_t from, uint32_t to)
+{
+    return &v->threads->lookahead_ns[from * v->partitions + to];
+}
+
+static inline struct channel *channel_between(const struct virtual *v, uint32_t from, uint32_t to)
+{
+    return v->threads->channel[from * v->partitions + to];
+}
+
+/* No later than the latest time. */
+static inline uint64_t time_plus(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static inline uint64_t time_least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* clocks.c */
+/* A partition with nothing to do is quiet: its version is odd, and `quiet_next_ns` holds. */
+void partition_be_quiet(struct partition *p, uint64_t next_ns);
+void partition_be_busy(struct partition *p);
+/* When all are quiet and nothing is on its way between them, nothing happens before the first of what
+ * they wait for: so no clock has to creep there by the lookahead. */
+void threads_jump(struct virtual *v);
+/* Takes what other partitions have sent. */
+void partition_receive(struct partition *p);
+/* What is due before the time that this returns may be done: nothing sooner can come. */
+uint64_t partition_safe_before(struct partition *p);
+
+/* pace.c */
+bool pace_wants_turns(const struct pace *pace);
+void pace_note(struct pace *pace, bool in_turn, uint64_t took_ns, uint64_t events);
+
+/* channel.c */
+bool channel_is_full(struct channel *channel);
+void channel_send(struct channel *channel, struct packet_pool *pool, const struct arrival *arrival,
+                  uint64_t due_ns);
+bool channel_waits(const struct channel *channel);
+/* Puts a frame from another partition among a partition's events; returns a packet to be given back for it,
+ * so that none runs out of packets, or NULL. */
+struct packet *partition_take_in(struct partition *p, const struct arrival *arrival, uint64_t due_ns);
+/* Puts what waits among a partition's events; returns how many there were. */
+uint32_t channel_receive(struct channel *channel, struct partition *p);
+
+#endif

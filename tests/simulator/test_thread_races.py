@@ -1,0 +1,34 @@
+"""Threads of a network do not touch what is another's; and it is found when they do."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+RACE = 66  # exit status of a process in which ThreadSanitizer found a race
+RACES = Path(__file__).parent / "thread_races.py"
+
+
+def races(*arguments: str) -> subprocess.CompletedProcess[str]:
+    tsan = subprocess.run(["cc", "-print-file-name=libtsan.so"], capture_output=True, text=True,
+                          check=True).stdout.strip()  # fmt: skip
+    environment = {
+        **os.environ,
+        "TSAN_OPTIONS": f"halt_on_error=1 exitcode={RACE}",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "LD_PRELOAD": tsan,
+    }
+    # ThreadSanitizer of older compilers needs addresses that are not randomised.
+    command = ["setarch", "-R", sys.executable, str(RACES), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def test_threads_do_not_race() -> None:
+    run = races()
+    assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
+
+
+def test_a_frame_that_goes_to_a_partition_without_a_channel_is_found() -> None:
+    run = races("broken")
+    assert run.returncode == RACE, run.stdout[-4000:] + run.stderr[-4000:]
+    assert "data race" in run.stderr

@@ -1,0 +1,81 @@
+"""Several threads do the same as one, to the last bit, however the network is cut."""
+
+from pathlib import Path
+
+import pytest
+from lines import Line
+from meshes import Mesh
+
+from minip4.engine.errors import InvalidArgument
+from minip4.simulator.shared import MAX_THREADS
+from minip4.simulator.virtual import Partition, Virtual
+
+
+def outcome(mesh: Mesh) -> tuple[dict[str, str], list[Partition]]:
+    *_, partitions = mesh.run()
+    assert mesh.threads == 1 or mesh.virtual.events_at_once > mesh.virtual.events / 10
+    return mesh.digest(), partitions
+
+
+@pytest.mark.parametrize("is_stopped", [True, False], ids=["with controllers", "undisturbed"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_results_do_not_depend_on_threads(seed: int, is_stopped: bool, tmp_path: Path) -> None:
+    def folder(name: str) -> Path:
+        (tmp_path / name).mkdir()
+        return tmp_path / name
+
+    expected, alone = outcome(Mesh(seed, is_stopped=is_stopped, captures=folder("1")))
+    for threads, placing in ((2, None), (4, None), (3, 6)):
+        name = f"{threads}-{placing}"
+        mesh = Mesh(seed, threads, placing, is_stopped, folder(name))
+        found, partitions = outcome(mesh)
+        assert found == expected, name
+        assert len(partitions) > 1, name
+        assert any(partition.sent for partition in partitions)
+        assert sum(partition.events for partition in partitions) == alone[0].events
+
+
+def test_a_link_that_becomes_shorter_holds_its_partition_back() -> None:
+    """Its frames come when they should, though both sides had more time before."""
+
+    def received(threads: int) -> bytes:
+        delay = {"delay_us": 100}
+        line = Line(delay, delay, {}, back=delay, threads=threads)
+        flow = line.flow(20_000, 1e6)
+        line.run(0.01)
+        line.change(0, 2, delay_us=3)
+        line.change(1, 2, delay_us=4)
+        line.run(0.03)
+        lookaheads = {partition.lookahead_ns for partition in line.virtual.partitions}
+        assert threads == 1 or lookaheads in ({100_000, 3000}, {100_000, 4000})
+        result = line.virtual.flow_result(flow).received.tobytes()
+        line.virtual.close()
+        return result
+
+    assert received(2) == received(1)
+
+
+@pytest.mark.parametrize("threads", [0, -1, MAX_THREADS + 1])
+def test_so_many_threads_are_refused(threads: int) -> None:
+    with pytest.raises(InvalidArgument, match=f"{threads} threads: 1 to {MAX_THREADS} expected"):
+        Virtual(0, threads=threads)
+
+
+def test_a_network_without_delay_is_not_cut() -> None:
+    line = Line({}, {"rate_bps": 10**9}, {}, threads=2)
+    flow = line.flow(1000)
+    line.run()
+    assert [partition.nodes for partition in line.virtual.partitions] == [5]
+    assert len(line.virtual.flow_result(flow).received) == 1000
+    line.virtual.close()
+
+
+def test_packets_go_back_to_where_they_came_from() -> None:
+    """A flow one way would else leave all packets at its end: the limit would be passed."""
+    line = Line({"delay_us": 10}, {}, back={"delay_us": 10}, threads=2)
+    line.limit_packets(8192)
+    flow = line.flow(100_000, 1e6)
+    line.run()
+    assert len(line.virtual.partitions) == 2
+    assert len(line.virtual.flow_result(flow).received) == 100_000
+    line.virtual.close()

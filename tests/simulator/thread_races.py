@@ -1,0 +1,44 @@
+"""Meshes on several threads under ThreadSanitizer.
+
+python thread_races.py [broken]: test_threads.py runs it with libtsan preloaded. The process ends
+with RACE when two partitions' threads touch a word and nothing orders that. "broken": the C is
+built so that frames go to other partitions as to the own one; then it must end with RACE.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from meshes import Mesh
+
+from minip4.native import build
+from minip4.simulator import virtual
+
+OWN = "wire->partition == p->number"
+
+
+def without_channels(folder: Path) -> None:
+    """Have the event queue built from a copy of the C in which all is of the own partition."""
+    shutil.copytree(virtual.C_FOLDER, folder, dirs_exist_ok=True)
+    text = (folder / "loop.c").read_text()
+    assert text.count(OWN) == 1
+    (folder / "loop.c").write_text(text.replace(OWN, "true"))
+    virtual.C_FOLDER = folder
+
+
+def main() -> None:
+    build._mode = lambda sanitize: ("-std=gnu11", "-O1", "-g", "-fsanitize=thread")
+    with TemporaryDirectory() as folder:
+        if len(sys.argv) > 1:
+            without_channels(Path(folder))
+        for is_stopped in (True, False):
+            mesh = Mesh(1, threads=3, is_stopped=is_stopped)
+            for _ in mesh.run():
+                pass
+            assert mesh.virtual.events_at_once > 1000
+            mesh.digest()
+
+
+if __name__ == "__main__":
+    main()
