@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from testbed.application import INSIDE, Application, Place, Running, packed
 from testbed.errors import TestbedError
+from testbed.real.patience import output_at_end
 
 READY, CLOSE, CLOSED = b"ready\n", b"close\n", b"closed\n"
 FAILED = 1  # exit status
@@ -82,12 +83,7 @@ class ApplicationProcess:
 
     def finish(self) -> None:
         """Take its account in, when all has been handed over. Raises TestbedError."""
-        try:
-            output, _ = self._process.communicate(timeout=STOP_S)
-        except subprocess.TimeoutExpired:
-            raise TestbedError(
-                f"{self.running} hangs: it did not end within {STOP_S:g} s"
-            ) from None  # stop() sees to its end
+        output = output_at_end(self._process, STOP_S, str(self.running))  # stop() ends what hangs
         if self._process.returncode:
             self._fail()
         account: Account = _Unpickler(io.BytesIO(output)).load()

@@ -17,6 +17,7 @@ from testbed.errors import TestbedError
 from testbed.plant import derived_seed
 from testbed.programs import Program
 from testbed.real.p4utils.thrift import Thrift
+from testbed.real.patience import output_at_end
 from testbed.real.precedence import take_precedence
 from testbed.real.shell import Shell
 
@@ -90,12 +91,7 @@ class Minip4Switch(Shell, Switch):
         """
         if self._process is None:
             return
-        try:
-            self._process.communicate(timeout=STOP_S)
-        except subprocess.TimeoutExpired:
-            raise TestbedError(
-                f"switch {self.name} hangs: it did not end within {STOP_S:g} s"
-            ) from None  # stop() sees to its end
+        output_at_end(self._process, STOP_S, f"switch {self.name}")  # stop() ends what hangs
         status = self._process.returncode
         self._process = None
         if status:
