@@ -129,6 +129,21 @@ def test_frames_longer_than_the_mtu_are_send_errors(driver: Driver) -> None:
     assert port_counters(driver, 2)["transmitted_packets"] == 1
 
 
+def test_frames_that_the_kernel_refuses_hold_up_no_other(driver: Driver, engine: Forwarder) -> None:
+    """Of one batch: the host's end takes no frames so long, of which the kernel says ENOBUFS."""
+    run("ip link set h2 mtu 1500")
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
+        engine.lock()
+        for number in range(4):
+            sender.send(frame(2000, number))
+        sender.send(frame(60))
+        engine.unlock()
+        assert len(receiver.recv(65536)) == 60
+    assert port_counters(driver, 2)["transmit_kernel_drops"] == 4
+    assert port_counters(driver, 2)["transmit_retries"] == 4  # in all, of a batch that is refused
+    assert port_counters(driver, 2)["transmitted_packets"] == 1
+
+
 def test_a_stall_of_100_ms_at_100_kpps_loses_nothing(driver: Driver, engine: Forwarder) -> None:
     with wire.end("h1") as sender, wire.end("h2") as receiver:
         engine.lock()

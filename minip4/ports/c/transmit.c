@@ -44,8 +44,9 @@ static void count_sent(struct nic *nic, unsigned first, unsigned end)
 /* A short rest for the kernel to make room; false when it has had enough of them. */
 static bool try_again(struct nic *nic, unsigned *tries)
 {
-    if ((*tries)++ == MAX_TRIES)
+    if (*tries == MAX_TRIES)
         return false;
+    (*tries)++;
     nic->counters.transmit_retries++;
     nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
     return true;
