@@ -1,6 +1,8 @@
 """TCP of virtual hosts through five switches with INT: whole, fast, and the same each time."""
 
 import hashlib
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +15,34 @@ from controllers.int.domain import Changes, Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
 from minip4.simulator.shared import CONGESTION
 from testbed.network import Network
+from testbed.results.report import Check
 from testbed.run import Run
 from testbed.tcp import TcpFlow, TcpRecord
 from testbed.traffic import Traffic
+from testbed.truth import capture
 from testbed.truth.books import Books
+from testbed.truth.capture import Frames
+from testbed.truth.checksums import segments, wrong_checksums
 from topologies.line import Line
 
 SEGMENT, HEADERS, INT = 1448, 14 + 20 + 32, 16 + 4 * 8
+LONGEST = 1600  # bytes of a frame
 
 
-def through_int(
-    folder: Path, flows: list[TcpFlow], seed: int = 1, **link: float
-) -> tuple[dict[int, TcpRecord], list[Any]]:
-    """Records of flows from h1 to h2, and what the books say."""
+LINE = ("h1", "s1", "s2", "s3", "s4", "s5", "h2")
 
-    async def main(run: Run) -> tuple[dict[int, TcpRecord], list[Any]]:
+
+@dataclass(frozen=True)
+class Passed:
+    records: dict[int, TcpRecord]
+    checks: list[Check]  # of the books
+    links: list[Frames]  # what went over each link from h1 to h2, whole frames
+
+
+def through_int(folder: Path, flows: list[TcpFlow], seed: int = 1, **link: float) -> Passed:
+    """Send flows from h1 to h2."""
+
+    async def main(run: Run) -> Passed:
         topo = Line(switches=5, **link)
         with Network(topo, run, program="p4src/int/int.p4") as net:
             async with connections(net) as switches:
@@ -37,9 +52,12 @@ def through_int(
                 await configure(net, switches, domain)
                 async with Traffic(net, flows) as traffic:
                     records: dict[int, Any] = await traffic.finish()
-        return records, Books.of(net, records).checks()
+        first = net.capture("s1", "h1", "in")
+        paths = [first, *(net.capture(*ends, "out") for ends in pairwise(LINE[1:]))]
+        links = [segments(capture.read(path, width=LONGEST)) for path in paths]
+        return Passed(records, Books.of(net, records).checks(), links)
 
-    result: tuple[dict[int, TcpRecord], list[Any]] = virtually(folder, main, seed)
+    result: Passed = virtually(folder, main, seed)
     return result
 
 
@@ -47,12 +65,22 @@ def through_int(
 def test_goodput_is_what_the_bytes_of_int_leave(kind: str, tmp_path: Path) -> None:
     """Also on equal links, for nothing is ever late here."""
     flow = TcpFlow(1, "h1", "h2", duration_s=2, congestion=kind)
-    records, _ = through_int(tmp_path, [flow], rate_bps=30e6, queue_packets=10_000)
-    received = records[1].received
+    passed = through_int(tmp_path, [flow], rate_bps=30e6, queue_packets=10_000)
+    record = passed.records[1]
+    received = record.received
     late = received[received["time_ns"] >= received["time_ns"][0] + 500_000_000]
     goodput_bps = 8e9 * float(np.ptp(late["bytes"])) / float(np.ptp(late["time_ns"]))
-    assert goodput_bps == pytest.approx(30e6 * SEGMENT / (HEADERS + SEGMENT + INT), rel=1e-3)
-    assert records[1].retransmitted_segments == 0
+    assert goodput_bps == pytest.approx(30e6 * SEGMENT / (HEADERS + SEGMENT + INT), rel=1e-9)
+    assert record.retransmitted_segments == 0
+    sent, *inside, left = passed.links
+    assert (sent.bytes == left.bytes).all()
+    assert len(sent.bytes) > 4000
+    assert [int(link.length.max()) for link in inside] == [
+        HEADERS + SEGMENT + 16 + 8 * hops for hops in range(1, 5)
+    ]
+    assert [wrong_checksums(link) for link in passed.links] == [0] * len(passed.links)
+    inside[3].bytes[[1000, 2000], [20, 120]] ^= 1  # one bit of an IP header, and one of INT's stack
+    assert wrong_checksums(inside[3]) == 2
 
 
 def test_losses_and_stacks_are_the_same_each_time(tmp_path: Path) -> None:
@@ -60,12 +88,13 @@ def test_losses_and_stacks_are_the_same_each_time(tmp_path: Path) -> None:
              for number, kind in enumerate(CONGESTION, start=1)]  # fmt: skip
     digests = []
     for number, seed in enumerate((1, 1, 2)):
-        records, checks = through_int(
+        passed = through_int(
             tmp_path / str(number), flows, seed, loss_probability=0.01, delay_us=500
         )
-        assert all(record.received_bytes == 200_000 for record in records.values())
-        assert sum(record.retransmitted_segments for record in records.values()) > 5
-        assert all(check.passed for check in checks)
-        parts = [array.tobytes() for r in records.values() for array in (r.progress, r.received)]
+        records = passed.records.values()
+        assert all(record.received_bytes == 200_000 for record in records)
+        assert sum(record.retransmitted_segments for record in records) > 5
+        assert all(check.passed for check in passed.checks)
+        parts = [array.tobytes() for r in records for array in (r.progress, r.received)]
         digests.append(hashlib.sha256(b"".join(parts)).hexdigest())
     assert digests[0] == digests[1] != digests[2]
