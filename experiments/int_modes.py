@@ -2,10 +2,11 @@
 
 A flow crosses five switches, and the third link loses some of its packets. INT-MD carries what
 switches say in the packet, and the last one reports; with INT-MX packets carry what is asked for,
-and every switch reports; with INT-XD nothing is in the packet, and every switch reports; alternate
-marking (AM-PM) takes two bits of the packet, and a controller reads counters. Bytes are counted in
-captures, and must be what the specification's formats make of them. What each sees of loss, delay
-and queues is held against what links dropped, and what captures tell.
+and every switch reports; with INT-XD nothing is in the packet, and every switch reports, by one
+report a packet or by several (grouped); alternate marking (AM-PM) takes two bits of the packet, and
+a controller reads counters. Bytes are counted in captures, and must be what the specification's
+formats make of them. What each sees of loss, delay and queues is held against what links dropped,
+and what captures tell.
 
 Claim: Each mode's packets are as long as the format says, and each sees what it can see of loss,
 delay and queues.
@@ -22,7 +23,7 @@ from dataclasses import replace
 
 import numpy as np
 from int.marking import refuse_rare
-from int.modes import AMPM, MODES, PATH, Found, measure
+from int.modes import AMPM, GROUPED, GROUPING, MODES, PATH, Found, measure
 from int.truth import EMPTY_QUEUES, refuse_bmv2
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -35,10 +36,10 @@ from testbed.run import Run
 
 HOP_WORDS = 8  # Hop ML of these
 INT_BYTES = 16  # shim and INT header
-# Of a report: Ethernet, IPv4, UDP; group header; individual report, with all of WANTED but the node
-# id; the packet's IPv4 and UDP headers. And payload of a packet that has no identification, without
-# which nobody could tell it from others (docs/int.md).
-REPORT_BYTES = 42 + 8 + 12 + 4 * (HOP_WORDS - 1) + 28
+# Of a packet that reports: Ethernet, IPv4, UDP; group header. Of a report: its header, all of
+# WANTED but the node id; the packet's IPv4 and UDP headers. And payload of a packet that has no
+# identification, without which nobody could tell it from others (docs/int.md).
+GROUP_BYTES, REPORT_BYTES = 42 + 8, 12 + 4 * (HOP_WORDS - 1) + 28
 PAYLOAD_BYTES = 16
 
 
@@ -76,21 +77,24 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 def added_by_theory(mode: str, hop: int) -> int:
     """Bytes that a packet has more on the link behind a switch, of that place on the path."""
-    if mode in (AMPM, "XD") or hop == len(PATH) - 1:  # the last one takes INT off
+    if mode not in ("MD", "MX") or hop == len(PATH) - 1:  # the last one takes INT off
         return 0
     return INT_BYTES + (4 * HOP_WORDS * (hop + 1) if mode == "MD" else 0)
 
 
 def report_bytes_by_theory(found: Found) -> int:
-    """Bytes of all reports: the last switch's with the whole stack, or those of all switches."""
+    """Bytes of all reports: the last switch's with the whole stack, or those of all switches. How
+    many share a packet depends on when they came, too: it is taken as it was."""
     if found.mode == AMPM:
         return 0
-    bytes_of_one = REPORT_BYTES + (0 if found.mode == "XD" else INT_BYTES)
+    bytes_of_one = REPORT_BYTES + (INT_BYTES if found.mode in ("MD", "MX") else 0)
     packets, unidentified = found.packets, found.unidentified
     if found.mode == "MD":
         bytes_of_one += 4 * HOP_WORDS * (len(PATH) - 1)
         packets, unidentified = packets[-1:], unidentified[-1:]
-    return int(packets.sum() * bytes_of_one + unidentified.sum() * PAYLOAD_BYTES)
+    groups = found.report_packets if found.mode == GROUPED else packets.sum()
+    of_reports = packets.sum() * bytes_of_one + unidentified.sum() * PAYLOAD_BYTES
+    return int(groups * GROUP_BYTES + of_reports)
 
 
 def checks_of(found: Found, options: argparse.Namespace) -> list[Check]:
@@ -149,6 +153,7 @@ def row_of(found: Found) -> dict[str, object]:
         "packets": int(found.packets[0]),
         "added_bytes_a_packet_and_link": found.added.sum() / found.packets.sum(),
         "reports_or_readings": found.readings,
+        "report_packets": found.report_packets,
         "report_bytes": found.report_bytes,
         "report_bytes_on_all_links": found.report_link_bytes,
         "bytes_for_a_packet": (found.added.sum() + found.report_link_bytes) / found.packets[0],
@@ -232,7 +237,8 @@ def caption(options: argparse.Namespace) -> str:
         f"INT's modes and alternate marking on the same flow of {options.rate:,} packets/s over "
         f"five switches, whose third link loses {options.loss:g} %, {plots.runs(1, options.time)}. "
         f"(a) What telemetry costs: {4 * HOP_WORDS} bytes of metadata at each switch, in packets "
-        "and in reports on the way to the collector; AM-PM's readings go by the control plane, and "
+        "and in reports on the way to the collector, grouped: up to "
+        f"{GROUPING.reports} in a packet; AM-PM's readings go by the control plane, and "
         "are not in these bytes. (b) What it sees: lost packets, with their "
         "place, and what each packet took in each switch."
     )

@@ -15,6 +15,7 @@ from controllers.ampm.records import Point, PointRecord, pulse_delay
 from controllers.ampm.watch import Method
 from controllers.connection import connections, cpu_ports
 from controllers.int.domain import REPORT_PORT, Domain, configure
+from controllers.int.grouping import Grouping, flush
 from controllers.int.watch import Instruction, Mode, WatchedFlow
 from int.marking import BOUNDS, SCHEDULE, mark
 from int.reports import OURS
@@ -31,8 +32,13 @@ PATH = ("s1", "s2", "s3", "s4", "s5")
 LOSSY = ("s3", "s4")
 RATE_BPS, DELAY_US, QUEUE = 20_000_000, 500, 1000
 WATCHED_BYTES, CROSS_BYTES, CROSS_LOAD = 200, 1000, 0.7
-MODES = {"MD": Mode.DATA, "MX": Mode.INSTRUCTIONS, "XD": Mode.EXPORT}
+GROUPED, GROUPING = "XD, grouped", Grouping()
+MODES = {
+    "MD": Mode.DATA, "MX": Mode.INSTRUCTIONS, "XD": Mode.EXPORT, GROUPED: Mode.EXPORT,
+}  # fmt: skip
 AMPM = "AM-PM"
+PROGRAMS = {AMPM: "p4src/ampm/ampm.p4", GROUPED: "p4src/int/grouped.p4"}  # of others --program
+SENT_NS = 100_000_000  # what was flushed has come after so long
 WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
           | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
 
@@ -45,7 +51,8 @@ class Found:
     packets: NDArray[np.int64]  # of the flow, on each link of the path
     bytes: NDArray[np.int64]  # of these
     unidentified: NDArray[np.int64]  # of these, packets without an identification
-    report_bytes: int  # that came to the collector
+    report_packets: int  # that went to the collector
+    report_bytes: int  # of these
     report_link_bytes: int  # on all links on the way there
     lost: int  # packets of the flow, by the lossy link
     lost_pulses: int  # of these, packets that AM-PM marked as pulses
@@ -113,9 +120,9 @@ async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
     topo = ParkingLot(len(PATH), rate_bps=RATE_BPS, delay_us=DELAY_US, queue_packets=QUEUE)
     flows = flows_of(topo, options)
     stamped = options.time == "real"
-    program = "p4src/ampm/ampm.p4" if mode == AMPM else options.program
     with Network(
-        topo, run, program=program, switch_options=cpu_ports(topo), stamp_log=stamped
+        topo, run, program=PROGRAMS.get(mode, options.program), switch_options=cpu_ports(topo),
+        stamp_log=stamped, expected_drops=("ingress",) if mode == GROUPED else (),
     ) as net:  # fmt: skip
         port = net.port(*LOSSY)
         net.switch(LOSSY[0]).set_link(port, loss_probability=options.loss / 100)
@@ -127,9 +134,9 @@ async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
             paths = watched_paths(net, setting)
             records, blocks = await mark(net, paths, flows, options.blocks, run)
         else:
-            records, blocks = await report(net, flows, MODES[mode]), []
+            records, blocks = await report(net, flows, mode, run), []
     upstream = [*pairwise(reversed(PATH)), (PATH[0], "collector")]
-    reports = [frames(net, *link, REPORT_PORT)["length"].sum() for link in upstream]
+    reports = [frames(net, *link, REPORT_PORT)["length"] for link in upstream]
     ours = [frames(net, *link, flows[0].port) for link in pairwise([*PATH, "h2"])]
     lost = read(net.capture(*LOSSY, "lost"))
     return Found(
@@ -137,8 +144,9 @@ async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
         packets=np.array([len(each) for each in ours]),
         bytes=np.array([each["length"].sum() for each in ours]),
         unidentified=np.array([np.sum(each["identification"] == 0) for each in ours]),
-        report_bytes=int(reports[-1]),
-        report_link_bytes=int(sum(reports)),
+        report_packets=len(reports[-1]),
+        report_bytes=int(reports[-1].sum()),
+        report_link_bytes=sum(int(lengths.sum()) for lengths in reports),
         lost=np.count_nonzero(lost["port"] == flows[0].port),
         lost_pulses=pulses_of(net, flows[0]) if mode == AMPM else 0,
         truth=read_passages(net, flows[0], PATH, stamped=stamped),
@@ -148,16 +156,23 @@ async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
     )
 
 
-async def report(net: Network, flows: Sequence[Flow], mode: Mode) -> dict[int, AnyRecord]:
+async def report(
+    net: Network, flows: Sequence[Flow], mode: str, run: Run
+) -> dict[int, AnyRecord]:  # fmt: skip
     """Have INT report all packets of the first flow."""
     watched = WatchedFlow(
         net.host("h1").IP(), net.host("h2").IP(), dst_port=flows[0].port, protocol=17,
-        instructions=WANTED, mode=mode,
+        instructions=WANTED, mode=MODES[mode],
     )  # fmt: skip
+    grouping = GROUPING if mode == GROUPED else None
     async with connections(net) as switches:
-        await configure(net, switches, Domain("collector", [watched]))
+        await configure(net, switches, Domain("collector", [watched], grouping=grouping))
         async with Traffic(net, flows) as traffic:
-            return await traffic.finish()
+            records = await traffic.finish()
+        if grouping:
+            await flush(switches.values())
+            await run.clock.sleep_until(run.clock.now_ns() + SENT_NS)
+        return records
 
 
 def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:

@@ -6,7 +6,7 @@ import pytest
 from scripts import LOST, REPORTED, failed_checks, faulty_program, run, samples
 
 SHORT = ("--time", "virtual", "--blocks", "2", "--loss", "5")
-MODES = ("MD", "MX", "XD")
+MODES, GROUPED = ("MD", "MX", "XD"), "XD, grouped"
 
 
 def test_each_mode_costs_and_sees_what_it_must(tmp_path: Path) -> None:
@@ -16,10 +16,14 @@ def test_each_mode_costs_and_sees_what_it_must(tmp_path: Path) -> None:
     added = {mode: float(row["added_bytes_a_packet_and_link"]) for mode, row in rows.items()}
     assert added["MD"] > 70
     assert 12 < added["MX"] < 16
-    assert added["XD"] == added["AM-PM"] == 0
+    assert added["XD"] == added[GROUPED] == added["AM-PM"] == 0
     assert all(int(row["lost"]) > 5 for row in rows.values())
     seen = {mode for mode, row in rows.items() if row["losses_seen"] == row["lost"]}
-    assert seen == {"MX", "XD", "AM-PM"}
+    assert seen == {"MX", "XD", GROUPED, "AM-PM"}
+    alone, grouped = (int(rows[mode]["report_packets"]) for mode in ("XD", GROUPED))
+    assert alone / 8 <= grouped < alone / 8 + 5  # the last group of each switch
+    told = {rows[mode]["latencies_known"] for mode in ("XD", GROUPED)}
+    assert told == {str(alone)}
     assert int(rows["AM-PM"]["latencies_known"]) < 0.02 * int(rows["MD"]["latencies_known"])
     assert (tmp_path / "int_modes.png").stat().st_size > 10_000
 
