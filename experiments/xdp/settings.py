@@ -26,8 +26,13 @@ def prepare(options: argparse.Namespace, packets: int, quick_packets: int) -> li
     refuse_virtual(options)
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     options.packets = options.packets or (quick_packets if options.quick else packets)
-    available = sorted(os.sched_getaffinity(0))
+    available = cores()
     return [available[-1:], available[-2:]] if len(available) > 1 else [available]
+
+
+def cores() -> list[int]:
+    """Those that this process may use."""
+    return sorted(os.sched_getaffinity(0))
 
 
 def refuse_virtual(options: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from ctypes import c_char_p, c_int, c_uint32
+from ctypes import POINTER, c_char_p, c_int, c_uint32, c_uint64
 from ctypes import c_void_p as handle
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ _FUNCTIONS: Signatures = {
     "taker_close": (None, [handle]),
     "taker_socket": (c_int, [handle]),
     "taker_take": (c_uint32, [handle]),
+    "taker_follow": (c_uint64, [handle, POINTER(c_int), c_int]),
 }
 
 
@@ -41,6 +42,10 @@ class Taker:
         taken = int(_library().taker_take(self._handle))
         self.packets += taken
         return taken
+
+    def follow(self, stops: c_int, *, sleeps: bool) -> None:
+        """Take what comes until `stops` is not 0; asleep until something comes, or never asleep."""
+        self.packets += int(_library().taker_follow(self._handle, ctypes.byref(stops), sleeps))
 
     def close(self) -> None:
         _library().taker_close(self._handle)

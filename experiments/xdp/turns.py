@@ -5,6 +5,7 @@ sender: through a socket they would cost more than XDP does. A program before th
 makes each packet the next frame of a table; that is part of what each of them costs.
 """
 
+import ctypes
 import os
 import statistics
 import threading
@@ -26,6 +27,7 @@ class Standing(NamedTuple):
     counted: Callable[[], int]
     take: Callable[[], int] | None = None  # what a process does with each `burst` of packets
     burst: int = 0
+    follow: Callable[[ctypes.c_int], None] | None = None  # what one does on another core, meanwhile
 
 
 class Contender(NamedTuple):

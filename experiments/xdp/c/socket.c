@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <linux/if_xdp.h>
 #include <net/if.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { FRAME_BYTES = 2048 };
+enum { FRAME_BYTES = 2048, LONGEST_WAIT_MS = 10 };
 
 struct ring {
     uint32_t *producer, *consumer;
@@ -120,4 +121,23 @@ uint32_t taker_take(struct taker *taker)
     __atomic_store_n(taker->received.consumer, at, __ATOMIC_RELEASE);
     __atomic_store_n(taker->filled.producer, given, __ATOMIC_RELEASE);
     return packets;
+}
+
+/* Take what comes until `*stops` and nothing is left: asleep until something is there, or never asleep.
+ * How many packets that were. */
+uint64_t taker_follow(struct taker *taker, const int *stops, int sleeps)
+{
+    struct pollfd waited = {.fd = taker->socket, .events = POLLIN};
+    uint64_t packets = 0;
+
+    for (;;) {
+        int last = __atomic_load_n(stops, __ATOMIC_ACQUIRE);
+        uint32_t taken = taker_take(taker);
+
+        packets += taken;
+        if (!taken && last)
+            return packets;
+        if (!taken && sleeps)
+            poll(&waited, 1, LONGEST_WAIT_MS);
+    }
 }

@@ -1,0 +1,103 @@
+"""CPU against load: what is measured decides, and what was disturbed is no measurement."""
+
+import os
+from pathlib import Path
+
+import pytest
+from scripts import module, run
+from xdp import loads
+from xdp.dropping import PORTS, passing
+from xdp.frames import flows
+from xdp.ground import Ground
+from xdp.loads import CONTENDERS, POLLING, Loaded, Plan
+from xdp.pace import Offered, paced
+
+experiment = module("xdp_cpu")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
+NS = dict(zip(CONTENDERS, (70, 300, 700, 200, 150), strict=True))  # a packet's
+PLAN = Plan([], (100_000, 400_000, 1_600_000), 0.1, 3, [0, 1])
+
+
+def made(process: float = 1.0, **changed_ns: float) -> list[Loaded]:
+    """Rounds of a machine that is now faster, now slower."""
+    found = []
+    for number, noise in enumerate((1, 1.3, 0.8), start=1):
+        for each, ns in NS.items():
+            cost_s = noise * changed_ns.get(each.name, ns) / 1e9
+            own = process if each is POLLING else 0.0
+            for pps in (*PLAN.loads_pps, 0):
+                carried = min(pps or 1e12, 1 / cost_s)
+                found.append(Loaded(number, each.name, pps, 9, 9, carried,
+                                    carried * cost_s + own, own, 0, 1))  # fmt: skip
+    return found
+
+
+def checked(measured: list[Loaded]) -> list[bool]:
+    return [check.passed for check in experiment.report(measured, PLAN).checks]
+
+
+def test_ratios_are_of_one_round_and_decide() -> None:
+    report = experiment.report(made(), PLAN)
+    assert report.passed
+    assert report.checks[3].measured == pytest.approx(70 / 300)
+    assert checked(made(**{PORTS.name: 160})) == [True, True, True, False, True]
+    assert checked(made(process=0.5)) == [True, False, True, True, True]
+    assert checked(made(**{PORTS.name: 3000})) == [False, True, False, False, True]
+
+
+class Script:
+    """Measurements as they come, instead of a machine's."""
+
+    def __init__(self, *found: tuple[Offered, float, float]) -> None:
+        self.found = list(found)
+
+    def __call__(self, *_arguments: object) -> tuple[Offered, float, float]:
+        return self.found.pop(0)
+
+
+def test_what_others_disturbed_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    standing = loads.Standing(None, lambda: 0)  # type: ignore[arg-type]
+    quiet, disturbed = Offered(0, 10, 0.5, 0.0), Offered(0, 10, 0.9, 0.4)
+    monkeypatch.setattr(
+        loads, "_offered", Script((disturbed, 0, 0), (quiet, 0, 0.4), (quiet, 0, 0))
+    )
+    found = loads._at_last(PLAN, (1, "x", 5), None, standing)  # type: ignore[arg-type]
+    assert (found.busy, found.tries) == (0.5, 3)
+    monkeypatch.setattr(loads, "_offered", Script(*[(disturbed, 0, 0)] * loads.TRIES))
+    with pytest.raises(loads.TestbedError, match="others had its cores for 40% of the time"):
+        loads._at_last(PLAN, (1, "x", 5), None, standing)  # type: ignore[arg-type]
+
+
+@needs_root
+@pytest.mark.parametrize("contender", CONTENDERS, ids=lambda each: each.name)
+def test_what_is_offered_is_counted(contender: loads.Contender) -> None:
+    ground = Ground()
+    plan = Plan(flows(64), (), 0.01, 1, [0, max(os.sched_getaffinity(0))])
+    with ground.entered(), loads.ExitStack() as stack:
+        standing = contender.stand(ground, stack)
+        with paced(standing.program, plan.frames) as pace:
+            offered, process, _ = loads._offered(plan, pace, standing, 50_000)
+        assert 0 < offered.packets <= 50_000 * 0.01
+        if standing.follow is None:
+            assert standing.counted() == offered.packets
+        else:  # its ring is larger than what came
+            assert (standing.counted(), process > 0) == (offered.packets, True)
+    ground.close()
+
+
+@needs_root
+def test_the_pace_is_kept_by_the_clock() -> None:
+    ground = Ground()
+    with (
+        ground.entered(), loads.ExitStack() as stack,
+        paced(passing(stack), flows(16, port=20)) as pace,
+    ):  # fmt: skip
+        found = pace.offer(100_000, 0.02)
+        assert found.packets == pytest.approx(found.wall_ns * 1e-9 * 100_000, abs=1.01)
+        assert pace.offer(0, 0.002).busy > 0.9 > 0.5 > found.busy > 0
+    ground.close()
+
+
+def test_virtual_time_is_refused(tmp_path: Path) -> None:
+    done = run("xdp_cpu", "--time", "virtual", "--out", str(tmp_path))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
