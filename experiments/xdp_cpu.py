@@ -161,7 +161,7 @@ def draw(curves: Curves) -> Figure:
     absolute.set_xlabel("offered load (Mpackets/s)")
     absolute.set_ylabel("busy (% of a core)")
     absolute.set_ylim(bottom=0)
-    plots.legend(absolute, 3)
+    plots.legend(absolute, 2)
     draw_beside_the_paper(relative, curves)
     return figure
 
