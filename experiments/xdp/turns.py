@@ -74,6 +74,21 @@ class Rounds:
         pairs = zip(self.of(contender), self.of(to), strict=True)
         return [other.ns_a_packet / own.ns_a_packet for own, other in pairs]
 
+    def cost(self, contender: Contender, to: Contender, times: float) -> float:
+        """A packet's cost, to another's: the median of rounds; 1 / `times` at most is asked for.
+
+        Raises TestbedError where that is not so, but in some rounds it is: then others had the
+        caches, or the memory, in a part of the run.
+        """
+        found = self.ratios(contender, to)
+        if statistics.median(found) < times <= max(found):
+            raise TestbedError(
+                f"run invalid: rounds differ on whether {contender.name} has {times:g} times as "
+                f"many packets as {to.name}: from {min(found):.3g} to {max(found):.3g} times: "
+                "leave the machine more idle"
+            )
+        return 1 / statistics.median(found)
+
     def scaling(self, contender: Contender) -> float:
         """How many times as many packets two cores have as one: the median."""
         pairs = zip(self.of(contender, 2), self.of(contender), strict=True)

@@ -10,6 +10,8 @@ from scripts import module, run
 from xdp import routing
 from xdp.turns import Offer, Turn, turns
 
+from testbed.errors import TestbedError
+
 experiment = module("xdp_router")
 OPTIONS = argparse.Namespace(rounds=3, packets=100, routes=5, time="real", quick=False)
 
@@ -39,6 +41,14 @@ def test_ratios_are_of_one_round_and_decide(
     report = experiment.report(made(pairs, ns), pairs, OPTIONS)
     assert [check.passed for check in report.checks] == passed
     assert report.checks[0].measured == pytest.approx(ns[1] / ns[0])
+
+
+def test_rounds_that_differ_decide_nothing(tmp_path: Path) -> None:
+    pairs = [routing.contenders(["0.0.0.0/0"], tmp_path), routing.contenders(["a", "b"], tmp_path)]
+    measured = made(pairs, (900, 290, 1300, 660))  # the last of three rounds gets another machine
+    measured[-1] = measured[-1]._replace(ns_a_packet=measured[-2].ns_a_packet / 2.1)
+    with pytest.raises(TestbedError, match=r"XDP, 2 routes has 2 times .*: from 1\.97 to 2\.1 "):
+        experiment.report(measured, pairs, OPTIONS)
 
 
 def test_prefixes_differ_and_cover_all() -> None:
