@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+from minip4.simulator.shared import MAX_THREADS
 from testbed import blame, kept
 from testbed.application import INSIDE
 from testbed.errors import TestbedError
@@ -76,6 +77,7 @@ def start(
     """
     try:
         options.target = available_target(options.target, options.time)
+        check_threads(options.threads, options.time)
         run = _run_virtual if options.time == "virtual" else _run_real
         return run(name, options, conduct, origin or Origin())
     except Interrupted as interrupted:
@@ -114,7 +116,13 @@ def _run_virtual(name: str, options: argparse.Namespace, conduct: Conduct, origi
     with isolation.run_folder(name) as folder:
         clock = VirtualClock()
         run = Run(
-            name, folder, options.seed, clock=clock, progress=Progress(note=clock), origin=origin
+            name,
+            folder,
+            options.seed,
+            clock=clock,
+            progress=Progress(note=clock),
+            origin=origin,
+            threads=options.threads,
         )
         clock.on_progress = run.progress.refresh
         return conduct(run)
@@ -228,6 +236,10 @@ def add_run_options(common: "argparse._ActionsContainer") -> None:
         help="real: Mininet and this machine's clock (default); virtual: an event queue",
     )  # fmt: skip
     common.add_argument(
+        "--threads", type=positive_int, default=1, metavar="N",
+        help="of each network in virtual time; results are the same (default: %(default)s)",
+    )  # fmt: skip
+    common.add_argument(
         "--seed", type=natural, default=1, metavar="N",
         help="of everything that is random (default: %(default)s)",
     )  # fmt: skip
@@ -259,6 +271,16 @@ def available_target(wanted: str, time: str) -> str:
             "--target minip4 needs nothing"
         )
     return wanted
+
+
+def check_threads(threads: int, time: str) -> None:
+    """Raises TestbedError for what `--threads` cannot mean."""
+    if threads > 1 and time == "real":
+        raise TestbedError(
+            "--threads needs --time virtual: in real time each switch has a process of its own"
+        )
+    if threads > MAX_THREADS:
+        raise TestbedError(f"--threads {threads}: {MAX_THREADS} at most")
 
 
 def _require_root() -> None:

@@ -29,7 +29,7 @@ FIGURE_KINDS: Mapping[str, Any] = {
     "pdf": {"CreationDate": None},
 }
 COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "keep", "traceback",
-                  "jobs", "again")  # fmt: skip
+                  "jobs", "again", "threads")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -37,5 +37,7 @@ def parse(arguments: Sequence[str], known: Sequence[Experiment], about: str) -> 
 def for_each(options: argparse.Namespace) -> list[str]:
     """What every experiment is given."""
     given = [f"--{name}={getattr(options, name)}" for name in ("target", "time", "seed")]
+    if options.threads > 1:
+        given.append(f"--threads={options.threads}")
     flags = ("quick", "keep", "traceback")
     return given + [f"--{flag}" for flag in flags if getattr(options, flag)]

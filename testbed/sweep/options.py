@@ -25,7 +25,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
             "take from each other the processor that they measure with"
         )
     cores = len(os.sched_getaffinity(0)) if options.time == "virtual" else 1
-    options.jobs = options.jobs or cores
+    options.jobs = options.jobs or max(1, cores // options.threads)
 
 
 def _jobs(text: str) -> int:

@@ -36,7 +36,9 @@ async def sweep(
     jobs = [*zip(settings, seeds or [run.seed] * len(settings), strict=True)]
     if not isinstance(run.clock, VirtualClock):
         return [await measure(*setting, replace(run, seed=seed)) for setting, seed in jobs]
-    tasks = [Task(measure, setting, run.name, seed, run.keeps) for setting, seed in jobs]
+    tasks = [
+        Task(measure, setting, run.name, seed, run.keeps, run.threads) for setting, seed in jobs
+    ]
     return [outcome.result for outcome in _Sweep(tasks, run).outcomes()]
 
 

@@ -31,6 +31,7 @@ class Task:
     name: str  # the experiment's
     seed: int
     keeps: bool  # its captures and logs
+    threads: int  # of its networks
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def execute(task: Task, folder: Path, tell: Tell, known: Known) -> Outcome:
     clock.on_progress = progress.refresh
     run = Run(
         task.name, folder, task.seed, clock=clock, progress=progress, origin=Origin(),
-        keeps=task.keeps, programs=known.compiled,
+        keeps=task.keeps, programs=known.compiled, threads=task.threads,
     )  # fmt: skip
     result, failure = None, None
     with contextlib.redirect_stderr(io.StringIO()) as warnings:

@@ -144,6 +144,10 @@ class VirtualPlant:
             )  # fmt: skip
             self._running[switch.node] = switch.running
         self._traced = [switch for switch in self._running.values() if switch.is_traced]
+        if self._traced and settings.threads > 1:
+            raise TestbedError(
+                "a switch's --trace needs --threads 1: it is written as packets pass"
+            )
         services = {s.grpc_address: self._running[s.node].service for s in self.switches}
         leaving.enter_context(local_channels(services, self._plane))
         self._clock.attach(self)
