@@ -89,7 +89,8 @@ class Map:
 
     def __delitem__(self, key: Any) -> None:
         """Raises KeyError."""
-        if library().bpf_map_delete_elem(self.fd, self._packed(key).ctypes.data) < 0:
+        packed = self._packed(key)  # a name keeps its memory until the call is over
+        if library().bpf_map_delete_elem(self.fd, packed.ctypes.data) < 0:
             number = ctypes.get_errno()
             if number == errno.ENOENT:
                 raise KeyError(key)

@@ -180,3 +180,19 @@ def test_a_new_map_takes_the_place_of_another_in_a_map_of_maps(
             second.put_new(0)
         os.close(first.fd)
         os.close(second.fd)
+
+
+def test_a_key_is_kept_until_it_is_deleted(
+    whole: ProgramObject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread may get memory that was let go between the key's making and the call."""
+    values, delete = whole.maps["values"], library().bpf_map_delete_elem
+
+    def late(fd: int, key: int) -> int:
+        others = [np.full(1, -1, values.key) for _ in range(100)]
+        return int(delete(fd, key)) if others else 0
+
+    values[7, 8, 9] = np.zeros((), values.value)
+    monkeypatch.setattr(library(), "bpf_map_delete_elem", late)
+    del values[7, 8, 9]
+    assert len(values.read()) == 0
