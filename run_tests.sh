@@ -26,4 +26,5 @@ fi
 ./setup.sh --dev
 # Tests start hundreds of processes of Python: each would compile all modules again.
 unset PYTHONDONTWRITEBYTECODE
-exec .venv/bin/python -m pytest -n 3 --dist worksteal "$@"
+# More of them than cores: tests in real time wait most of their time.
+exec .venv/bin/python -m pytest -n 4 --dist worksteal "$@"

@@ -25,6 +25,11 @@ if "SANITIZE" in os.environ:
 REPOSITORY = Path(__file__).parents[1]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first: at the end all other workers would wait for it."""
+    items.sort(key=lambda item: item.path.name != "test_sanitized.py")
+
+
 @pytest.fixture
 def scripts_of() -> Callable[[str], set[str]]:
     """The names of a folder's Python files that git tracks: what users add is their own affair."""

@@ -59,3 +59,8 @@ def test_no_test_of_what_is_in_c_reads_or_writes_what_it_must_not(room: str) -> 
                "--deselect", f"{HERE.name}/{LONG}", *map(str, sorted(tests))]  # fmt: skip
     run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
+
+
+def test_these_tests_begin_first(request: pytest.FixtureRequest) -> None:
+    """The longest of all."""
+    assert request.session.items[0].path == Path(__file__)
