@@ -36,7 +36,7 @@ def outcome(folder: Path, tests: str, *options: str) -> tuple[dict[str, int], st
                    and not name.startswith("PYTEST_XDIST")}  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, str(folder)],
-        capture_output=True, text=True, check=False, cwd=folder, timeout=60,
+        capture_output=True, text=True, check=False, cwd=folder, timeout=300,
         env=environment | {"PYTHONPATH": str(folder)},
     )  # fmt: skip
     counted = re.findall(r"(\d+) (passed|failed|errors?|warnings?)", done.stdout.splitlines()[-1])

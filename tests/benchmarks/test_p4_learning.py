@@ -164,7 +164,7 @@ def test_what_comes_to_an_interface_is_printed_and_not_what_leaves_it() -> None:
 def run(clone: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, BENCHMARKS / "p4_learning.py", clone, "--time", "virtual", "--only",
-         EXAMPLE], capture_output=True, text=True, check=False, timeout=60,
+         EXAMPLE], capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def test_judges(judge: str, right: str, wrong: str, exercises: ModuleType) -> No
 
 def run(clone: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, SCRIPT, clone, "--time", "virtual", *options],
-                          capture_output=True, text=True, check=False, timeout=60)  # fmt: skip
+                          capture_output=True, text=True, check=False, timeout=300)  # fmt: skip
 
 
 def test_an_exercise_is_run_with_its_solution(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_nfdump_reads_back_what_is_exported(findings: Findings, tmp_path: Path) 
     sent = subprocess.run(
         ["unshare", "-n", sys.executable, "-c", SEND, str(tmp_path)],
         input=json.dumps([message.hex() for message in messages]), capture_output=True, text=True,
-        check=True, timeout=30,
+        check=True, timeout=300,
     )  # fmt: skip
     files = sorted(tmp_path.glob("nfcapd.*"))
     assert files, sent.stdout

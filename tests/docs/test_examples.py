@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 def run(example: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = ["/usr/bin/python3", str(EXAMPLES / example), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.parametrize("time", ["real", "virtual"])

@@ -37,7 +37,7 @@ def test_the_examples(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     run = subprocess.run(
         [*NAMESPACES, "bash"], input=script, cwd=tmp_path, env={**os.environ, "PATH": path},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False,
     )  # fmt: skip
     printed = run.stdout.split(MARK + "\n")
     assert len(printed) == len(commands) + 1, run.stdout

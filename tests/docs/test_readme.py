@@ -40,7 +40,7 @@ def test_own_program_and_its_captures_in_virtual_time(checkout: Path) -> None:
     assert commands == ["--time virtual", "--time virtual --keep"]
     done = subprocess.run(
         [sys.executable, script, *commands[-1].split(), "--out", "results/mine"],
-        cwd=checkout, capture_output=True, text=True, check=False, timeout=60,
+        cwd=checkout, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert (checkout / "results" / "mine" / "samples.csv").read_text().split() == [

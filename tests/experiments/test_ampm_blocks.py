@@ -23,7 +23,7 @@ def test_wrong_blocks_are_found_out(tmp_path: Path) -> None:
                "--out", str(tmp_path))  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", WRONG, script, *options],
-        capture_output=True, text=True, timeout=120, check=False, cwd=EXPERIMENTS.parent,
+        capture_output=True, text=True, timeout=300, check=False, cwd=EXPERIMENTS.parent,
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     assert failed_checks(tmp_path) == {"loss 5 %, step: largest error of a block, packets"}

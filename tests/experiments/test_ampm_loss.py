@@ -89,7 +89,7 @@ def test_virtual_time_needs_no_root() -> None:
         script = [sys.executable, str(SCRIPT), *SHORT, "--time", "virtual", "--out", f"{home}/out"]
         done = subprocess.run(
             [*AS_NOBODY, *script], env={**os.environ, "HOME": home},
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         assert Path(home, "out", "samples.csv").exists()

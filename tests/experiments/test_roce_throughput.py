@@ -145,7 +145,7 @@ def test_a_turn_over_a_veth(tmp_path: Path) -> None:
     script = TURN.format(experiments=str(EXPERIMENTS), folder=str(tmp_path))
     done = subprocess.run(
         ["unshare", "-n", sys.executable, "-c", script], capture_output=True, text=True,
-        check=False, timeout=60,
+        check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     nobody, *taken = (eval(line, {"Turn": turns.Turn}) for line in done.stdout.splitlines())

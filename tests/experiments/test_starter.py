@@ -52,7 +52,7 @@ def copied(folder: Path, right: str, wrong: str) -> subprocess.CompletedProcess[
     script.write_text(starter.replace("p4src/count_min/count_min.p4", str(program)))
     return subprocess.run(
         ["/usr/bin/python3", script, "--quick", "--time", "virtual", "--out", folder / "out"],
-        capture_output=True, text=True, check=False, timeout=120,
+        capture_output=True, text=True, check=False, timeout=300,
         env=os.environ | {"PYTHONPATH": str(scripts.EXPERIMENTS)},
     )  # fmt: skip
 

@@ -21,7 +21,7 @@ from minip4.runtime.service.stream import Messages
 
 PROGRAMS = Path(__file__).parent / "programs"
 CPU_PORT = 255
-TIMEOUT_S = 20
+TIMEOUT_S = 120  # of what hangs: on a busy machine all takes longer
 STEP_NS = 1_000_000  # time between two frames
 
 

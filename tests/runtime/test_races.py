@@ -19,7 +19,7 @@ def races(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {"TSAN_OPTIONS": f"halt_on_error=1 exitcode={RACE}", "LD_PRELOAD": tsan}
     command = [*COMMAND, "env", *(f"{k}={v}" for k, v in environment.items()), sys.executable,
                str(HERE / "races.py"), *arguments]  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=120,
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=300,
                           check=False)  # fmt: skip
 
 

@@ -33,7 +33,7 @@ LIVE = Path(__file__).parent / "live.py"
 def test_scene(scene: str, tmp_path: Path) -> None:
     run = subprocess.run(
         [*NAMESPACES, sys.executable, str(LIVE), scene, str(tmp_path)],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout + run.stderr
 
@@ -121,7 +121,7 @@ def refused(arguments: list[str], message: str) -> None:
     """The switch ends with status 2 and says why in its last line."""
     run = subprocess.run(
         [sys.executable, "-m", "minip4.cli", "switch", *arguments],
-        capture_output=True, text=True, timeout=30, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert run.returncode == 2, run.stderr
     assert run.stdout == ""

@@ -231,7 +231,7 @@ def test_its_class_may_be_in_the_experiments_script(tmp_path: Path, is_guarded: 
     guard = 'if __name__ == "__main__": ' if is_guarded else ""
     script.write_text(f"{HEAD}{SCRIPT}{guard}cli.main(__file__, None, experiment)\n")
     command = [sys.executable, str(script), "--out", str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == (0 if is_guarded else 2), done.stdout + done.stderr
     if not is_guarded:
         assert done.stderr == (

@@ -44,7 +44,7 @@ def provision(folder: Path, system: str, broken: str = "nothing") -> tuple[list[
     script.write_text(text.replace("P4UTILS=/opt/p4utils", f"P4UTILS={utils}"))
     path = f"{folder / 'bin'}:/usr/bin:/bin"
     done = subprocess.run(
-        ["bash", script], capture_output=True, text=True, check=False, timeout=60,
+        ["bash", script], capture_output=True, text=True, check=False, timeout=300,
         env={"PATH": path, "HOME": str(folder)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -114,7 +114,7 @@ def test_the_vagrantfile_is_valid(command: list[str]) -> None:
         pytest.skip(f"{command[0]} is not installed")
     file = ["Vagrantfile"] if command[0] == "ruby" else []
     done = subprocess.run(
-        [*command, *file], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+        [*command, *file], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

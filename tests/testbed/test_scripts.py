@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 def run(*command: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, check=False, timeout=60
+        [str(word) for word in command], capture_output=True, text=True, check=False, timeout=300
     )
 
 

@@ -37,7 +37,7 @@ def run(path: Path, script: str, *options: str) -> subprocess.CompletedProcess[s
     commands.write_text(script)
     return subprocess.run(
         [sys.executable, "-m", "telemark.cli", "run", path, "--commands", commands, *options],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
 
 

@@ -47,7 +47,7 @@ wait %1
 exit $status
 """
     command = ["unshare", "--net", "bash", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode in (0, RATE_NOT_KEPT), done.stderr
     sent, received = (
         json.loads((folder / name).read_text().removeprefix("ready\n"))

@@ -117,7 +117,7 @@ def test_a_script_that_is_not_committed_counts(tmp_path: Path) -> None:
         "print(environment()['changed'])\n"
     )
     command = [str(REPOSITORY / ".venv" / "bin" / "python"), str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert str(script) in done.stdout
     assert str(tmp_path / "mine_too.py") in done.stdout
     assert "site-packages" not in done.stdout

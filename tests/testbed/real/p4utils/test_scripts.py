@@ -85,7 +85,7 @@ def test_it_runs_in_namespaces_with_commands_and_leaves_the_machine_alone(
     done = subprocess.run(
         [*TELEMARK, "run", str(script.relative_to(tmp_path.parent)), "--seed", "4",
          "--commands", str(commands.relative_to(tmp_path.parent))],
-        cwd=tmp_path.parent, capture_output=True, text=True, check=False, timeout=60,
+        cwd=tmp_path.parent, capture_output=True, text=True, check=False, timeout=300,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[4]),
                                                          os.environ["PYTHONPATH"]])},
     )  # fmt: skip
