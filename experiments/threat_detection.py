@@ -38,7 +38,7 @@ from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
 
-RUNS, QUICK_RUNS = 20, 3
+RUNS, QUICK_RUNS = 10, 3
 CLEAN_WINDOWS, QUICK_CLEAN_WINDOWS = 200, 40
 WINDOWS = 8  # of a run: the attack begins in the third one
 WINDOW_S = 0.05
