@@ -20,8 +20,8 @@ from xdp.sockets import Taker
 from xdp.turns import Contender, Standing
 
 MOST_WAITED = 0.3  # part of the time for which others may have a thread's core
-MOST_AT_SOCKETS_PPS = 1_500_000  # beyond it a process sometimes finds its ring full
-TRIES = 10  # of a measurement in which they had it for longer
+MOST_AT_SOCKETS_PPS = 1_000_000  # beyond it a process sometimes finds its ring full
+TRIES = 20  # of a measurement in which they had it for longer
 
 
 class Loaded(NamedTuple):
