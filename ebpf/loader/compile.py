@@ -16,6 +16,7 @@ from ebpf import INCLUDE_FOLDER
 from ebpf.loader.errors import LoadError
 from minip4.errors import ToolchainError
 from minip4.native.cache import folder, held
+from testbed.results.provenance import BpfSource, bpf_sources
 
 OLDEST_CLANG = 14
 # Version 3 of the instructions has atomics that return a value; -g makes BTF, the types of maps;
@@ -42,6 +43,7 @@ def compiled(source: Path) -> Iterator[Path]:
     Headers are looked for in ebpf/include and beside it. Raises LoadError.
     """
     compiler, version = clang()
+    bpf_sources.add(source_of(source))
     command = [compiler, *FLAGS, f"-I{INCLUDE_FOLDER}", f"-idirafter{HEADERS}", "-c", str(source)]
 
     def make(built: Path) -> None:
@@ -60,6 +62,26 @@ def compiled(source: Path) -> Iterator[Path]:
             yield path
     except ToolchainError as error:
         raise LoadError(str(error)) from None
+
+
+def source_of(source: Path) -> BpfSource:
+    """What a program is made of, for those who want to know later."""
+    digest = hashlib.sha256()
+    for path in sorted(_included(source), key=lambda path: (path != source, path.name)):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return BpfSource(source.resolve(), digest.hexdigest())
+
+
+def _included(source: Path) -> set[Path]:
+    """A file and the project's headers that it includes, or that these do: `#include "NAME"`."""
+    found, todo = set[Path](), [source]
+    while todo:
+        path = todo.pop()
+        found.add(path)
+        for name in re.findall(r'^\s*#\s*include\s*"([^"]+)"', path.read_text(), re.MULTILINE):
+            places = (path.parent / name, source.parent / name, INCLUDE_FOLDER / name)
+            todo += [place for place in places if place.is_file() and place not in found][:1]
+    return found
 
 
 def _refused(source: Path, errors: str) -> str:

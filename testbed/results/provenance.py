@@ -48,6 +48,23 @@ class P4Source:
         return {"path": _shown(self.path), "defines": list(self.defines), "sha256": self.sha256}
 
 
+@dataclass(frozen=True)
+class BpfSource:
+    """A BPF program's C file as it was compiled; `sha256` is of it and of the project's headers
+    that it includes."""
+
+    path: Path
+    sha256: str
+
+    def as_dict(self) -> dict[str, object]:
+        """An entry of summary.json."""
+        return {"path": _shown(self.path), "sha256": self.sha256}
+
+
+# What this process compiled for the kernel: whoever compiles adds to it.
+bpf_sources: set[BpfSource] = set()
+
+
 def _all_files(file: SourceFile) -> list[SourceFile]:
     return [file, *(below for included in file.includes for below in _all_files(included))]
 
@@ -76,6 +93,10 @@ class Origin:
             "date": self.began.isoformat(timespec="seconds"),
             "duration_s": round(time.monotonic() - self._began_s, 1),
             "programs": [program.as_dict() for program in programs],
+            "bpf_programs": [
+                source.as_dict()
+                for source in sorted(bpf_sources, key=lambda s: (str(s.path), s.sha256))
+            ],
             "environment": environment(file for p in programs for file in p.files),
         }
 

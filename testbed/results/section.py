@@ -182,6 +182,9 @@ def _origin(summary: Mapping[str, Any]) -> list[tuple[str, object]]:
         f"{program['path']} {' '.join(program['defines'])} sha256 {program['sha256'][:16]}"
         for program in summary.get("programs", [])
     )
+    bpf = [
+        f"{each['path']} sha256 {each['sha256'][:16]}" for each in summary.get("bpf_programs", [])
+    ]
     changed = environment.get("changed")
     differs = f" (not as committed: {', '.join(changed)})" if changed else ""
     versions = (f"{name} {number}" for name, number in environment["versions"].items())
@@ -192,6 +195,7 @@ def _origin(summary: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("seed", summary["seed"]),
         ("target", summary["target"]),
         ("P4 programs", "; ".join(programs) or "none"),
+        *([("BPF programs", "; ".join(bpf))] if bpf else []),
         ("commit", f"{environment['git']}{differs}"),
         ("machine", f"{environment['cpus']} CPUs {environment['cpu']}"),
         ("system", f"{environment['system']}, kernel {environment['kernel']}"),

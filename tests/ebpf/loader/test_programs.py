@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ebpf.loader import LoadError, compile, libbpf, load, run
+from testbed.results.provenance import Origin
 
 FRAME = bytes(64)
 RETURNS = """
@@ -46,6 +47,22 @@ def test_what_it_does_not_have_is_refused(
         load(write_bpf(RETURNS), *arguments)
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_result_names_the_very_source_of_its_programs(write_bpf: Write, tmp_path: Path) -> None:
+    header, source = tmp_path / "mine.h", write_bpf('#include "mine.h"\n' + RETURNS)
+    header.write_text("/* nothing yet */\n")
+    first = compile.source_of(source)
+    assert compile.source_of(source) == first
+    header.write_text("/* another text */\n")
+    second = compile.source_of(source)
+    (tmp_path / "other.h").write_text("/* that it does not include */\n")
+    assert first != second == compile.source_of(source)
+    source.write_text(source.read_text() + "\n")
+    assert compile.source_of(source) != second
+    with load(source):
+        pass
+    assert compile.source_of(source).as_dict() in Origin().as_dict()["bpf_programs"]
 
 
 def test_the_verifiers_reason_is_told_with_its_line(write_bpf: Write) -> None:
