@@ -13,7 +13,7 @@ from minip4.runtime.switch.options import SwitchOptions
 from minip4.runtime.virtual.channel import SCHEME, ControlPlane, local_channels
 from minip4.runtime.virtual.switch import SwitchProgram, VirtualSwitch
 from minip4.simulator.shared import CAPTURES, Stop
-from minip4.simulator.virtual import NEVER, Virtual
+from minip4.simulator.virtual import NEVER, Partition, Virtual
 from testbed import links
 from testbed.application import Application, Running
 from testbed.errors import TestbedError
@@ -163,6 +163,16 @@ class VirtualPlant:
     def events(self) -> int:
         """Events until now: frames that arrived somewhere, and elements that were woken."""
         return self._virtual.events
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """What each thread has to do."""
+        return self._virtual.partitions
+
+    @property
+    def events_at_once(self) -> int:
+        """See minip4.simulator.virtual.Virtual."""
+        return self._virtual.events_at_once
 
     def advance(self, until_ns: int | None, max_events: int) -> bool:
         """See testbed.virtual.clock.World."""

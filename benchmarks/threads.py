@@ -1,0 +1,256 @@
+"""What do several threads bring to one network in virtual time, and what limits it?
+
+Flows cross leaf-spine fabrics of IPv4 routers, on one thread and on several, in turns; what is
+recorded must be the same bytes. Rates are by the wall clock, so that the machine must be quiet.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import hashlib
+import json
+import statistics
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from _claims import AtLeast, AtMost, claims_table
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from virtual import FABRICS, RATE_PPS, ROUTER, flows_of, resident_mb
+
+from controllers.connection import connection
+from controllers.routing import routing_entries
+from minip4.simulator.virtual import Partition
+from testbed import cli
+from testbed.errors import TestbedError
+from testbed.network import Network
+from testbed.results import plots
+from testbed.results.report import Check, Report, Table, table
+from testbed.run import Run
+from testbed.traffic import FlowRecord, Traffic
+from testbed.virtual.network import VirtualPlant
+from topologies.leaf_spine import LeafSpine
+
+SIZES = {**FABRICS, 10_000: {"pods": 100, "leaves": 93, "spines": 5, "cores": 40}}
+RATE_BPS, DELAY_US, DELAYS_US = 10**11, 10.0, (1.0, 3.0, 10.0, 30.0, 100.0)
+CLAIMED = 1000  # switches, with links of DELAY_US
+MEMORY_MB = 8000
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--switches", type=int, choices=SIZES, nargs="+", metavar="N", default=[10, 100, CLAIMED],
+        help=f"sizes to run, of {', '.join(map(str, SIZES))} (default: 10 100 {CLAIMED})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--flows", type=cli.positive_int, default=10_000, metavar="N",
+        help="flows between random hosts (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--packets", type=cli.positive_int, default=30, metavar="N",
+        help="of each flow (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rounds", type=cli.positive_int, default=3, metavar="N",
+        help="times that each is run, in turns (default: %(default)s)",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    switches: int
+    delay_us: float  # of links between switches
+    threads: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one fabric took, once."""
+
+    round: int
+    switches: int
+    delay_us: float
+    threads: int
+    events: int
+    wall_s: float
+    cpu_s: float  # of all threads
+    waited: float  # share of the threads' time in which they waited for each other
+    busiest: float  # events of the partition with the most, to the mean
+    crossed: float  # frames between partitions, an event
+    at_once: float  # share of events that were done while all threads ran
+    memory_mb: float  # of the whole process, until then
+    digest: str  # of all that was recorded and counted
+
+    @property
+    def events_per_s(self) -> float:
+        return self.events / self.wall_s
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    if options.time != "virtual":
+        raise TestbedError("this measures virtual time: add --time virtual")
+    threads = max(2, options.threads)
+    sizes = [10] if options.quick else sorted(options.switches)
+    cases = [(switches, DELAY_US) for switches in sizes]
+    if CLAIMED in sizes:
+        cases += [(CLAIMED, delay_us) for delay_us in DELAYS_US if delay_us != DELAY_US]
+    samples = [
+        await measure(number, Case(switches, delay_us, count), options, run)
+        for number in range(1 if options.quick else options.rounds)
+        for switches, delay_us in cases
+        for count in (1, threads)
+    ]
+    digests = {(s.switches, s.delay_us): s.digest for s in samples}
+    others = [s for s in samples if s.digest != digests[s.switches, s.delay_us]]
+    promised = claims(samples)
+    return Report(
+        samples=[asdict(sample) for sample in samples],
+        checks=[Check("runs with other results than the last", len(others), 0), *promised],
+        figure=draw(samples, threads),
+        caption=f"Virtual time on 1 and {threads} threads: {options.flows:,} flows over a "
+        f"leaf-spine; median, least and most of {plots.count(options.rounds, 'round')}. "
+        f"(a) Events a second of wall time, links of {DELAY_US:g} us. (b) Speed-up, and what "
+        f"threads waited, against links' delay.",
+        tables=[summary(samples), claims_table(promised)],
+    )
+
+
+async def measure(number: int, case: Case, options: argparse.Namespace, run: Run) -> Sample:
+    """Run one fabric."""
+    run.threads = case.threads
+    topo = LeafSpine(**SIZES[case.switches], rate_bps=RATE_BPS, delay_us=case.delay_us)
+    name = f"{case.switches}-{case.delay_us:g}-{case.threads}-{number}"
+    with Network(topo, run, program=ROUTER, name=name, capture=False) as net:
+        for switch in topo.switches():
+            async with connection(net, switch) as controller:
+                entries = routing_entries(net, switch, topo.routes(switch))
+                await controller.write([+entry for entry in entries])
+        assert isinstance(net.plant, VirtualPlant)
+        flows, start_ns = flows_of(topo, options, run.seed), run.clock.now_ns()
+        async with Traffic(net, flows, start_ns) as traffic:
+            before = net.plant.events
+            began = time.perf_counter(), time.process_time()
+            await run.clock.sleep_until(start_ns + round(1e9 * options.packets / RATE_PPS) + 10**8)
+            wall_s, cpu_s = time.perf_counter() - began[0], time.process_time() - began[1]
+            events, partitions = net.plant.events - before, net.plant.partitions
+            at_once = net.plant.events_at_once / events
+            records = await traffic.finish()
+            memory = resident_mb()
+    mean = statistics.mean(partition.events for partition in partitions)
+    return Sample(
+        round=number,
+        **asdict(case),
+        events=events,
+        wall_s=wall_s,
+        cpu_s=cpu_s,
+        waited=waited(partitions, wall_s),
+        busiest=max(partition.events for partition in partitions) / mean,
+        crossed=sum(partition.sent for partition in partitions) / events,
+        at_once=at_once,
+        memory_mb=memory,
+        digest=digest(records, net.counters, start_ns),
+    )
+
+
+def waited(partitions: list[Partition], wall_s: float) -> float:
+    return sum(partition.waited_s for partition in partitions) / wall_s / len(partitions)
+
+
+def digest(records: Mapping[int, object], counters: Mapping[str, object], start_ns: int) -> str:
+    """Of all that is known afterwards; times count from the start."""
+    made = hashlib.sha256(json.dumps(counters, sort_keys=True).encode())
+    for record in records.values():
+        assert isinstance(record, FlowRecord)
+        made.update(record.received["sequence"].tobytes())
+        made.update((record.received["received_ns"] - np.uint64(start_ns)).tobytes())
+    return made.hexdigest()[:16]
+
+
+def select(samples: Iterable[Sample], **what: float) -> list[Sample]:
+    return [s for s in samples if all(getattr(s, key) == value for key, value in what.items())]
+
+
+def speed_ups(samples: list[Sample], switches: int, delay_us: float) -> list[float]:
+    """Of each round: what is in the machine's way is in that of both."""
+    ours = select(samples, switches=switches, delay_us=delay_us)
+    pairs = zip(select(ours, threads=1), [s for s in ours if s.threads > 1], strict=True)
+    return [one.wall_s / several.wall_s for one, several in pairs]
+
+
+def claims(samples: list[Sample]) -> list[Check]:
+    """What is promised of the sizes that were run."""
+    checks: list[Check] = []
+    if select(samples, switches=CLAIMED):
+        times = statistics.median(speed_ups(samples, CLAIMED, DELAY_US))
+        checks.append(AtLeast(f"{CLAIMED:,} switches, links of {DELAY_US:g} us: times as fast as "
+                              "one thread, at least", times, 1.7))  # fmt: skip
+    memory = max(sample.memory_mb for sample in samples)
+    return [*checks, AtMost("memory, MB, at most", memory, MEMORY_MB)]
+
+
+def summary(samples: list[Sample]) -> Table:
+    columns = ("switches", "delay, us", "threads", "events/s", "least - most", "times one thread",
+               "waited, %", "busiest/mean", "crossed, %", "at once, %", "memory, MB")  # fmt: skip
+    rows = []
+    for switches, delay_us, threads in sorted(
+        {(s.switches, s.delay_us, s.threads) for s in samples}
+    ):
+        ours = select(samples, switches=switches, delay_us=delay_us, threads=threads)
+        rates = [s.events_per_s for s in ours]
+        times = statistics.median(speed_ups(samples, switches, delay_us)) if threads > 1 else 1.0
+        rows.append((
+            switches, delay_us, threads, round(statistics.median(rates)),
+            f"{min(rates):,.0f} - {max(rates):,.0f}", times,
+            *(100 * statistics.median(getattr(s, what) for s in ours) if what != "busiest"
+              else statistics.median(s.busiest for s in ours)
+              for what in ("waited", "busiest", "crossed", "at_once")),
+            round(max(s.memory_mb for s in ours)),
+        ))  # fmt: skip
+    return table("Virtual time on several threads: medians of the rounds", columns, rows)
+
+
+def draw(samples: list[Sample], threads: int) -> Figure:
+    """Left: events a second against switches. Right: speed-up and waiting against delay."""
+    figure, (left, right) = plots.figure(2)
+    sizes = sorted({sample.switches for sample in samples})
+    for count in (1, threads):
+        of_sizes = [[s.events_per_s / 1e6 for s in
+                     select(samples, switches=size, delay_us=DELAY_US, threads=count)]
+                    for size in sizes]  # fmt: skip
+        spread(left, sizes, of_sizes, label=plots.count(count, "thread"))
+    left.set_xscale("log")
+    left.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    left.minorticks_off()
+    left.set_xlabel("Switches")
+    left.set_ylabel("Million events a second")
+    left.set_ylim(bottom=0)
+    plots.legend(left, 2)
+    shown = CLAIMED if CLAIMED in sizes else sizes[-1]
+    delays = sorted({sample.delay_us for sample in select(samples, switches=shown)})
+    spread(right, delays, [speed_ups(samples, shown, delay) for delay in delays],
+           label=f"times one thread, {shown:,} switches")  # fmt: skip
+    waits = [[s.waited for s in
+              select(samples, switches=shown, delay_us=delay, threads=threads)]
+             for delay in delays]  # fmt: skip
+    spread(right, delays, waits, label="share of time that threads waited")
+    right.set_xscale("log")
+    right.set_xticks(delays, [f"{delay:g}" for delay in delays])
+    right.minorticks_off()
+    right.set_xlabel("Delay of links (us)")
+    right.set_ylim(bottom=0)
+    plots.legend(right, 1)
+    return figure
+
+
+def spread(axes: Axes, xs: list[int] | list[float], of_each: list[list[float]], label: str) -> None:
+    """Medians, least and most."""
+    middle = [statistics.median(values) for values in of_each]
+    low = [m - min(values) for m, values in zip(middle, of_each, strict=True)]
+    high = [max(values) - m for m, values in zip(middle, of_each, strict=True)]
+    axes.errorbar(xs, middle, yerr=[low, high], label=label)
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

@@ -1,0 +1,39 @@
+"""benchmarks/threads.py as its users start it, in its smallest version; and what it claims."""
+
+import csv
+from pathlib import Path
+from types import ModuleType
+
+import loaded
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "threads.py"
+
+
+def test_both_record_the_same(tmp_path: Path) -> None:
+    small = ("--time", "virtual", "--quick", "--flows", "200", "--packets", "10")
+    done = loaded.run(SCRIPT, "--out", str(tmp_path), *small)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with (tmp_path / "samples.csv").open() as file:
+        one, two = csv.DictReader(file)
+    assert (one["threads"], two["threads"]) == ("1", "2")
+    assert (one["digest"], one["events"]) == (two["digest"], two["events"])
+    assert float(one["crossed"]) == 0 < float(two["crossed"])
+
+
+@pytest.mark.parametrize(("wall_s", "memory_mb", "broken"),
+                         [(0.5, 100, set()), (0.6, 100, {0}), (0.5, 8001, {1})])  # fmt: skip
+def test_claims(
+    wall_s: float, memory_mb: float, broken: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    import threads  # noqa: PLC0415
+
+    assert isinstance(threads, ModuleType)
+    samples = [
+        threads.Sample(number, 1000, 10.0, count, 7, took_s, 1, 0, 1, 0, 1, memory_mb, "")
+        for number in range(3)
+        for count, took_s in ((1, 1.0), (2, wall_s))
+    ]
+    checks = threads.claims(samples)
+    assert {number for number, check in enumerate(checks) if not check.passed} == broken
