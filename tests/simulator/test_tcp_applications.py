@@ -87,3 +87,37 @@ def test_as_much_as_goes_in_each_turn() -> None:
         assert 0.09 * link_bytes_s < came < 0.1 * link_bytes_s + (1 << 17)
         assert received_by(result, cycle + 0.99) == received_by(result, cycle + 0.5)
     line.virtual.close()
+
+
+def window_before_and_after_a_lost_tail(kind: str) -> tuple[int, int]:
+    """Requests of 20 segments; of the last but one the second link loses the last segment."""
+    line = Line({"rate_bps": 10**7}, {"delay_us": 1000}, back={"delay_us": 1000})
+    requests, asked = 100, 20 * SEGMENT
+    number = line.tcp(requests * asked, kind, request_bytes=asked, response_bytes=1,
+                      think_ns=10**8)  # fmt: skip
+    connections = line.virtual.connections
+    seconds = 0.0
+    while len(connections.result(number).answers) < requests - 2:
+        seconds += 0.001
+        line.run(seconds)
+    (_, answered_ns) = connections.result(number).answers[-1].tolist()
+    asks_s = (answered_ns + 10**8 - START_NS) / 1e9
+    line.run(asks_s + 0.0236)
+    before = int(connections.result(number).progress["window"][-1])
+    line.change(1, 2, delay_us=1000, loss_probability=1.0)
+    line.run(asks_s + 0.025)
+    line.change(1, 2, delay_us=1000)
+    line.run(asks_s + 20)
+    result = connections.result(number)
+    assert (result.is_acknowledged, len(result.answers)) == (True, requests)
+    assert result.retransmitted == 1
+    line.virtual.close()
+    return before, int(result.progress["window"][-1])
+
+
+@pytest.mark.parametrize("kind", ["reno", "dctcp"])
+def test_a_loss_that_a_probe_repairs_halves_the_window(kind: str) -> None:
+    """Of DCTCP, too, whatever share of packets was marked (RFC 8257, 3.5)."""
+    before, after = window_before_and_after_a_lost_tail(kind)
+    assert before >= 20
+    assert 0.45 * before <= after <= 0.6 * before

@@ -206,7 +206,8 @@ void tcp_on_timeout(struct tcp *t)
     struct sending *out = &t->out;
     struct repair *r = &t->repair;
     bool is_opening = t->state != TCP_ESTABLISHED;
-    if (is_opening ? r->timeouts == SYN_RETRIES : t->host->partition->now_ns - t->progress_ns >= STALL_NS) {
+    uint64_t still_ns = t->host->partition->now_ns - t->progress_ns;
+    if (is_opening ? r->timeouts == SYN_RETRIES : still_ns >= STALL_NS) {
         tcp_fail(t);
         return;
     }
@@ -270,7 +271,7 @@ static void grow(struct tcp *t, const struct news *news)
 }
 
 /* What the window becomes. */
-static void respond(struct tcp *t, const struct news *news, bool is_marked)
+static void respond(struct tcp *t, const struct news *news, bool is_marked, bool is_repaired)
 {
     struct repair *r = &t->repair;
     bool is_first = false;
@@ -289,8 +290,8 @@ static void respond(struct tcp *t, const struct news *news, bool is_marked)
     } else if (t->out.lost && r->state == TCP_OPEN) {
         begin_repair(t, TCP_RECOVERS, false);
         is_first = true;
-    } else if (is_marked && r->state == TCP_OPEN) {
-        begin_repair(t, TCP_REDUCES, true);
+    } else if ((is_marked || is_repaired) && r->state == TCP_OPEN) {
+        begin_repair(t, TCP_REDUCES, !is_repaired); /* RFC 8257, 3.5: a loss is more than marks */
     }
     if (r->state == TCP_REDUCES || r->state == TCP_RECOVERS)
         reduce(t, news, is_first);
@@ -322,7 +323,8 @@ void tcp_take_ack(struct tcp *t, uint64_t una, const struct range *blocks, uint3
     congestion_marks(t, news.bytes, is_echoed);
     if (news.delivered)
         news.has_lost = look_for_losses(t);
-    respond(t, &news, (is_echoed && t->has_ecn) || end_probe(t, &news));
+    bool is_repaired = end_probe(t, &news);
+    respond(t, &news, is_echoed && t->has_ecn, is_repaired);
     tcp_arm(t);
 }
 
@@ -330,6 +332,6 @@ void tcp_on_reordering(struct tcp *t)
 {
     struct news news = {.has_lost = look_for_losses(t)};
     if (news.has_lost)
-        respond(t, &news, false);
+        respond(t, &news, false, false);
     tcp_send(t);
 }
