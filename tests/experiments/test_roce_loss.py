@@ -1,8 +1,12 @@
 """Records lost for one lost packet, in virtual time; a switch that does it wrongly is found out."""
 
+from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from scripts import failed_checks, faulty_program, run, samples
+import pytest
+from scripts import failed_checks, faulty_program, module, run, samples
 
 SHORT = ("--time", "virtual", "--quick", "--rate", "10000")
 
@@ -39,3 +43,22 @@ def test_a_switch_that_goes_on_one_too_far_is_found_out(tmp_path: Path) -> None:
     assert failed_checks(tmp_path / "out") == {
         "resync, 10,000 packets/s: records lost, against captures"
     }
+
+
+@pytest.mark.parametrize(
+    ("written", "by_link", "shown"), [(2323, 19, 3), (2343, 1, 1), (2342, 1, 2)]
+)
+def test_of_records_that_are_lost_in_a_row_the_figure_counts_one(
+    written: int, by_link: int, shown: int
+) -> None:
+    """In real time a link loses all of some milliseconds: the law is of one."""
+    experiment = module("roce_loss")
+    outcome: Any = SimpleNamespace(counts=SimpleNamespace(accepted=Counter(WRITE_ONLY=written)))
+    nothing: Any = None
+    found = experiment.Found(
+        "resync", 1000, 2344, by_link, 2344, 0, 0, outcome, None, None, nothing
+    )
+    assert found.lost_for_one == shown
+    left, right = experiment.draw([found]).axes
+    assert [patch.get_width() for patch in left.patches] == [shown]
+    assert right.lines[1].get_ydata().tolist() == [shown]
