@@ -4,12 +4,14 @@ import random
 from collections import Counter
 
 import dta_model
+import numpy as np
 import pytest
 from dta_path import COLLECTOR, REPORTERS, Translator, ours, tracked
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from collectors.dta.counters import COUNTER
+from collectors.dta.hashes import key_words, slots
 from collectors.dta.key_write import slot
 from collectors.dta.packets import (
     DTA,
@@ -106,6 +108,21 @@ def test_damaged_reports_do_no_harm(seed: int) -> None:
     for nack in made.nacks:
         assert (nack[IP].dst, nack[UDP].dport) == ("10.0.0.1", 40044)
         assert len(nack) == 14 + nack[IP].len == 34 + nack[UDP].len
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2, 7, 8])
+@pytest.mark.parametrize("adds", [False, True], ids=["writes", "adds"])
+def test_a_region_ends_at_its_last_byte(missing: int, *, adds: bool) -> None:
+    """Where the last slot reaches past it, by one byte only, nothing is sent."""
+    keys = key_words(range(1000))
+    last = int(np.flatnonzero(slots(keys, 1, SLOTS)[0] == SLOTS - 1)[0])
+    made = Translator()
+    made.session(1, COUNTER if adds else slot(1), SLOTS, length=8 * SLOTS - missing, fetch_add=adds)
+    made.key_write(1, SLOTS)
+    made.counters(SLOTS)
+    report = KeyIncrement(key=last, addend=1) if adds else KeyWrite(key=last, data=[1])
+    assert made.report(ours(report)) == int(missing == 0)
+    assert made.session_events().get("out of region", 0) == int(missing != 0)
 
 
 @pytest.mark.parametrize("words", [1, 3, 7])
