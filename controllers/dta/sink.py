@@ -8,7 +8,6 @@
 What is told so is not reported; all else of the domain goes on as it does without sinks.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,9 +15,9 @@ import finsy as fy
 
 from controllers.dta.sender import Sender, begin, ways_to_senders
 from controllers.dta.watch import NEVER_US, EventList, Paths, Reports, Want
-from controllers.int.domain import Domain, clone_reports, entries
+from controllers.int import domain as domains
+from controllers.int.domain import Domain
 from controllers.int.watch import Instruction
-from controllers.tables import reconcile
 from testbed.network import Network
 
 INSTRUCTIONS = Instruction.NODE_ID
@@ -70,23 +69,12 @@ async def configure(
     `sinks` run p4src/dta/int_sink.p4, other switches INT's program; `clock_offsets_us` as of
     controllers.int.domain. Raises TestbedError and finsy's P4ClientError.
     """
-    offsets_us = clock_offsets_us or {}
-    await asyncio.gather(
-        *(_configure(net, switch, domain, sinks, offsets_us.get(name, 0))
-          for name, switch in switches.items())
-    )  # fmt: skip
 
-
-async def _configure(
-    net: Network, switch: fy.Switch, domain: Domain, sinks: Mapping[str, Sink],
-    clock_offset_us: int,
-) -> None:  # fmt: skip
-    await clone_reports(net, switch, domain)
-    found = [
-        *entries(net, switch.name, domain, clock_offset_us),
-        *ways_to_senders(net, switch.name, sinks),
-    ]
-    if switch.name in sinks:
+    async def of_sinks(switch: fy.Switch) -> Sequence[fy.P4TableEntry]:
+        ways = ways_to_senders(net, switch.name, sinks)
+        if switch.name not in sinks:
+            return ways
         sink = sinks[switch.name]
-        found += [*await begin(net, switch, sink), *sink.entries()]
-    await reconcile(switch, found)
+        return [*ways, *await begin(net, switch, sink), *sink.entries()]
+
+    await domains.configure(net, switches, domain, clock_offsets_us, of_sinks)

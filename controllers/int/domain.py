@@ -8,7 +8,7 @@ Ports to hosts lead out of the domain: there INT begins and ends.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import finsy as fy
@@ -25,6 +25,9 @@ from controllers.tables import reconcile
 from testbed.links import of_ends
 from testbed.network import Network
 from testbed.routes import Route, next_hops
+
+More = Callable[[fy.Switch], Awaitable[Sequence[fy.P4TableEntry]]]
+"""Gets a switch ready for what INT alone has not, and tells the entries of its tables for that."""
 
 REPORT_PORT = 32766
 SESSION = 500  # REPORT_SESSION in p4src/int/report.p4
@@ -90,16 +93,17 @@ class Domain:
 
 async def configure(
     net: Network, switches: Mapping[str, fy.Switch], domain: Domain,
-    clock_offsets_us: Mapping[str, int] | None = None,
+    clock_offsets_us: Mapping[str, int] | None = None, more: More | None = None,
 ) -> None:  # fmt: skip
     """Fill the tables of all switches, and make their clone sessions.
 
     `clock_offsets_us`: what is to be added to a switch's clock (Readouts.clock_offset); none: 0.
+    `more` is what programs that are built on INT's have besides.
     Raises TestbedError and finsy's P4ClientError.
     """
     offsets_us = clock_offsets_us or {}
     await asyncio.gather(
-        *(_configure(net, switch, domain, offsets_us.get(name, 0))
+        *(_configure(net, switch, domain, offsets_us.get(name, 0), more)
           for name, switch in switches.items())
     )  # fmt: skip
 
@@ -155,7 +159,7 @@ def entries(
     ]
 
 
-async def clone_reports(net: Network, switch: fy.Switch, domain: Domain) -> None:
+async def _clone_reports(net: Network, switch: fy.Switch, domain: Domain) -> None:
     """Make the clone session of a switch's reports, which leads to their collector; or to where
     they recirculate, and are grouped."""
     port = CPU_PORT if domain.grouping else _port_to_collector(net, switch.name, domain)
@@ -169,9 +173,12 @@ def _port_to_collector(net: Network, switch: str, domain: Domain) -> int:
     return net.port(switch, ways[domain.collector][0])
 
 
-async def _configure(net: Network, switch: fy.Switch, domain: Domain, clock_offset_us: int) -> None:
-    await clone_reports(net, switch, domain)
-    await reconcile(switch, entries(net, switch.name, domain, clock_offset_us))
+async def _configure(
+    net: Network, switch: fy.Switch, domain: Domain, clock_offset_us: int, more: More | None
+) -> None:
+    await _clone_reports(net, switch, domain)
+    own = entries(net, switch.name, domain, clock_offset_us)
+    await reconcile(switch, [*own, *(await more(switch) if more else ())])
 
 
 def _ways(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:

@@ -9,17 +9,16 @@
 What is recorded is not reported; all else of the domain goes on as it does without sinks.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import finsy as fy
 
-from controllers.int.domain import Domain, clone_reports, entries
+from controllers.int import domain as domains
+from controllers.int.domain import Domain
 from controllers.int.watch import Instruction
 from controllers.roce.running import begin, check_macs, ways_to_writers
 from controllers.roce.session import Content, Recording
-from controllers.tables import reconcile
 from testbed.network import Network
 
 INSTRUCTIONS = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
@@ -44,27 +43,12 @@ async def configure(
     `sinks` run p4src/roce/int_sink.p4, other switches INT's program; `clock_offsets_us` as of
     controllers.int.domain. Raises TestbedError and finsy's P4ClientError.
     """
-    check_macs({name: sink.sessions for name, sink in sinks.items()})
-    offsets_us = clock_offsets_us or {}
-    await asyncio.gather(
-        *(_configure(net, switch, domain, sinks, offsets_us.get(name, 0))
-          for name, switch in switches.items())
-    )  # fmt: skip
+    writers = {name: sink.sessions for name, sink in sinks.items()}
+    check_macs(writers)
 
+    async def of_sinks(switch: fy.Switch) -> Sequence[fy.P4TableEntry]:
+        sink = sinks.get(switch.name, Sink([]))
+        await begin(net, switch, sink.sessions)
+        return [*ways_to_writers(net, switch.name, writers), *sink.entries(net)]
 
-async def _configure(
-    net: Network, switch: fy.Switch, domain: Domain, sinks: Mapping[str, Sink],
-    clock_offset_us: int,
-) -> None:  # fmt: skip
-    sink = sinks.get(switch.name, Sink([]))
-    writers = {name: each.sessions for name, each in sinks.items()}
-    await clone_reports(net, switch, domain)
-    await begin(net, switch, sink.sessions)
-    await reconcile(
-        switch,
-        [
-            *entries(net, switch.name, domain, clock_offset_us),
-            *ways_to_writers(net, switch.name, writers),
-            *sink.entries(net),
-        ],
-    )
+    await domains.configure(net, switches, domain, clock_offsets_us, of_sinks)
