@@ -33,7 +33,7 @@ from ampm.measurement import (
     flow_count,
     hosts_agree,
     judged,
-    measure,
+    measure_seeded,
     noise_of,
     worst,
 )
@@ -51,7 +51,7 @@ from testbed.patterns import Poisson
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
-from testbed.sweep.runs import sweep
+from testbed.sweep.runs import sweep_seeds
 from testbed.traffic import Flow
 from topologies.dumbbell import Dumbbell
 
@@ -127,8 +127,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     setting = setting_of(options, schedule, bounds)
     (flow,) = setting.watched
     seeds = range(options.seed, options.seed + options.seeds)
-    settings = [(dataclasses.replace(setting, name=f"congestion-seed-{n}"),) for n in seeds]
-    outcomes = await sweep(measure, settings, run, seeds)
+    (outcomes,) = await sweep_seeds(measure_seeded, [(setting,)], seeds, run)
     periods = [period for seed, outcome in zip(seeds, outcomes, strict=True)
                for period in periods_of(outcome, flow, seed, options)]  # fmt: skip
     return Report(

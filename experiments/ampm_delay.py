@@ -18,7 +18,6 @@ loss.
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
 import argparse
-import dataclasses
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -35,7 +34,6 @@ from ampm.delays import (
 )
 from ampm.machine import Machine, Workload, machine_for
 from ampm.measurement import (
-    Outcome,
     Setting,
     add_common_options,
     flow_count,
@@ -55,6 +53,7 @@ from testbed.patterns import Poisson
 from testbed.results import plots, statistics
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
+from testbed.sweep.runs import sweep_seeds
 from testbed.traffic import Flow
 from topologies.dumbbell import Dumbbell
 
@@ -97,14 +96,9 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     heaviest = max(cases_of(options, Machine()), key=lambda case: case.load)
     load = Workload.of(setting_of(heaviest, options.seed, options))
     machine = await machine_for(load, MACHINE_US, options, run)
-    found = []
-    for case in cases_of(options, machine):
-        results = Results(case, [], [], np.zeros(0))
-        for seed in range(options.seed, options.seed + options.seeds):
-            setting = setting_of(case, seed, options)
-            outcome = await measure(setting, dataclasses.replace(run, seed=seed))
-            take(results, outcome, setting, seed)
-        found.append(results)
+    settings = [(case, options) for case in cases_of(options, machine)]
+    seeds = range(options.seed, options.seed + options.seeds)
+    found = [Results.of(runs) for runs in await sweep_seeds(measured, settings, seeds, run)]
     return Report(
         samples=[row.as_dict() for results in found for row in results.rows],
         checks=judged(
@@ -174,20 +168,23 @@ def background_of(case: Case, options: argparse.Namespace) -> list[Flow]:
                  pattern=Poisson())]  # fmt: skip
 
 
-def take(results: Results, outcome: Outcome, setting: Setting, seed: int) -> None:
-    """Add what one run says."""
-    results.outcomes.append(outcome)
-    loaded_from = outcome.blocks.stop - setting.blocks // 2 if results.case.load else math.inf
+async def measured(case: Case, options: argparse.Namespace, run: Run) -> Results:
+    """One run."""
+    setting = setting_of(case, run.seed, options)
+    outcome = await measure(setting, run)
+    loaded_from = outcome.blocks.stop - setting.blocks // 2 if case.load else math.inf
+    rows, true_us = [], []
     for flow, methods in setting.watched.items():
-        results.rows += [
-            Row(results.case, seed, sample, sample.block >= loaded_from)
+        rows += [
+            Row(case, run.seed, sample, sample.block >= loaded_from)
             for sample in delays_of(outcome, flow, methods, WHOLE)
         ]
         block = outcome.truths[flow.id].block
         within = (block >= loaded_from) & (block < outcome.blocks.stop)
         least_us, most_us = (bound[within] for bound in true_delays_us(outcome, flow, *WHOLE))
-        true_us = (least_us + most_us) / 2
-        results.true_us = np.append(results.true_us, true_us[~np.isnan(true_us)])
+        of_flow_us = (least_us + most_us) / 2
+        true_us.append(of_flow_us[~np.isnan(of_flow_us)])
+    return Results(case, rows, [outcome], np.concatenate(true_us))
 
 
 def checks_of(results: Results, options: argparse.Namespace) -> list[Check]:

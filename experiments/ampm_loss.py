@@ -29,6 +29,7 @@ from ampm.measurement import (
     add_common_options,
     fitting,
     flow_count,
+    guard_of,
     hosts_agree,
     judged,
     measure,
@@ -41,13 +42,14 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from controllers.ampm.records import Point, pulse_loss
-from controllers.ampm.schedule import Schedule, guard_us
+from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, LimitError, Method, check_limits
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
+from testbed.sweep.runs import sweep_seeds
 from testbed.traffic import Flow
 from topologies.line import Line
 
@@ -129,17 +131,14 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     schedule = schedule_of(options, bounds)
     losses: list[BlockLoss] = []
     checks: list[Check] = []
-    for loss_percent in options.loss:
-        outcomes = []
-        here: list[BlockLoss] = []
-        for seed in range(options.seed, options.seed + options.seeds):
-            setting = setting_of(loss_percent, seed, options, bounds, schedule)
-            outcome = await measure(setting, dataclasses.replace(run, seed=seed))
-            outcomes.append(outcome)
-            for flow, method in zip(setting.watched, options.method, strict=True):
-                here += losses_of(outcome, flow, seed, loss_percent, method)
+    settings = [(percent, options, bounds, schedule) for percent in options.loss]
+    seeds = range(options.seed, options.seed + options.seeds)
+    found = await sweep_seeds(measured, settings, seeds, run)
+    for percent, runs in zip(options.loss, found, strict=True):
+        here = [loss for _, of_run in runs for loss in of_run]
         losses += here
-        checks += checks_of(f"loss {loss_percent:g} %", outcomes, here, options)
+        outcomes = [outcome for outcome, _ in runs]
+        checks += checks_of(f"loss {percent:g} %", outcomes, here, options)
     return Report(
         samples=[dataclasses.asdict(loss) for loss in losses],
         checks=checks,
@@ -148,6 +147,18 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         caption=caption(losses, options),
         tables=[summary_table(losses)],
     )
+
+
+async def measured(
+    percent: float, options: argparse.Namespace, bounds: Bounds, schedule: Schedule, run: Run
+) -> tuple[Outcome, list[BlockLoss]]:
+    """One run."""
+    setting = setting_of(percent, run.seed, options, bounds, schedule)
+    outcome = await measure(setting, run)
+    return outcome, [
+        loss for flow, method in zip(setting.watched, options.method, strict=True)
+        for loss in losses_of(outcome, flow, run.seed, percent, method)
+    ]  # fmt: skip
 
 
 def schedule_of(options: argparse.Namespace, bounds: Bounds) -> Schedule:
@@ -270,17 +281,6 @@ def checks_of(
         *worst(check for outcome in outcomes for check in outcome.checks(at)),
     ]
     return judged(checks, (UNREAD, GUARD), noise_of(outcomes), virtual=virtual)
-
-
-def guard_of(outcome: Outcome) -> float:
-    """The guard time that delays asked for (RFC 9341 section 5); one clock: A = 0."""
-    delays_us = [
-        (record.received["received_ns"] - record.received["sent_ns"]) / 1000
-        for record in outcome.sent.values()
-        if len(record.received)
-    ]
-    guards_us = (guard_us(0, float(delay.mean()), float(delay.std())) for delay in delays_us)
-    return max(guards_us, default=0.0)
 
 
 def rates_by_seed(losses: list[BlockLoss], what: str) -> NDArray[np.float64]:

@@ -34,7 +34,9 @@ from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
+from testbed.results.statistics import rms
 from testbed.run import Run
+from testbed.sweep.runs import sweep_seeds
 from testbed.traffic import Flow
 from topologies.line import Line
 
@@ -150,19 +152,13 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         )
     options.block_us = options.block_us or block_us_of(options, machine)
     settings = [Setting(*pair, options.rate, options.block_us) for pair in pairs_of(options)]
+    seeds = range(options.seed, options.seed + options.seeds)
+    found = await sweep_seeds(measured, [(s, machine, options) for s in settings], seeds, run)
     noise_us = machine.delay_us
-    results: dict[Setting, list[BlockResult]] = {}
-    checks: list[Check] = []
-    books: list[Check] = []
-    for setting in settings:
-        results[setting] = []
-        for seed in range(options.seed, options.seed + options.seeds):
-            network = network_of(setting, options)
-            outcome = await measurement.measure(network, replace(run, seed=seed))
-            refuse_late_packets(setting, outcome, machine, options.target)
-            results[setting] += results_of(setting, seed, outcome)
-            books += outcome.checks("all runs")
-        checks += checks_of(setting, results[setting], noise_us)
+    results = {s: [result for here, _ in runs for result in here]
+               for s, runs in zip(settings, found, strict=True)}  # fmt: skip
+    checks = [check for s, here in results.items() for check in checks_of(s, here, noise_us)]
+    books = [check for runs in found for _, held in runs for check in held]
     return Report(
         samples=[row(r) for found in results.values() for r in found],
         checks=[*checks, *measurement.worst(books)],
@@ -207,6 +203,15 @@ def network_of(setting: Setting, options: argparse.Namespace) -> measurement.Set
         blocks,
         program=options.program,
     )  # fmt: skip
+
+
+async def measured(
+    setting: Setting, machine: Machine, options: argparse.Namespace, run: Run
+) -> tuple[list[BlockResult], list[Check]]:
+    """One run."""
+    outcome = await measurement.measure(network_of(setting, options), run)
+    refuse_late_packets(setting, outcome, machine, options.target)
+    return results_of(setting, run.seed, outcome), outcome.checks("all runs")
 
 
 def refuse_late_packets(
@@ -286,12 +291,6 @@ def checks_of(setting: Setting, results: Sequence[BlockResult], noise_us: float)
         found = overtaken.mean() if len(overtaken) else float("nan")
         checks.append(Check(f"{at}: packets out of order with a pulse", found, mean, tolerance))
     return checks
-
-
-def rms(errors: Sequence[float]) -> float:
-    """Root mean square of those that are known; NaN: none is."""
-    known = [error for error in errors if not np.isnan(error)]
-    return float(np.sqrt(np.mean(np.square(known)))) if known else float("nan")
 
 
 def rms_by_run(

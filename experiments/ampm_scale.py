@@ -56,6 +56,7 @@ from testbed.patterns import Poisson
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
+from testbed.sweep.runs import sweep
 from testbed.traffic import Flow, FlowRecord, Traffic
 from testbed.truth.books import Books
 from topologies.backhaul import Backhaul
@@ -144,22 +145,15 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     load = Workload(topo, partial(watch_list, topo=topo, flows=sent), sent)
     machine = await machine_for(load, NOISE_US, options, run)
     bounds = machine.bounds(BOUNDS.delay_us)
-    options.block_us = options.block_us or max(
-        2**19 if options.quick else 2**21, fitting([Method.DOUBLE], bounds).block_us
-    )
+    least_us = 2**19 if options.quick else 2**21
+    options.block_us = options.block_us or max(least_us, fitting([Method.DOUBLE], bounds).block_us)
     options.seeds = options.seeds or ((1 if options.quick else 10) if is_virtual else 1)
-    found: list[Measurement] = []
-    for switches, flows in product(options.switches, options.flows):
-        seeds = options.seeds if switches <= REPEATED_SWITCHES else 1
-        for seed in range(options.seed, options.seed + seeds):
-            run.progress.update(f"{switches} switches, {flows} flows, seed {seed}")
-            try:
-                seeded = replace(run, seed=seed)
-                found.append(await measure((switches, flows), bounds, options, seeded))
-            except TestbedError as error:
-                if is_virtual or not found:
-                    raise
-                run.progress.say(f"{switches} switches, {flows} flows: not here: {error}")
+    settings = [
+        (size, options.seed + number, bounds, options)
+        for size in product(options.switches, options.flows)
+        for number in range(options.seeds if size[0] <= REPEATED_SWITCHES else 1)
+    ]
+    found = [each for each in await sweep(attempt, settings, run) if each is not None]
     return Report(
         samples=[row for m in found for row in rows_of(m)],
         checks=judged(
@@ -174,6 +168,20 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         machine_columns=("set_up_s", "cpu_s", "took_s"),
         tables=[summary_table(found)],
     )
+
+
+async def attempt(
+    size: tuple[int, int], seed: int, bounds: Bounds, options: argparse.Namespace, run: Run
+) -> Measurement | None:
+    """measure(); None where a machine cannot bear in real time what is more than the least."""
+    run.progress.update(what := f"{size[0]} switches, {size[1]} flows, seed {seed}")
+    try:
+        return await measure(size, bounds, options, replace(run, seed=seed))
+    except TestbedError as error:
+        if options.time == "virtual" or size == (options.switches[0], options.flows[0]):
+            raise
+        run.progress.say(f"{what}: not here: {error}")
+        return None
 
 
 async def measure(

@@ -78,6 +78,7 @@ from testbed.patterns import Poisson
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
+from testbed.sweep.runs import sweep
 from testbed.traffic import Flow, Traffic
 from testbed.truth.books import Books
 from topologies.line import Line
@@ -131,13 +132,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         for sign in (1, -1)
         if is_virtual
     ]
-    results: list[BlockResult] = []
-    books: list[Check] = []
-    for setting in settings + claims:
-        run.progress.update(f"clock error {setting.error:g} L, seed {setting.seed}")
-        found, balance = await measure(setting, machine, options, replace(run, seed=setting.seed))
-        results += found
-        books += balance.checks("all runs")
+    todo = [(setting, machine, options) for setting in settings + claims]
+    found = await sweep(measure, todo, run)
+    results = [result for here, _ in found for result in here]
+    books = [check for _, balance in found for check in balance.checks("all runs")]
     swept = [r for r in results if r.setting in settings]
     claimed = [r for r in results if r.setting in claims]
     return Report(
@@ -158,6 +156,8 @@ async def measure(
     setting: Setting, machine: Machine, options: argparse.Namespace, run: Run
 ) -> tuple[list[BlockResult], Books]:
     """Send both flows over switches with such clocks, and see what each decoder makes of them."""
+    run = replace(run, seed=setting.seed)
+    run.progress.update(f"clock error {setting.error:g} L, seed {setting.seed}")
     schedule = Schedule(setting.block_us)
     flows = flows_of(options, schedule)
     with Network(

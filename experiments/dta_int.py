@@ -49,6 +49,7 @@ from testbed.results import plots
 from testbed.results.agreement import agreement, count_chance
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
+from testbed.sweep.runs import sweep
 
 COPIES = (1, 2, 4, 8)
 BYTES = (1200, 600, 300, 200, 150, 100, 64, 32)  # of memory a flow
@@ -114,8 +115,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     points: list[Point] = []
     costs: list[Cost] = []
     exact: list[Check] = []
-    for copies in some[:1] if options.quick and is_real else some:
-        measured, cost, held = await traced(copies, options, run, dice)
+    few = some[:1] if options.quick and is_real else some
+    users, most = fabric.users(options.pods), flows_by_memory(options.slots)[-1]
+    settings = [(copies, fabric.flows(users, most, dice), options) for copies in few]
+    for measured, cost, held in await sweep(traced, settings, run):
         points += measured
         costs += cost
         exact += held
@@ -132,12 +135,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 async def traced(
-    copies: int, options: argparse.Namespace, run: Run, dice: np.random.Generator
+    copies: int, keys: Words, options: argparse.Namespace, run: Run
 ) -> tuple[list[Point], list[Cost], list[Check]]:
     """Flows over the fat tree, and after each part of them a query for all so far."""
     name = f"copies-{copies}"
     parts = flows_by_memory(options.slots)
-    keys = fabric.flows(fabric.users(options.pods), parts[-1], dice)
     answers = []
     async with tracing(
         run, name, pods=options.pods, copies=copies, slots=options.slots, program=options.program

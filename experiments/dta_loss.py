@@ -18,6 +18,7 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 
 import argparse
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 from dta.losing import DELAY_US, PATIENCE, REPORTER_PROGRAM, Found, Way, flows, measure
@@ -26,6 +27,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.table import Table
 
+from collectors.dta.hashes import Words
 from collectors.roce.endpoint import Transport
 from controllers.roce.running import refuse_bmv2
 from testbed import cli
@@ -34,6 +36,7 @@ from testbed.results import plots
 from testbed.results.agreement import agreement, count_chance
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
+from testbed.sweep.runs import sweep
 
 PROBABILITIES, REAL_PROBABILITIES = (0.001, 0.003, 0.01, 0.03, 0.1), (0.01, 0.1)
 MOST_LOSS = 0.5
@@ -79,14 +82,9 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     ways = [*WAYS] if is_virtual or is_full else REAL_QUICK
     keys = flows(options.reports + AFTER, options.seed)
     rate_pps = VIRTUAL_PPS if is_virtual else REAL_PPS
-    found: dict[tuple[str, float], Found] = {}
-    for name in ways:
-        for loss in options.loss:
-            network = f"{name}-{loss:g}".replace(" ", "-")
-            found[name, loss] = await measure(
-                run, network, WAYS[name], probability=loss, lossy=options.reports, keys=keys,
-                rate_pps=rate_pps, program=options.program,
-            )  # fmt: skip
+    cases = [*product(ways, options.loss)]
+    settings = [(case, keys, rate_pps, options) for case in cases]
+    found = dict(zip(cases, await sweep(measured, settings, run), strict=True))
     return Report(
         samples=[sample_of(name, each) for (name, _), each in found.items()],
         checks=[
@@ -97,6 +95,17 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         caption=caption(options, rate_pps),
         tables=[summary_table(found)],
     )
+
+
+async def measured(
+    case: tuple[str, float], keys: Words, rate_pps: float, options: argparse.Namespace, run: Run
+) -> Found:
+    """One way, over links that lose so many."""
+    name, loss = case
+    return await measure(
+        run, f"{name}-{loss:g}".replace(" ", "-"), WAYS[name], probability=loss,
+        lossy=options.reports, keys=keys, rate_pps=rate_pps, program=options.program,
+    )  # fmt: skip
 
 
 def checks_of(name: str, found: Found) -> list[Check]:

@@ -47,6 +47,7 @@ from testbed import cli
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
+from testbed.sweep.runs import sweep
 
 METHODS = ("AM-PM", "drop reports", "with their gaps")
 
@@ -90,19 +91,9 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     refuse_rare(options.rate)
     options.loss = options.loss or ([5] if options.quick else [0, 0.1, 1, 5, 10])
     options.blocks = options.blocks or (4 if options.quick else 12)
-    found: list[Found] = []
-    checks: list[Check] = []
-    for percent in options.loss:
-        flows = flows_of(percent, options.rate, options.blocks)
-        outcome = await measure(flows, percent, options.blocks, options.program, run)
-        here = [
-            Found(percent, cause, sum(flow.count for flow in flows.values()),
-                  true_losses(outcome, cause.segment), marked_losses(outcome, cause.segment),
-                  reported(outcome, cause, flows))
-            for cause in CAUSES
-        ]  # fmt: skip
-        found += here
-        checks += checks_of(f"loss {percent:g} %", outcome, here)
+    runs = await sweep(measured, [(percent, options) for percent in options.loss], run)
+    found = [each for here, _ in runs for each in here]
+    checks = [check for _, held in runs for check in held]
     return Report(
         samples=[row for each in found for row in rows_of(each)],
         checks=checks,
@@ -111,6 +102,21 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         caption=caption(options),
         tables=[summary_table(found)],
     )
+
+
+async def measured(
+    percent: float, options: argparse.Namespace, run: Run
+) -> tuple[list[Found], list[Check]]:
+    """One network, whose links lose so much."""
+    flows = flows_of(percent, options.rate, options.blocks)
+    outcome = await measure(flows, percent, options.blocks, options.program, run)
+    found = [
+        Found(percent, cause, sum(flow.count for flow in flows.values()),
+              true_losses(outcome, cause.segment), marked_losses(outcome, cause.segment),
+              reported(outcome, cause, flows))
+        for cause in CAUSES
+    ]  # fmt: skip
+    return found, checks_of(f"loss {percent:g} %", outcome, found)
 
 
 def checks_of(at: str, outcome: Outcome, found: Sequence[Found]) -> list[Check]:

@@ -33,6 +33,7 @@ from testbed import cli
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
+from testbed.sweep.runs import sweep
 
 HOP_WORDS = 8  # Hop ML of these
 INT_BYTES = 16  # shim and INT header
@@ -60,12 +61,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     refuse_bmv2(run, EMPTY_QUEUES)
     refuse_rare(options.rate)
     options.blocks = options.blocks or (4 if options.quick else 20)
-    found = []
-    for mode in (*MODES, AMPM):
-        # Of one name, so that the dice are the same; so each needs a folder of its own.
-        folder = run.folder / mode
-        folder.mkdir()
-        found.append(await measure(mode, options, replace(run, folder=folder)))
+    found = await sweep(measured, [(mode, options) for mode in (*MODES, AMPM)], run)
     return Report(
         samples=[row_of(each) for each in found],
         checks=[check for each in found for check in checks_of(each, options)],
@@ -73,6 +69,13 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         caption=caption(options),
         tables=[summary_table(found)],
     )
+
+
+async def measured(mode: str, options: argparse.Namespace, run: Run) -> Found:
+    """Of one name, so that the dice are the same; so each needs a folder of its own."""
+    folder = run.folder / mode
+    folder.mkdir()
+    return await measure(mode, options, replace(run, folder=folder))
 
 
 def added_by_theory(mode: str, hop: int) -> int:

@@ -51,6 +51,7 @@ from testbed.errors import TestbedError
 from testbed.results import plots, statistics
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
+from testbed.sweep.runs import sweep
 from testbed.truth import capture
 from testbed.truth.books import Books
 
@@ -147,7 +148,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         name: CASES[name] for name in (QUICK if options.quick else CASES)
         if not (CASES[name].is_rxe and lacking)
     }  # fmt: skip
-    found = {name: await measure(name, case, options, run) for name, case in cases.items()}
+    settings = [(name, case, options) for name, case in cases.items()]
+    found = dict(zip(cases, await sweep(measure, settings, run), strict=True))
     return Report(
         samples=[sample_of(name, each) for name, each in found.items()],
         checks=[check for name, each in found.items() for check in checks_of(name, each)],

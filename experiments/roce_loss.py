@@ -39,6 +39,7 @@ from testbed.network import Network
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
+from testbed.sweep.runs import sweep
 from testbed.traffic import Flow, Traffic
 from testbed.truth import capture
 from testbed.truth.books import Books
@@ -141,7 +142,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     cases = [(way, rate) for rate in options.rate for way in ([*WAYS][:3] if is_virtual else REAL)]
     if is_virtual:
         cases += [(way, FAST_PPS) for way in [*WAYS][3:]]
-    found = [await measure(way, rate, options, run) for way, rate in cases]
+    found = await sweep(measure, [(*case, options) for case in cases], run)
     return Report(
         samples=[sample_of(each) for each in found],
         checks=[check for each in found for check in checks_of(each, is_virtual=is_virtual)],

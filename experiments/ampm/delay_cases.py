@@ -48,12 +48,22 @@ class Row:
 
 @dataclass
 class Results:
-    """Of all runs of one case."""
+    """Of runs of one case."""
 
     case: Case
     rows: list[Row]
     outcomes: list[Outcome]
     true_us: NDArray[np.float64]  # of every packet of the loaded blocks
+
+    @classmethod
+    def of(cls, runs: Sequence["Results"]) -> "Results":
+        """All of several."""
+        return cls(
+            runs[0].case,
+            [row for run in runs for row in run.rows],
+            [outcome for run in runs for outcome in run.outcomes],
+            np.concatenate([run.true_us for run in runs]),
+        )
 
     def known(self, estimator: str) -> list[DelaySample]:
         """All delays that are known, and what they should be.

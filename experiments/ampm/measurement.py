@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,7 +14,7 @@ from ampm.stamps import Handling, read_handling, read_inside
 from ampm.truth import Interval, Truth, read_truths
 from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.records import Point, PointRecord
-from controllers.ampm.schedule import Schedule
+from controllers.ampm.schedule import Schedule, guard_us
 from controllers.ampm.watch import Bounds, Hop, LimitError, Method, WatchedFlow, check_limits
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
@@ -188,6 +188,17 @@ def noise(
     return f"{text}; {problems[0]}" if problems else text
 
 
+def guard_of(outcome: Outcome) -> float:
+    """The guard time that delays asked for (RFC 9341 section 5); one clock: A = 0."""
+    delays_us = [
+        (record.received["received_ns"] - record.received["sent_ns"]) / 1000
+        for record in outcome.sent.values()
+        if len(record.received)
+    ]
+    guards_us = (guard_us(0, float(delay.mean()), float(delay.std())) for delay in delays_us)
+    return max(guards_us, default=0.0)
+
+
 def stamped_by(point: Point, target: str) -> Point:
     """Where captures show that a packet has got a point's stamp.
 
@@ -297,6 +308,11 @@ async def measure(setting: Setting, run: Run) -> Outcome:
     if setting.bounds is not None:
         _refuse_long_delays(setting, setting.bounds, outcome)
     return outcome
+
+
+async def measure_seeded(setting: Setting, run: Run) -> Outcome:
+    """measure() in a network that is named after the seed, too."""
+    return await measure(replace(setting, name=f"{setting.name}-seed-{run.seed}"), run)
 
 
 def _refuse_long_delays(setting: Setting, promised: Bounds, outcome: Outcome) -> None:

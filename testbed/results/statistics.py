@@ -1,6 +1,7 @@
 """Small statistics for experiments: percentiles, distances of distributions, bounds by chance."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,3 +45,9 @@ def likely_mean_square(count: int) -> tuple[float, float]:
         for z in (-NORMAL_999, NORMAL_999)
     )
     return max(low, 0), high
+
+
+def rms(errors: Sequence[float]) -> float:
+    """Root mean square of those that are known; NaN: none is."""
+    known = [error for error in errors if not np.isnan(error)]
+    return float(np.sqrt(np.mean(np.square(known)))) if known else float("nan")

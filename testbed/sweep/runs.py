@@ -4,8 +4,9 @@ import contextlib
 import pickle
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,12 +21,9 @@ T = TypeVar("T")
 
 
 async def sweep(
-    measure: Callable[..., Awaitable[T]], settings: Sequence[tuple[Any, ...]], run: Run,
-    seeds: Sequence[int] | None = None,
-) -> list[T]:  # fmt: skip
+    measure: Callable[..., Awaitable[T]], settings: Iterable[tuple[Any, ...]], run: Run
+) -> list[T]:
     """`await measure(*setting, run)` of each setting, in their order.
-
-    `seeds`: what `run.seed` is in each; where none are given, it is what it is here.
 
     In real time one after the other. In virtual time each is a run of its own, with a folder, and
     a time that begins at 1 s: so what it returns depends on `setting` and `run.seed` alone.
@@ -33,7 +31,23 @@ async def sweep(
     that it is given: it may run in another process, or have run before (`run.spread`).
     Raises what a run raised, of the first one that failed.
     """
-    jobs = [*zip(settings, seeds or [run.seed] * len(settings), strict=True)]
+    return await _done(measure, [(setting, run.seed) for setting in settings], run)
+
+
+async def sweep_seeds(
+    measure: Callable[..., Awaitable[T]], settings: Iterable[tuple[Any, ...]],
+    seeds: Sequence[int], run: Run,
+) -> list[list[T]]:  # fmt: skip
+    """As sweep(), of each setting with each seed: a list for each setting, by the seeds."""
+    settings = [*settings]
+    found = iter(await _done(measure, [*product(settings, seeds)], run))
+    return [[next(found) for _ in seeds] for _ in settings]
+
+
+async def _done(
+    measure: Callable[..., Awaitable[T]], jobs: Sequence[tuple[tuple[Any, ...], int]], run: Run
+) -> list[T]:
+    """The same of pairs of a setting and a seed."""
     if not isinstance(run.clock, VirtualClock):
         return [await measure(*setting, replace(run, seed=seed)) for setting, seed in jobs]
     tasks = [

@@ -15,15 +15,19 @@ import signal
 import time
 from pathlib import Path
 from testbed.errors import TestbedError
-from testbed.sweep.runs import sweep
+from testbed.sweep.runs import sweep, sweep_seeds
 HERE = Path(__file__).parent
 def note(number):
     with (HERE / "did").open("a") as file:
         file.write(f"{number} of {os.getpid()}\\n")
 """
 SWEEP = """
-found = await sweep(measure, [(number,) for number in range(4)], run, [7, 8, 9, 10])
+found = await sweep(measure, [(number,) for number in range(4)], run)
 return Report([{"found": str(each)} for each in found], [Check("runs", len(found), 4)])
+"""
+SEEDS = """
+found = await sweep_seeds(measure, [("a",), ("b",)], [7, 8], run)
+return Report([{"found": str(each)} for each in found], [Check("settings", len(found), 2)])
 """
 VIRTUAL = ("--time", "virtual")
 
@@ -63,7 +67,7 @@ def is_gone(process: int) -> bool:
 def test_each_run_is_one_of_its_own(
     start_experiment: StartExperiment, tmp_path: Path, jobs: str
 ) -> None:
-    """Its time begins at 1 s, its seed is its own, and results come in their order."""
+    """Its time begins at 1 s, and results come in their order."""
     head = HEAD + (
         "async def measure(number, run):\n"
         "    began = run.clock.now_ns()\n"
@@ -75,8 +79,17 @@ def test_each_run_is_one_of_its_own(
     output, errors = done.communicate()
     assert done.wait() == 0, output + errors
     assert [row["found"] for row in scripts.samples(tmp_path / "out")] == [
-        f"({n}, {n + 7}, 1000000000, {2_000_000_000 + n})" for n in range(4)
+        f"({n}, 1, 1000000000, {2_000_000_000 + n})" for n in range(4)
     ]
+
+
+def test_each_setting_has_each_seed(start_experiment: StartExperiment, tmp_path: Path) -> None:
+    head = HEAD + "async def measure(name, run):\n    return name, run.seed\n"
+    done = start_experiment(SEEDS, *VIRTUAL, head=head)
+    output, errors = done.communicate()
+    assert done.wait() == 0, output + errors
+    rows = [row["found"] for row in scripts.samples(tmp_path / "out")]
+    assert rows == ["[('a', 7), ('a', 8)]", "[('b', 7), ('b', 8)]"]
 
 
 def test_networks_are_the_same_in_any_number_of_processes(tmp_path: Path) -> None:
@@ -212,5 +225,5 @@ def test_in_real_time_runs_are_one_after_the_other(
     assert done.wait() == 0, output + errors
     assert [number for number, _ in did(tmp_path)] == [0, 1, 2, 3]
     assert len({process for _, process in did(tmp_path)}) == 1
-    assert [row["found"] for row in scripts.samples(tmp_path / "out")] == ["7", "8", "9", "10"]
+    assert [row["found"] for row in scripts.samples(tmp_path / "out")] == ["1"] * 4
     assert not (tmp_path / "out" / ".runs").exists()
