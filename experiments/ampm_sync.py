@@ -236,7 +236,7 @@ def checks_of(results: Sequence[BlockResult], noise_us: float) -> list[Check]:
     checks = []
     results = those_read(results) if noise_us else results
     for decoder in DECODERS:
-        of_decoder = [r for r in results if r.decoder is decoder]
+        of_decoder = [r for r in results if r.decoder == decoder]
         inside = [r for r in of_decoder if r.setting.is_inside(decoder, noise_us)]
         if inside:
             name = f"{decoder.name}, A + D < {decoder.bound:g} L"
@@ -276,7 +276,7 @@ def law_checks(results: Sequence[BlockResult], decoder: Decoder) -> list[Check]:
 
 def aliasing_checks(results: Sequence[BlockResult]) -> list[Check]:
     """Two blocks off, colours are right: all counts are those of a block, and of the wrong one."""
-    two_off = [r for r in results if r.setting.is_two_off and r.decoder is not NAIVE]
+    two_off = [r for r in results if r.setting.is_two_off and r.decoder != NAIVE]
     if not two_off:
         return []
     wrong_number = sum(r.has_count_of(-2 if r.setting.error > 0 else 2) for r in two_off)

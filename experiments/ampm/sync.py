@@ -210,7 +210,7 @@ def refuse_noise(
 ) -> None:
     """Raise TestbedError where packets took so long that a decoder need not be exact any more."""
     for decoder in DECODERS:
-        off = 0.0 if setting.is_two_off and decoder is not NAIVE else setting.error
+        off = 0.0 if setting.is_two_off and decoder != NAIVE else setting.error
         if off != setting.error or setting.is_inside(decoder, machine.delay_us):
             least_us, most_us = (
                 (sign * decoder.bound - off) * setting.block_us - sign * machine.clock_error_us
@@ -249,7 +249,7 @@ def of_error(results: Sequence[BlockResult], decoder: Decoder) -> dict[float, li
     """The blocks of a decoder, by the amount of the clock error."""
     found: dict[float, list[BlockResult]] = {}
     for r in results:
-        if r.decoder is decoder:
+        if r.decoder == decoder:
             found.setdefault(abs(r.setting.error), []).append(r)
     return found
 
