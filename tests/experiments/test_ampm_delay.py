@@ -15,7 +15,7 @@ def test_every_delay_of_every_method_is_right(tmp_path: Path) -> None:
     estimators = {row["estimator"] for row in rows}
     assert estimators == {"first packet", "mean", "pulse", "double", "multiplexed", "hashed"}
     known = [row for row in rows if row["error_us"] and row["estimator"] != "mean"]
-    assert len(known) > 250
+    assert len(known) > 240  # of which the hash chooses 102 samples at these blocks
     assert max(abs(float(row["error_us"])) for row in known) < 1
     slow = [float(row["measured_us"]) for row in known if row["case"] == "delay 500 ms"]
     assert set(slow) == {500_000}
