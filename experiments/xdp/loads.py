@@ -16,9 +16,10 @@ from testbed.errors import TestbedError
 from xdp.dropping import CONNTRACK, PORTS, RAW, SOCKETS, passing
 from xdp.ground import DEVICE, Ground
 from xdp.pace import Offered, Pace, paced, waited_ns
-from xdp.sockets import Taker
+from xdp.sockets import RING, Taker
 from xdp.turns import Contender, Standing
 
+LARGE_RING = 4 * RING  # of a socket: what comes while others have its process's core
 MOST_WAITED = 0.3  # part of the time for which others may have a thread's core
 MOST_AT_SOCKETS_PPS = 1_000_000  # beyond it a process sometimes finds its ring full
 TRIES = 20  # of a measurement in which they had it for longer
@@ -53,7 +54,7 @@ def _at_socket(*, sleeps: bool) -> Contender:
     def stand(ground: Ground, stack: ExitStack) -> Standing:
         passing(stack)
         whole = stack.enter_context(load(SOCKETS))
-        taker = Taker(DEVICE)
+        taker = Taker(DEVICE, LARGE_RING)
         stack.callback(taker.close)
         whole.maps["sockets"][0] = taker.descriptor
         return Standing(whole.programs["to_socket"], lambda: taker.packets,

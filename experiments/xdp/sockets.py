@@ -24,10 +24,10 @@ _FUNCTIONS: Signatures = {
 class Taker:
     """A socket at queue 0 of a device; `packets` were taken so far."""
 
-    def __init__(self, device: str) -> None:
-        """Raises TestbedError."""
+    def __init__(self, device: str, ring: int = RING) -> None:
+        """With room for so many packets, a power of two. Raises TestbedError."""
         self.packets = 0
-        self._handle = _library().taker_open(device.encode(), 0, RING)
+        self._handle = _library().taker_open(device.encode(), 0, ring)
         if not self._handle:
             why = os.strerror(ctypes.get_errno())
             raise TestbedError(f"interface {device}: no AF_XDP socket: {why}")
