@@ -30,15 +30,24 @@ class Books:
     added_by_switches: int  # copies that programs made, and controllers' packets sent into them
     taken_by_controllers: int
     left_in_queues: int
+    taken_at_xdp: dict[str, int]  # interface -> frames: as programs there counted them
+    _taken_at_switches: int  # of these
     unbalanced: list[str]  # switches and hops whose own books do not balance, with the figures
 
     @classmethod
-    def of(cls, net: Network, records: Mapping[int, AnyRecord]) -> "Books":
+    def of(
+        cls, net: Network, records: Mapping[int, AnyRecord],
+        taken_at_xdp: Mapping[str, int] | None = None,
+    ) -> "Books":  # fmt: skip
         """Close the books of a network that has ended.
+
+        Frames that programs at XDP of an interface took, no packet socket sees: who attached them
+        says what they counted, until the network ended, by interface.
 
         Raises TestbedError on a drop by the kernel, or by bmv2 (unless the network expects its
         programs to drop: of bmv2 nobody can tell the two apart, nor copies from drops).
         """
+        taken_at_xdp = taken_at_xdp or {}
         datagrams = [record for record in records.values() if isinstance(record, FlowRecord)]
         _refuse_kernel_drops(net, datagrams)
         lacking = _lacking_of_bmv2(net.counters)
@@ -76,7 +85,14 @@ class Books:
             + sum(cpu["packet_out"] for cpu in cpus),
             taken_by_controllers=sum(cpu["packet_in"] + cpu["packet_in_dropped"] for cpu in cpus),
             left_in_queues=sum(engine["in_queues"] for engine in engines.values()),
-            unbalanced=[*_unbalanced_switches(engines), *_unbalanced_hops(net)],
+            taken_at_xdp=dict(taken_at_xdp),
+            _taken_at_switches=sum(
+                taken_at_xdp.get(end.interface, 0)
+                for link in net.links
+                for end in link
+                if end.node in net.counters
+            ),
+            unbalanced=[*_unbalanced_switches(engines), *_unbalanced_hops(net, taken_at_xdp)],
         )
 
     @property
@@ -85,10 +101,12 @@ class Books:
         dropped = sum(sum(reasons.values()) for reasons in self.dropped_by_switches.values())
         came_in = self.hosts_sent + self.added_by_switches
         went = self.hosts_received + sum(self.lost_by_links.values()) + dropped
-        return came_in - went - self.taken_by_controllers - self.left_in_queues
+        kept = self.taken_by_controllers + self.left_in_queues + self._taken_at_switches
+        return came_in - went - kept
 
     def checks(self, prefix: str = "books") -> list[Check]:
         """What must hold for any network."""
+        at_hosts = sum(self.taken_at_xdp.values()) - self._taken_at_switches
         others = self.hosts_sent - self.sent + self.added_by_switches
         where = f" ({'; '.join(self.unbalanced)})" if self.unbalanced else ""
         return [
@@ -96,7 +114,7 @@ class Books:
             Check(f"{prefix}: switches and hops out of balance{where}", len(self.unbalanced), 0),
             Check(
                 f"{prefix}: frames that reached a host, but neither flow nor application",
-                self.hosts_received - self.received, 0, tolerance=others,
+                self.hosts_received - self.received - at_hosts, 0, tolerance=others,
             ),
         ]  # fmt: skip
 
@@ -150,12 +168,17 @@ def _unbalanced_switches(engines: Mapping[str, dict[str, int]]) -> list[str]:
     return unbalanced
 
 
-def _unbalanced_hops(net: Network) -> list[str]:
-    """Directions of links whose far end got another number than the near end delivered."""
+def _unbalanced_hops(net: Network, taken_at_xdp: Mapping[str, int]) -> list[str]:
+    """Directions of links whose far end got another number than the near end delivered.
+
+    A host's kernel counts frames before XDP does, a switch those that came to its packet socket.
+    """
     unbalanced = []
     for link in net.links:
         for near, far in (link, link[::-1]):
             sent, received = _delivered(net, near), _arrived(net, far)
+            if far.node in net.counters:
+                received += taken_at_xdp.get(far.interface, 0)
             if sent != received:
                 unbalanced.append(
                     f"{near.interface} delivered {sent}, {far.interface} got {received}"

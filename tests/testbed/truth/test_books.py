@@ -209,3 +209,27 @@ def test_applications_are_in_the_books() -> None:
     net.applications[1].kernel_drops = 1
     with pytest.raises(TestbedError, match="1 at application Counter at h2"):
         Books.of(net, record())
+
+
+def at_xdp(net: Any) -> Any:
+    """Besides, programs at XDP took 7 frames of h1's before s1 saw them, and 4 that came to h2."""
+    net.interface_counters["h1-eth0"]["sent"] += 11
+    net.counters["s1"]["engine"]["received"] += 4
+    net.counters["s1"]["engine"]["transmitted"] += 4
+    net.counters["s1"]["ports"] = {"1": port(1, 104, 0), "2": port(2, 0, 101, lost=5)}
+    net.interface_counters["h2-eth0"]["received"] += 4
+    return net
+
+
+def test_what_xdp_takes_is_accounted_for_by_its_own_counters() -> None:
+    taken = {"s1-eth1": 7, "h2-eth0": 4}
+    books = Books.of(at_xdp(network()), record(), taken)
+    assert books.taken_at_xdp == taken
+    assert (books.unaccounted, books.unbalanced) == (0, [])
+    assert books.checks()[2].measured == 0
+    without = Books.of(at_xdp(network()), record())
+    assert (without.unaccounted, without.unbalanced) == (
+        7, ["h1-eth0 delivered 111, s1-eth1 got 104"],
+    )  # fmt: skip
+    assert without.checks()[2].measured == 4
+    assert Books.of(at_xdp(network()), record(), {**taken, "s1-eth1": 8}).unaccounted == -1
