@@ -52,7 +52,8 @@ class LeafSpine(Topo):
         for number, leaf in enumerate(leaf_names):
             for host in range(1, hosts + 1):
                 address = f"10.{pod}.{number}.{host}"
-                name = f"h{len(self.hosts(sort=False)) + 1}"
+                before = (pod * leaves + number) * hosts  # topo.hosts() looks at every node
+                name = f"h{before + host}"
                 self.addLink(self.addHost(name, ip=f"{address}/8"), leaf)
             for spine in spine_names:
                 self.addLink(leaf, spine, **link)
