@@ -49,13 +49,15 @@ struct reading {
         _offset & (most);                                                                          \
     })
 
-/* The place of `size` bytes, NULL where the packet or the frame ends before. */
+/* The place of `size` bytes, NULL where the packet or the frame ends before. Compilers must not see how
+ * places differ: clang 19 would check one and read by another, which the verifier does not follow. */
 static __always_inline void *read_at(const struct reading *reading, __u32 offset, __u32 size)
 {
-    void *at = reading->data + offset;
+    void *at;
 
     if (offset > LAST_OFFSET || offset + size > reading->packet_end)
         return 0;
+    at = reading->data + BOUNDED(offset, LAST_OFFSET);
     return at + size > reading->data_end ? 0 : at;
 }
 

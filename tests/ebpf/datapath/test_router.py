@@ -4,6 +4,7 @@ import ipaddress
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count, islice
 
 import pytest
 import wire
@@ -173,7 +174,9 @@ def test_packets_arrive_at_the_next_hop(router: Router) -> None:
     with wire.end("w1") as sink, attach_xdp(router.program, "v0"):
         wire.run("ethtool -K w1 gro on")
         run_live(router.program, many, 200, ingress="v0", restored=34)
-        arrived = [sink.recv(2000) for _ in range(200)]
+        frames = (sink.recv(2000) for _ in count())
+        of_ipv4 = (frame for frame in frames if frame[12:14] == b"\x08\0")  # the kernel has IPv6
+        arrived = [*islice(of_ipv4, 200)]
     assert arrived == [forwarded(frame) for frame in many] * 2
     assert router.counts()["forwarded"] == 200
 
