@@ -13,6 +13,7 @@ from reporter_path import (
     FOLDER,
     KEY_WRITE,
     OUT,
+    PLAN,
     START,
     STARTED,
     TO_TRANSLATOR,
@@ -170,6 +171,19 @@ def test_what_has_left_the_ring_is_counted() -> None:
     assert reporter.events() == {"sent": 100, "nacked": 1, "resent": 8, "left": 2}
     assert again(reporter, nack(20, 75)) == frames[92:95]
     assert reporter.events() == {"sent": 100, "nacked": 2, "resent": 11, "left": 2 + 72}
+
+
+@pytest.mark.parametrize("later", [64, 65])
+def test_of_what_is_long_gone_nothing_is_known_and_it_counts_as_left(later: int) -> None:
+    """Of the last 64 it is known whether they were to be kept: these places are others' then."""
+    reporter = Reporter(str(small_ring()))
+    reporter.write_data(kept=1)
+    reporter.follow(share=ALL)
+    sent(reporter, 1)
+    reporter.set_default(f"{PLAN}.data_reports", f"{PLAN}.write_data", [2, 7, 0, 0])
+    sent(reporter, later)
+    assert again(reporter, nack(0, 1)) == []
+    assert reporter.events() == {"sent": 1 + later, "nacked": 1, "left": 1}
 
 
 def test_the_ring_holds_what_a_list_of_the_last_would() -> None:
