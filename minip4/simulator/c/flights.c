@@ -24,7 +24,7 @@ static bool grow(void *array, size_t size)
     return made != NULL;
 }
 
-static bool make_room(struct flights *flights)
+bool flights_make_room(struct flights *flights)
 {
     uint32_t room = flights->room ? 2 * flights->room : 64;
     if (!grow(&flights->flight, room * sizeof *flights->flight) ||
@@ -35,26 +35,6 @@ static bool make_room(struct flights *flights)
     flights->room = room;
     flights->events.tie = tie;
     return true;
-}
-
-bool flights_add(struct flights *flights, const struct arrival *arrival, uint64_t due_ns)
-{
-    if (flights->count == flights->room && !make_room(flights))
-        return false;
-    uint32_t place = flights->free[flights->count];
-    flights->flight[place] = *arrival;
-    if (!events_add(&flights->events, (struct event){due_ns, flights->order++, place}))
-        return false;
-    flights->count++;
-    return true;
-}
-
-struct arrival flights_take(struct flights *flights)
-{
-    uint32_t place = flights->events.heap[0].what;
-    flights->free[--flights->count] = place;
-    events_remove_first(&flights->events);
-    return flights->flight[place];
 }
 
 void flights_free(struct flights *flights)

@@ -197,7 +197,8 @@ void virtual_refresh(struct virtual *v, uint32_t number)
 void virtual_arrive(struct partition *p, const struct arrival *arrival)
 {
     struct node *node = arrival->to;
-    node->load++;
+    if (p->v->threads)
+        node->load++;
     if (node->is_host) {
         host_receive(node, arrival->packet);
         return;
@@ -239,7 +240,8 @@ static void send_first(struct partition *p)
 {
     uint32_t number = p->sends.heap[0].what;
     uint64_t due_ns = source_wake(p, number);
-    p->v->source[number].host->load++;
+    if (p->v->threads)
+        p->v->source[number].host->load++;
     p->source_fetched[number] = 0;
     if (due_ns == UINT64_MAX)
         events_remove_first(&p->sends);

@@ -26,13 +26,6 @@ struct partition *partition_create(struct virtual *v, uint16_t number)
     return p;
 }
 
-enum virtual_stop partition_stop(const struct partition *p)
-{
-    if (p->first_control)
-        return VIRTUAL_CONTROL;
-    return p->first_inbox ? VIRTUAL_INBOX : VIRTUAL_REACHED;
-}
-
 struct moment partition_moment(struct partition *p)
 {
     const struct flights *flights = &p->flights;

@@ -257,15 +257,39 @@ struct partition *partition_create(struct virtual *v, uint16_t number);
 /* That of the first event that is due; its time is UINT64_MAX when there is none. */
 struct moment partition_moment(struct partition *p);
 /* VIRTUAL_CONTROL or VIRTUAL_INBOX: somebody is to be told of something. Else VIRTUAL_REACHED. */
-enum virtual_stop partition_stop(const struct partition *p);
+static inline enum virtual_stop partition_stop(const struct partition *p)
+{
+    if (p->first_control)
+        return VIRTUAL_CONTROL;
+    return p->first_inbox ? VIRTUAL_INBOX : VIRTUAL_REACHED;
+}
 void partition_free(struct partition *p);
 
 /* flights.c */
-/* False: memory is short, and the packet is still its owner's. */
-bool flights_add(struct flights *flights, const struct arrival *arrival, uint64_t due_ns);
-/* Takes the first one out. */
-struct arrival flights_take(struct flights *flights);
+bool flights_make_room(struct flights *flights);
 void flights_free(struct flights *flights);
+
+/* Both here, since each hop does them. False: memory is short, and the packet is still its owner's. */
+static inline bool flights_add(struct flights *flights, const struct arrival *arrival, uint64_t due_ns)
+{
+    if (flights->count == flights->room && !flights_make_room(flights))
+        return false;
+    uint32_t place = flights->free[flights->count];
+    flights->flight[place] = *arrival;
+    if (!events_add(&flights->events, (struct event){due_ns, flights->order++, place}))
+        return false;
+    flights->count++;
+    return true;
+}
+
+/* Takes the first one out. */
+static inline struct arrival flights_take(struct flights *flights)
+{
+    uint32_t place = flights->events.heap[0].what;
+    flights->free[--flights->count] = place;
+    events_remove_first(&flights->events);
+    return flights->flight[place];
+}
 
 /* loop.c */
 
