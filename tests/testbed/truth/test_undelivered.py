@@ -11,7 +11,7 @@ from loaded import StartExperiment
 from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.run import Run
-from testbed.tcp import PROGRESS, RECEIVED, TcpFlow, TcpRecord
+from testbed.tcp import ANSWERS, PROGRESS, RECEIVED, TcpFlow, TcpRecord
 from testbed.truth.undelivered import SHOWN, Undelivered
 from topologies.line import Line
 
@@ -187,8 +187,9 @@ def test_a_tcp_flow_of_which_nothing_arrived_is_told() -> None:
     """A kernel gives up sooner, but what is told depends on no kernel."""
     flow, found = TcpFlow(7, "h1", "h2", size_bytes=1), Undelivered()
     for number in (0, 1):
-        records = np.zeros(1, PROGRESS), np.zeros(number, RECEIVED)
-        found.add_flows("network", [TcpRecord(flow, *records)])
+        progress, received = np.zeros(1, PROGRESS), np.zeros(number, RECEIVED)
+        record = TcpRecord(flow, progress, received, np.zeros(0, ANSWERS))
+        found.add_flows("network", [record])
     assert found.flows == ["network: flow 7 from h1 to h2"]
     (check,) = found.checks()
     assert (check.measured, check.passed) == (1, False)
