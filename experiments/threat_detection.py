@@ -38,10 +38,10 @@ from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
 
-RUNS, QUICK_RUNS = 10, 3
-CLEAN_WINDOWS, QUICK_CLEAN_WINDOWS = 200, 40
+RUNS, QUICK_RUNS = 10, 2
+CLEAN_WINDOWS, QUICK_CLEAN_WINDOWS = 200, 30
 WINDOWS = 8  # of a run: the attack begins in the third one
-WINDOW_S = 0.05
+WINDOW_S = 0.1
 NAMES = {kind: kind.value.replace("_", " ") for kind in Kind}
 Row = dict[str, Any]
 

@@ -21,7 +21,7 @@ from xdp.ground import DEVICE, PEER
 
 PROGRAMS = Path(__file__).parent / "threats.bpf.c"
 PLACES = ("leave", "arrive", "behind")
-STEP, STEPS = 128, 32  # packets that leave at once (a veth holds 256), and those steps of a window
+STEP, STEPS = 512, 8  # packets of a call, which takes a grace period of the kernel; in a window
 WINDOW = STEP * STEPS
 # An attack has 1,024 packets a window or more, and so 512 in one of two, wherever these are cut:
 # limits are below that.
