@@ -83,12 +83,16 @@ class Mesh:
             self._route(i)
             engine.clock = lambda: self.virtual.now_ns  # type: ignore[method-assign]
             self.virtual.install(self.switches[i], engine)
-        if self.placing is not None:
-            for node in (*self.hosts, *self.switches):
-                self.virtual.place(
-                    node, int(np.random.default_rng([self.placing, node]).integers(99))
-                )
+        self._place()
         self._traffic(dice)
+
+    def _place(self) -> None:
+        """Have the network cut in another way."""
+        if self.placing is None:
+            return
+        dice = np.random.default_rng([self.placing, self.virtual.events])
+        for node in (*self.hosts, *self.switches):
+            self.virtual.place(node, int(dice.integers(99)))
 
     def _link(self, a: int, b: int, dice: np.random.Generator) -> None:
         ports = [HOST_PORT + 1 + len(self.neighbours[i]) for i in (a, b)]
@@ -173,6 +177,7 @@ class Mesh:
         """Answer, and look at the whole network at this instant."""
         assert stop in (Stop.CONTROL, Stop.INBOX, Stop.PAUSED)
         if stop is Stop.PAUSED:
+            self._place()
             return
         self._look()
         for switch in self.virtual.control_waiting():

@@ -24,7 +24,7 @@ def test_results_do_not_depend_on_threads(seed: int, is_stopped: bool, tmp_path:
         (tmp_path / name).mkdir()
         return tmp_path / name
 
-    expected, alone = outcome(Mesh(seed, is_stopped=is_stopped, captures=folder("1")))
+    expected, _ = outcome(Mesh(seed, is_stopped=is_stopped, captures=folder("1")))
     for threads, placing in ((2, None), (4, None), (3, 6)):
         name = f"{threads}-{placing}"
         mesh = Mesh(seed, threads, placing, is_stopped, folder(name))
@@ -32,7 +32,6 @@ def test_results_do_not_depend_on_threads(seed: int, is_stopped: bool, tmp_path:
         assert found == expected, name
         assert len(partitions) > 1, name
         assert any(partition.sent for partition in partitions)
-        assert sum(partition.events for partition in partitions) == alone[0].events
 
 
 def test_a_link_that_becomes_shorter_holds_its_partition_back() -> None:

@@ -245,10 +245,26 @@ static bool move_flights(struct partition *from)
     return is_done;
 }
 
+/* What is due at this instant, in the order in which it came. */
+static bool move_arrivals(struct partition *from, uint32_t count)
+{
+    bool is_done = true;
+    for (; count; count--) {
+        struct arrival arrival = partition_take_arrival(from);
+        is_done &= partition_put(arrival.to->partition, &arrival, from->now_ns);
+    }
+    return is_done;
+}
+
 /* False: memory is short. */
 static bool move_all(struct virtual *v)
 {
+    uint32_t arrivals[VIRTUAL_MAX_THREADS];
     bool is_done = virtual_sort(v);
+    for (uint32_t i = 0; i < v->partitions; i++)
+        arrivals[i] = v->partition[i]->arrival_count;
+    for (uint32_t i = 0; i < v->partitions; i++)
+        is_done &= move_arrivals(v->partition[i], arrivals[i]);
     for (uint32_t i = 0; i < v->partitions; i++) {
         struct partition *p = v->partition[i];
         is_done &= move_flights(p);

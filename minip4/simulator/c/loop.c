@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "virtual_internal.h"
+#include "threads.h"
 
 /* --- frames on their way ---------------------------------------------------------------------- */
 
@@ -19,7 +19,7 @@ static bool more_arrivals(struct partition *p)
     return true;
 }
 
-static bool put(struct partition *p, const struct arrival *arrival, uint64_t due_ns)
+bool partition_put(struct partition *p, const struct arrival *arrival, uint64_t due_ns)
 {
     if (due_ns > p->now_ns) {
         __builtin_prefetch(arrival->to);
@@ -35,7 +35,7 @@ static void send_to(struct node *from, struct node *to, uint16_t port, struct pa
                     uint64_t due_ns)
 {
     struct partition *p = from->partition;
-    if (put(p, &(struct arrival){packet, to, p->now_ns, port, 0}, due_ns))
+    if (partition_put(p, &(struct arrival){packet, to, p->now_ns, port, 0}, due_ns))
         return;
     p->is_short = true;
     packet_give(p->pool, packet);
@@ -348,9 +348,7 @@ enum virtual_stop partition_run(struct partition *p, uint64_t until_ns, uint64_t
         if (p->is_short)
             return VIRTUAL_SHORT;
         if (p->arrival_count) {
-            struct arrival arrival = p->arrivals[p->arrival_first];
-            p->arrival_first = (p->arrival_first + 1) & (p->arrival_room - 1);
-            p->arrival_count--;
+            struct arrival arrival = partition_take_arrival(p);
             p->event_count++;
             virtual_arrive(p, &arrival);
             continue;
@@ -366,33 +364,4 @@ enum virtual_stop partition_run(struct partition *p, uint64_t until_ns, uint64_t
         p->event_count++;
     }
     return p->is_short ? VIRTUAL_SHORT : VIRTUAL_PAUSED;
-}
-
-static enum virtual_stop run_one(struct virtual *v, uint64_t until_ns, uint64_t max_events)
-{
-    struct partition *p = v->partition[0];
-    enum virtual_stop stop = partition_run(p, until_ns, p->event_count + max_events);
-    if (stop == VIRTUAL_REACHED && until_ns > p->now_ns && until_ns != UINT64_MAX)
-        p->now_ns = until_ns;
-    v->now_ns = p->now_ns;
-    return stop;
-}
-
-enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events)
-{
-    if (v->threads && virtual_is_uneven(v))
-        v->is_load_known = v->is_stale = true;
-    if (v->threads && v->is_stale && !virtual_cut(v))
-        return VIRTUAL_SHORT;
-    return v->is_cut ? threads_run(v, until_ns, max_events) : run_one(v, until_ns, max_events);
-}
-
-uint64_t virtual_next(struct virtual *v)
-{
-    uint64_t next_ns = UINT64_MAX;
-    for (uint32_t i = 0; i < v->partitions; i++) {
-        struct partition *p = v->partition[i];
-        next_ns = earliest(next_ns, p->arrival_count ? p->now_ns : partition_next_ns(p));
-    }
-    return next_ns;
 }

@@ -245,6 +245,26 @@ static uint64_t now_of(const struct virtual *v, bool is_last)
     return now_ns;
 }
 
+/* Sets the time when a run has ended. */
+static enum virtual_stop ended(struct virtual *v, enum virtual_stop stop, uint64_t until_ns)
+{
+    if (stop == VIRTUAL_REACHED)
+        set_now(v, until_ns == UINT64_MAX ? now_of(v, true) : until_ns);
+    else if (stop == VIRTUAL_CONTROL || stop == VIRTUAL_INBOX)
+        set_now(v, v->partition[0]->now_ns);
+    else
+        v->now_ns = now_of(v, false);
+    return virtual_is_short(v) ? VIRTUAL_SHORT : stop;
+}
+
+enum virtual_stop threads_meet(struct virtual *v, uint64_t max_events)
+{
+    uint64_t last_ns = now_of(v, true);
+    if (now_of(v, false) == last_ns)
+        return VIRTUAL_REACHED;
+    return ended(v, run_alone(v, last_ns, max_events), last_ns);
+}
+
 enum virtual_stop threads_run(struct virtual *v, uint64_t until_ns, uint64_t max_events)
 {
     uint64_t last = time_plus(virtual_events(v), max_events);
@@ -255,13 +275,7 @@ enum virtual_stop threads_run(struct virtual *v, uint64_t until_ns, uint64_t max
         if (stop == VIRTUAL_REACHED && partition_stop(v->partition[0]) != VIRTUAL_REACHED)
             stop = run_alone(v, until_ns, max_events);
     }
-    if (stop == VIRTUAL_REACHED)
-        set_now(v, until_ns == UINT64_MAX ? now_of(v, true) : until_ns);
-    else if (stop == VIRTUAL_CONTROL || stop == VIRTUAL_INBOX)
-        set_now(v, v->partition[0]->now_ns);
-    else
-        v->now_ns = now_of(v, false);
-    return virtual_is_short(v) ? VIRTUAL_SHORT : stop;
+    return ended(v, stop, until_ns);
 }
 
 /* --- threads ------------------------------------------------------------------------------------------ */

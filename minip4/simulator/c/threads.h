@@ -78,6 +78,8 @@ void partition_be_busy(struct partition *p);
 /* When all are quiet and nothing is on its way between them, nothing happens before the first of what
  * they wait for: so no clock has to creep there by the lookahead. */
 void threads_jump(struct virtual *v);
+/* A frame for another partition. */
+void partition_send(struct partition *p, uint16_t to, const struct arrival *arrival, uint64_t due_ns);
 /* Takes what other partitions have sent. */
 void partition_receive(struct partition *p);
 /* What is due before the time that this returns may be done: nothing sooner can come. */

@@ -219,6 +219,42 @@ uint64_t virtual_too_long(const struct virtual *v, uint32_t node, uint16_t port)
     return v->node[node]->port[port].too_long;
 }
 
+/* --- runs ------------------------------------------------------------------------------------- */
+
+static enum virtual_stop run_one(struct virtual *v, uint64_t until_ns, uint64_t max_events)
+{
+    struct partition *p = v->partition[0];
+    enum virtual_stop stop = partition_run(p, until_ns, p->event_count + max_events);
+    if (stop == VIRTUAL_REACHED && until_ns > p->now_ns && until_ns != UINT64_MAX)
+        p->now_ns = until_ns;
+    v->now_ns = p->now_ns;
+    return stop;
+}
+
+enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events)
+{
+    if (v->threads && virtual_is_uneven(v))
+        v->is_load_known = v->is_stale = true;
+    if (v->threads && v->is_stale) {
+        enum virtual_stop stop = threads_meet(v, max_events);
+        if (stop != VIRTUAL_REACHED)
+            return stop;
+        if (!virtual_cut(v))
+            return VIRTUAL_SHORT;
+    }
+    return v->is_cut ? threads_run(v, until_ns, max_events) : run_one(v, until_ns, max_events);
+}
+
+uint64_t virtual_next(struct virtual *v)
+{
+    uint64_t next_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < v->partitions; i++) {
+        struct partition *p = v->partition[i];
+        next_ns = time_least(next_ns, p->arrival_count ? p->now_ns : partition_next_ns(p));
+    }
+    return next_ns;
+}
+
 /* --- the control plane ------------------------------------------------------------------------ */
 
 uint32_t virtual_control_next(struct virtual *v)

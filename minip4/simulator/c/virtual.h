@@ -78,7 +78,7 @@ enum virtual_stop {
     VIRTUAL_REACHED, /* all events up to until_ns are done; now is until_ns, or (UINT64_MAX) the last */
     VIRTUAL_CONTROL, /* a switch has something for its controller: virtual_control_next() */
     VIRTUAL_PAUSED,  /* after max_events, on several threads about; threads are not all at the same time
-                        then: only virtual_run() may follow */
+                        then: only virtual_place() and virtual_run() may follow */
     VIRTUAL_SHORT,   /* of packets or of other memory: something was lost, results would be wrong */
     VIRTUAL_INBOX    /* something came for an application: virtual_inbox_next() */
 };

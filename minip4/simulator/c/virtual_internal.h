@@ -296,6 +296,17 @@ static inline struct arrival flights_take(struct flights *flights)
 /* Hands a frame to whatever is plugged in at a port, at `due_ns`, which is not before now; owns the
  * packet. */
 void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet, uint64_t due_ns);
+/* Has a frame arrive at a node of a partition, at `due_ns` or now. False: memory is short. */
+bool partition_put(struct partition *p, const struct arrival *arrival, uint64_t due_ns);
+/* Takes the first frame that arrives now. */
+static inline struct arrival partition_take_arrival(struct partition *p)
+{
+    struct arrival arrival = p->arrivals[p->arrival_first];
+    p->arrival_first = (p->arrival_first + 1) & (p->arrival_room - 1);
+    p->arrival_count--;
+    return arrival;
+}
+
 /* Brings a frame in at once. */
 void virtual_arrive(struct partition *p, const struct arrival *arrival);
 /* Does what is due up to `until_ns`; ends sooner when event_count is `last`, and where the network is to
@@ -316,11 +327,11 @@ bool virtual_is_uneven(const struct virtual *v);
 /* False: memory or threads are short. */
 bool threads_create(struct virtual *v);
 void threads_destroy(struct virtual *v);
+/* Brings partitions that are at different times, after VIRTUAL_PAUSED, to that of the last one: only then
+ * may nodes go from one to another. VIRTUAL_REACHED: they are there. */
+enum virtual_stop threads_meet(struct virtual *v, uint64_t max_events);
 /* virtual_run() of a network that is cut. */
 enum virtual_stop threads_run(struct virtual *v, uint64_t until_ns, uint64_t max_events);
-/* A frame for another partition. */
-void partition_send(struct partition *p, uint16_t to, const struct arrival *arrival, uint64_t due_ns);
-
 /* source.c */
 /* When a datagram or frame is due. */
 uint64_t source_due_ns(const struct source *source, uint64_t number);
