@@ -11,8 +11,10 @@ import hashlib
 import json
 import statistics
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from _claims import AtLeast, AtMost, claims_table
@@ -29,7 +31,7 @@ from testbed.network import Network
 from testbed.results import plots
 from testbed.results.report import Check, Report, Table, table
 from testbed.run import Run
-from testbed.traffic import FlowRecord, Traffic
+from testbed.traffic import FIRST_PORT, Flow, FlowRecord, Traffic
 from testbed.virtual.network import VirtualPlant
 from topologies.leaf_spine import LeafSpine
 
@@ -37,6 +39,7 @@ SIZES = {**FABRICS, 10_000: {"pods": 100, "leaves": 93, "spines": 5, "cores": 40
 RATE_BPS, DELAY_US, DELAYS_US = 10**11, 10.0, (1.0, 3.0, 10.0, 30.0, 100.0)
 CLAIMED = 1000  # switches, with links of DELAY_US
 MEMORY_MB = 8000
+MOST_IDS = 50_000  # of flows that begin together: they have 16 bits, and ports likewise
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -128,15 +131,20 @@ async def measure(number: int, case: Case, options: argparse.Namespace, run: Run
                 entries = routing_entries(net, switch, topo.routes(switch))
                 await controller.write([+entry for entry in entries])
         assert isinstance(net.plant, VirtualPlant)
-        flows, start_ns = flows_of(topo, options, run.seed), run.clock.now_ns()
-        async with Traffic(net, flows, start_ns) as traffic:
+        start_ns = run.clock.now_ns()
+        async with AsyncExitStack() as stack:
+            traffics = [
+                await stack.enter_async_context(Traffic(net, flows, start_ns))
+                for flows in batches(topo, options, run.seed)
+            ]
             before = net.plant.events
             began = time.perf_counter(), time.process_time()
             await run.clock.sleep_until(start_ns + round(1e9 * options.packets / RATE_PPS) + 10**8)
             wall_s, cpu_s = time.perf_counter() - began[0], time.process_time() - began[1]
             events, partitions = net.plant.events - before, net.plant.partitions
             at_once = net.plant.events_at_once / events
-            records = await traffic.finish()
+            records = [record for traffic in traffics
+                       for record in (await traffic.finish()).values()]  # fmt: skip
             memory = resident_mb()
     mean = statistics.mean(partition.events for partition in partitions)
     return Sample(
@@ -154,14 +162,27 @@ async def measure(number: int, case: Case, options: argparse.Namespace, run: Run
     )
 
 
+def batches(topo: LeafSpine, options: argparse.Namespace, seed: int) -> Iterator[list[Flow]]:
+    """Flows between random hosts, so many at a time as have ids; ports count at each host."""
+    ports: Counter[str] = Counter()
+    for first in range(0, options.flows, MOST_IDS):
+        count = min(MOST_IDS, options.flows - first)
+        some = argparse.Namespace(flows=count, packets=options.packets)
+        flows = flows_of(topo, some, seed + first)
+        for number, flow in enumerate(flows):
+            ports[flow.destination] += 1
+            flows[number] = replace(flow, port=FIRST_PORT + ports[flow.destination])
+        yield flows
+
+
 def waited(partitions: list[Partition], wall_s: float) -> float:
     return sum(partition.waited_s for partition in partitions) / wall_s / len(partitions)
 
 
-def digest(records: Mapping[int, object], counters: Mapping[str, object], start_ns: int) -> str:
+def digest(records: Iterable[object], counters: Mapping[str, object], start_ns: int) -> str:
     """Of all that is known afterwards; times count from the start."""
     made = hashlib.sha256(json.dumps(counters, sort_keys=True).encode())
-    for record in records.values():
+    for record in records:
         assert isinstance(record, FlowRecord)
         made.update(record.received["sequence"].tobytes())
         made.update((record.received["received_ns"] - np.uint64(start_ns)).tobytes())
