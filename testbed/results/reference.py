@@ -8,6 +8,7 @@ A NAME is that of a folder in results/reference/: an experiment's, which is in v
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -139,6 +140,7 @@ def main(names: Sequence[str]) -> int:
         command = [sys.executable, script, *options, "--out", f"results/reference/{name}"]
         print(f"== {' '.join(command[1:])}", flush=True)
         status = subprocess.run(command, cwd=REPOSITORY, check=False).returncode
+        shutil.rmtree(REPOSITORY / "results/reference" / name / ".runs", ignore_errors=True)
         if status:
             print(f"reference: {name} ended with {status}: again by its name", file=sys.stderr)
         worst = max(worst, abs(status))
