@@ -81,7 +81,10 @@ def streamed(
     finally:
         ground.close()
     if lost(told.before[-1]):
-        raise TestbedError(f"run invalid: {lost(told.before[-1])} packets got lost on the veth")
+        raise TestbedError(
+            f"run invalid: {lost(told.before[-1])} packets got lost on the veth; leave the machine "
+            "more idle"
+        )
     return told
 
 

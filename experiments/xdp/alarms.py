@@ -118,7 +118,10 @@ class Scene:
         behind, dropped = self._counted[2], 0
         while arrived.sum() < left.sum() or behind.sum() + dropped < left.sum():
             if time.monotonic() > until + PATIENCE_S:
-                raise TestbedError(f"run invalid: of {left.sum()} packets {arrived.sum()} arrived")
+                raise TestbedError(
+                    f"run invalid: of {left.sum()} packets {arrived.sum()} arrived; leave the "
+                    "machine more idle"
+                )
             dropped = self.filter.counts()["dropped"]
         time.sleep(max(until - time.monotonic(), 0))
 

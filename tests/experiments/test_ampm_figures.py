@@ -140,7 +140,7 @@ def of_sync() -> Figure:
 
 
 def of_scale() -> Figure:
-    books = Books(1, 1, 1, 1, {}, {}, 0, 0, 0, [])
+    books = Books(1, 1, 1, 1, {}, {}, 0, 0, 0, {}, 0, [])
     found = [
         scale.Measurement(
             switches, flows, seed, 100, 1, 10, 0, [], "", 0.1,
