@@ -49,12 +49,22 @@ static uint64_t go_on(struct partition *p, uint64_t before_ns)
     return time_least(next_ns, before_ns);
 }
 
+/* A moment's rest for a core that looks at memory again and again. */
+static void rest(void)
+{
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 /* Nothing could be done, `count` times by now. */
 static void wait_a_little(struct partition *p, uint32_t count)
 {
     bool is_parallel = p->v->threads->is_parallel;
     if (count < (is_parallel ? PATIENCE : 1)) {
-        __builtin_ia32_pause();
+        rest();
         return;
     }
     partition_be_quiet(p, p->arrival_count ? p->now_ns : partition_next_ns(p));
