@@ -15,6 +15,7 @@
 enum {
     MOST_VLANS = 4,      /* tags; what has more counts as not IP */
     MOST_EXTENSIONS = 8, /* headers of IPv6; behind more, nothing is looked for */
+    MOST_HEADERS = 256, /* bytes, that are wanted in a packet's head */
     LAST_OFFSET = 0x3fff, /* in a frame: what lies behind it is not looked for */
 };
 
@@ -33,7 +34,7 @@ struct packet {
     bool is_fragment; /* any: the first one, too */
 };
 
-/* A frame while it is read: the program's own bounds, and where its IP packet ends (an offset). */
+/* A frame while it is read: the program's own bounds, and where the frame or its IP packet ends (an offset). */
 struct reading {
     void *data;
     void *data_end;
@@ -166,11 +167,13 @@ static __always_inline bool parse_ip6(struct reading *reading, struct packet *pa
     return true;
 }
 
-/* Read a frame. False where it is no IP (then `version` is 0), or its IP header is cut off or lies
- * about lengths: then only the fields before it count. */
-static __always_inline bool parse(void *data, void *data_end, struct packet *packet)
+/* Read a frame of `length` bytes, the first of which are there to be read. False where it is no IP (then
+ * `version` is 0), or its IP header is cut off or lies about lengths: then only the fields before it
+ * count. */
+static __always_inline bool parse_head(void *data, void *data_end, __u32 length,
+                                       struct packet *packet)
 {
-    struct reading reading = {data, data_end, data_end - data};
+    struct reading reading = {data, data_end, length};
     const __be16 *type = read_at(&reading, 2 * ETH_ALEN, 2);
 
     *packet = (struct packet){};
@@ -193,6 +196,20 @@ static __always_inline bool parse(void *data, void *data_end, struct packet *pac
         return parse_ip6(&reading, packet);
     }
     return false;
+}
+
+/* The same of a frame that is there as a whole, as at XDP. */
+static __always_inline bool parse(void *data, void *data_end, struct packet *packet)
+{
+    return parse_head(data, data_end, data_end - data, packet);
+}
+
+/* At tc a packet may have but few bytes in its head, and the others in pages: have its headers in the
+ * head, as far as it has them. Pointers into the packet are to be read anew. */
+static __always_inline void pull_headers(struct __sk_buff *skb)
+{
+    if (skb->data_end - skb->data < MOST_HEADERS && skb->data_end - skb->data < skb->len)
+        bpf_skb_pull_data(skb, skb->len < MOST_HEADERS ? skb->len : MOST_HEADERS);
 }
 
 #endif

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-LINEAR = 5  # values.h
-CLASSES = (16 - LINEAR + 1) << LINEAR
+LINEAR, LENGTH_BITS = 5, 20  # values.h
+CLASSES = (LENGTH_BITS - LINEAR + 1) << LINEAR
 RELATIVE_ERROR = 2.0 ** -(LINEAR + 1)
 
 
 def class_of(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The classes of values up to 65535."""
+    """The classes of values below 2^LENGTH_BITS."""
     powers = np.maximum(np.frexp(values)[1] - 1 - LINEAR, 0)
     found: NDArray[np.int64] = (powers << LINEAR) + (values >> powers)
     return found

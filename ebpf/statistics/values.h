@@ -6,7 +6,8 @@
 // Log-linear: values below 2^LINEAR have a class each, then each power of two has 2^LINEAR of
 // them. So a class is no wider than its least value times 2^-LINEAR.
 #define LINEAR 5
-#define CLASSES ((16 - LINEAR + 1) << LINEAR)
+#define LENGTH_BITS 20 // at tc a packet may be one of many segments (GSO, of IPv6 up to 512 KiB)
+#define CLASSES ((LENGTH_BITS - LINEAR + 1) << LINEAR)
 struct histogram {
     __u64 counts[CLASSES];
 };

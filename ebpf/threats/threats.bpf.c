@@ -190,7 +190,7 @@ static __always_inline void observe(void *data, void *data_end, __u32 length)
 
     if (!own)
         return;
-    if (!parse(data, data_end, &packet)) {
+    if (!parse_head(data, data_end, length, &packet)) {
         own->ignored++;
         return;
     }
@@ -217,6 +217,7 @@ int at_xdp(struct xdp_md *ctx)
 SEC("tc")
 int at_tc(struct __sk_buff *skb)
 {
+    pull_headers(skb);
     observe((void *)(long)skb->data, (void *)(long)skb->data_end, skb->len);
     return -1; /* TC_ACT_UNSPEC: whatever would have happened without */
 }

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Semaphore
 
 import pytest
+import wire
 from bad_frames import UDP, ethernet, ipv4, segment
 
 from ebpf.loader import attach_tc, attach_xdp, load, run_live
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
 PACKETS, PARTS, FLOWS = 30_000, 10, 300
 SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE, ETH_P_ALL = 263, 6, 33, 3
 PATIENCE_S = 20
+TCP_BYTES = 1 << 19
 SENDING = 'SEC("xdp") int example(struct xdp_md *packet) { return XDP_TX; }'
 
 
@@ -100,3 +102,44 @@ def test_each_packet_of_a_capture_is_in_one_window_at_xdp_and_at_tc(
         assert whole.totals.bytes == sum(map(len, taken))
         assert whole.totals.uncounted == 0
         assert whole.registers.estimate == pytest.approx(FLOWS, rel=0.1)
+
+
+def test_tc_counts_packets_whose_payload_is_in_pages(veth: tuple[str, str]) -> None:
+    """As TCP leaves it: of many segments, more than 64 KB with the headers."""
+    wire.run("ip link set lo up")
+    setting = Setting(Kept.COUNTERS | Kept.QUANTILES, groups=64)
+    with (
+        counting(setting) as statistics, attach_tc(statistics.at_tc, "lo"),
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as sender,
+        server.accept()[0] as receiver,
+    ):  # fmt: skip
+        port = sender.getsockname()[1]
+        with ThreadPoolExecutor(1) as other:
+            sending = other.submit(sender.sendall, bytes(TCP_BYTES))
+            left = TCP_BYTES
+            while left:
+                left -= len(receiver.recv(left))
+            sending.result()
+        window = statistics.flip()
+    assert window.totals.ignored == 0
+    assert window.totals.bytes > TCP_BYTES
+    assert window.lengths.counts.sum() == window.totals.packets == window.counted.counts.sum()
+    assert by_port(window)[port] > 0
+    assert window.lengths.quantile(1) > 1 << 16
+
+
+def test_tc_looks_for_headers_beyond_a_packets_head(veth: tuple[str, str]) -> None:
+    """A packet socket leaves but the MAC addresses of a large frame in its head."""
+    device, peer = veth
+    for end in veth:
+        wire.run(f"ip link set {end} mtu 9000")
+    packet = ipv4(0x0A000001, 0x0A000002, UDP, segment(UDP, 1234, 9) + bytes(6000))
+    with (
+        counting(Setting(Kept.COUNTERS, groups=64)) as statistics,
+        attach_tc(statistics.at_tc, device), wire.end(peer) as sender,
+    ):  # fmt: skip
+        sender.send(ethernet(packet, 0x0800))
+        window = statistics.flip()
+    assert by_port(window) == {1234: 1}
+    assert window.totals.bytes == 14 + len(packet)

@@ -23,7 +23,7 @@ def hashes(number: int, seed: int = 1) -> np.ndarray:
 
 
 def test_classes_are_no_wider_than_their_share_of_the_values() -> None:
-    values = np.arange(1 << 16)
+    values = np.arange(1 << quantiles.LENGTH_BITS)
     classes = quantiles.class_of(values)
     assert ((quantiles.LEAST[classes] <= values) & (values <= quantiles.GREATEST[classes])).all()
     middles = (quantiles.LEAST[classes] + quantiles.GREATEST[classes]) / 2
