@@ -101,6 +101,7 @@ struct counts {
     __u64 moved;         // of these: the real before is gone
     __u64 remembered;    // of these: connections that were not known before
     __u64 unplaced;      // dropped: the service has no real
+    __u64 errors;        // ICMP's, sent to the real of the connection that they are about
     __u64 malformed;     // this and all below: to the kernel
     __u64 fragments;
     __u64 not_served;
@@ -166,24 +167,25 @@ static __always_inline struct real *chosen(struct counts *count, __u32 table,
     return real;
 }
 
-static __always_inline int balance(struct counts *count, struct ethhdr *ethernet, __u32 length,
-                                   const struct packet *packet, __u32 table)
+// Where an error about a connection goes. Nothing is remembered of it: anybody may send one.
+static __always_inline struct real *concerned(__u32 table, const struct flow *flow, __u32 *number)
 {
-    struct flow flow = {
-        .source_port = packet->source_port,
-        .destination_port = packet->destination_port,
-        .protocol = packet->protocol,
-    };
-    struct traffic *traffic;
-    struct real *real;
-    __u32 number = 0;
+    struct choice *before = bpf_map_lookup_elem(&flows, flow);
+    struct real *real = before ? bpf_map_lookup_elem(&reals, &before->real) : 0;
 
-    __builtin_memcpy(flow.source, packet->source, sizeof(flow.source));
-    __builtin_memcpy(flow.destination, packet->destination, sizeof(flow.destination));
-    real = chosen(count, table, &flow, packet->tcp_flags, &number);
-    if (!real)
-        return XDP_DROP;
-    traffic = bpf_map_lookup_elem(&sent, &number);
+    if (real && real->id == before->id) {
+        *number = before->real;
+        return real;
+    }
+    real = by_table(table, flow, number);
+    return real && real->id ? real : 0;
+}
+
+static __always_inline int send(const struct real *real, __u32 number, struct ethhdr *ethernet,
+                                __u32 length)
+{
+    struct traffic *traffic = bpf_map_lookup_elem(&sent, &number);
+
     if (traffic) {
         traffic->packets++;
         traffic->bytes += length;
@@ -193,13 +195,65 @@ static __always_inline int balance(struct counts *count, struct ethhdr *ethernet
     return XDP_TX;
 }
 
+static __always_inline __u32 *table_of(const __u32 *address, __be16 port, __u8 protocol)
+{
+    struct service service = {.port = port, .protocol = protocol};
+
+    __builtin_memcpy(service.address, address, sizeof(service.address));
+    return bpf_map_lookup_elem(&services, &service);
+}
+
+static __always_inline int balance(struct counts *count, struct ethhdr *ethernet, __u32 length,
+                                   const struct packet *packet, __u32 table)
+{
+    struct flow flow = {
+        .source_port = packet->source_port,
+        .destination_port = packet->destination_port,
+        .protocol = packet->protocol,
+    };
+    struct real *real;
+    __u32 number = 0;
+
+    __builtin_memcpy(flow.source, packet->source, sizeof(flow.source));
+    __builtin_memcpy(flow.destination, packet->destination, sizeof(flow.destination));
+    real = chosen(count, table, &flow, packet->tcp_flags, &number);
+    return real ? send(real, number, ethernet, length) : XDP_DROP;
+}
+
+// An ICMP error about what a real has sent, whose sender is the service: XDP_PASS where it is none.
+static __always_inline int return_error(struct counts *count, struct ethhdr *ethernet, void *end,
+                                        const struct packet *packet)
+{
+    struct flow flow = {};
+    struct packet quoted;
+    struct real *real;
+    __u32 number = 0, *table, differ = 0;
+
+    if (!parse_quoted(ethernet, end, packet, &quoted))
+        return XDP_PASS;
+    for (int i = 0; i < 4; i++)
+        differ |= quoted.source[i] ^ packet->destination[i];
+    table = differ ? 0 : table_of(quoted.source, quoted.source_port, quoted.protocol);
+    if (!table)
+        return XDP_PASS;
+    flow.source_port = quoted.destination_port;
+    flow.destination_port = quoted.source_port;
+    flow.protocol = quoted.protocol;
+    __builtin_memcpy(flow.source, quoted.destination, sizeof(flow.source));
+    __builtin_memcpy(flow.destination, quoted.source, sizeof(flow.destination));
+    real = concerned(*table, &flow, &number);
+    if (!real)
+        return XDP_PASS;
+    count->errors++;
+    return send(real, number, ethernet, end - (void *)ethernet);
+}
+
 static __always_inline int balanced(struct xdp_md *context)
 {
     void *end = (void *)(long)context->data_end;
     struct ethhdr *ethernet = (void *)(long)context->data;
     __u32 first = 0, *table;
     struct counts *count = bpf_map_lookup_elem(&counts, &first);
-    struct service service = {};
     struct packet packet;
 
     if (!count)
@@ -214,15 +268,13 @@ static __always_inline int balanced(struct xdp_md *context)
         count->fragments++;
         return XDP_PASS;
     }
-    __builtin_memcpy(service.address, packet.destination, sizeof(service.address));
-    service.port = packet.destination_port;
-    service.protocol = packet.protocol;
-    table = bpf_map_lookup_elem(&services, &service);
-    if (!table) {
-        count->not_served++;
-        return XDP_PASS;
-    }
-    return balance(count, ethernet, end - (void *)ethernet, &packet, *table);
+    table = table_of(packet.destination, packet.destination_port, packet.protocol);
+    if (table)
+        return balance(count, ethernet, end - (void *)ethernet, &packet, *table);
+    if (return_error(count, ethernet, end, &packet) == XDP_TX)
+        return XDP_TX;
+    count->not_served++;
+    return XDP_PASS;
 }
 
 SEC("xdp")

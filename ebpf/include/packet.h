@@ -86,7 +86,17 @@ static __always_inline void parse_transport(const struct reading *reading, __u32
         packet->tcp_flags = *flags; /* RFC 9293, 3.1 */
 }
 
-static __always_inline bool parse_ip(struct reading *reading, struct packet *packet)
+/* Where an IP packet ends, which may be before the frame does. False where it would be behind that: only
+ * of a packet that is quoted the rest may be cut off. */
+static __always_inline bool ends_at(struct reading *reading, __u32 end, bool is_quoted)
+{
+    if (end > reading->packet_end)
+        return is_quoted;
+    reading->packet_end = end;
+    return true;
+}
+
+static __always_inline bool parse_ip(struct reading *reading, struct packet *packet, bool is_quoted)
 {
     const struct iphdr *ip = read_at(reading, packet->network_offset, sizeof(*ip));
     __u32 header, fragment;
@@ -95,9 +105,8 @@ static __always_inline bool parse_ip(struct reading *reading, struct packet *pac
         return false;
     header = ip->ihl * 4;
     if (bpf_ntohs(ip->tot_len) < header ||
-        packet->network_offset + bpf_ntohs(ip->tot_len) > reading->packet_end)
+        !ends_at(reading, packet->network_offset + bpf_ntohs(ip->tot_len), is_quoted))
         return false;
-    reading->packet_end = packet->network_offset + bpf_ntohs(ip->tot_len);
     packet->source[2] = packet->destination[2] = bpf_htonl(0xffff);
     packet->source[3] = ip->saddr;
     packet->destination[3] = ip->daddr;
@@ -149,21 +158,17 @@ static __always_inline void parse_extensions(const struct reading *reading, __u3
     }
 }
 
-static __always_inline bool parse_ip6(struct reading *reading, struct packet *packet)
+static __always_inline bool parse_ip6(struct reading *reading, struct packet *packet, bool is_quoted)
 {
     const struct ipv6hdr *ip = read_at(reading, packet->network_offset, sizeof(*ip));
-    __u32 end;
+    __u32 start = packet->network_offset + sizeof(*ip);
 
-    if (!ip || ip->version != 6)
+    if (!ip || ip->version != 6 || !ends_at(reading, start + bpf_ntohs(ip->payload_len), is_quoted))
         return false;
-    end = packet->network_offset + sizeof(*ip) + bpf_ntohs(ip->payload_len);
-    if (end > reading->packet_end)
-        return false;
-    reading->packet_end = end;
     __builtin_memcpy(packet->source, &ip->saddr, sizeof(packet->source));
     __builtin_memcpy(packet->destination, &ip->daddr, sizeof(packet->destination));
     packet->protocol = ip->nexthdr;
-    parse_extensions(reading, packet->network_offset + sizeof(*ip), packet);
+    parse_extensions(reading, start, packet);
     return true;
 }
 
@@ -189,11 +194,11 @@ static __always_inline bool parse_head(void *data, void *data_end, __u32 length,
     packet->network_offset = BOUNDED(ETH_HLEN + 4 * packet->vlans, 63);
     if (packet->ether_type == ETH_P_IP) {
         packet->version = 4;
-        return parse_ip(&reading, packet);
+        return parse_ip(&reading, packet, false);
     }
     if (packet->ether_type == ETH_P_IPV6) {
         packet->version = 6;
-        return parse_ip6(&reading, packet);
+        return parse_ip6(&reading, packet, false);
     }
     return false;
 }
@@ -202,6 +207,28 @@ static __always_inline bool parse_head(void *data, void *data_end, __u32 length,
 static __always_inline bool parse(void *data, void *data_end, struct packet *packet)
 {
     return parse_head(data, data_end, data_end - data, packet);
+}
+
+enum { UNREACHABLE = 3, TIME_EXCEEDED = 11, PARAMETER_PROBLEM = 12 }; /* RFC 792 */
+
+/* Read what an ICMP error is about, of a frame that parse() has read: it quotes a packet's beginning, behind
+ * 8 bytes of its own (RFC 792; RFC 4443, 2.1). False where it is no error, or quotes no IP header. */
+static __always_inline bool parse_quoted(void *data, void *data_end, const struct packet *error,
+                                         struct packet *quoted)
+{
+    struct reading reading = {data, data_end, data_end - data};
+    const __u8 *type = error->transport_offset ? read_at(&reading, error->transport_offset, 8) : 0;
+
+    *quoted = (struct packet){.version = error->version};
+    quoted->network_offset = error->transport_offset + 8;
+    if (!type)
+        return false;
+    if (error->version == 4 && error->protocol == IPPROTO_ICMP &&
+        (*type == UNREACHABLE || *type == TIME_EXCEEDED || *type == PARAMETER_PROBLEM))
+        return parse_ip(&reading, quoted, true);
+    if (error->version == 6 && error->protocol == IPPROTO_ICMPV6 && *type < 128)
+        return parse_ip6(&reading, quoted, true);
+    return false;
 }
 
 /* At tc a packet may have but few bytes in its head, and the others in pages: have its headers in the

@@ -1,6 +1,7 @@
 """The load balancer: Maglev's table against the paper's text, and where each packet goes."""
 
 import os
+import random
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -20,9 +21,10 @@ from ebpf.loader import attach_xdp, load, run, run_live
 
 PASS, TX, DROP = 2, 3, 1
 MAC, CLIENT = bytes.fromhex("02000000000a"), bytes.fromhex("02000000000c")
-VIP = ip_address("10.9.9.9")
+VIP, VIP6 = ip_address("10.9.9.9"), ip_address("fd00::9")
 SERVICE = Service(VIP, 80, TCP)
 SYN, ACK = 0x02, 0x10
+ICMP, ICMPV6 = 1, 58
 
 
 def reals(count: int) -> dict[str, bytes]:
@@ -177,14 +179,125 @@ def test_whatever_is_no_request_is_left_alone(balancer: LoadBalancer) -> None:
     assert len(seen) == 3
 
 
+def answer(number: int, *, options: bytes = b"", fragment: int = 0) -> bytes:
+    """What a real sends in connection `number`, from its IP header on."""
+    client, port = 0x0A000000 | number % 1000, 1024 + number // 1000
+    payload = segment(TCP, 80, port) + bytes(1000)
+    return ipv4(int(VIP), client, TCP, payload, options=options, fragment=fragment)
+
+
+def answer6(number: int) -> bytes:
+    """The same from VIP6, by UDP."""
+    payload = segment(UDP, 53, 1024 + number) + bytes(1000)
+    return ipv6(int(VIP6), 0xFD00 << 112 | number, UDP, payload)
+
+
+def error(quoted: bytes, kind: int = 3, *, to: int = int(VIP), tags: tuple[int, ...] = ()) -> bytes:
+    """What a router on its way says of it (RFC 792)."""
+    return ethernet(ipv4(0xC0A80105, to, ICMP, bytes([kind, 4]) + bytes(6) + quoted), 0x0800,
+                    tags=tags, macs=MAC + CLIENT)  # fmt: skip
+
+
+def error6(quoted: bytes, kind: int = 2) -> bytes:
+    """RFC 4443."""
+    return ethernet(ipv6(1, int(VIP6), ICMPV6, bytes([kind, 0]) + bytes(6) + quoted), 0x86DD,
+                    macs=MAC + CLIENT)  # fmt: skip
+
+
+ERRORS = {
+    "unreachable": lambda number: error(answer(number)[:28]),
+    "fragmentation needed": lambda number: error(answer(number)[:548]),
+    "time exceeded": lambda number: error(answer(number)[:28], 11),
+    "parameter problem": lambda number: error(answer(number)[:28], 12),
+    "options within": lambda number: error(answer(number, options=bytes(12))[:40]),
+    "first fragment": lambda number: error(answer(number, fragment=0x2000)[:28]),
+    "tagged": lambda number: error(answer(number)[:28], tags=(0x88A8, 0x8100)),
+}
+NO_ERRORS = {
+    "echo": lambda number: error(answer(number)[:28], 8),
+    "redirect": lambda number: error(answer(number)[:28], 5),
+    "no ports": lambda number: error(answer(number)[:23]),
+    "no header": lambda number: error(answer(number)[:19]),
+    "later fragment": lambda number: error(answer(number, fragment=1)[:28]),
+    "to another": lambda number: error(answer(number)[:28], to=int(VIP) + 1),
+    "another's": lambda number: error(ipv4(int(VIP) + 1, 7, TCP, segment(TCP, 80, 1024))),
+    "another port": lambda number: error(ipv4(int(VIP), 7, TCP, segment(TCP, 81, 1024))),
+    "lies": lambda number: error(b"\x44" + answer(number)[1:28]),
+}
+
+
+@pytest.mark.parametrize("which", ERRORS)
+def test_an_error_goes_to_the_real_of_the_connection_it_is_about(
+    balancer: LoadBalancer, which: str
+) -> None:
+    there = reals(100)
+    balancer.serve(SERVICE, there)
+    before = [goes_to(balancer, request(number)) for number in range(1500)]
+    gone = next(name for name, mac in there.items() if mac == before[700])
+    balancer.serve(SERVICE, {name: mac for name, mac in there.items() if name != gone})
+    told = balancer.counts()
+    for number in (1, 700, 1499):  # the real of the second one is no longer in the table
+        assert goes_to(balancer, ERRORS[which](number)) == before[number]
+    told |= {"errors": told["errors"] + 3}
+    assert balancer.counts() == told
+
+
+def test_an_error_about_a_connection_that_is_not_known_goes_by_the_table(
+    balancer: LoadBalancer,
+) -> None:
+    there = reals(100)
+    balancer.serve(SERVICE, there)
+    for number in range(100):
+        name = by_table(request(number), [*there])
+        assert goes_to(balancer, ERRORS["unreachable"](number)) == there[name]
+    assert balancer.counts()["remembered"] == 0
+
+
+def test_errors_of_ipv6_likewise(balancer: LoadBalancer) -> None:
+    there = reals(100)
+    balancer.serve(Service(VIP6, 53, UDP), there)
+    for number in range(20):
+        packet = ipv6(0xFD00 << 112 | number, int(VIP6), UDP, segment(UDP, 1024 + number, 53))
+        real = goes_to(balancer, ethernet(packet, 0x86DD, macs=MAC + CLIENT))
+        for kind in (1, 2, 3, 4):
+            assert goes_to(balancer, error6(answer6(number)[:48], kind)) == real
+        assert run(balancer.program, error6(answer6(number)[:48], 128)).verdict == PASS, "an echo"
+    assert balancer.counts()["errors"] == 80
+
+
+@pytest.mark.parametrize("which", NO_ERRORS)
+def test_what_is_no_error_of_a_connection_is_left_alone(
+    balancer: LoadBalancer, which: str
+) -> None:
+    balancer.serve(SERVICE, reals(3))
+    frame = NO_ERRORS[which](1)
+    tried = run(balancer.program, frame)
+    assert (tried.verdict, tried.frame) == (PASS, frame)
+    assert (balancer.counts()["errors"], balancer.counts()["not_served"]) == (0, 1)
+
+
+def test_errors_with_any_bytes_go_to_a_real_or_are_left_alone(balancer: LoadBalancer) -> None:
+    there = reals(3)
+    balancer.serve(SERVICE, there)
+    dice, verdicts = random.Random(5), Counter[int]()
+    for _ in range(1500):
+        frame = bytearray(dice.choice([*ERRORS.values()])(dice.randrange(1000)))
+        frame[dice.randrange(14, len(frame))] = dice.randrange(256)
+        tried = run(balancer.program, bytes(frame[: dice.choice((None, dice.randrange(14, 90)))]))
+        verdicts[tried.verdict] += 1
+    assert {*verdicts} == {PASS, TX}
+    counts = balancer.counts()
+    assert verdicts[TX] == counts["errors"]
+    assert sum(counts.values()) == 1500
+
+
 def test_tagged_frames_and_ipv6_are_served_as_well(balancer: LoadBalancer) -> None:
     there = reals(5)
     balancer.serve(SERVICE, there)
     tagged = ethernet(request(3)[14:], 0x0800, tags=(0x8100,), macs=MAC + CLIENT)
     assert goes_to(balancer, tagged) == goes_to(balancer, request(3))
-    vip = ip_address("fd00::9")
-    balancer.serve(Service(vip, 53, UDP), there)
-    packet = ipv6(0xFD00 << 112 | 7, int(vip), UDP, segment(UDP, 5, 53))
+    balancer.serve(Service(VIP6, 53, UDP), there)
+    packet = ipv6(0xFD00 << 112 | 7, int(VIP6), UDP, segment(UDP, 5, 53))
     frame = ethernet(packet, 0x86DD, macs=MAC + CLIENT)
     assert goes_to(balancer, frame) == there[by_table(frame, [*there])]
 
