@@ -51,6 +51,24 @@ def test_rounds_that_differ_decide_nothing(tmp_path: Path) -> None:
         experiment.report(measured, pairs, OPTIONS)
 
 
+def test_who_did_not_have_the_core_is_not_told_to_be_slow(tmp_path: Path) -> None:
+    """All rounds miss what is asked for: on an idle machine that decides, beside others not."""
+    pairs = [routing.contenders(["0.0.0.0/0"], tmp_path), routing.contenders(["a", "b"], tmp_path)]
+    measured = made(pairs, (900, 310, 1300, 600))
+    for waited, is_told in ((0.19, True), (0.21, False)):
+        for at in (0, 6):  # a single turn of a contender decides nothing
+            measured[at] = measured[at]._replace(waited=0.5)
+        slow = [turn._replace(waited=waited) if turn.contender == pairs[0][1].name else turn
+                for turn in measured]  # fmt: skip
+        if is_told:
+            assert not experiment.report(slow, pairs, OPTIONS).passed
+            continue
+        with pytest.raises(TestbedError, match=r"XDP, one route .* had the core for 21% of the "):
+            experiment.report(slow, pairs, OPTIONS)
+    good = [turn._replace(waited=0.9) for turn in made(pairs, (900, 290, 1300, 600))]
+    assert experiment.report(good, pairs, OPTIONS).passed, "what is reached is, on any machine"
+
+
 def test_prefixes_differ_and_cover_all() -> None:
     there = [ipaddress.ip_network(each) for each in routing.prefixes(3000, 1)]
     assert len({*there}) == 3000

@@ -266,9 +266,7 @@ def test_errors_of_ipv6_likewise(balancer: LoadBalancer) -> None:
 
 
 @pytest.mark.parametrize("which", NO_ERRORS)
-def test_what_is_no_error_of_a_connection_is_left_alone(
-    balancer: LoadBalancer, which: str
-) -> None:
+def test_what_is_no_error_of_a_connection_is_left_alone(balancer: LoadBalancer, which: str) -> None:
     balancer.serve(SERVICE, reals(3))
     frame = NO_ERRORS[which](1)
     tried = run(balancer.program, frame)
