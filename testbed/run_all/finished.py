@@ -74,8 +74,8 @@ def _machine() -> dict[str, Any]:
 def code_of(script: Path) -> set[Path]:
     """The script, and all files of the folders that it imports from, of those that these do, ...
 
-    Folders whole, with the C in them: a process that a run starts by its name may import what the
-    run itself does not.
+    Folders whole, with the C in them, and with headers that programs for switches and for the
+    kernel include: a process that a run starts by its name may import what the run itself does not.
     """
     folders: set[Path] = set()
     todo = [script]
@@ -83,7 +83,12 @@ def code_of(script: Path) -> set[Path]:
         for folder in _folders_imported(todo.pop(), script.parent) - folders:
             folders.add(folder)
             todo += folder.glob("*.py")
-    files = {path for folder in folders for path in (*folder.iterdir(), *folder.glob("c/*"))}
+    files = {
+        path
+        for folder in folders
+        for below in ("*", "c/*", "include/*")
+        for path in folder.glob(below)
+    }
     return {script, *(path for path in files if path.is_file())}
 
 
