@@ -8,8 +8,8 @@ import ctypes
 import os
 import platform
 import shutil
-import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from rich.console import Console
 
 from testbed import cli
 from testbed.errors import TestbedError
+from testbed.real.isolation import can_isolate
 from testbed.real.p4utils import environment
 from testbed.real.targets import bmv2
 from testbed.real.vm import machine
@@ -27,6 +28,7 @@ BUSY = 0.5  # processes that want to run, for each processor: beyond, runs may b
 LEAST_MB = 2000
 SETUP = "./setup.sh"
 P4UTILS = "p4-utils"
+REAL_TIME, IN_THE_KERNEL = "real time", "XDP and eBPF"
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class Finding:
     use: str
     found: str  # "" where it is missing
     get: str
-    needed: bool = False  # by every experiment in real time
+    needed_for: str = ""  # REAL_TIME, or IN_THE_KERNEL: no experiment of that runs without
 
     @property
     def shown(self) -> str:
@@ -52,31 +54,33 @@ def add_arguments(_parser: argparse.ArgumentParser) -> None:
 def run(_options: argparse.Namespace) -> int:
     """Print what was found; the exit status is 2 where real time lacks something, else 0."""
     found = findings()
-    ready = all(finding.found for finding in found if finding.needed)
     there = {finding.what for finding in found if finding.found}
-    has_bmv2 = {bmv2.PROGRAM, P4UTILS} <= there
+    lacks = {finding.needed_for for finding in found if not finding.found}
+    if not {bmv2.PROGRAM, P4UTILS} <= there:
+        lacks.add(bmv2.PROGRAM)
     rows = [(finding.what, finding.use, finding.shown) for finding in found]
     known = experiments(cli.REPOSITORY / "experiments")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     console.print(table("This machine", ("what", "for", "found"), rows))
     console.print(
         table("Experiments", ("name", "virtual time", "real time", "bmv2"),
-              [(each.name, *where(each, ready=ready, has_bmv2=has_bmv2)) for each in known])
+              [(each.name, *where(each, lacks)) for each in known])
     )  # fmt: skip
-    return cli.PASSED if ready else cli.UNUSABLE
+    return cli.UNUSABLE if REAL_TIME in lacks else cli.PASSED
 
 
 def findings() -> list[Finding]:
     """All that can be looked for, what experiments need first."""
     return [
-        Finding("namespaces", "real time", _namespaces(),
-                "use sudo; a container needs --privileged", needed=True),
-        _program("mnexec", "real time: Mininet", SETUP, needed=True),
-        _program("cc", "switches, senders and receivers", SETUP, needed=True),
-        _program("clang", "XDP and eBPF", SETUP),
+        Finding("namespaces", "real time",
+                f"yes, of Linux {platform.release()}" if can_isolate() else "",
+                "use sudo; a container needs --privileged", REAL_TIME),
+        _program("mnexec", "real time: Mininet", SETUP, REAL_TIME),
+        _program("cc", "switches, senders and receivers", SETUP, REAL_TIME),
+        _program("clang", "XDP and eBPF", SETUP, IN_THE_KERNEL),
         _libbpf(),
-        _program("iptables-legacy", "XDP: what it is held against", SETUP),
-        _program("nft", "XDP: what it is held against", SETUP),
+        _program("iptables-legacy", "XDP: what it is held against", SETUP, IN_THE_KERNEL),
+        _program("nft", "XDP: what it is held against", SETUP, IN_THE_KERNEL),
         _load(),
         _memory(),
         _program(bmv2.PROGRAM, "--target bmv2, targets.py", "./provision.sh, on Ubuntu"),
@@ -89,11 +93,21 @@ def findings() -> list[Finding]:
     ]  # fmt: skip
 
 
-def where(experiment: Experiment, *, ready: bool, has_bmv2: bool) -> list[str]:
-    """Whether it runs in virtual time, in real time, and on bmv2; or why not."""
-    settings = [("virtual", "minip4"), ("real", "minip4"), ("real", "bmv2")]
-    lacks = {("real", "minip4"): not ready, ("real", "bmv2"): not (ready and has_bmv2)}
-    return [_runs(experiment, *each, lacks=lacks.get(each, False)) for each in settings]
+def where(experiment: Experiment, lacks: Collection[str]) -> list[str]:
+    """Whether it runs in virtual time, in real time, and on bmv2; or why not.
+
+    `lacks`: REAL_TIME, IN_THE_KERNEL and bmv2's name, each where something for it is missing.
+    """
+    takes = {REAL_TIME, IN_THE_KERNEL} if experiment.is_in_the_kernel else {REAL_TIME}
+    settings = {
+        ("virtual", "minip4"): set[str](),
+        ("real", "minip4"): takes,
+        ("real", "bmv2"): takes | {bmv2.PROGRAM},
+    }
+    return [
+        _runs(experiment, *setting, lacks=not wanted.isdisjoint(lacks))
+        for setting, wanted in settings.items()
+    ]
 
 
 def _runs(experiment: Experiment, time: str, target: str, *, lacks: bool) -> str:
@@ -102,14 +116,8 @@ def _runs(experiment: Experiment, time: str, target: str, *, lacks: bool) -> str
     return "no: see above" if lacks else "yes"
 
 
-def _program(name: str, use: str, get: str, *, needed: bool = False) -> Finding:
-    return Finding(name, use, shutil.which(name) or "", get, needed)
-
-
-def _namespaces() -> str:
-    command = ["unshare", "--net", "--mount", "--pid", "--fork", "true"]
-    done = subprocess.run(command, capture_output=True, check=False)
-    return f"yes, of Linux {platform.release()}" if done.returncode == 0 else ""
+def _program(name: str, use: str, get: str, needed_for: str = "") -> Finding:
+    return Finding(name, use, shutil.which(name) or "", get, needed_for)
 
 
 def _libbpf() -> Finding:
@@ -118,7 +126,8 @@ def _libbpf() -> Finding:
         ctypes.CDLL(name)
     except OSError:
         name = ""
-    return Finding("libbpf", "XDP and eBPF", name, f"{SETUP} (Ubuntu 22.04's is too old)")
+    get = f"{SETUP} (Ubuntu 22.04's is too old)"
+    return Finding("libbpf", "XDP and eBPF", name, get, IN_THE_KERNEL)
 
 
 def _load() -> Finding:

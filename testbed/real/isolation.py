@@ -48,6 +48,12 @@ class Interrupted(KeyboardInterrupt):
         self.exit_status = 128 + signal_number
 
 
+def can_isolate() -> bool:
+    """Whether this user, on this machine, can make the namespaces of a run."""
+    command = ["unshare", "--net", "--mount", "--pid", "--fork", "true"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 def fork() -> tuple[int, socket.socket]:
     """As os.fork(), into a new PID namespace: the child, and a connection to it.
 

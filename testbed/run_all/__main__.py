@@ -1,7 +1,8 @@
 """Runs every experiment, one after the other, and builds results/index.html.
 
 What passed before with the same options is left as it is, where nothing that it depends on has
-changed. An experiment that fails does not hold up the others; the exit status is the worst of all.
+changed. An experiment that fails does not hold up the others. The exit status is the worst of all:
+3 where one broke, else 1 where a check failed, else 2 where one was invalid or not to be had.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from rich.console import Console
 
 from testbed import cli
 from testbed.errors import TestbedError
-from testbed.real.isolation import STOPPING
+from testbed.real.isolation import STOPPING, can_isolate
 from testbed.results import index
 from testbed.results.files import make_folder
 from testbed.results.reference import compare
@@ -35,6 +36,7 @@ WORDS = {
     cli.UNUSABLE: "invalid, or not to be had here: see above",
     cli.BROKEN: "broke: see above",
 }
+WORST_LAST = (cli.PASSED, cli.UNUSABLE, cli.CHECK_FAILED, cli.BROKEN)  # then signals
 SIGNALLED = 128  # and a signal's number: the exit status of what was ended by it
 
 
@@ -52,18 +54,32 @@ class Outcome:
 def main(arguments: Sequence[str], folder: Path, results: Path) -> int:
     """Run the experiments of a folder, which leave what they find in `results`.
 
-    Returns the exit status. Raises TestbedError where nothing can be written there.
+    Returns the exit status. Raises TestbedError where nothing can be run, or written there.
     """
     known = experiments(folder)
     options = parse(arguments, known, __doc__ or "")
     chosen = [e for e in known if e.name in options.only and options.system in (None, e.system)]
+    if not chosen:
+        raise TestbedError(
+            f"none of --only {' '.join(options.only)} is of --system {options.system}"
+        )
+    if options.time == "real" and not can_isolate():
+        raise TestbedError(
+            "no namespaces can be made: run it with sudo, a container with --privileged; "
+            "--time virtual needs none"
+        )
     make_folder(results)
     outcomes = list(_outcomes(chosen, options, results))
     if options.compare:
         outcomes = [_compared(outcome, results) for outcome in outcomes]
     _show(outcomes)
     print(f"All results: {index.build(results)}")
-    return max((outcome.status for outcome in outcomes), default=cli.PASSED)
+    return max((outcome.status for outcome in outcomes), key=_badness)
+
+
+def _badness(status: int) -> int:
+    """A larger one is worse. That the machine was busy must not hide that a check failed."""
+    return WORST_LAST.index(status) if status in WORST_LAST else status
 
 
 def _outcomes(

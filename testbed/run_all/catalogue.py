@@ -23,9 +23,14 @@ class Experiment:
     def system(self) -> str | None:
         """Whose scripts share a folder beside it: `ampm`, `int`, ...; None of no system."""
         system, _, _ = self.name.partition("_")
-        if self.name.startswith(reference.IN_THE_KERNEL):
+        if self.is_in_the_kernel:
             return "xdp"  # ebpf_topk, say
         return system if (self.script.parent / system).is_dir() else None
+
+    @property
+    def is_in_the_kernel(self) -> bool:
+        """Whether its programs are the kernel's: XDP's and other eBPF."""
+        return self.name.startswith(reference.IN_THE_KERNEL)
 
     def unfit(self, options: argparse.Namespace) -> str | None:
         """Why it cannot run with these options on this machine; None where it can."""
@@ -34,7 +39,7 @@ class Experiment:
                 return f"it needs bmv2 ({bmv2.PROGRAM} on PATH) and real time"
         elif self.name in reference.PROCESSES and options.time == "virtual":
             return "what a process takes is of real time alone"
-        elif self.name.startswith(reference.IN_THE_KERNEL):
+        elif self.is_in_the_kernel:
             if options.time == "virtual":
                 return "programs in the kernel are of real time alone"
             if options.target == "bmv2":

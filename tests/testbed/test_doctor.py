@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from testbed import doctor
+from testbed.real.targets.bmv2 import PROGRAM as BMV2
 from testbed.run_all.catalogue import Experiment
 
 OPTIONS = argparse.Namespace()
@@ -75,23 +76,38 @@ def test_other_work_is_told_of(
 
 
 def test_where_experiments_run(path: Path) -> None:
-    loss, targets = (
-        Experiment(Path(f"experiments/{name}.py")) for name in ("ampm_loss", "targets")
+    loss, targets, drop = (
+        Experiment(Path(f"experiments/{name}.py")) for name in ("ampm_loss", "targets", "xdp_drop")
     )
-    assert where(loss, has_bmv2=False) == ["yes", "yes", "no: see above"]
-    assert where(loss, ready=False) == ["yes", "no: see above", "no: see above"]
-    assert [answer[:2] for answer in where(targets)] == ["no"] * 3
-    programs(path, "simple_switch_grpc")
-    assert where(loss) == ["yes"] * 3
-    assert where(targets)[1:] == ["yes", "yes"]
-    in_the_kernel = Experiment(Path("experiments/xdp_drop.py"))
-    assert where(in_the_kernel) == [
-        "no: programs in the kernel are of real time alone", "yes", "no: it has no switch",
-    ]  # fmt: skip
+    assert doctor.where(loss, ()) == ["yes"] * 3
+    assert doctor.where(loss, {BMV2}) == ["yes", "yes", "no: see above"]
+    assert doctor.where(loss, {doctor.REAL_TIME}) == ["yes", "no: see above", "no: see above"]
+    assert doctor.where(loss, {doctor.IN_THE_KERNEL}) == ["yes"] * 3
+    assert [answer[:2] for answer in doctor.where(targets, ())] == ["no"] * 3
+    programs(path, BMV2)
+    assert doctor.where(targets, ())[1:] == ["yes", "yes"]
+    of_real_time = "no: programs in the kernel are of real time alone"
+    assert doctor.where(drop, {BMV2}) == [of_real_time, "yes", "no: it has no switch"]
+    for lacking in (doctor.REAL_TIME, doctor.IN_THE_KERNEL):
+        assert doctor.where(drop, {lacking})[1] == "no: see above"
 
 
-def where(experiment: Experiment, *, ready: bool = True, has_bmv2: bool = True) -> list[str]:
-    return doctor.where(experiment, ready=ready, has_bmv2=has_bmv2)
+@pytest.mark.parametrize("missing", ["clang", "libbpf.so.1", "iptables-legacy", "nft", None])
+def test_programs_in_the_kernel_do_not_run_without_what_xdp_needs(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    missing: str | None,
+) -> None:  # fmt: skip
+    programs(path, *({"clang", "iptables-legacy", "nft"} - {missing}))
+
+    def load(name: str) -> None:
+        if name == missing:
+            raise OSError(name)
+
+    monkeypatch.setattr("ctypes.CDLL", load)
+    assert doctor.run(OPTIONS) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert ["yes" in line for line in said if "xdp_drop" in line] == [missing is None]
+    assert [line.count("yes") for line in said if "ampm_loss" in line] == [2]
 
 
 @pytest.mark.parametrize("has_p4utils", [True, False])
@@ -99,7 +115,7 @@ def test_bmv2_takes_p4utils_too(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     has_p4utils: bool,
 ) -> None:  # fmt: skip
-    programs(path, "simple_switch_grpc")
+    programs(path, BMV2)
     (path / "python").write_text(f"#!/bin/sh\nexit {0 if has_p4utils else 1}\n")
     (path / "python").chmod(0o755)
     monkeypatch.setenv("P4UTILS_PYTHON", str(path / "python"))

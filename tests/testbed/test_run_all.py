@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.errors import TestbedError
 from testbed.real.targets.bmv2 import PROGRAM as BMV2
 from testbed.results.reference import Comparison
 from testbed.run_all import finished, schedule
@@ -57,7 +58,8 @@ def experiments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Experiment
 
 
 @pytest.mark.parametrize(
-    ("statuses", "worst"), [([0, 0], 0), ([1, 0], 1), ([0, 2, 1], 2), ([3, 1], 3)]
+    ("statuses", "worst"),
+    [([0, 0], 0), ([1, 0], 1), ([0, 2, 0], 2), ([0, 2, 1], 1), ([3, 1, 2], 3)],
 )
 def test_everything_runs_and_the_worst_status_stands(
     experiments: Experiments, statuses: list[int], worst: int
@@ -146,6 +148,14 @@ def test_a_run_depends_on_the_c_of_what_its_imports_import(tmp_path: Path) -> No
     assert not any(name.startswith(("collectors/", "controllers/")) for name in code)
 
 
+def test_a_run_depends_on_what_its_programs_include(tmp_path: Path) -> None:
+    script = tmp_path / "e.py"
+    script.write_text("import ebpf.loader\nimport minip4.compiler\n")
+    code = {path.relative_to(finished.REPOSITORY) for path in finished.code_of(script) - {script}}
+    included = {Path("ebpf/include/packet.h"), Path("minip4/compiler/include/v1model.p4")}
+    assert included <= code
+
+
 def test_some_can_be_chosen(experiments: Experiments, tmp_path: Path) -> None:
     for name in ("ampm_a", "ampm_b", "ebpf_a", "int_a", "starter", "xdp_a"):
         experiments.add(name)
@@ -159,6 +169,24 @@ def test_some_can_be_chosen(experiments: Experiments, tmp_path: Path) -> None:
     assert ran("--system", "ampm") == ["ampm_a", "ampm_b"]
     assert ran("--system", "ampm", "--only", "ampm_b", "starter") == ["ampm_b"]
     assert ran("--system", "xdp") == ["ebpf_a", "xdp_a"]  # all with programs in the kernel
+
+
+def test_none_chosen_is_told(experiments: Experiments) -> None:
+    experiments.add("int_a")
+    experiments.add("starter")
+    (experiments.folder / "int").mkdir()
+    with pytest.raises(TestbedError, match="none of --only starter is of --system int"):
+        experiments.run_all("--only", "starter", "--system", "int")
+
+
+def test_what_no_experiment_can_do_is_told_once(
+    experiments: Experiments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.run_all.__main__.can_isolate", lambda: False)
+    experiments.add("e")
+    with pytest.raises(TestbedError, match="no namespaces can be made: run it with sudo"):
+        experiments.run_all()
+    assert experiments.run_all("--time", "virtual")[0] == 0
 
 
 @pytest.mark.parametrize(
