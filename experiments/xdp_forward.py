@@ -2,9 +2,10 @@
 
 The same frames (60 bytes of UDP, of 4,096 flows) arrive at a device and leave by another one, or,
 by XDP_TX, by the same: XDP and tc exchange both addresses, the bridge finds the next device by the
-frame's address, routing by the packet's. All are counted at the far end of the veth by which they
-leave, where they are dropped in the way that costs least; a run in which one is missing is invalid.
-What counts is the CPU time of a packet, from its arrival to its end.
+frame's address, routing by the packet's; minip4 takes frames from packet sockets and routes them by
+a program in P4, in a thread on the same core. All are counted at the far end of the veth by which
+they leave, where they are dropped in the way that costs least; a run in which one is missing is
+invalid. What counts is the CPU time of a packet, from its arrival to its end.
 
 Claim: A core sends at least 3 times as many packets on by XDP_REDIRECT as Linux routes.
 
@@ -22,8 +23,9 @@ from matplotlib.figure import Figure
 from rich.table import Table
 from xdp import settings
 from xdp.bars import draw_ratios
-from xdp.forwarding import CONTENDERS, DESTINATION, REDIRECT, RESTORED, ROUTING, TX
+from xdp.forwarding import BY_KERNEL, DESTINATION, REDIRECT, RESTORED, ROUTING, TX
 from xdp.frames import FLOWS, LENGTH, flows
+from xdp.switching import MINIP4
 from xdp.turns import Offer, Rounds, Turn, turns
 
 from testbed import cli
@@ -32,6 +34,7 @@ from testbed.results.report import Check, Report, table
 from testbed.run import Run
 
 PACKETS, QUICK_PACKETS = 1_000_000, 150_000
+CONTENDERS = (*BY_KERNEL, MINIP4)
 PUBLISHED_MPPS = {TX: 16.90, REDIRECT: 8.64, ROUTING: 1.740}  # one core
 TIMES = 3.0  # as many packets by XDP_REDIRECT as by routing, at least
 
@@ -91,7 +94,8 @@ def caption(options: argparse.Namespace) -> str:
         "flows), whiskers from the least to the most. Packets are live frames of the kernel's own "
         "test run, and end behind a veth; both are part of all bars. With live frames XDP_TX is a "
         "redirect, too, where a card's driver has a shorter way (the paper's, of its figures 5 and "
-        "7). There is neither a card nor a driver, and so no DPDK, which is both."
+        "7). There is neither a card nor a driver, and so no DPDK, which is both. minip4 is behind "
+        "packet sockets: the kernel carries each packet to it and from it."
     )
 
 

@@ -47,7 +47,8 @@ def _at_socket(ground: Ground, stack: ExitStack) -> Standing:
     taker = Taker(DEVICE)
     stack.callback(taker.close)
     whole.maps["sockets"][0] = taker.descriptor
-    return Standing(whole.programs["to_socket"], lambda: taker.packets, taker.take, RING)
+    return Standing(whole.programs["to_socket"], lambda: taker.packets,
+                    lambda _: taker.take(), RING)  # fmt: skip
 
 
 def _by_nft(ground: Ground, stack: ExitStack) -> Standing:

@@ -27,8 +27,9 @@ class Standing(NamedTuple):
 
     program: Program
     counted: Callable[[], int]
-    take: Callable[[], int] | None = None  # what a process does with each `burst` of packets
+    take: Callable[[int], object] | None = None  # what a process does with each burst of so many
     burst: int = 0
+    beside_ns: Callable[[], int] = lambda: 0  # CPU time so far of a thread on the same core
     follow: Callable[[ctypes.c_int], None] | None = None  # what one does on another core, meanwhile
 
 
@@ -176,8 +177,13 @@ def _in_bursts(arrive: Callable[[int], Sent], standing: Standing, packets: int) 
     """Packets in bursts, each taken from the kernel before the next, where a process does so."""
     if standing.take is None:
         return arrive(packets)
-    wall_ns, cpu_ns = time.perf_counter_ns(), time.thread_time_ns()
+
+    def cpu_ns() -> int:
+        return time.thread_time_ns() + standing.beside_ns()
+
+    wall_began_ns, cpu_began_ns = time.perf_counter_ns(), cpu_ns()
     for done in range(0, packets, standing.burst):
-        arrive(min(standing.burst, packets - done))
-        standing.take()
-    return Sent(packets, time.perf_counter_ns() - wall_ns, time.thread_time_ns() - cpu_ns)
+        burst = min(standing.burst, packets - done)
+        arrive(burst)
+        standing.take(burst)
+    return Sent(packets, time.perf_counter_ns() - wall_began_ns, cpu_ns() - cpu_began_ns)

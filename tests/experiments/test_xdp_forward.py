@@ -6,12 +6,13 @@ import os
 import pytest
 from scripts import module
 from xdp import forwarding, frames
+from xdp.switching import MINIP4
 from xdp.turns import Contender, Offer, Turn, turns
 
 experiment = module("xdp_forward")
 OPTIONS = argparse.Namespace(rounds=3, packets=100, time="real", quick=False)
 NS = {forwarding.TX: 90, forwarding.REDIRECT: 100, forwarding.TC: 300, forwarding.BRIDGE: 500,
-      forwarding.ROUTING: 400}  # fmt: skip
+      forwarding.ROUTING: 400, MINIP4: 900}  # fmt: skip
 
 
 def made(redirect_ns: float = 100) -> list[Turn]:
@@ -32,7 +33,7 @@ def test_ratios_are_of_one_round_and_decide() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
-@pytest.mark.parametrize("contender", forwarding.CONTENDERS, ids=lambda each: each.name)
+@pytest.mark.parametrize("contender", experiment.CONTENDERS, ids=lambda each: each.name)
 def test_each_packet_is_counted_where_it_leaves(contender: Contender) -> None:
     made_frames = frames.flows(64, destination=forwarding.DESTINATION)
     (turn,) = turns([contender], Offer(made_frames, 5000, [[0]], forwarding.RESTORED), 1, print)
