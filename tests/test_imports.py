@@ -51,6 +51,8 @@ MAY_IMPORT = {
     "testbed": ["minip4"],
     "topologies": ["testbed"],
     "controllers": ["testbed"],
+    # Of a host's edge: the program that it is.
+    "controllers.ampm.edge": ["controllers", "ebpf.edge", "testbed"],
     "described": ["controllers", "testbed", "minip4.errors", "minip4.runtime.switch.control"],
     "managed": ["controllers", "collectors", "testbed"],
     "telemark": ["described", "managed", "testbed"],

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TypeVar
 
-import finsy as fy
-
 from controllers.ampm.records import (
     OverwrittenError,
     Point,
@@ -30,6 +28,8 @@ from controllers.ampm.session import (
     Cells,
     ClockError,
     Counts,
+    Edge,
+    PlaceSession,
     Reading,
     Session,
 )
@@ -41,7 +41,8 @@ from controllers.ampm.watch import (
     check_distinct,
     check_limits,
     check_paths,
-    watch_entries,
+    watch_at,
+    watch_entry,
 )
 from controllers.readout import RESOLUTION_US
 from testbed.clock import Clock
@@ -93,7 +94,8 @@ class _NotReadError(_UnknownError):
 
 
 class Collector:
-    """Has `flows` marked and measured, each along its path (first switch first).
+    """Has `flows` marked and measured, each along its path: switches, the first one first, and
+    before or behind them hosts' edges, where a path has some (edge.py).
 
     An async context manager, which connects to the switches. `bounds` is what clocks and delays
     keep to: LimitError says when a flow's methods could not bear that with blocks of `schedule`.
@@ -103,8 +105,8 @@ class Collector:
     """
 
     def __init__(
-        self, flows: Mapping[WatchedFlow, Sequence[Hop]], schedule: Schedule, clock: Clock, *,
-        bounds: Bounds | None, records: Collection[Record] | None = None,
+        self, flows: Mapping[WatchedFlow, Sequence[Hop | Edge]], schedule: Schedule,
+        clock: Clock, *, bounds: Bounds | None, records: Collection[Record] | None = None,
     ) -> None:  # fmt: skip
         check_distinct(flows)
         check_paths(flows)
@@ -183,15 +185,16 @@ class Collector:
             if block >= first:
                 yield self._report(block, dict(zip(names, parts, strict=True)))
 
-    def _session(self, hop: Hop) -> Session:
-        marking: list[fy.P4TableEntry] = []
-        observing: list[fy.P4TableEntry] = []
-        for flow in self._seen[hop.name]:
-            path = self._flows[flow]
-            place = next(number for number, other in enumerate(path) if other.name == hop.name)
-            (observing if place else marking).append(watch_entries(path, flow)[place])
-        cells = self._cells(hop.name, 0), self._cells(hop.name, 1)
-        return Session(hop, self.schedule, observing=observing, marking=marking, cells=cells)
+    def _session(self, place: Hop | Edge) -> PlaceSession:
+        watches = [watch_at(self._flows[f], place.name, f) for f in self._seen[place.name]]
+        cells = self._cells(place.name, 0), self._cells(place.name, 1)
+        if not isinstance(place, Hop):
+            return place.session(self.schedule, watches, cells)
+        return Session(
+            place, self.schedule, cells=cells,
+            observing=[watch_entry(place, watch) for watch in watches if not watch.is_first],
+            marking=[watch_entry(place, watch) for watch in watches if watch.is_first],
+        )  # fmt: skip
 
     def _cells(self, switch: str, colour: int) -> Cells:
         flows = self._seen[switch]
@@ -216,7 +219,7 @@ class Collector:
                     of_flow[Point(hop.name, name)] = record
         return BlockReport(block, records, [p for part in parts.values() for p in part.problems])
 
-    async def _part(self, session: Session, block: int, clock: Clock) -> _Part:
+    async def _part(self, session: PlaceSession, block: int, clock: Clock) -> _Part:
         """A switch's part of a block."""
         totals, colour = self._totals[session.name], colour_of(block)
         part = _Part()
@@ -244,7 +247,7 @@ class Collector:
                 part.problems.append(f"{where}: {error}")
         return part
 
-    async def _read(self, session: Session, block: int, clock: Clock) -> Reading:
+    async def _read(self, session: PlaceSession, block: int, clock: Clock) -> Reading:
         """Read a block, once more where that fails, as long as its counters stand still."""
         deadline_us = self.schedule.start_us(block + 2) - self._guard_us
         pause_us = (deadline_us - self.schedule.reading_us(block)) / RETRIES
@@ -268,7 +271,7 @@ class Collector:
             f"stand still: this machine is too slow for blocks of {self.schedule.block_us} us"
         )
 
-    async def _try_to_read(self, session: Session, block: int) -> Reading:
+    async def _try_to_read(self, session: PlaceSession, block: int) -> Reading:
         reading = await session.read(colour_of(block))
         if reading is not None:
             return reading
@@ -300,7 +303,7 @@ class Collector:
         return records[0], records[1]
 
 
-def apart(sessions: Iterable[Session], bounds: Bounds) -> dict[str, str]:
+def apart(sessions: Iterable[PlaceSession], bounds: Bounds) -> dict[str, str]:
     """Switches whose clocks provably differ from another one's by more than they may, and by how
     much: each of them may be near enough to the common clock for itself."""
     ahead = {s.name: s.ahead_us for s in sessions if s.ahead_us is not None}

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import finsy as fy
 import grpc
@@ -11,7 +12,7 @@ from finsy.proto import p4r
 
 from controllers.ampm.records import Place, Record, difference_us
 from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Bounds, Hop, schedule_entries
+from controllers.ampm.watch import Bounds, Hop, Watch, schedule_entries
 from controllers.readout import RESOLUTION_US, NoReadoutError, Readout, Readouts
 from controllers.tables import reconcile
 from testbed.clock import Clock
@@ -57,6 +58,31 @@ class Reading:
 
 class ClockError(TestbedError):
     """A switch's clock is further off than was promised."""
+
+
+class PlaceSession(Protocol):
+    """What a collector has of each place: a switch (Session), or a host's edge (edge.py)."""
+
+    name: str
+    clock_error_us: float
+    ahead_us: tuple[float, float] | None
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+    async def fill(self, *, marking: bool) -> None: ...
+    async def set_clock(self, clock: Clock, bounds: Bounds | None) -> None: ...
+    async def check_clock(self, clock: Clock, bounds: Bounds) -> None: ...
+    async def read(self, colour: int) -> Reading | None: ...
+
+
+class Edge(Protocol):
+    """A place that is no switch, and makes its own session."""
+
+    @property
+    def name(self) -> str: ...
+    def session(
+        self, schedule: Schedule, watches: Sequence[Watch], cells: tuple[Cells, Cells]
+    ) -> PlaceSession: ...
 
 
 class Session:

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import finsy as fy
 
@@ -180,11 +180,32 @@ def check_distinct(flows: Iterable[WatchedFlow]) -> None:
         by_number[flow.number] = flow
 
 
-def check_paths(flows: Mapping[WatchedFlow, Sequence["Hop"]]) -> None:
-    """Raise TestbedError for a path that comes back, or packets that two tunnels begin with."""
+class Named(Protocol):
+    """A place of a path, where packets are counted: a switch (Hop), or a host's edge (edge.py)."""
+
+    @property
+    def name(self) -> str:
+        """Each place of a path has its own."""
+
+
+class Watch(NamedTuple):
+    """A flow at one place of its path."""
+
+    flow: WatchedFlow
+    is_first: bool
+    is_last: bool
+
+
+def check_paths(flows: Mapping[WatchedFlow, Sequence[Named]]) -> None:
+    """Raise TestbedError for a path of one place, or that comes back, or packets that two tunnels
+    begin with."""
     entering: dict[Hashable, WatchedFlow] = {}
     for flow, path in flows.items():
         names = [hop.name for hop in path]
+        if len(path) < 2:
+            raise TestbedError(
+                f"flow {flow.number}: a path has a first and a last switch, two or more"
+            )
         if len(set(names)) < len(names):
             raise TestbedError(
                 f"flow {flow.number}: its path {', '.join(names)} has a switch twice, which counts "
@@ -272,20 +293,24 @@ def watch_entries(path: Sequence[Hop], flow: WatchedFlow) -> list[fy.P4TableEntr
     The first one is to be written last: so nothing is marked before all who must count and clear
     the marks are ready. Raises TestbedError for a path or a number that no switch has room for.
     """
-    if len(path) < 2:
-        raise TestbedError(f"flow {flow.number}: a path has a first and a last switch, two or more")
-    for hop in path:
-        room = hop.switch.p4info.counters["arrivals"].size // 2
-        if not 0 <= flow.number < room:
-            raise TestbedError(
-                f"flow {flow.number}: switch {hop.name} has room for flows 0 to {room - 1} "
-                "(AMPM_FLOWS in p4src/ampm/watch.p4)"
-            )
-    return [_watch_entry(flow, first=hop is path[0], last=hop is path[-1]) for hop in path]
+    check_paths({flow: path})
+    return [watch_entry(hop, watch_at(path, hop.name, flow)) for hop in path]
 
 
-def _watch_entry(flow: WatchedFlow, *, first: bool, last: bool) -> fy.P4TableEntry:
-    """The entry of one switch of the flow's path, at this place in it."""
+def watch_at(path: Sequence[Named], name: str, flow: WatchedFlow) -> Watch:
+    """A flow at the place of that name."""
+    return Watch(flow, is_first=name == path[0].name, is_last=name == path[-1].name)
+
+
+def watch_entry(hop: Hop, watch: Watch) -> fy.P4TableEntry:
+    """The entry of one switch. Raises TestbedError for a number that it has no room for."""
+    flow, first, last = watch
+    room = hop.switch.p4info.counters["arrivals"].size // 2
+    if not 0 <= flow.number < room:
+        raise TestbedError(
+            f"flow {flow.number}: switch {hop.name} has room for flows 0 to {room - 1} "
+            "(AMPM_FLOWS in p4src/ampm/watch.p4)"
+        )
     watched = {"flow": flow.number, "methods": int(flow.methods)}
     if flow.tunnel is not None and first:
         outer = flow.tunnel._asdict()

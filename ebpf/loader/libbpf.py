@@ -86,7 +86,7 @@ _FUNCTIONS: Signatures = {
     "bpf_map__initial_value": (handle, [handle, POINTER(c_size_t)]),
     "btf__raw_data": (handle, [handle, POINTER(c_uint32)]),
     "bpf_map_create": (c_int, [c_int, c_char_p, c_uint32, c_uint32, c_uint32, POINTER(MapCreate)]),
-    "bpf_map_lookup_elem": (c_int, [c_int, handle, handle]),
+    "bpf_map_lookup_elem_flags": (c_int, [c_int, handle, handle, c_uint64]),
     "bpf_map_update_elem": (c_int, [c_int, handle, handle, c_uint64]),
     "bpf_map_delete_elem": (c_int, [c_int, handle]),
     "bpf_map_get_next_key": (c_int, [c_int, handle, handle]),

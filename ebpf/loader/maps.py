@@ -22,6 +22,7 @@ PER_CPU = (PERCPU_HASH, PERCPU_ARRAY, LRU_PERCPU_HASH, PERCPU_CGROUP_STORAGE)
 ARRAYS = (ARRAY, PERCPU_ARRAY)
 LONGEST_NAME = 15  # of what the kernel keeps
 MMAPABLE = 1 << 10  # BPF_F_MMAPABLE
+LOCKED = 4  # BPF_F_LOCK
 NO_BATCH = (errno.EINVAL, errno.EOPNOTSUPP, ENOTSUPP)  # this kind of map has none in this kernel
 
 
@@ -70,14 +71,11 @@ class Map:
 
     def __getitem__(self, key: Any) -> Any:
         """The value at a key: a number, a record, or an array of them. Raises KeyError."""
-        found = np.zeros(1, self._stored)
-        packed = self._packed(key)
-        if library().bpf_map_lookup_elem(self.fd, packed.ctypes.data, found.ctypes.data) < 0:
-            number = ctypes.get_errno()
-            if number == errno.ENOENT:
-                raise KeyError(key)
-            self._fail(number)
-        return found["_"]["_"][0]
+        return self._looked_up(key, 0)
+
+    def locked(self, key: Any) -> Any:
+        """The same of a value that has a `struct bpf_spin_lock`: as it is while nobody holds it."""
+        return self._looked_up(key, LOCKED)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Raises LoadError where the map is full."""
@@ -165,6 +163,18 @@ class Map:
         packed["_"][0] = key
         return packed
 
+    def _looked_up(self, key: Any, flags: int) -> Any:
+        found = np.zeros(1, self._stored)
+        packed = self._packed(key)
+        if library().bpf_map_lookup_elem_flags(
+            self.fd, packed.ctypes.data, found.ctypes.data, flags
+        ) < 0:  # fmt: skip
+            number = ctypes.get_errno()
+            if number == errno.ENOENT:
+                raise KeyError(key)
+            self._fail(number)
+        return found["_"]["_"][0]
+
     def _read(self) -> npt.NDArray[Any]:
         room = self.max_entries + (os.cpu_count() or 1)  # a hash lends each CPU one more
         keys, values = np.zeros(room, [("_", self.key)]), np.zeros(room, self._stored)
@@ -193,7 +203,9 @@ class Map:
         more = following(self.fd, None, key.ctypes.data)
         while not more:
             value = np.zeros(1, self._stored)
-            if not library().bpf_map_lookup_elem(self.fd, key.ctypes.data, value.ctypes.data):
+            if not library().bpf_map_lookup_elem_flags(
+                self.fd, key.ctypes.data, value.ctypes.data, 0
+            ):
                 keys.append(key.copy())
                 values.append(value)
             more = following(self.fd, key.ctypes.data, key.ctypes.data)

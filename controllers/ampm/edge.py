@@ -1,0 +1,128 @@
+"""A host's edge on a flow's path, beside switches: filled and read by the same collector.
+
+An edge is one point: what arrives there departs from it, and both points have the same record.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from controllers.ampm.records import SAMPLES, Record
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.session import COUNTERS, Cells, ClockError, Reading
+from controllers.ampm.watch import Bounds, Watch
+from controllers.readout import RESOLUTION_US, Readout
+from ebpf.edge.ampm import MarkingEdge
+from ebpf.edge.watch_list import MAX_FLOWS, Key
+from testbed.clock import Clock
+from testbed.errors import TestbedError
+
+FIELDS = {
+    Record.BLOCK: ("block_us", "packets", "sum_us", "first_us"),
+    Record.PULSE: ("block_us", "pulses", "pulse_us", "packets"),
+    Record.SAMPLE: ("block_us", "samples", "sample_us", "hash"),
+}
+"""Of the structures of ebpf/edge/records.h, in the order of a switch's registers."""
+
+
+@dataclass(frozen=True)
+class EdgeHop:
+    """A host's edge, as the first or the last place of paths.
+
+    The first one marks what leaves the host, the last one takes marks off what arrives there.
+    `sampling_shift` as the switches' (watch.schedule_entries).
+    """
+
+    name: str
+    edge: MarkingEdge
+    sampling_shift: int = 6
+
+    def session(
+        self, schedule: Schedule, watches: Sequence[Watch], cells: tuple[Cells, Cells]
+    ) -> "EdgeSession":
+        """Raises TestbedError for flows that no edge can have."""
+        return EdgeSession(self, schedule, watches, cells)
+
+
+class EdgeSession:
+    """A host's edge, the flows that it watches, and what is to be read of it for each colour."""
+
+    clock_error_us = 0.0  # switches have the same clock, CLOCK_MONOTONIC
+    ahead_us: tuple[float, float] | None = None
+
+    def __init__(
+        self, hop: EdgeHop, schedule: Schedule, watches: Sequence[Watch],
+        cells: tuple[Cells, Cells],
+    ) -> None:  # fmt: skip
+        self.name = hop.name
+        self._hop, self._edge, self._schedule, self._cells = hop, hop.edge, schedule, cells
+        self._observed = dict(_entry(hop, watch) for watch in watches if not watch.is_first)
+        self._marked = dict(_entry(hop, watch) for watch in watches if watch.is_first)
+        self._marks = False
+
+    async def open(self) -> None:
+        """Nothing: its maps are this process's."""
+
+    async def close(self) -> None:
+        """Nothing: it goes on as it is, until its owner closes it."""
+
+    async def fill(self, *, marking: bool) -> None:
+        """Set the blocks, and watch; `marking`: also the flows that are marked here."""
+        self._marks |= marking
+        self._edge.set_schedule(0, self._schedule.block_shift, self._hop.sampling_shift)
+        self._edge.watch(self._observed | (self._marked if self._marks else {}))
+
+    async def set_clock(self, clock: Clock, bounds: Bounds | None) -> None:
+        """Hold the clock to its bounds (None: nobody promises any). Raises ClockError."""
+        if bounds is not None:
+            await self.check_clock(clock, bounds)
+
+    async def check_clock(self, clock: Clock, bounds: Bounds) -> None:
+        """Raise ClockError when the host's clock is further off than it may be."""
+        before_ns, here_ns, after_ns = clock.now_ns(), time.monotonic_ns(), clock.now_ns()
+        self.ahead_us = (here_ns - after_ns) / 1000, (here_ns - before_ns) / 1000
+        found_us = max(self.ahead_us[0], -self.ahead_us[1])
+        if found_us > bounds.clock_error_us + RESOLUTION_US:
+            raise ClockError(
+                f"host's edge {self.name}: its clock is off by {found_us:.0f} us or more, "
+                f"and {bounds.clock_error_us:.0f} us are allowed"
+            )
+
+    async def read(self, colour: int) -> Reading:
+        """What the edge holds of one colour."""
+        reading = Reading({}, {})
+        cells = self._cells[colour]
+        held = {cell: self._edge.read(cell // 2)["cells"][colour] for cell in cells.counters}
+        for cell, values in held.items():
+            for name in COUNTERS:
+                reading.counts[name, cell] = int(values["packets"]), int(values["bytes"])
+        for record, index in cells.places:
+            cell, sample = divmod(index, SAMPLES) if record is Record.SAMPLE else (index, 0)
+            reading.registers[record, index] = _readout(held[cell], record, sample)
+        return reading
+
+
+def _readout(cell: Any, record: Record, sample: int) -> Readout:
+    """A record as a switch's registers have it; both points' are the same."""
+    held = cell["samples"][sample] if record is Record.SAMPLE else cell[record.name.lower()]
+    a, b, c, d = (int(held[name]) for name in FIELDS[record])
+    return Readout(0, (a, b, c, d), (a, b, c, d))  # 0: no clock asked
+
+
+def _entry(hop: EdgeHop, watch: Watch) -> tuple[Key, Mapping[str, int]]:
+    flow = watch.flow
+    problem = ""
+    if not watch.is_first and not watch.is_last:
+        problem = "is the first or the last place of a path: expected switches in between"
+    elif flow.tunnel is not None:
+        problem = "makes no tunnel: let the switches mark this flow, or the host put the option in"
+    elif not 0 <= flow.number < MAX_FLOWS:
+        problem = f"has room for flows 0 to {MAX_FLOWS - 1}"
+    if problem:
+        raise TestbedError(f"flow {flow.number}: host's edge {hop.name} {problem}")
+    key = Key(*flow.networks, flow.protocol, flow.src_port, flow.dst_port, flow.flow_mon_id)
+    return key, {
+        "flow": flow.number, "priority": flow.priority, "methods": int(flow.methods),
+        "dscp": flow.dscp, "is_first": int(watch.is_first),
+    }  # fmt: skip

@@ -1,0 +1,68 @@
+"""Alternate marking at a host's edge: one device, whose packets ampm.bpf.c marks and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ebpf.edge.ends import Ends
+from ebpf.edge.watch_list import Key, WatchList
+from ebpf.loader import load
+
+SOURCE = Path(__file__).parent / "ampm.bpf.c"
+
+
+class MarkingEdge:
+    """Marks what leaves by a device, and counts it as what arrives, until close() or until this
+    process ends. `namespace`: the device's, as `/proc/PID/ns/net`; None: this thread's.
+
+    Its clock is CLOCK_MONOTONIC. Raises LoadError.
+    """
+
+    def __init__(self, device: str, namespace: str | None = None, *, order: int = 0) -> None:
+        with ExitStack() as opening:
+            loaded = opening.enter_context(load(SOURCE))
+            self.programs = loaded.programs
+            self._records = loaded.maps["records"]
+            self._shared = loaded.maps[".bss"].mapped()[0]
+            self._list = WatchList(loaded)
+            programs = loaded.programs["ampm_leaving"], loaded.programs["ampm_arriving"]
+            opening.callback(Ends(*programs, device, namespace, order).close)
+            self._open = opening.pop_all()
+
+    def __enter__(self) -> MarkingEdge:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def close(self) -> None:
+        """Take the programs off the device."""
+        self._open.close()
+
+    def set_schedule(self, offset_us: int, block_shift: int, sampling_shift: int) -> None:
+        """Blocks of 2^block_shift us (5 or more) of the common clock, which is CLOCK_MONOTONIC +
+        `offset_us`; hashed marking samples one packet in 2^sampling_shift (0..29)."""
+        setting = self._shared["setting"]
+        setting["offset_us"] = offset_us % (1 << 64)
+        setting["block_shift"] = block_shift
+        setting["sampling_mask"] = (1 << sampling_shift) - 1
+
+    def watch(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
+        """Watch these flows, and no others: `flow` (its number), `priority`, `methods`, `dscp` and
+        `is_first` of each, as in ampm.bpf.c. Raises LoadError."""
+        self._list.put(flows)
+
+    def read(self, flow: int) -> Any:
+        """A flow's `struct flow_records`, as they are together between two packets."""
+        return self._records.locked(flow)
+
+    def kinds(self) -> dict[str, int]:
+        """Packets by their kind (watch_list.py); each that came by, in or out, is of one."""
+        return self._list.kinds()

@@ -1,0 +1,32 @@
+"""Programs at both ends of tc of a device, whichever network namespace that is in."""
+
+import os
+from contextlib import ExitStack
+
+from ebpf.loader import Program, attach_tc
+from ebpf.loader.namespace import OWN, entered
+
+
+class Ends:
+    """What leaves by a device and what arrives there pass these programs, until close() or until
+    this process ends. `namespace`: the device's, as `/proc/PID/ns/net`; None: this thread's.
+
+    Raises LoadError, OSError where there is no such namespace.
+    """
+
+    def __init__(
+        self, leaving: Program, arriving: Program, device: str, namespace: str | None, order: int
+    ) -> None:
+        self._namespace = os.open(namespace or OWN, os.O_RDONLY)
+        with ExitStack() as opening:
+            opening.callback(os.close, self._namespace)
+            with ExitStack() as attaching, entered(self._namespace):
+                for program, point in ((leaving, "egress"), (arriving, "ingress")):
+                    attaching.enter_context(attach_tc(program, device, point, order=order))
+                self._links = attaching.pop_all()
+            self._open = opening.pop_all()
+
+    def close(self) -> None:
+        """Take the programs off; there, since before Linux 6.6 tc needs the device's name."""
+        with self._open, entered(self._namespace):
+            self._links.close()

@@ -1,0 +1,105 @@
+"""The watch list of a host's edge: keys of flows, and which of them a packet has (watch_list.h)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+from typing import Any
+
+import numpy as np
+
+from ebpf.datapath.rules import address_of, length_of
+from ebpf.loader import LoadError, ProgramObject
+
+MAX_FLOWS, MAX_MASKS = 1024, 16  # as in watch_list.h
+KINDS = ("watched", "unwatched", "tagged", "not_ip", "malformed", "unwritten")  # of headers.h
+ALL_BITS = (1 << 128) - 1
+
+Network = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a flow's packets have in common; None leaves a part open. Both networks are of one
+    version of IP, and `flow_mon_id` is that of the AltMark option."""
+
+    source: Network
+    destination: Network
+    protocol: int | None = None
+    source_port: int | None = None
+    destination_port: int | None = None
+    flow_mon_id: int | None = None
+
+    def mask(self, kind: np.dtype[Any]) -> bytes:
+        """Ones in all bits that count, as a `struct flow_key`."""
+        ones = np.zeros(1, kind)
+        for name in ("source", "destination"):
+            length = length_of(getattr(self, name))
+            _put_address(ones, name, ALL_BITS << (128 - length) & ALL_BITS)
+        ones["version"] = 0xFF
+        for name in ("protocol", "source_port", "destination_port", "flow_mon_id"):
+            if getattr(self, name) is not None:
+                ones[name] = (1 << 8 * kind[name].itemsize) - 1
+        return ones.tobytes()
+
+    def packed(self, kind: np.dtype[Any], mask: int) -> Any:
+        """A `struct flow_key` for the mask of this number."""
+        key = np.zeros(1, kind)
+        for name in ("source", "destination"):
+            _put_address(key, name, address_of(getattr(self, name)))
+        key["version"] = self.source.version
+        for name in ("protocol", "source_port", "destination_port", "flow_mon_id"):
+            key[name] = getattr(self, name) or 0
+        key["mask"] = mask
+        return key[0]
+
+
+class WatchList:
+    """The watch list of a loaded program, and what it counted of packets."""
+
+    def __init__(self, loaded: ProgramObject) -> None:
+        self._masks, self._flows = loaded.maps["masks"], loaded.maps["watched_flows"]
+        self._kinds = loaded.maps["kinds"]
+        self._shared = loaded.maps[".bss"].mapped()[0]
+        self._masks_there: list[bytes] = []  # b"": nothing is below it
+
+    def put(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
+        """Watch these flows, and no others; values are fields of the program's `struct watched`.
+
+        Raises LoadError where there are too many.
+        """
+        kind = self._flows.key
+        masks = {key: key.mask(kind) for key in flows}
+        slots = [mask if mask in masks.values() else b"" for mask in self._masks_there]
+        for mask in dict.fromkeys(masks.values()):
+            if mask not in slots:
+                free = slots.index(b"") if b"" in slots else len(slots)
+                slots[free : free + 1] = [mask]
+        if len(flows) > MAX_FLOWS or len(slots) > MAX_MASKS:
+            raise LoadError(
+                f"no room at a host's edge for {len(flows)} flows, with {len(slots)} kinds of open "
+                f"parts: expected {MAX_FLOWS} and {MAX_MASKS} at most"
+            )
+        packed = {key: key.packed(kind, slots.index(mask)) for key, mask in masks.items()}
+        wanted = {key.tobytes() for key in packed.values()}
+        for key, _ in self._flows.items():
+            if key.tobytes() not in wanted:
+                del self._flows[key]
+        for number, mask in enumerate(slots):
+            if mask:
+                self._masks[number] = np.frombuffer(mask, kind)[0]
+        self._masks_there = slots
+        self._shared["masks_used"] = len(slots)
+        for key, fields in flows.items():
+            value = np.zeros(1, self._flows.value)
+            for name, number in fields.items():
+                value[name] = number
+            self._flows[packed[key]] = value[0]
+
+    def kinds(self) -> dict[str, int]:
+        """Packets by their kind; each that came by is of one."""
+        counts = self._kinds.read().sum(axis=1)
+        return dict(zip(KINDS, map(int, counts), strict=True))
+
+
+def _put_address(record: np.ndarray[Any, Any], name: str, address: int) -> None:
+    record[name] = np.frombuffer(address.to_bytes(16, "big"), record.dtype[name].base)

@@ -1,0 +1,31 @@
+"""Network namespaces: a thread in another one, for what has to be done there."""
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ebpf.loader.errors import LoadError
+from testbed.real.isolation import CLONE_NEWNET
+
+OWN = "/proc/thread-self/ns/net"
+
+
+@contextmanager
+def entered(namespace: int) -> Iterator[None]:
+    """This thread is in a network namespace, given by a file descriptor. Raises LoadError."""
+    before = os.open(OWN, os.O_RDONLY)
+    try:
+        _enter(namespace)
+        try:
+            yield
+        finally:
+            _enter(before)
+    finally:
+        os.close(before)
+
+
+def _enter(namespace: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, CLONE_NEWNET):
+        why = os.strerror(ctypes.get_errno())
+        raise LoadError(f"no network namespace can be entered ({why}): run as root")

@@ -1,0 +1,247 @@
+"""A host's edge marks, counts and records as a switch with p4src/ampm does, packet by packet."""
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from ipaddress import ip_network
+
+import ampm_path
+import pytest
+import wire
+from ampm_path import BLOCK, FIRST, IPV6_ADDRESSES, LAST, PULSE, SAMPLE, Switch, frame, frame_ipv6
+from bad_frames import ethernet, frames
+from scapy.layers.inet import IP, TCP, UDP, IPOption, fragment
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Dot1Q, Ether
+from scapy.packet import Raw
+
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Method
+from ebpf.edge.ampm import MarkingEdge
+from ebpf.edge.watch_list import Key
+from ebpf.loader import LoadError, run
+
+SCHEDULE = Schedule(1 << 30)  # so long that no machine stands still for a part of it
+L = SCHEDULE.block_us
+METHODS = [
+    Method.STEP, Method.PULSE, Method.DOUBLE, Method.MULTIPLEXED, Method.STEP | Method.HASHED,
+    Method.MULTIPLEXED | Method.HASHED,
+]  # fmt: skip
+HAS_TAG = 1 << 4  # TP_STATUS_VLAN_VALID
+ALL = ip_network("0.0.0.0/0")
+FLOW_MON_ID = 0xA1B2C
+OPTION = bytes.fromhex("1204a1b2c000")
+MACS = bytes.fromhex("020000000002 020000000001")
+ETHER = Ether(dst=MACS[:6], src=MACS[6:])
+ADDRESSES = {"src": "10.0.0.1", "dst": "10.0.0.2"}
+# In each part of a block that means something to a method, and each far from its ends.
+TIMES_US = [
+    block * L + part * L // 64 for block in (4, 5, 6) for part in (6, 19, 33, 33, 45, 58)
+]  # fmt: skip
+
+
+class Edge:
+    """One end of a veth, at chosen times: what leaves by it, or what arrives."""
+
+    def __init__(self, edge: MarkingEdge) -> None:
+        self.edge = edge
+
+    def watch_all(self, *, is_first: bool, methods: Method, dscp: int = 0) -> None:
+        fields = {"methods": int(methods), "dscp": dscp, "is_first": int(is_first)}
+        address, other = map(ip_network, IPV6_ADDRESSES)
+        self.edge.watch({
+            Key(ALL, ALL): {"flow": 0, "priority": 1, **fields},
+            Key(address, other, flow_mon_id=FLOW_MON_ID): {"flow": 0, "priority": 2, **fields},
+        })  # fmt: skip
+
+    def set_time(self, time_us: int) -> None:
+        """The common clock has this time now, and goes on from there."""
+        offset_us = time_us - time.monotonic_ns() // 1000
+        self.edge.set_schedule(offset_us, SCHEDULE.block_shift, 0)
+
+    def pass_on(self, data: bytes, time_us: int, *, leaving: bool) -> bytes:
+        """The frame as it goes on, when it comes some microseconds after this time."""
+        name = "ampm_leaving" if leaving else "ampm_arriving"
+        self.set_time(time_us)
+        tried = run(self.edge.programs[name], data)
+        assert tried.verdict == 0xFFFFFFFF  # TC_ACT_UNSPEC: the next one's turn
+        return tried.frame
+
+
+@pytest.fixture
+def edge(veth: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Edge]:
+    monkeypatch.setattr(ampm_path, "SCHEDULE", SCHEDULE)
+    with MarkingEdge(veth[0]) as edge:
+        yield Edge(edge)
+
+
+def switch_of(role: str, methods: Method) -> Switch:
+    switch = Switch(role, methods, flows=0)
+    switch.watch_all(role, methods)
+    switch.watch_ipv6(role, methods, flow_mon_id=FLOW_MON_ID)
+    return switch
+
+
+WHOLE = {
+    "plain": frame(),
+    "DSCP and ECN of its own": frame(tos=0xF3),
+    "EF": frame(tos=0xB8),
+    "options": frame(options=[IPOption(b"\x94\x04\x00\x00")]),
+    "as many options as fit": frame(options=[IPOption(b"\x01")] * 40),
+    "TCP": bytes(ETHER / IP(**ADDRESSES) / TCP(dport=80) / b"some data"),
+    "first fragment": bytes(ETHER / fragment(IP(**ADDRESSES) / UDP() / bytes(99), 64)[0]),
+    "last fragment": bytes(ETHER / fragment(IP(**ADDRESSES) / UDP() / bytes(99), 64)[1]),
+    "wrong checksum": frame(chksum=0x1234),
+    "longer than its IP packet": frame() + bytes(10),
+    "shorter than it says": frame()[:36],
+    "IPv6 with the option": frame_ipv6(OPTION, 7),
+    "IPv6 with marks": frame_ipv6(OPTION[:4] + b"\xcf\xff", 7),
+    "IPv6 in IPv6": bytes(
+        ETHER / IPv6(src=IPV6_ADDRESSES[0], dst=IPV6_ADDRESSES[1], nh=0, fl=0x12345)
+        / Raw(bytes((41, 0)) + OPTION) / IPv6() / UDP(sport=1, dport=2)
+    ),
+    "IPv6, another FlowMonID": frame_ipv6(b"\x12\x04\x00\x00\x10\x00", 7),
+    "IPv6 with another option": frame_ipv6(bytes.fromhex("1e0400000000"), 7),
+    "IPv6 without it": bytes(ETHER / IPv6(src="fd00::1", dst="fd00::2") / UDP()),
+    "VLAN": bytes(ETHER / Dot1Q(vlan=5) / IP(**ADDRESSES) / UDP()),
+    "not IP": ethernet(bytes(50), 0x88CC, macs=MACS),
+}  # fmt: skip
+
+
+def same_records(edge: Edge, switch: Switch, methods: Method) -> None:
+    """What both know, but for microseconds."""
+    held = edge.edge.read(0)
+    for colour in (0, 1):
+        cell = held["cells"][colour]
+        arrived, _ = switch.packets(0, colour)
+        assert int(cell["packets"]) == arrived
+        block, _ = switch.read(BLOCK, colour)
+        assert [int(cell["block"][n]) for n in ("block_us", "packets")] == [
+            block.block_us, block.values[0]
+        ]  # fmt: skip
+        lag_us = int(cell["block"]["sum_us"]) - block.values[1]
+        assert 0 <= lag_us <= max(1, arrived) * L // 64
+        pulse, _ = switch.read(PULSE, colour)
+        assert [int(cell["pulse"][n]) for n in ("block_us", "pulses", "packets")] == [
+            pulse.block_us, pulse.values[0], pulse.values[2]
+        ]  # fmt: skip
+        for place in range(8 * bool(methods & Method.HASHED)):
+            sample, _ = switch.read(SAMPLE, 8 * colour + place)
+            here = cell["samples"][place]
+            assert [int(here[n]) for n in ("block_us", "samples", "hash")] == [
+                sample.block_us, sample.values[0], sample.values[2]
+            ]  # fmt: skip
+
+
+def left(switch: Switch, data: bytes, time_us: int) -> bytes:
+    ((_, out),) = switch.send(data, time_us)
+    return out
+
+
+@pytest.mark.parametrize("methods", METHODS, ids=str)
+def test_packets_leave_marked_and_arrive_cleared_as_at_switches(
+    edge: Edge, methods: Method
+) -> None:
+    first = switch_of(FIRST, methods)
+    edge.watch_all(is_first=True, methods=methods)
+    marked = []
+    for time_us in TIMES_US:
+        for data in WHOLE.values():
+            here = edge.pass_on(data, time_us, leaving=True)
+            assert here == left(first, data, time_us)
+            marked.append((time_us, here))
+    same_records(edge, first, methods)
+    assert len({data for _, data in marked}) > len(WHOLE)
+
+
+@pytest.mark.parametrize("methods", METHODS, ids=str)
+def test_marks_are_read_and_cleared_as_at_switches(edge: Edge, methods: Method) -> None:
+    last = switch_of(LAST, methods)
+    edge.watch_all(is_first=False, methods=methods)
+    for time_us in TIMES_US:
+        for data in WHOLE.values():
+            for marks in range(4):
+                seen = data[:15] + bytes([data[15] & 0xF3 | marks << 2]) + data[16:]
+                here = edge.pass_on(seen, time_us, leaving=False)
+                assert here == left(last, seen, time_us)
+    same_records(edge, last, methods)
+
+
+def received(packets: socket.socket) -> bytes:
+    """The next frame; the kernel has taken its outer VLAN tag off, and tells it."""
+    data, ancillary, _, _ = packets.recvmsg(65536, 256)
+    status, *_, tci, tpid = struct.unpack("IIIHHHH", ancillary[0][2])  # struct tpacket_auxdata
+    return data[:12] + struct.pack(">HH", tpid, tci) + data[12:] if status & HAS_TAG else data
+
+
+def test_bad_frames_cross_a_veth_and_are_counted_as_at_switches(
+    edge: Edge, veth: tuple[str, str]
+) -> None:
+    """Sent, since the kernel tries no program with a header that is cut off."""
+    methods = Method.DOUBLE | Method.HASHED
+    first, last = (switch_of(role, methods) for role in (FIRST, LAST))
+    edge.watch_all(is_first=True, methods=methods)
+    time_us = 4 * L + 9 * L // 64
+    tags = (b"\x81\x00", b"\x88\xa8")  # behind one the kernel wants six bytes, or drops the frame
+    many = [f for f in frames(3, 1500, macs=MACS) if len(f) >= 20 or f[12:14] not in tags]
+    with MarkingEdge(veth[1]) as other, wire.end(veth[0]) as sender, wire.end(veth[1]) as receiver:
+        far = Edge(other)
+        far.watch_all(is_first=False, methods=methods)
+        edge.set_time(time_us)
+        far.set_time(time_us)
+        for data in many:
+            sender.send(data)
+            marked = left(first, data, time_us)
+            assert received(receiver) == marked, data.hex()
+            left(last, marked, time_us)
+        for here, switch in ((edge, first), (far, last)):
+            same_records(here, switch, methods)
+            kinds = here.edge.kinds()
+            assert sum(kinds.values()) == len(many)
+            assert min(kinds[name] for name in kinds if name != "unwritten") > 20
+            assert kinds["unwritten"] == 0
+
+
+def test_what_comes_the_other_way_is_not_counted(edge: Edge) -> None:
+    edge.watch_all(is_first=True, methods=Method.STEP)
+    assert edge.pass_on(frame(), 5 * L + L // 8, leaving=False) == frame()
+    edge.watch_all(is_first=False, methods=Method.STEP)
+    assert edge.pass_on(frame(), 5 * L + L // 8, leaving=True) == frame()
+    assert edge.edge.kinds()["unwatched"] == 2
+    assert edge.edge.kinds()["watched"] == 0
+    assert not any(cell["packets"] for cell in edge.edge.read(0)["cells"])
+
+
+def test_the_narrowest_key_has_a_packet_and_what_is_no_longer_watched_none(edge: Edge) -> None:
+    here, there = ip_network("10.0.0.1"), ip_network("10.0.0.2")
+    fields = {"methods": 1, "dscp": 0, "is_first": 1}
+    narrow = {
+        Key(ALL, there): {"flow": 1, "priority": 10, **fields},
+        Key(here, there, 17, None, 5000): {"flow": 2, "priority": 30, **fields},
+        Key(here, there): {"flow": 3, "priority": 20, **fields},
+        Key(here, ip_network("10.0.0.3")): {"flow": 4, "priority": 40, **fields},
+    }
+    counted = []
+    while narrow:
+        edge.edge.watch(narrow)
+        edge.pass_on(frame(), L // 8, leaving=True)
+        counted.append([int(edge.edge.read(n)["cells"][0]["packets"]) for n in range(1, 5)])
+        narrow.pop(
+            max(narrow, key=lambda key: narrow[key]["priority"] * (key.destination == there))
+        )
+        if all(key.destination != there for key in narrow):
+            break
+    assert counted == [[0, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 0]]
+    edge.edge.watch({})
+    edge.pass_on(frame(), L // 8, leaving=True)
+    assert edge.edge.kinds()["unwatched"] == 1
+
+
+def test_more_kinds_of_keys_than_there_are_places_for_are_refused(edge: Edge) -> None:
+    fields = {"flow": 1, "priority": 1, "methods": 1, "dscp": 0, "is_first": 1}
+    keys = [Key(ip_network(f"10.0.0.0/{length}"), ALL) for length in range(9, 26)]
+    for some in (keys[:16], keys[1:]):  # the place of the first one is free again
+        edge.edge.watch(dict.fromkeys(some, fields))
+    with pytest.raises(LoadError, match="17 kinds of open parts: expected 1024 and 16 at most"):
+        edge.edge.watch(dict.fromkeys(keys, fields))
