@@ -53,6 +53,7 @@ MAY_IMPORT = {
     "controllers": ["testbed"],
     # Of a host's edge: the program that it is.
     "controllers.ampm.edge": ["controllers", "ebpf.edge", "testbed"],
+    "controllers.int.edge": ["controllers", "ebpf.edge", "testbed"],
     "described": ["controllers", "testbed", "minip4.errors", "minip4.runtime.switch.control"],
     "managed": ["controllers", "collectors", "testbed"],
     "telemark": ["described", "managed", "testbed"],

@@ -4,6 +4,7 @@
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
 
+#include "crc32.h"
 #include "headers.h"
 
 struct watched {
@@ -28,24 +29,6 @@ volatile struct setting {
     __u32 sampling_mask; // bits of a hash that are 0 in samples
 } setting;
 
-// CRC-32 as of zlib, four bits at a time.
-static const __u32 crc_table[16] = {
-    0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
-    0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
-};
-
-static __always_inline __u32 crc32(const __u8 *bytes, __u32 count)
-{
-    __u32 crc = ~0U;
-
-    for (__u32 i = 0; i < count; i++) {
-        crc ^= bytes[i];
-        crc = crc >> 4 ^ crc_table[crc & 15];
-        crc = crc >> 4 ^ crc_table[crc & 15];
-    }
-    return ~crc;
-}
-
 // Of fields that no switch changes: HashedChoice of hashed.p4.
 static __always_inline __u32 hash_of(const struct headers *headers)
 {
@@ -67,7 +50,7 @@ static __always_inline __u32 hash_of(const struct headers *headers)
         of_ip4.protocol = headers->protocol;
         __builtin_memcpy(of_ip4.fields, &headers->ip4.tot_len, 6);
         __builtin_memcpy(of_ip4.transport, &headers->ports, 8);
-        return crc32((const __u8 *)&of_ip4, sizeof(of_ip4));
+        return crc32(0, &of_ip4, sizeof(of_ip4));
     }
     __builtin_memcpy(whole.addresses, &headers->ip6.saddr, 32);
     whole.protocol = headers->altmark.next_header;
@@ -77,7 +60,7 @@ static __always_inline __u32 hash_of(const struct headers *headers)
     whole.fields[3] = headers->ip6.flow_lbl[1] << 4 | headers->ip6.flow_lbl[2] >> 4;
     whole.fields[4] = headers->ip6.flow_lbl[2] << 4;
     __builtin_memcpy(whole.transport, &headers->ports, 8);
-    return crc32((const __u8 *)&whole, sizeof(whole));
+    return crc32(0, &whole, sizeof(whole));
 }
 
 // To the nearest block of this colour: NearestBlock of watch.p4.

@@ -1,6 +1,7 @@
 """Programs at both ends of tc of a device, whichever network namespace that is in."""
 
 import os
+import socket
 from contextlib import ExitStack
 
 from ebpf.loader import Program, attach_tc
@@ -24,9 +25,19 @@ class Ends:
                 for program, point in ((leaving, "egress"), (arriving, "ingress")):
                     attaching.enter_context(attach_tc(program, device, point, order=order))
                 self._links = attaching.pop_all()
+            opening.callback(self.detach)
             self._open = opening.pop_all()
 
-    def close(self) -> None:
+    def udp(self) -> socket.socket:
+        """A UDP socket of the device's namespace."""
+        with entered(self._namespace):
+            return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    def detach(self) -> None:
         """Take the programs off; there, since before Linux 6.6 tc needs the device's name."""
-        with self._open, entered(self._namespace):
+        with entered(self._namespace):
             self._links.close()
+
+    def close(self) -> None:
+        """Take the programs off, and let go of the namespace."""
+        self._open.close()

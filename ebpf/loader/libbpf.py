@@ -59,6 +59,7 @@ class MapCreate(_Options):
 
 
 PRINT = ctypes.CFUNCTYPE(c_int, c_int, c_char_p, handle)  # level, format, va_list
+SAMPLE = ctypes.CFUNCTYPE(c_int, handle, handle, c_size_t)  # context, bytes, how many
 
 _FUNCTIONS: Signatures = {
     "libbpf_set_print": (handle, [PRINT]),
@@ -93,6 +94,10 @@ _FUNCTIONS: Signatures = {
     "bpf_map_lookup_batch": (c_int, [c_int, handle, handle, handle, handle, POINTER(c_uint32),
                                      handle]),
     "bpf_map_update_batch": (c_int, [c_int, handle, handle, POINTER(c_uint32), handle]),
+    "ring_buffer__new": (handle, [c_int, SAMPLE, handle, handle]),
+    "ring_buffer__poll": (c_int, [handle, c_int]),
+    "ring_buffer__consume": (c_int, [handle]),
+    "ring_buffer__free": (None, [handle]),
     "bpf_prog_test_run_opts": (c_int, [c_int, POINTER(TestRun)]),
     "bpf_tc_hook_create": (c_int, [POINTER(TcHook)]),
     "bpf_tc_attach": (c_int, [POINTER(TcHook), POINTER(TcOptions)]),

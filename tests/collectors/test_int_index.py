@@ -100,6 +100,8 @@ def test_reports_of_each_node_are_put_together_by_packet() -> None:
 def test_where_no_router_lowers_the_ttl_times_put_hops_in_order() -> None:
     payloads = [alone(7, 0, ingress=30), alone(5, 0, ingress=10), alone(6, 0, ingress=20)]
     assert Taken(payloads).path() == [5, 6, 7]
+    payloads = [alone(6, 0, ingress=10, egress=15), alone(5, 0, ingress=10, egress=10)]
+    assert Taken(payloads).path() == [5, 6]  # that was left first
 
 
 def test_a_node_that_did_not_tell_is_no_other_path_but_another_interface_is() -> None:

@@ -25,14 +25,19 @@ bool is_pending(const struct int_index *index, uint32_t entry, uint32_t packet)
     return packet && index->pending_used && find(index, entry, packet);
 }
 
-/* Whether a hop comes before another: routers lower the TTL; where it says nothing, time does. */
+/* Whether a hop comes before another: routers lower the TTL; where it says nothing, time does: when they
+ * had the packet, or else (hosts' edges are less than a microsecond from a switch) when it left them. */
 static bool is_before(const struct pending *pending, unsigned one, unsigned other)
 {
     const struct int_hop *a = &pending->hop[one], *b = &pending->hop[other];
 
     if (pending->ttl[one] != pending->ttl[other])
         return pending->ttl[one] > pending->ttl[other];
-    return a->has & b->has & BIT_INGRESS && a->ingress_ns < b->ingress_ns;
+    if (!(a->has & b->has & BIT_INGRESS))
+        return false;
+    if (a->ingress_ns != b->ingress_ns)
+        return a->ingress_ns < b->ingress_ns;
+    return a->has & b->has & BIT_EGRESS && a->egress_ns < b->egress_ns;
 }
 
 /* By insertion: hops that nothing puts in order stay in that of arrival. */

@@ -1,5 +1,6 @@
 """A host's edge marks, counts and records as a switch with p4src/ampm does, packet by packet."""
 
+import ctypes
 import socket
 import struct
 import time
@@ -14,13 +15,14 @@ from bad_frames import ethernet, frames
 from scapy.layers.inet import IP, TCP, UDP, IPOption, fragment
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
-from scapy.packet import Raw
+from scapy.packet import Packet, Raw
 
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Method
 from ebpf.edge.ampm import MarkingEdge
 from ebpf.edge.watch_list import Key
 from ebpf.loader import LoadError, run
+from ebpf.loader.libbpf import TestRun, library
 
 SCHEDULE = Schedule(1 << 30)  # so long that no machine stands still for a part of it
 L = SCHEDULE.block_us
@@ -211,6 +213,36 @@ def test_what_comes_the_other_way_is_not_counted(edge: Edge) -> None:
     assert edge.edge.kinds()["unwatched"] == 2
     assert edge.edge.kinds()["watched"] == 0
     assert not any(cell["packets"] for cell in edge.edge.read(0)["cells"])
+
+
+@pytest.mark.parametrize(
+    "segment", [TCP(dport=80, options=[("NOP", None)] * 8), UDP()], ids=["TCP", "UDP"]
+)
+def test_what_the_kernel_will_cut_up_counts_as_it_will_be_on_the_wire(
+    edge: Edge, segment: Packet
+) -> None:
+    edge.watch_all(is_first=True, methods=Method.DOUBLE)
+    whole = bytes(ETHER / IP(**ADDRESSES) / segment / bytes(250))
+    header = len(whole) - 250
+    edge.set_time(5 * L + L // 2)
+    context = bytearray(192)  # struct __sk_buff
+    struct.pack_into("=I", context, 164, 3)  # gso_segs
+    struct.pack_into("=I", context, 176, 100)  # gso_size
+    given, leaving = bytes(context), edge.edge.programs["ampm_leaving"]
+    options = TestRun(data_in=address(whole), data_size_in=len(whole), repeat=1,
+                      context_in=address(given), context_size_in=len(given))  # fmt: skip
+    assert library().bpf_prog_test_run_opts(leaving.fd, ctypes.byref(options)) == 0
+    cell = edge.edge.read(0)["cells"][1]
+    assert [int(cell[name]) for name in ("packets", "bytes")] == [3, 3 * header + 250]
+    assert int(cell["block"]["packets"]) == 3
+    assert int(cell["pulse"]["pulses"]) == 0
+    edge.pass_on(whole, 5 * L + L // 2, leaving=True)  # one alone
+    pulse = edge.edge.read(0)["cells"][1]["pulse"]
+    assert [int(pulse[name]) for name in ("pulses", "packets")] == [1, 4]
+
+
+def address(data: bytes) -> int | None:
+    return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value
 
 
 def test_the_narrowest_key_has_a_packet_and_what_is_no_longer_watched_none(edge: Edge) -> None:

@@ -1,0 +1,159 @@
+"""INT-XD at a host's edge: Telemetry Reports v2.0 of what leaves by a device and arrives there.
+
+The kernel says what it saw of a packet (postcards.bpf.c); a thread of this process writes the
+report and sends it, from the device's network namespace. One report a datagram, numbered by the
+kernel: one that did not come through is a gap to the collector, wherever it was lost.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from ebpf.edge.ends import Ends
+from ebpf.edge.watch_list import Key, WatchList
+from ebpf.loader import load
+from ebpf.loader.ring import Ring
+
+SOURCE = Path(__file__).parent / "postcards.bpf.c"
+POSTCARD = struct.Struct("=QQIIIIB7x")  # struct postcard of postcards.bpf.c, up to `inner`
+LEAVING, ARRIVING = range(2)
+VERSION, INT, TRACKED = 2, 1, 0x20  # of reports: version, RepType, the F bit
+INNER_TYPES = {4: 4, 6: 5}  # InType by the version of IP
+FIXED_WORDS = 2  # of an individual report, behind its first one
+POLL_MS = 50
+INTERFACES, INGRESS_TIME, EGRESS_TIME = 0x4000, 0x0800, 0x0400
+"""Of INT's instructions what an edge knows: which device, and when; of both times the same, since
+it is one point."""
+
+
+class Postcard(NamedTuple):
+    """What the kernel tells of a packet."""
+
+    sequence: int
+    time_us: int
+    direction: int  # LEAVING or ARRIVING
+    instructions: int
+    device: int  # its number
+    version: int  # of IP
+    inner: bytes  # the packet from the IP header on, as far as it is reported
+
+    @classmethod
+    def of(cls, record: bytes) -> Postcard:
+        """Of the ring buffer's bytes."""
+        sequence, time_us, direction, instructions, device, size, version = POSTCARD.unpack_from(
+            record
+        )
+        inner = record[POSTCARD.size :][:size]
+        return cls(sequence, time_us, direction, instructions, device, version, inner)
+
+    def report(self, node: int) -> bytes:
+        """The datagram: group header and individual report (sections 3.2 and 3.3 of the
+        specification). The interface 0 is the host itself."""
+        time_us = self.time_us % (1 << 48)
+        ends = (0, self.device) if self.direction == LEAVING else (self.device, 0)
+        known = {
+            INTERFACES: struct.pack(">HH", *(end & 0xFFFF for end in ends)),
+            INGRESS_TIME: struct.pack(">Q", time_us),
+            EGRESS_TIME: struct.pack(">Q", time_us),
+        }
+        told = {bit: data for bit, data in known.items() if self.instructions & bit}
+        metadata = b"".join(told.values())
+        words = FIXED_WORDS + (len(metadata) + len(self.inner)) // 4
+        numbered = VERSION << 28 | self.direction << 22 | self.sequence % (1 << 22)
+        kind = INT << 4 | INNER_TYPES[self.version]
+        return (
+            struct.pack(">IIBBBB", numbered, node, kind, words, len(metadata) // 4, TRACKED)
+            + struct.pack(">HHHH", sum(told), 0, 0, 0) + metadata + self.inner
+        )  # fmt: skip
+
+
+class PostcardEdge:
+    """Reports packets of watched flows at a device, until close() or until this process ends.
+
+    `node` is its number in reports, `collector` an IPv4 address and UDP port. `namespace`: the
+    device's, as `/proc/PID/ns/net`; None: this thread's. Its clock is CLOCK_MONOTONIC, in
+    microseconds. Raises LoadError.
+    """
+
+    def __init__(
+        self, device: str, node: int, collector: tuple[str, int], namespace: str | None = None, *,
+        order: int = 0,
+    ) -> None:  # fmt: skip
+        self.unsent = 0  # that the kernel did not take from this process
+        self._node = node
+        self._closing = threading.Event()
+        self._failed: BaseException | None = None
+        with ExitStack() as opening:
+            loaded = opening.enter_context(load(SOURCE))
+            self.programs = loaded.programs
+            self._shared = loaded.maps[".bss"].mapped()[0]
+            self._list = WatchList(loaded)
+            setting = self._shared["setting"]
+            setting["collector"] = int.from_bytes(socket.inet_aton(collector[0]), "little")
+            setting["port"] = collector[1]
+            programs = loaded.programs["postcards_leaving"], loaded.programs["postcards_arriving"]
+            ends = Ends(*programs, device, namespace, order)
+            opening.callback(ends.close)
+            self._socket = opening.enter_context(ends.udp())
+            self._socket.connect(collector)
+            self._ring = Ring(loaded.maps["postcards"], self._send)
+            opening.callback(self._ring.close)
+            self._thread = threading.Thread(target=self._work, daemon=True)
+            self._thread.start()
+            opening.callback(self._stop, ends)
+            self._open = opening.pop_all()
+
+    def __enter__(self) -> PostcardEdge:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def close(self) -> None:
+        """Take the programs off the device, and send what they told of before."""
+        self._open.close()
+
+    def watch(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
+        """Report these flows, and no others: `priority`, `share` (of 2^32 - 1) and `instructions`
+        of each, as in postcards.bpf.c. Raises LoadError."""
+        self._list.put(flows)
+
+    def kinds(self) -> dict[str, int]:
+        """Packets by their kind (watch_list.py); each that came by, in or out, is of one."""
+        return self._list.kinds()
+
+    @property
+    def without_room(self) -> int:
+        """Packets that were not reported, since this process was behind by a whole buffer."""
+        return int(self._shared["without_room"])
+
+    def _send(self, record: bytes) -> None:
+        try:
+            self._socket.send(Postcard.of(record).report(self._node))
+        except OSError:  # nobody listens, no route, no memory: as a switch, it does not try again
+            self.unsent += 1
+
+    def _work(self) -> None:
+        try:
+            while not self._closing.is_set():
+                self._ring.poll(POLL_MS)
+        except BaseException as error:  # close() raises it
+            self._failed = error
+
+    def _stop(self, ends: Ends) -> None:
+        ends.detach()
+        self._closing.set()
+        self._thread.join()
+        if self._failed is not None:
+            raise self._failed
+        self._ring.drain()

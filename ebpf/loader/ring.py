@@ -1,0 +1,50 @@
+"""Ring buffers: what programs hand to user space, one record after the other."""
+
+import ctypes
+from collections.abc import Callable
+
+from ebpf.loader.errors import LoadError, refusal
+from ebpf.loader.libbpf import SAMPLE, library
+from ebpf.loader.maps import Map
+
+
+class Ring:
+    """A map of type RINGBUF; `take` gets the bytes of each record, in the order of reservation.
+
+    What `take` raises is raised by poll() and drain(), when they have taken what was there. Raises
+    LoadError.
+    """
+
+    def __init__(self, buffer: Map, take: Callable[[bytes], None]) -> None:
+        self._take = take
+        self._error: BaseException | None = None
+        self._callback = SAMPLE(self._taken)  # C has its address, so that it must not go
+        self._handle = library().ring_buffer__new(buffer.fd, self._callback, None, None)
+        if not self._handle:
+            raise LoadError(f"map {buffer.name}: {refusal(ctypes.get_errno())}")
+
+    def poll(self, timeout_ms: int) -> None:
+        """Take what is there, or what comes within that time."""
+        library().ring_buffer__poll(self._handle, timeout_ms)
+        self._raise()
+
+    def drain(self) -> None:
+        """Take what is there."""
+        library().ring_buffer__consume(self._handle)
+        self._raise()
+
+    def close(self) -> None:
+        """Let go of it."""
+        library().ring_buffer__free(self._handle)
+
+    def _taken(self, _context: int | None, at: int, size: int) -> int:
+        try:
+            self._take(ctypes.string_at(at, size))
+        except BaseException as error:  # nothing can be raised through C
+            self._error = error
+        return 0
+
+    def _raise(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
