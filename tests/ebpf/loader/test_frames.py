@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ebpf.loader import LoadError, attach_xdp, load, run, run_live
+from ebpf.loader import LoadError, attach_xdp, live, load, run, run_live
 
 SOURCE = """
 struct { __uint(type, BPF_MAP_TYPE_HASH); __uint(max_entries, 5000); __type(key, __be32);
@@ -82,3 +82,21 @@ def test_frames_that_cannot_be(
 ) -> None:
     with load(write_bpf(SOURCE)) as whole, pytest.raises(LoadError, match=text):
         run(whole.programs["example"], sent)
+
+
+def test_a_program_is_held_at_a_device_for_as_long_as_frames_come(
+    write_bpf: Callable[[str], Path], veth: tuple[str, str]
+) -> None:
+    with load(write_bpf(SOURCE)) as whole, load(write_bpf(SOURCE)) as other:
+        example, another = whole.programs["example"], other.programs["example"]
+        with attach_xdp(another, veth[1]):
+            with live(example, frames(2), ingress=veth[1], held_at=veth[0]) as arrive:
+                with pytest.raises(LoadError, match=f"interface {veth[0]}: another .* has an XDP"):
+                    attach_xdp(example, veth[0])
+                arrive(2)
+            with attach_xdp(example, veth[0]):
+                pass
+            with pytest.raises(LoadError, match="no interface nowhere"), live(
+                example, frames(2), ingress=veth[1], held_at="nowhere"
+            ):  # fmt: skip
+                pass
