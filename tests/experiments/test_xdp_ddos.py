@@ -1,0 +1,121 @@
+"""Transactions under a flood: ratios of a round decide; what was disturbed is not measured."""
+
+import os
+from pathlib import Path
+
+import pytest
+from scripts import module, run
+from xdp import siege
+from xdp.siege import FILTERED, SERVERS, UNFILTERED, UNREAD, Held, Plan, Siege
+
+from ebpf.loader import Sent
+from testbed.errors import TestbedError
+from testbed.results.report import Report
+
+experiment = module("xdp_ddos")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
+FLOODS_PPS = (0, 1000, 2000, 4000)
+PLAN = Plan(FLOODS_PPS, 0.1, 3, [0, 1])
+KEPT = {UNFILTERED: (1, 0.5, 0.04, 0), FILTERED: (1, 1, 0.9, 0.85),
+        UNREAD: (1, 1, 1, 1)}  # fmt: skip
+
+
+def made(**changed: tuple[float, ...]) -> list[Held]:
+    """Rounds of a machine that is now faster, now slower."""
+    return [
+        Held(number, server, pps, 9000 * noise * kept, pps, pps // 10, dropped, seen)
+        for number, noise in enumerate((1, 1.5, 0.5), start=1)
+        for server, parts in {**KEPT, **changed}.items()
+        for pps, kept in zip(FLOODS_PPS, parts, strict=True)
+        for dropped, seen in [(0, pps) if server == UNFILTERED else (pps, 0)]
+    ]
+
+
+def report(measured: list[Held]) -> Report:
+    found = experiment.report(measured, PLAN)
+    assert isinstance(found, Report)
+    return found
+
+
+@pytest.mark.parametrize(("kept", "passed"), [(0.81, True), (0.79, False), (1.2, True)])
+def test_what_is_kept_at_twice_the_flood_that_stops_the_other_decides(
+    kept: float, passed: bool
+) -> None:
+    found = report(made(**{FILTERED: (1, 1, 0.1, kept)}))
+    assert found.metrics["stops_packets_per_s"] == 2000
+    assert found.checks[0].measured == pytest.approx(min(kept, 1))
+    assert [check.passed for check in found.checks] == [passed, True]
+
+
+def test_the_host_behind_the_filter_sees_nothing_of_the_flood() -> None:
+    *others, last = sorted(made(), key=lambda each: each.server == FILTERED)
+    leaking = last._replace(dropped_at_xdp=last.dropped_at_xdp - 1, seen_by_host=1)
+    assert [check.passed for check in report([*others, leaking]).checks] == [True, False]
+
+
+@pytest.mark.parametrize("parts", [(1, 1, 1, 0), (1, 1, 1, 1)])
+def test_where_no_such_flood_is_found_the_run_is_invalid(parts: tuple[float, ...]) -> None:
+    with pytest.raises(TestbedError, match=r"^run invalid: .*; leave the machine more idle$"):
+        report(made(**{UNFILTERED: parts}))
+
+
+@pytest.mark.parametrize("more", [1, -1])
+def test_books_must_balance(more: int) -> None:
+    *others, last = made()
+    with pytest.raises(TestbedError, match=r"^run invalid: .*; leave the machine more idle$"):
+        report([*others, last._replace(arrived=last.arrived + more)])
+
+
+def test_where_rounds_differ_the_run_is_invalid() -> None:
+    measured = [
+        each._replace(transactions_per_s=each.transactions_per_s * (0.7 if each.round < 3 else 1))
+        if (each.server, each.offered_pps) == (FILTERED, 4000) else each
+        for each in made()
+    ]  # fmt: skip
+    with pytest.raises(TestbedError, match=r"^run invalid: rounds differ .*: from 60% to 85%;"):
+        report(measured)
+
+
+def test_a_card_has_room_for_so_many_frames_and_others_are_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s, arrived = [0.0], list[int]()
+    monkeypatch.setattr(siege, "RING", 100)
+    monkeypatch.setattr(siege.time, "perf_counter", lambda: now_s[0])
+
+    def sleep(seconds: float) -> None:
+        now_s[0] += seconds or 0.015  # after a turn that took too long already
+
+    def arrive(frames: int) -> Sent:
+        arrived.append(frames)
+        now_s[0] += siege.TURN_S if len(arrived) == 2 else 0
+        return Sent(frames, 1, 1)
+
+    monkeypatch.setattr(siege.time, "sleep", sleep)
+    taken, lost = siege.flood(arrive, 10_000, 0.1)
+    assert max(arrived) == 100
+    assert lost > 0
+    assert 900 < taken + lost <= 1000
+
+
+@needs_root
+@pytest.mark.parametrize("server", SERVERS)
+def test_each_frame_of_a_flood_is_in_one_book(server: str) -> None:
+    """However busy the machine is: of transactions there are some without a flood."""
+    cores = sorted(os.sched_getaffinity(0))
+    plan = Plan((0, 50_000), 0.05, 1, [cores[0], cores[-1]])
+    with siege.ExitStack() as stack:
+        standing = Siege(stack, plan.cores, server)
+        with siege.ThreadPoolExecutor(1) as thread:  # whose priority and namespace change
+            alone, flooded = thread.submit(siege.turn, plan, 1, server, standing).result()
+    assert (alone.arrived, alone.transactions_per_s > 0) == (0, True)
+    assert 0 < flooded.arrived <= 50_000 * (0.05 + 2 * siege.EARLY_S) * 1.5
+    assert flooded.missing == 0
+    assert (flooded.dropped_at_xdp > 0, flooded.seen_by_host > 0) == (
+        (False, True) if server == UNFILTERED else (True, False)
+    )
+
+
+def test_virtual_time_is_refused(tmp_path: Path) -> None:
+    done = run("xdp_ddos", "--time", "virtual", "--out", str(tmp_path))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
