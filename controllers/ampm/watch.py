@@ -197,15 +197,10 @@ class Watch(NamedTuple):
 
 
 def check_paths(flows: Mapping[WatchedFlow, Sequence[Named]]) -> None:
-    """Raise TestbedError for a path of one place, or that comes back, or packets that two tunnels
-    begin with."""
+    """Raise TestbedError for a path that comes back, or packets that two tunnels begin with."""
     entering: dict[Hashable, WatchedFlow] = {}
     for flow, path in flows.items():
         names = [hop.name for hop in path]
-        if len(path) < 2:
-            raise TestbedError(
-                f"flow {flow.number}: a path has a first and a last switch, two or more"
-            )
         if len(set(names)) < len(names):
             raise TestbedError(
                 f"flow {flow.number}: its path {', '.join(names)} has a switch twice, which counts "
@@ -293,12 +288,13 @@ def watch_entries(path: Sequence[Hop], flow: WatchedFlow) -> list[fy.P4TableEntr
     The first one is to be written last: so nothing is marked before all who must count and clear
     the marks are ready. Raises TestbedError for a path or a number that no switch has room for.
     """
-    check_paths({flow: path})
     return [watch_entry(hop, watch_at(path, hop.name, flow)) for hop in path]
 
 
 def watch_at(path: Sequence[Named], name: str, flow: WatchedFlow) -> Watch:
-    """A flow at the place of that name."""
+    """A flow at the place of that name. Raises TestbedError for a path of one place."""
+    if len(path) < 2:
+        raise TestbedError(f"flow {flow.number}: a path has a first and a last switch, two or more")
     return Watch(flow, is_first=name == path[0].name, is_last=name == path[-1].name)
 
 
