@@ -122,14 +122,14 @@ class Mesh:
                         came_from[other] = at
                         reached.append(other)
             port = self.neighbours[router_].get(came_from[router_], HOST_PORT)
-            self._enter(router_, address(target), port)
+            self._enter(router_, address(target), target, port)
             if target == ASKED and self.is_stopped:
-                self._enter(router_, FAR, CPU_PORT if router_ == ASKED else port)
+                self._enter(router_, FAR, target, CPU_PORT if router_ == ASKED else port)
 
-    def _enter(self, router_: int, to: str, port: int) -> None:
-        prefix = Lpm(int(IPv4Address(to)), 32)
+    def _enter(self, router_: int, to: str, target: int, port: int) -> None:
+        prefix, to_mac = Lpm(int(IPv4Address(to)), 32), int(mac(target).replace(":", ""), 16)
         self.engines[router_].table_add(
-            "RouterIngress.routing.routes", [prefix], "RouterIngress.routing.send", [port, port]
+            "RouterIngress.routing.routes", [prefix], "RouterIngress.routing.send", [to_mac, port]
         )
 
     def _traffic(self, dice: np.random.Generator) -> None:
