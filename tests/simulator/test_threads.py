@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from lines import Line
-from meshes import Mesh
+from meshes import LASTS_NS, PORT, START_NS, Mesh, address, mac
 
 from minip4.engine.errors import InvalidArgument
-from minip4.simulator.shared import MAX_THREADS
+from minip4.simulator.shared import MAX_THREADS, Stop
 from minip4.simulator.virtual import Partition, Virtual
 
 
@@ -32,6 +32,23 @@ def test_results_do_not_depend_on_threads(seed: int, is_stopped: bool, tmp_path:
         assert found == expected, name
         assert len(partitions) > 1, name
         assert any(partition.sent for partition in partitions)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+def test_applications_are_told_in_the_order_in_which_frames_were_sent(threads: int) -> None:
+    """All at one instant, also of hosts that were in several partitions until they had inboxes."""
+    senders = [7, 2, 9, 0, 5]
+    mesh = Mesh(3, threads, placing=1, is_stopped=False)
+    next(mesh.run())
+    for host in senders:  # each to itself, by way of its router
+        to = (mac(host), address(host), PORT)
+        mesh.virtual.inboxes.send_datagram(mesh.hosts[host], PORT, to, b"x")
+    hosts = {mesh.virtual.inboxes.open_udp(mesh.hosts[host], PORT): host for host in range(10)}
+    sent_ns = mesh.virtual.now_ns
+    assert mesh.virtual.run(START_NS + LASTS_NS) is Stop.INBOX
+    assert [hosts[inbox] for inbox in mesh.virtual.inboxes.filled()] == senders
+    assert mesh.virtual.now_ns == sent_ns
+    mesh.virtual.close()
 
 
 def test_a_link_that_becomes_shorter_holds_its_partition_back() -> None:

@@ -245,11 +245,31 @@ static bool move_flights(struct partition *from)
     return is_done;
 }
 
-/* What is due at this instant, in the order in which it came. */
-static bool move_arrivals(struct partition *from, uint32_t count)
+/* The partition with the frame that came first, of those that have any `left`. */
+static struct partition *first_to_come(const struct virtual *v, const uint32_t *left)
 {
+    struct partition *found = NULL;
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < v->partitions; i++) {
+        const struct partition *p = v->partition[i];
+        uint32_t order = p->arrivals[p->arrival_first].order;
+        if (left[i] && (!found || (int32_t)(order - first) < 0)) {
+            found = v->partition[i];
+            first = order;
+        }
+    }
+    return found;
+}
+
+/* What is due at this instant, in the order in which it came: applications and controllers are told in that
+ * order, though none knew yet, when it came, that it would stop the network. */
+static bool move_arrivals(struct virtual *v)
+{
+    uint32_t left[VIRTUAL_MAX_THREADS];
     bool is_done = true;
-    for (; count; count--) {
+    for (uint32_t i = 0; i < v->partitions; i++)
+        left[i] = v->partition[i]->arrival_count;
+    for (struct partition *from; (from = first_to_come(v, left)); left[from->number]--) {
         struct arrival arrival = partition_take_arrival(from);
         is_done &= partition_put(arrival.to->partition, &arrival, from->now_ns);
     }
@@ -259,12 +279,8 @@ static bool move_arrivals(struct partition *from, uint32_t count)
 /* False: memory is short. */
 static bool move_all(struct virtual *v)
 {
-    uint32_t arrivals[VIRTUAL_MAX_THREADS];
     bool is_done = virtual_sort(v);
-    for (uint32_t i = 0; i < v->partitions; i++)
-        arrivals[i] = v->partition[i]->arrival_count;
-    for (uint32_t i = 0; i < v->partitions; i++)
-        is_done &= move_arrivals(v->partition[i], arrivals[i]);
+    is_done &= move_arrivals(v);
     for (uint32_t i = 0; i < v->partitions; i++) {
         struct partition *p = v->partition[i];
         is_done &= move_flights(p);

@@ -27,7 +27,11 @@ bool partition_put(struct partition *p, const struct arrival *arrival, uint64_t 
     }
     if (p->arrival_count == p->arrival_room && !more_arrivals(p))
         return false;
-    p->arrivals[(p->arrival_first + p->arrival_count++) & (p->arrival_room - 1)] = *arrival;
+    struct arrival *last =
+        &p->arrivals[(p->arrival_first + p->arrival_count++) & (p->arrival_room - 1)];
+    *last = *arrival;
+    if (!p->v->is_running)
+        last->order = p->v->came++;
     return true;
 }
 
@@ -35,7 +39,7 @@ static void send_to(struct node *from, struct node *to, uint16_t port, struct pa
                     uint64_t due_ns)
 {
     struct partition *p = from->partition;
-    if (partition_put(p, &(struct arrival){packet, to, p->now_ns, port, 0}, due_ns))
+    if (partition_put(p, &(struct arrival){packet, to, p->now_ns, port, 0, 0}, due_ns))
         return;
     p->is_short = true;
     packet_give(p->pool, packet);
@@ -51,7 +55,7 @@ void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet
         send_to(from, wire->to, wire->to_port, packet, due_ns);
     else
         partition_send(p, wire->partition,
-                       &(struct arrival){packet, wire->to, p->now_ns, wire->to_port, 0}, due_ns);
+                       &(struct arrival){packet, wire->to, p->now_ns, wire->to_port, 0, 0}, due_ns);
 }
 
 /* NULL: that event is not for a wire. */

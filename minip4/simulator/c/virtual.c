@@ -231,7 +231,7 @@ static enum virtual_stop run_one(struct virtual *v, uint64_t until_ns, uint64_t 
     return stop;
 }
 
-enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events)
+static enum virtual_stop run(struct virtual *v, uint64_t until_ns, uint64_t max_events)
 {
     if (v->threads && virtual_is_uneven(v))
         v->is_load_known = v->is_stale = true;
@@ -243,6 +243,14 @@ enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max
             return VIRTUAL_SHORT;
     }
     return v->is_cut ? threads_run(v, until_ns, max_events) : run_one(v, until_ns, max_events);
+}
+
+enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events)
+{
+    v->is_running = true;
+    enum virtual_stop stop = run(v, until_ns, max_events);
+    v->is_running = false;
+    return stop;
 }
 
 uint64_t virtual_next(struct virtual *v)
@@ -294,6 +302,6 @@ int virtual_cpu_write(struct virtual *v, uint32_t number, const uint8_t *frame, 
     memcpy(packet->data, frame, length);
     packet->length = length;
     virtual_arrive(node->partition,
-                   &(struct arrival){packet, node, v->now_ns, node->switching.cpu_port, 0});
+                   &(struct arrival){packet, node, v->now_ns, node->switching.cpu_port, 0, 0});
     return 0;
 }

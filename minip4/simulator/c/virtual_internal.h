@@ -92,6 +92,7 @@ struct arrival {
     uint64_t sent_ns;
     uint16_t port;
     uint8_t fetched; /* steps in which its memory was brought into the cache */
+    uint32_t order;  /* of those that came while nothing ran, for what is due at once */
 };
 
 /* Frames on their way, in the order in which they will arrive: at the same time those that were sent
@@ -227,6 +228,8 @@ struct virtual {
     uint32_t partitions;
     bool is_cut;   /* more than one partition has nodes */
     bool is_stale; /* the cut: something has changed */
+    bool is_running;
+    uint32_t came; /* frames, while nothing ran */
     bool is_load_known;
     struct threads *threads; /* NULL: one partition */
     struct node **node;
@@ -245,7 +248,6 @@ struct virtual {
 };
 
 /* virtual.c */
-
 /* Makes room for one more item in an array that doubles; false: no memory. */
 bool virtual_room(void *array, uint32_t count, uint32_t *room, size_t size);
 /* Whether a partition is short of memory. */
@@ -292,7 +294,6 @@ static inline struct arrival flights_take(struct flights *flights)
 }
 
 /* loop.c */
-
 /* Hands a frame to whatever is plugged in at a port, at `due_ns`, which is not before now; owns the
  * packet. */
 void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet, uint64_t due_ns);
@@ -337,8 +338,7 @@ enum virtual_stop threads_run(struct virtual *v, uint64_t until_ns, uint64_t max
 uint64_t source_due_ns(const struct source *source, uint64_t number);
 /* Sends what is due now; returns when it is due again. */
 uint64_t source_wake(struct partition *p, uint32_t number);
-/* Makes room for one more source, and for the trail of packets that have none: theirs is the first
- * one's. False: no memory. */
+/* Makes room for one more source, and for the trail of packets without: the first one's. False: no memory. */
 bool sources_make_room(struct virtual *v);
 void sources_free(struct virtual *v);
 
