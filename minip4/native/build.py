@@ -19,7 +19,7 @@ from minip4.native.cache import folder, held
 
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
 OPTIMISED = ("-O2", "-march=native", "-fno-strict-aliasing")
-SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
+SANITIZED = ("-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
              "-fno-sanitize-recover=undefined")  # fmt: skip
 SHARED = ("-fPIC", "-fno-semantic-interposition")
 LIBRARIES = ("-lpthread", "-lm")

@@ -28,7 +28,7 @@ def without_channels(folder: Path) -> None:
 
 
 def main() -> None:
-    build._mode = lambda sanitize: ("-std=gnu11", "-O1", "-g", "-fsanitize=thread")
+    build._mode = lambda sanitize: ("-std=gnu11", "-O1", "-g1", "-fsanitize=thread")
     with TemporaryDirectory() as folder:
         if len(sys.argv) > 1:
             without_channels(Path(folder))
