@@ -1,0 +1,57 @@
+/* How long packets take: a stamp in each, and where they end, the time since. */
+#include "chain.h"
+
+#include <linux/pkt_cls.h>
+
+enum { STAMP_AT = 42 }; /* after Ethernet's header, IPv4's without options, and UDP's */
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, __u64);
+} took_ns SEC(".maps"); /* in the order in which they ended; no more than it has room for */
+
+__u32 ended; /* on one CPU */
+
+SEC("xdp")
+int stamp(struct xdp_md *packet)
+{
+    __u64 *at = (void *)(long)packet->data + STAMP_AT;
+
+    if ((void *)(at + 1) > (void *)(long)packet->data_end)
+        return XDP_DROP;
+    *at = bpf_ktime_get_ns();
+    return pass_on(packet);
+}
+
+static __always_inline void end(const void *data, const void *data_end)
+{
+    const __u64 *at = data + STAMP_AT;
+    __u64 now_ns = bpf_ktime_get_ns(), *took;
+    __u32 number = ended;
+
+    if ((const void *)(at + 1) > data_end)
+        return;
+    ended = number + 1;
+    took = bpf_map_lookup_elem(&took_ns, &number);
+    if (took)
+        *took = now_ns - *at;
+}
+
+SEC("xdp")
+int end_at_xdp(struct xdp_md *packet)
+{
+    end((void *)(long)packet->data, (void *)(long)packet->data_end);
+    return pass_on(packet);
+}
+
+SEC("tc")
+int end_at_tc(struct __sk_buff *packet)
+{
+    end((void *)(long)packet->data, (void *)(long)packet->data_end);
+    return TC_ACT_UNSPEC;
+}
+
+char _license[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,71 @@
+"""Latency of forwarding: each packet is timed once; ratios of a round decide."""
+
+import argparse
+import os
+
+import pytest
+from scripts import module
+from xdp import delays, forwarding, frames
+from xdp.delays import ALONE, BATCH, BATCHES, Delay, Plan
+from xdp.turns import Contender, Standing
+
+from testbed.errors import TestbedError
+from testbed.results.report import Report
+
+experiment = module("xdp_latency")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
+PLAN = Plan(frames.flows(64, destination=forwarding.DESTINATION), 5, 3, 0)
+NOISE = (1.0, 3.0, 0.5)  # of rounds
+
+
+def report(redirect: tuple[float, ...] = (0.3, 0.3, 0.3)) -> Report:
+    """Of a bridge that takes 10 us, and XDP_REDIRECT that takes a part of it in each round."""
+    found = experiment.report(
+        [
+            Delay(number, each.name, came, 5, 1e4 * noise * part, 2e4 * noise)
+            for number, (noise, of_redirect) in enumerate(zip(NOISE, redirect, strict=True), 1)
+            for each in experiment.CONTENDERS
+            for came in (ALONE, BATCHES)
+            for part in [of_redirect if each is forwarding.REDIRECT else 1]
+        ],
+        PLAN,
+    )
+    assert isinstance(found, Report)
+    return found
+
+
+def test_ratios_are_of_one_round_and_decide() -> None:
+    assert [check.measured for check in report().checks] == pytest.approx([0.3, 0.3])
+    assert [check.passed for check in report((0.4, 0.4, 0.4)).checks] == [True, False]
+    assert [check.passed for check in report((0.6, 0.6, 0.6)).checks] == [False, False]
+
+
+def test_where_rounds_differ_the_run_is_invalid() -> None:
+    with pytest.raises(TestbedError, match=r"^run invalid: .* alone .*: from 0.4 to 0.7; leave"):
+        report((0.4, 0.7, 0.6))
+
+
+@needs_root
+@pytest.mark.parametrize("contender", experiment.CONTENDERS, ids=lambda each: each.name)
+def test_each_packet_is_timed_where_it_leaves(contender: Contender) -> None:
+    alone, batches = delays.delays([contender], PLAN._replace(rounds=1), lambda _: None)
+    assert (alone.packets, batches.packets) == (5, 5 * BATCH)
+    for each in (alone, batches):
+        assert 100 < each.median_ns <= each.p99_ns < 60e9
+
+
+@needs_root
+def test_a_packet_that_does_not_end_makes_the_run_invalid() -> None:
+    def stand(ground: delays.Ground, stack: delays.ExitStack) -> Standing:
+        standing = forwarding.ROUTING.stand(ground, stack)
+        ground.run("echo 0 > /proc/sys/net/ipv4/ip_forward")
+        return standing
+
+    with pytest.raises(TestbedError, match=r"^run invalid: deaf was sent 13 packets, of which 0 e"):
+        list(delays.delays([Contender("deaf", stand)], PLAN, lambda _: None))
+
+
+def test_virtual_time_is_refused() -> None:
+    options = argparse.Namespace(time="virtual", rounds=None, quick=True)
+    with pytest.raises(TestbedError, match="virtual: programs in the kernel"):
+        experiment.experiment(options, None)
