@@ -14,10 +14,15 @@ import wire
 from bad_frames import TCP, UDP, ethernet, frames, ipv4, ipv6, segment
 from packet_model import parse
 
-from ebpf.datapath import maglev
+from ebpf.datapath import load_balancer, maglev
 from ebpf.datapath.hashing import murmur3
-from ebpf.datapath.load_balancer import SOURCE, LoadBalancer, Service
-from ebpf.loader import attach_xdp, load, run, run_live
+from ebpf.datapath.load_balancer import (
+    MAX_REALS,
+    SOURCE,
+    LoadBalancer,
+    Service,
+)
+from ebpf.loader import LoadError, attach_xdp, load, run, run_live
 
 PASS, TX, DROP = 2, 3, 1
 MAC, CLIENT = bytes.fromhex("02000000000a"), bytes.fromhex("02000000000c")
@@ -157,6 +162,20 @@ def test_connections_that_find_no_room_are_counted(balancer: LoadBalancer) -> No
         assert goes_to(balancer, request(number)) == there[by_table(request(number), [*there])]
     known = 6000 - balancer.forgotten()
     assert 2048 < known <= 4096, "those that were used last"
+
+
+def test_a_full_balancer_refuses_and_goes_on(
+    balancer: LoadBalancer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_balancer, "MAX_SERVICES", 2)
+    there = reals(1)
+    with pytest.raises(LoadError, match=r"^4097 reals: expected 1 to 4096$"):
+        balancer.serve(SERVICE, reals(MAX_REALS + 1))
+    for number in range(2):
+        balancer.serve(Service(VIP, 80 + number, TCP), there)
+    with pytest.raises(LoadError, match=r"^no room for a service more: expected 2 at most$"):
+        balancer.serve(Service(VIP, 82, TCP), there)
+    assert goes_to(balancer, request(1)) == there["real0"]
 
 
 def test_whatever_is_no_request_is_left_alone(balancer: LoadBalancer) -> None:
