@@ -2,10 +2,11 @@
 
 The same frames, of 4,096 connections to one address, arrive at a device and are shared out among
 100 reals: by Maglev's table at XDP, where each connection stays with its real; by nftables' NAT,
-which tracks connections, and by iptables' too; and by a rule of nftables that writes an address of
-a real by a hash, and remembers nothing. Packets are live frames of the kernel's own test run, and a
-program where they end counts and drops them: a run in which one is missing is invalid. What counts
-is the CPU time of a packet, the source's and the far end's included.
+which tracks connections, and by iptables' too; by a rule of nftables that writes an address of a
+real by a hash, and remembers nothing; and by IPVS, where the kernel has it. Packets are live frames
+of the kernel's own test run, and a program where they end counts and drops them: a run in which one
+is missing is invalid. What counts is the CPU time of a packet, the source's and the far end's
+included.
 
 Claim: A core shares out at least 4 times as many packets at XDP as nftables does by NAT.
 
@@ -22,10 +23,10 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from rich.table import Table
 from xdp import settings
-from xdp.balancing import CONTENDERS, MACS, NAT, REALS, VIP, XDP
+from xdp.balancing import ANYWHERE, IPVS, MACS, NAT, REALS, VIP, XDP, ipvs_missing
 from xdp.bars import draw_ratios
 from xdp.frames import FLOWS, flows
-from xdp.turns import Offer, Rounds, Turn, turns
+from xdp.turns import Contender, Offer, Rounds, Turn, turns
 
 from testbed import cli
 from testbed.results import plots
@@ -40,11 +41,17 @@ TIMES = 4.0
 def experiment(options: argparse.Namespace, run: Run) -> Report:
     cores = settings.prepare(options, PACKETS, QUICK_PACKETS)
     offer = Offer(flows(destination=VIP), options.packets, cores[:1], MACS)
-    return report([*turns(CONTENDERS, offer, options.rounds, run.progress.update)], options)
+    missing = ipvs_missing()
+    contenders = ANYWHERE if missing else (*ANYWHERE, IPVS)
+    measured = [*turns(contenders, offer, options.rounds, run.progress.update)]
+    return report(measured, contenders, missing, options)
 
 
-def report(measured: Sequence[Turn], options: argparse.Namespace) -> Report:
-    """Ratios are of one round each; what counts is their median."""
+def report(
+    measured: Sequence[Turn], contenders: Sequence[Contender], missing: str | None,
+    options: argparse.Namespace,
+) -> Report:  # fmt: skip
+    """Ratios are of one round each; what counts is their median. `missing`: why IPVS is."""
     rounds = Rounds(measured)
     return Report(
         samples=[turn._asdict() for turn in measured],
@@ -54,18 +61,21 @@ def report(measured: Sequence[Turn], options: argparse.Namespace) -> Report:
             Check("packets that were sent and did not come to the far end",
                   sum(turn.sent - turn.counted for turn in measured), 0),
         ],
-        metrics={"packets_per_s_a_core": {
-            each.name: 1e9 / rounds.ns_a_packet(each) for each in CONTENDERS}},
-        figure=draw(rounds),
-        caption=caption(options),
-        tables=[costs_table(rounds)],
+        metrics={
+            "packets_per_s_a_core": {
+                each.name: 1e9 / rounds.ns_a_packet(each) for each in contenders},
+            "skipped": {IPVS.name: missing} if missing else {},
+        },
+        figure=draw(rounds, contenders),
+        caption=caption(options, missing),
+        tables=[costs_table(rounds, contenders)],
     )  # fmt: skip
 
 
-def costs_table(rounds: Rounds) -> Table:
+def costs_table(rounds: Rounds, contenders: Sequence[Contender]) -> Table:
     """A row for each contender."""
     rows = []
-    for each in CONTENDERS:
+    for each in contenders:
         ratios = rounds.ratios(each, NAT)
         rows.append((
             each.name, rounds.ns_a_packet(each), 1e3 / rounds.ns_a_packet(each),
@@ -76,16 +86,17 @@ def costs_table(rounds: Rounds) -> Table:
     return table("What a packet costs, and how many a core shares out", columns, rows)
 
 
-def draw(rounds: Rounds) -> Figure:
+def draw(rounds: Rounds, contenders: Sequence[Contender]) -> Figure:
     """How many packets a core shares out, beside nftables' NAT."""
     figure, panels = plots.figure(1)
-    draw_ratios(panels[0], rounds, CONTENDERS, NAT, PUBLISHED)
+    draw_ratios(panels[0], rounds, contenders, NAT, PUBLISHED)
     panels[0].set_xlabel(f"packets that a core shares out / {NAT.name}")
     return figure
 
 
-def caption(options: argparse.Namespace) -> str:
+def caption(options: argparse.Namespace, missing: str | None) -> str:
     """What the figure shows."""
+    ipvs = f"IPVS is not among them: {missing}." if missing else "IPVS writes those, too."
     return (
         f"Packets of {FLOWS:,} connections that a core shares out among {REALS} reals, as a "
         f"multiple of nftables' NAT: medians of {options.rounds} rounds of {options.packets:,} "
@@ -93,7 +104,7 @@ def caption(options: argparse.Namespace) -> str:
         "test run, dropped at the far end of a veth: both are part of all bars. There is neither a "
         "card nor a driver, and so no DPDK, which is both. The balancer at XDP writes MAC "
         "addresses (direct server return). The paper's, of its table 3, is of Katran to IPVS, both "
-        "with encapsulation; this is kernel NAT, not IPVS."
+        "with encapsulation. " + ipvs
     )
 
 

@@ -1,7 +1,10 @@
-"""Contenders that share connections to one address out among reals: at XDP, and by kernel NAT."""
+"""Contenders that share connections to one address out among reals: at XDP, and by the kernel."""
 
+import shutil
+import subprocess
 from contextlib import ExitStack
 from ipaddress import ip_address
+from pathlib import Path
 
 from ebpf.datapath import load_balancer
 from ebpf.datapath.load_balancer import LoadBalancer, Service
@@ -78,6 +81,31 @@ def _by_iptables(ground: Ground, stack: ExitStack) -> Standing:
     return _by_stack(ground, stack, rules)
 
 
+def _by_ipvs(ground: Ground, stack: ExitStack) -> Standing:
+    """As the balancer at XDP: by a hash of address and port, and to MAC addresses alone (-g)."""
+    reals = "\n".join(
+        f"ipvsadm -a -u {VIP}:{PORT} -r {address} -g -w 200" for address in _addresses()
+    )
+    return _by_stack(
+        ground,
+        stack,
+        f"""ip address add {VIP}/32 dev lo
+        ipvsadm -A -u {VIP}:{PORT} -s sh -b sh-port
+        {reals}""",
+    )
+
+
+def ipvs_missing() -> str | None:
+    """Why there can be no IPVS, in a line; None where there can."""
+    if loader := shutil.which("modprobe"):
+        subprocess.run([loader, "-q", "ip_vs"], check=False)
+    if not Path("/proc/net/ip_vs").exists():
+        return "the kernel has none (CONFIG_IP_VS)"
+    if shutil.which("ipvsadm") is None:
+        return "there is no ipvsadm: apt install ipvsadm"
+    return None
+
+
 XDP = Contender("XDP, Maglev", _at_xdp, 1)
 STATELESS = _by_nft(
     "type filter hook prerouting priority raw",
@@ -85,4 +113,5 @@ STATELESS = _by_nft(
 )
 NAT = _by_nft("type nat hook prerouting priority dstnat", f"{MATCH} dnat to REAL")
 IPTABLES = Contender("iptables, NAT", _by_iptables, 1)
-CONTENDERS = (XDP, STATELESS, NAT, IPTABLES)
+IPVS = Contender("IPVS", _by_ipvs, 1)
+ANYWHERE = (XDP, STATELESS, NAT, IPTABLES)

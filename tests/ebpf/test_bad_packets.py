@@ -1,4 +1,4 @@
-"""What programs that count make of each kind of frame, by name: what the model reads, so do they."""
+"""What programs that count make of each kind of frame, by name: what the model reads of it."""
 
 import os
 import struct

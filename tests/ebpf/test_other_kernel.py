@@ -9,30 +9,37 @@ from pathlib import Path
 import pytest
 
 from ebpf.loader.compile import compiled
-from minip4.native.cache import folder
+from minip4.native import cache
 from testbed.real.vm import machine
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("ebpf/*/*.bpf.c"))
+PROGRAMS = sorted(
+    str(path.relative_to(ROOT))
+    for folder in ("ebpf", "experiments")
+    for path in ROOT.glob(f"{folder}/*/*.bpf.c")
+)
 SCRIPT = """
 import json, subprocess, sys
 from ebpf.loader import LoadError, attach_tc, attach_xdp, load, run, run_live
 
 veth = "ip link add v0 type veth peer name v1; ip link set v0 up; ip link set v1 up"
 subprocess.run(["sh", "-ec", veth], check=True)
+frame = bytes.fromhex("020000000001020000000002080045000020000000004011000001020304050607080009"
+                      "0009000c0000") + bytes(22)
 told = {}
 for source in sys.argv[1:]:
     try:
         with load(source) as whole:
-            told[source] = [run(each, bytes(64)).verdict for each in whole.programs.values()]
+            told[source] = [
+                run(each, packet).verdict
+                for each in whole.programs.values() for packet in (frame, bytes(64))
+            ]
     except LoadError as error:
         told[source] = str(error)
 with load("ebpf/datapath/drop.bpf.c") as first, load("ebpf/datapath/drop.bpf.c") as last:
     def count(whole):
         return int(whole.maps["dropped"].read().sum())
 
-    frame = bytes.fromhex("020000000001020000000002080045000020000000004011000001020304050607080009"
-                          "0009000c0000") + bytes(22)
     passing = first.programs["pass_all"]
     with attach_xdp(passing, "v0") as link, attach_tc(first.programs["drop_ports_at_tc"], "v0"):
         filters = subprocess.check_output(["tc", "filter", "show", "dev", "v0", "ingress"])
@@ -57,7 +64,7 @@ def test_all_is_loaded_and_attached_there(tmp_path: Path) -> None:
         with compiled(ROOT / source):
             pass
     command = [sys.executable, "-c", SCRIPT, *PROGRAMS]
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder().parent)}
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache.folder().parent)}
     with machine.Machine(tmp_path) as booted:
         done = booted.call(subprocess.run, command, -1, None, None, subprocess.PIPE,
                            subprocess.PIPE, None, True, False, ROOT,

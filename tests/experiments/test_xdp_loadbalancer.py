@@ -19,13 +19,16 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root"
 
 def checked(xdp_ns: float) -> list[bool]:
     """Rounds of a machine that is now faster, now slower."""
-    costs = dict.fromkeys(balancing.CONTENDERS, 1600.0) | {balancing.XDP: xdp_ns}
+    costs = dict.fromkeys(balancing.ANYWHERE, 1600.0) | {balancing.XDP: xdp_ns}
     measured = [
         Turn(number, each.name, 1, 100, 100, noise * cost, 1e9 / cost, 0)
         for number, noise in enumerate((1, 3, 0.5), start=1)
         for each, cost in costs.items()
     ]
-    return [check.passed for check in experiment.report(measured, OPTIONS).checks]
+    report = experiment.report(measured, balancing.ANYWHERE, "none", OPTIONS)
+    assert report.metrics["skipped"] == {"IPVS": "none"}
+    assert report.caption.endswith("IPVS is not among them: none.")
+    return [check.passed for check in report.checks]
 
 
 def test_ratios_are_of_one_round_and_decide() -> None:
@@ -34,8 +37,12 @@ def test_ratios_are_of_one_round_and_decide() -> None:
 
 
 @needs_root
-@pytest.mark.parametrize("contender", balancing.CONTENDERS, ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "contender", [*balancing.ANYWHERE, balancing.IPVS], ids=lambda each: each.name
+)
 def test_each_packet_comes_to_the_far_end(contender: Contender) -> None:
+    if contender is balancing.IPVS and (why := balancing.ipvs_missing()):
+        pytest.skip(why)
     made = frames.flows(64, destination=balancing.VIP)
     (turn,) = turns([contender], Offer(made, 3000, [[0]], balancing.MACS), 1, print)
     assert (turn.sent, turn.counted) == (3000, 3000)
