@@ -34,7 +34,6 @@ TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 2, 0x1000
 PROMPT = b"RuntimeCmd: "
 LAST_PRIORITY = 1 << 20  # minip4's greatest number wins, simple_switch's least
 SHORTEST_FRAME, LONGEST_FRAME = 14, 2048  # that an interface carries
-SETTLE_S = 0.02  # for a packet that is not expected
 TURN_NS = 1000 << 48  # in which a P4 program's clock comes back to where it was
 MAX_TURNS = 10  # of some 24 that the process can have; a test may take ten
 numbers = itertools.count()
@@ -133,21 +132,31 @@ class SimpleSwitch:
         return [int(word) for word in answer.partition("=")[2].split(",")]
 
     def process(self, port: int, frame: bytes, time_ns: int, count: int) -> list[tuple[int, bytes]]:
-        """Send a frame in at a time of its clock; wait until `count` have left, or a while."""
+        """Send a frame in at a time of its clock; wait until `count` have left, or a while.
+
+        Then until the process has nothing to do: a clone that recirculates, or waits for nobody to
+        see it, would else be stamped with the time of the next frame.
+        """
         while self._turns * TURN_NS + time_ns < self._last_ns:
             self._turns += 1  # its queues would wait for a clock that goes back
         self._last_ns = self._turns * TURN_NS + time_ns
         self._clock[:] = struct.pack("=Q", self._last_ns)
         os.write(self._taps[port], frame)
-        ports = {tap: port for port, tap in self._taps.items()}
         left: list[tuple[int, bytes]] = []
         deadline = time.monotonic() + TIMEOUT_S
-        while len(left) < count and time.monotonic() < deadline:
-            for tap in select.select(list(ports), [], [], 0.1)[0]:
-                left.append((ports[tap], os.read(tap, LONGEST_FRAME)))
-        for tap in select.select(list(ports), [], [], 0 if count else SETTLE_S)[0]:
-            left.append((ports[tap], os.read(tap, LONGEST_FRAME)))
+        while time.monotonic() < deadline:
+            is_idle = _sleeps(self._switch.pid)
+            came = self._came()
+            left += came
+            if is_idle and not came and len(left) >= count:
+                break
         return left
+
+    def _came(self) -> list[tuple[int, bytes]]:
+        """What has left by now."""
+        ports = {tap: port for port, tap in self._taps.items()}
+        return [(ports[tap], os.read(tap, LONGEST_FRAME))
+                for tap in select.select(list(ports), [], [], 0)[0]]  # fmt: skip
 
     def command(self, line: str) -> str:
         """What the command line says to a command. Raises AssertionError where it refuses."""
@@ -288,6 +297,23 @@ def _end(taps: dict[int, int], *processes: "subprocess.Popen[Any]") -> None:
         process.communicate()
     for tap in taps.values():
         os.close(tap)
+
+
+def _sleeps(process: int) -> bool:
+    """Whether there was a moment when all threads of a process slept: none has run meanwhile."""
+    before = _naps(process)
+    return before is not None and before == _naps(process)
+
+
+def _naps(process: int) -> list[str] | None:
+    """How often each thread of a process went to sleep; None if one is awake."""
+    naps = []
+    for thread in sorted(Path(f"/proc/{process}/task").iterdir()):
+        fields = dict(line.split(":\t", 1) for line in (thread / "status").read_text().splitlines())
+        if not fields["State"].startswith("S"):
+            return None
+        naps.append(f"{thread.name} {fields['voluntary_ctxt_switches']}")
+    return naps
 
 
 def _tap(name: str) -> int:
