@@ -214,6 +214,7 @@ def draw(found: Sequence[Found]) -> Figure:
                       textcoords="offset points", ha="center", fontsize="small")  # fmt: skip
     left.set_ylabel("Bytes on all links, a packet")
     left.margins(y=0.1)
+    left.set_xlim(-0.7, len(found) - 0.3)  # labels are wider than bars
     draw_shares(right, found)
     for axes in (left, right):
         axes.set_xticks(places, [each.mode for each in found])
