@@ -40,9 +40,8 @@ control SeePath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<
         flow.wanted = flow.wanted & ~(
             (is_told ? 8w0 : WANT_DATA | WANT_POSTCARD) | (is_new ? 8w0 : WANT_START)
             | (has_moved ? 8w0 : WANT_MOVED) | WANT_RESENT | WANT_DROPPED | WANT_COUNT);
-        // A chunk of postcards has no room for more than five, and none to say that some are missing.
-        flow.wanted = flow.wanted
-            & ~(path.hops > 4 || path.exceeded != 0 ? WANT_POSTCARD : 8w0);
+        // A chunk of postcards has no room to say that some are missing.
+        flow.wanted = flow.wanted & ~(path.exceeded != 0 ? WANT_POSTCARD : 8w0);
         keys.write(index, flow.key);
         told.write(index, flow.data);
         told_us.write(index, is_told ? hop.egress_us : last_us);

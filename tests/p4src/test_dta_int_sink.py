@@ -8,6 +8,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 from int_path import (
+    ALL,
     DSCP,
     IN,
     NEW_UDP,
@@ -227,6 +228,24 @@ def test_what_has_no_place_in_a_report_is_left_to_int(given: dict[str, int]) -> 
         assert sink.report(pushed(udp(), 3, mark=mark))[1].group.node == NODE
         (told,) = sink.told(pushed(udp(dport=5001), 3, mark=mark), leaves=udp(dport=5001))
         assert told.words == tuple(encode([3, NODE]))
+
+
+def test_what_int_would_not_report_is_not_told() -> None:
+    sink = Sink()
+    reports = f"{sink.egress}.packet.flow_reports.flow_reports"
+    sink.engine.table_set_default(reports, "NoAction", [])
+    assert sink.told(pushed(udp(), 3)) == []
+
+
+def test_of_packets_that_never_had_int_md_there_is_no_path() -> None:
+    """They leave where they came in: switches that export, samples that were not chosen."""
+    exported = Sink(outside=(IN, OUT))
+    exported.watch("export_data", [NODE_ID, ALL])
+    assert exported.report(udp())[1].group.node == NODE
+    left_out = Sink(outside=(IN, OUT))
+    left_out.embed_data(NODE_ID, sampling=0)
+    left_out.report_queue()
+    assert left_out.report(udp())[1].group.node == NODE
 
 
 def test_what_it_tells_of_packets_in_transit_are_reports_of_int() -> None:
