@@ -109,7 +109,7 @@ class Found:
     skipped: int  # records that were left out: see WAYS
     responder: Outcome
     out: int | None  # records from the lost one to the last before PSNs were set back: by captures
-    late: int | None  # of them, those that left after the NAK had come
+    late: int | None  # records with old PSNs that left after the NAK had come
     books: Books
 
     @property
@@ -126,6 +126,11 @@ class Found:
     def lost_for_one(self) -> int:
         """The same where the link loses one alone: of those that it lost in a row one counts."""
         return self.lost - self.lost_by_link + min(self.lost_by_link, 1)
+
+    @property
+    def in_flight(self) -> int | None:
+        """Records that left behind what the link lost, until PSNs were set back: by captures."""
+        return None if self.out is None else self.out - self.lost_by_link
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -168,6 +173,7 @@ async def measure(name: str, rate_pps: int, options: argparse.Namespace, run: Ru
     program = way.program or options.program
     flow = Flow(1, "h1", "h3", rate_pps, count)
     captured = way.costs == 0
+    sets_back = captured and way.transport is Transport.RC
     async with reporting(
         run, network, collection, RATE_BPS, program, keeps=False, captures=captured
     ) as running:
@@ -183,7 +189,7 @@ async def measure(name: str, rate_pps: int, options: argparse.Namespace, run: Ru
         counts = await events(switch, running.session)
         place = await state(switch, running.session)
     books = Books.of(net, records)
-    out, late = went_out(net, lost_ns) if captured else (None, None)
+    out, late = went_out(net) if sets_back else (None, None)
     return Found(
         name, rate_pps, count, books.lost_by_links[net.interface("s1", "s2")], counts["sent"],
         place.lost, skipped, net.applications[0].result, out, late, books,
@@ -214,18 +220,20 @@ async def skip(running: Running, run: Run, lost_ns: int, lost_at: int, gap_ns: f
     return (psn - before) % PSNS
 
 
-def went_out(net: Network, lost_ns: int) -> tuple[int, int]:
-    """By captures at s1: records from the lost one on, until PSNs were set back; and how many of
-    these left after a NAK had come."""
+def went_out(net: Network) -> tuple[int, int]:
+    """By captures at s1: records whose PSNs others had later; and how many of these left after a
+    NAK had come."""
     sent = capture.read(net.capture("s1", "s2", "out"))
-    is_record = sent.bytes[:, LENGTH : LENGTH + 4].any(axis=1) & (sent.time_ns >= lost_ns)
+    is_record = sent.bytes[:, LENGTH : LENGTH + 4].any(axis=1)
     times_ns, psns = sent.time_ns[is_record], number(sent.bytes[is_record], PSN, 3)
     back = np.flatnonzero(np.diff(psns) % PSNS != 1)
-    out = int(back[0]) + 1 if len(back) else 1
+    out = int(((psns[back] + 1 - psns[back + 1]) % PSNS).sum())
     came = capture.read(net.capture("s1", "s2", "in"))
     is_nak = (came.bytes[:, BTH] == ACK) & (came.bytes[:, AETH] == NAK_SEQUENCE)
     naks_ns = came.time_ns[is_nak]
-    return out, int(np.count_nonzero(times_ns[:out] > naks_ns[0])) if len(naks_ns) else 0
+    if not (len(back) and len(naks_ns)):
+        return out, 0
+    return out, int(np.count_nonzero(times_ns[: back[0] + 1] > naks_ns[0]))
 
 
 def number(frames: NDArray[np.uint8], at: int, size: int) -> NDArray[np.int64]:
@@ -252,17 +260,18 @@ def checks_of(found: Found, *, is_virtual: bool) -> list[Check]:
         accounts["the switch"] = found.known_lost + way.costs
     else:
         accounts["the link"] = found.lost_by_link
-    if found.out is not None and is_virtual:
+    if found.out is not None:
         accounts["captures"] = found.out
-        checks.append(Check(f"{where}: records after the NAK with old PSNs", found.late or 0, 0))
+    if found.late is not None and is_virtual:
+        checks.append(Check(f"{where}: records after the NAK with old PSNs", found.late, 0))
     return checks + [
         Check(f"{where}: records lost, against {whose}", found.lost, number)
         for whose, number in accounts.items()
     ]
 
 
-def in_flight(rate_pps: float) -> float:
-    """Records that leave within a round trip."""
+def round_trip(rate_pps: float) -> float:
+    """Records that leave while others go to and fro, without what the collector takes."""
     return 2 * DELAY_US * rate_pps / 1e6
 
 
@@ -273,15 +282,16 @@ def sample_of(found: Found) -> dict[str, object]:
         "sent": found.sent, "written": found.written, "lost": found.lost,
         "skipped": found.skipped, "lost_by_link": found.lost_by_link,
         "known_lost": found.known_lost,
-        "round_trip_records": in_flight(found.rate_pps),
+        "in_flight": found.in_flight, "round_trip_records": round_trip(found.rate_pps),
     }  # fmt: skip
 
 
 def summary_table(found: Sequence[Found]) -> Table:
     """A row for each run."""
     rows = [[*sample_of(each).values()] for each in found]
-    names = ("way", "packets/s", "packets", "records sent", "written", "lost", "skipped",
-             "by the link", "as the switch counts", "records a round trip")  # fmt: skip
+    names = ("way", "packets/s", "packets", "records sent", "written", "lost",
+             "skipped", "by the link", "as the switch counts", "in flight",
+             "records a round trip")  # fmt: skip
     return table("Records lost for one lost packet", names, rows)
 
 
@@ -289,13 +299,15 @@ def draw(found: Sequence[Found]) -> Figure:
     """What each way costs, and how that depends on what is in flight."""
     figure, (left, right) = plots.figure(2)
     draw_costs(left, found)
-    flights = np.geomspace(1, 100, 50)
-    right.plot(flights, 2 + flights, "k-", marker="", label="those, the next, and itself")
+    flights = {each.rate_pps: each.in_flight or 0 for each in found if each.way == "resync"}
+    law = np.geomspace(1, 2 * max(1, *flights.values()), 50)
+    right.plot(law, 1 + law, "k-", marker="", label="those, and itself")
     for way in [*WAYS][:3]:
         those = [each for each in found if each.way == way]
         lost = [each.lost_for_one for each in those]
-        right.plot([in_flight(each.rate_pps) for each in those], lost, linestyle="", label=way)
-    right.set(xscale="log", yscale="log", xlabel="Records in a round trip",
+        if those:
+            right.plot([flights[each.rate_pps] for each in those], lost, linestyle="", label=way)
+    right.set(xscale="log", yscale="log", xlabel="Records in flight",
               ylabel="Records lost")  # fmt: skip
     plots.legend(right, 2)
     return figure
@@ -320,13 +332,14 @@ def caption(options: argparse.Namespace) -> str:
     if options.time == "real":
         row = (
             f" The link loses all records of {REAL_LOSS_NS // 1_000_000} ms, and of these one is "
-            "counted here; the collector is a process, whose NAK takes longer than its link."
+            "counted here. The collector is a process, and what its NAK takes is in flight, too."
         )
     return (
         f"Records lost when a link of {2 * DELAY_US / 1000:g} ms round trip loses one; an ACK is "
         f"asked for with one of {ACK_EVERY}, and after {PATIENCE} without an answer the switch "
         f"asks; {plots.runs(1, options.time)}. (a) At {max(options.rate):,} records/s{fast}. (b) "
-        f"By what a round trip holds.{row}"
+        "By what is in flight: records that, by captures of the run with resync, left behind the "
+        f"lost one until PSNs were set back.{row}"
     )
 
 

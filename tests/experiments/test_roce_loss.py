@@ -5,7 +5,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scapy.packet import Raw
+from scapy.utils import wrpcap
 from scripts import failed_checks, faulty_program, module, run, samples
 
 SHORT = ("--time", "virtual", "--quick", "--rate", "10000")
@@ -56,9 +60,35 @@ def test_of_records_that_are_lost_in_a_row_the_figure_counts_one(
     outcome: Any = SimpleNamespace(counts=SimpleNamespace(accepted=Counter(WRITE_ONLY=written)))
     nothing: Any = None
     found = experiment.Found(
-        "resync", 1000, 2344, by_link, 2344, 0, 0, outcome, None, None, nothing
+        "resync", 1000, 2344, by_link, 2344, 0, 0, outcome, 2344 - written, 0, nothing
     )
     assert found.lost_for_one == shown
     left, right = experiment.draw([found]).axes
     assert [patch.get_width() for patch in left.patches] == [shown]
-    assert right.lines[1].get_ydata().tolist() == [shown]
+    assert right.lines[1].get_xydata().tolist() == [[shown - 1, shown]]
+
+
+def test_what_is_in_flight_is_what_captures_tell(tmp_path: Path) -> None:
+    """Of PSNs that are sent again, all that others had before; across their end, and twice."""
+    experiment = module("roce_loss")
+    frames = np.zeros((9, 80), np.uint8)
+    frames[:, experiment.LENGTH] = 1
+    psns = [0xFFFFFE, 0xFFFFFF, 0, 1, 0xFFFFFF, 0, 0, 1, 2]
+    for frame, psn in zip(frames, psns, strict=True):
+        frame[experiment.PSN : experiment.PSN + 3] = list(psn.to_bytes(3, "big"))
+    naks = np.zeros((1, 80), np.uint8)
+    naks[0, [experiment.BTH, experiment.AETH]] = experiment.ACK, experiment.NAK_SEQUENCE
+    links = {"out": (np.arange(9), frames), "in": (np.array([2]), naks)}
+    captures = {way: tmp_path / way for way in links}
+    for way, (times_us, bytes_) in links.items():
+        packets = zip(times_us, bytes_, strict=True)
+        wrpcap(str(captures[way]), [_at(time_us, data) for time_us, data in packets], nano=True)
+    net: Any = SimpleNamespace(capture=lambda _switch, _other, way: captures[way])
+    assert experiment.went_out(net) == (3 + 1, 1)
+
+
+def _at(time_us: int, data: NDArray[np.uint8]) -> Raw:
+    """A packet of a capture."""
+    packet = Raw(data.tobytes())
+    packet.time = time_us / 1e6
+    return packet
