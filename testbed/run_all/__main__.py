@@ -7,12 +7,14 @@ changed. An experiment that fails does not hold up the others. The exit status i
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -20,7 +22,7 @@ from rich.console import Console
 
 from testbed import cli
 from testbed.errors import TestbedError
-from testbed.real.isolation import STOPPING, can_isolate
+from testbed.real.isolation import STOPPING, can_isolate, end_with_parent
 from testbed.results import index
 from testbed.results.files import make_folder
 from testbed.results.reference import compare
@@ -112,7 +114,11 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
     summary = results / experiment.name / "summary.json"
     written = _written_ns(summary)
     began = time.monotonic()
-    process = subprocess.Popen([sys.executable, experiment.script, *given])
+    end_with_us = partial(end_with_parent, os.getpid())  # SIGKILL cannot be passed on
+    process = subprocess.Popen(
+        [sys.executable, experiment.script, *given],
+        preexec_fn=end_with_us,  # noqa: PLW1509 - no threads here
+    )
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         # The terminal sends its own to all of us, and an experiment ends at the first.

@@ -265,6 +265,18 @@ sys.exit(main([], Path(sys.argv[1]) / "experiments", Path(sys.argv[1]) / "result
 """
 
 
+def begun(checkout: Path) -> "subprocess.Popen[str]":
+    """run_all.sh in a session of its own, whose first experiment has said that it has begun."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", STOPPED, checkout],
+        stdout=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    while process.stdout.readline() != "begun\n":
+        pass
+    return process
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_experiment_and_all(
     experiments: Experiments, tmp_path: Path, number: signal.Signals
@@ -275,13 +287,7 @@ def test_a_signal_ends_the_experiment_and_all(
         "print('begun', flush=True)\nsignal.pause()\n"
     )
     experiments.add("b")
-    process = subprocess.Popen(
-        [sys.executable, "-c", STOPPED, tmp_path],
-        stdout=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    while process.stdout.readline() != "begun\n":
-        pass
+    process = begun(tmp_path)
     if number == signal.SIGINT:  # as a terminal sends it: to all
         os.killpg(process.pid, number)
     else:
@@ -290,3 +296,11 @@ def test_a_signal_ends_the_experiment_and_all(
     assert process.returncode == 128 + number
     assert f"ended by signal {number}: the same command goes on from here" in said
     assert "ran b" not in said
+
+
+def test_an_experiment_does_not_outlive_it(experiments: Experiments, tmp_path: Path) -> None:
+    """Not even SIGKILL leaves it to write into the results of a run that goes on."""
+    experiments.add("a").write_text("import time\nprint('begun', flush=True)\ntime.sleep(60)\n")
+    process = begun(tmp_path)
+    process.kill()
+    process.communicate(timeout=20)  # which returns when nobody can write there any more
