@@ -5,7 +5,6 @@ and can be sent to somebody; only its links to data lead to files beside it.
 """
 
 import json
-import sys
 from base64 import b64encode
 from collections.abc import Sequence
 from hashlib import sha256
@@ -15,6 +14,7 @@ from testbed.errors import TestbedError
 from testbed.results import reference
 from testbed.results.files import exclusive, replace
 from testbed.results.markup import count, table, text, verdict_class
+from testbed.results.provenance import REPOSITORY
 from testbed.results.replay import NAME
 from testbed.results.section import COLUMNS, Result, row, section
 
@@ -52,6 +52,7 @@ def _page(results: Path) -> str:
         script_source=f"script-src 'sha256-{script_hash}'" if shown else "",
         replay=shown,
         unreadable="\n".join(map(_unreadable, unreadable)),
+        absent=_absent(results),
         claims=table(COLUMNS, rows, "claims") if rows else "",
         sections="\n".join(made[result][1] for result in found),
     )  # fmt: skip
@@ -106,5 +107,14 @@ def _unreadable(path: Path) -> str:
     return f'<p class="failed">{text(where)} is no summary of this version</p>'
 
 
-if __name__ == "__main__":
-    print(f"All results: {build(Path(sys.argv[1]))}")
+def _absent(results: Path) -> str:
+    """Experiments of which the folder has no results: those that passed are not all there are."""
+    names = [script.stem for script in sorted((REPOSITORY / "experiments").glob("[!_]*.py"))]
+    absent = [name for name in names if not (results / name / "summary.json").exists()]
+    if not absent:
+        return ""
+    return (
+        f"<details><summary>No results of {count(len(absent), 'other experiment')}</summary>"
+        "<p>They did not run here, or their runs were invalid: run_all.sh tells why: "
+        f"{text(', '.join(absent))}</p></details>"
+    )

@@ -63,6 +63,24 @@ def test_what_failed_comes_first(tmp_path: Path) -> None:
     assert section.index("too much") < section.index("<img") < section.index("a &lt; b")
 
 
+def test_experiments_without_results_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that was invalid nothing is there: it must not look as if all had passed."""
+    monkeypatch.setattr(index, "REPOSITORY", tmp_path)
+    (tmp_path / "experiments").mkdir()
+    for name in ("_venv", "a", "b", "c"):
+        (tmp_path / "experiments" / f"{name}.py").touch()
+    results = tmp_path / "results"
+    leave(results, "a", [GOOD])
+    page = index.build(results).read_text()
+    assert "No results of 2 other experiments<" in page
+    assert "run_all.sh tells why: b, c</p>" in page
+    leave(results, "b", [GOOD])
+    leave(results, "c", [GOOD])
+    assert "No results of" not in index.build(results).read_text()
+
+
 def test_all_that_passed_is_one_verdict(tmp_path: Path) -> None:
     leave(tmp_path, "a", [GOOD])
     page = index.build(tmp_path).read_text()
