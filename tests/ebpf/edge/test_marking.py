@@ -1,10 +1,14 @@
 """A host's edge marks, counts and records as a switch with p4src/ampm does, packet by packet."""
 
 import ctypes
+import signal
 import socket
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_network
 
 import ampm_path
@@ -245,6 +249,19 @@ def address(data: bytes) -> int | None:
     return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value
 
 
+def test_processors_at_once_lose_nothing_and_choose_one_pulse(edge: Edge) -> None:
+    count, leaving = 500_000, edge.edge.programs["ampm_leaving"]
+    edge.watch_all(is_first=True, methods=Method.DOUBLE)
+    edge.set_time(4 * L + L // 2)
+    with ThreadPoolExecutor(2) as pool:
+        for tried in [pool.submit(run, leaving, frame(), count) for _ in range(2)]:
+            tried.result()
+    cell = edge.edge.read(0)["cells"][0]
+    assert [int(cell["packets"]), int(cell["block"]["packets"])] == [2 * count] * 2
+    assert int(edge.edge.read(0)["running"]) == 2 * count
+    assert int(cell["pulse"]["pulses"]) == 1
+
+
 def test_the_narrowest_key_has_a_packet_and_what_is_no_longer_watched_none(edge: Edge) -> None:
     here, there = ip_network("10.0.0.1"), ip_network("10.0.0.2")
     fields = {"methods": 1, "dscp": 0, "is_first": 1}
@@ -277,3 +294,40 @@ def test_more_kinds_of_keys_than_there_are_places_for_are_refused(edge: Edge) ->
         edge.edge.watch(dict.fromkeys(some, fields))
     with pytest.raises(LoadError, match="17 kinds of open parts: expected 1024 and 16 at most"):
         edge.edge.watch(dict.fromkeys(keys, fields))
+
+
+HOLDER = """
+import sys, time
+from ipaddress import ip_network
+from ebpf.edge.ampm import MarkingEdge
+from ebpf.edge.watch_list import Key
+every = ip_network("0.0.0.0/0")
+with MarkingEdge("v0") as edge:
+    edge.set_schedule((1 << 40) - time.monotonic_ns() // 1000, 40, 0)  # colour 1 from now on
+    fields = {"flow": 0, "priority": 1, "methods": 1, "dscp": 0, "is_first": 1}
+    edge.watch({Key(every, every): fields})
+    print(flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_no_program_is_left_of_who_ends(veth: tuple[str, str], sent: signal.Signals) -> None:
+    with (
+        wire.end(veth[0]) as sender,
+        wire.end(veth[1]) as receiver,
+        subprocess.Popen(
+            [sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as holder,
+    ):
+
+        def is_marked() -> bool:
+            sender.send(frame())
+            return received(receiver) != frame()
+
+        assert holder.stdout
+        holder.stdout.readline()
+        assert is_marked()
+        holder.send_signal(sent)
+        holder.wait()
+        wire.await_true(lambda: not is_marked())
