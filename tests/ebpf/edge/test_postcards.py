@@ -158,7 +158,7 @@ WANTED = Instruction.LEVEL_1 | Instruction.INGRESS_TIME | Instruction.EGRESS_TIM
 """
 
 BODY = """
-topo = ParkingLot(3, rate_bps=100_000_000, delay_us=200, queue_packets=1000)
+topo = ParkingLot(2, rate_bps=100_000_000, delay_us=200, queue_packets=1000)
 with Network(topo, run, program="p4src/int/int.p4", switch_options=cpu_ports(topo)) as net:
     collecting = net.run_application("collector", Collector(OURS, limits=Limits(settle_us=2e6)))
     flow = Flow(1, "h1", "h2", 800, 800)
@@ -168,7 +168,7 @@ with Network(topo, run, program="p4src/int/int.p4", switch_options=cpu_ports(top
     async with connections(net) as switches:
         await configure(net, switches, domain)
         with ExitStack() as opened:
-            edges = postcard_edges(net, {"h1": "s1", "h2": "s3"}, domain, opened)
+            edges = postcard_edges(net, {"h1": "s1", "h2": "s2"}, domain, opened)
             async with Traffic(net, [flow]) as traffic:
                 records = await traffic.finish()
             kinds = {host: edge.kinds()["watched"] for host, edge in edges.items()}
@@ -196,16 +196,16 @@ def test_paths_begin_and_end_at_hosts(start_experiment: StartExperiment, tmp_pat
     output, errors = process.communicate(timeout=90)
     assert process.returncode == 0, output + errors
     found = json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"]
+    if found["gaps"] or found["reports"] < 4 * 800:
+        pytest.fail("reports were lost on their way; leave the machine more idle")
     assert found["packets"] == found["kinds"]["h1"] == found["kinds"]["h2"] == 800
-    assert found["reports"] == 5 * 800
+    assert found["reports"] == 4 * 800
     assert found["paths"] == 800
     assert found["unsent"] == [0, 0]
     assert [found[name] for name in ("troubles", "gaps", "changes", "others")] == [0] * 4
-    source, sink = (4 + host for host in found["hosts"])
-    assert found["nodes"] == [source, 1, 2, 3, sink]
+    source, sink = (3 + host for host in found["hosts"])
+    assert found["nodes"] == [source, 1, 2, sink]
     assert found["ends"] == [0, 0]
-    assert [count for count, _, _ in found["links"]] == [800] * 4
-    for (_, least_ns, most_ns), link_ns in zip(
-        found["links"], (0, 200_000, 200_000, 0), strict=True
-    ):
+    assert [count for count, _, _ in found["links"]] == [800] * 3
+    for (_, least_ns, most_ns), link_ns in zip(found["links"], (0, 200_000, 200_000), strict=True):
         assert link_ns - 1000 <= least_ns <= most_ns < found["longest"] + 1000  # of 1 us each
