@@ -229,6 +229,10 @@ WITHIN = {
     "a port without NPT": (individual(through_udp(f"10{STACK[2:]}")), Trouble.SHIM),
     "an NPT without the port": (individual(through_udp(STACK, 9, 0x20)), Trouble.SHIM),
     "a shim too short": (individual(through_udp(f"1402{STACK[4:]}")), Trouble.INT_LENGTH),
+    "INT 1.0 before TCP's options": (
+        individual(bytes(IP(tos=ENCODING.dscp << 2) / TCP(dataofs=6)
+                         / bytes.fromhex("01000400 10000102 80000000 00000001 01010101"))),
+        Trouble.INT_LENGTH),
     "an INT version 3": (individual(through_udp(STACK.replace(" 2", " 3", 1))),
                          Trouble.INT_VERSION),
     "a Hop ML of 3": (individual(through_udp(STACK.replace("0206", "0306"))), Trouble.HOP_LENGTH),
