@@ -16,7 +16,7 @@ DELAY_US = 10_000
 
 def through(stack: int) -> Engine:
     """From port 1 to 2 and back; a parsed packet has `stack` headers of 256 bytes, all in use."""
-    shift = " ".join(f"hdr.w[{i}].x = hdr.w[{i + 1}].x + 1;" for i in range(stack - 1))
+    shift = " ".join(f"hdr.w[{i}].x = hdr.w[{i + 1}].x;" for i in range(stack - 1))
     return Engine(
         json_of(
             types=DEFAULTS["types"] + "header w_t { bit<2048> x; }",
