@@ -43,9 +43,22 @@ class P4Source:
         )
         return cls(path, tuple(defines), hashlib.sha256(own.encode()).hexdigest(), files)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, it is of whatever checkout it is read in."""
+        files = [_shown(path) for path in self.files]
+        return _in_this_checkout, (_shown(self.path), self.defines, self.sha256, files)
+
     def as_dict(self) -> dict[str, object]:
         """An entry of summary.json."""
         return {"path": _shown(self.path), "defines": list(self.defines), "sha256": self.sha256}
+
+
+def _in_this_checkout(
+    path: str, defines: tuple[str, ...], sha256: str, files: Iterable[str]
+) -> P4Source:
+    return P4Source(
+        REPOSITORY / path, defines, sha256, frozenset(REPOSITORY / file for file in files)
+    )
 
 
 @dataclass(frozen=True)

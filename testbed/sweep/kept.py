@@ -8,6 +8,7 @@ done: what it compiled is noted with it, and has to be what it was.
 import argparse
 import hashlib
 import json
+import lzma
 import pickle
 import sys
 from collections.abc import Iterable, Iterator
@@ -18,7 +19,7 @@ from minip4.errors import Minip4Error
 from testbed.results.files import make_folder, replace
 from testbed.results.provenance import REPOSITORY, P4Source, environment
 from testbed.run import Spread
-from testbed.sweep.task import Outcome, Task
+from testbed.sweep.task import Outcome, Task, unpacked
 
 MAX_BYTES = 1 << 30  # of all runs in a folder
 # Options that change nothing of what a run finds.
@@ -36,8 +37,11 @@ class Kept:
         """What became of a task before; None: nobody knows, or its programs have changed."""
         if self._folder is None or not (path := self._folder / _name(task)).is_file():
             return None
-        outcome: Outcome = pickle.loads(path.read_bytes())
-        if not all(map(_is_as_it_was, outcome.programs)):
+        try:
+            outcome = unpacked(path.read_bytes())
+        except (lzma.LZMAError, EOFError):  # the machine went down, or the disk is broken
+            return None
+        if not all(map(is_as_it_was, outcome.programs)):
             return None
         self._used.add(path)
         return outcome
@@ -74,7 +78,8 @@ def _determining(value: object) -> object:
 
 
 @cache
-def _is_as_it_was(program: P4Source) -> bool:
+def is_as_it_was(program: P4Source) -> bool:
+    """Whether a program is here what it was where a run compiled it."""
     try:
         return P4Source.read(program.path, program.defines).sha256 == program.sha256
     except (OSError, Minip4Error):  # it went, or is no program any more

@@ -6,21 +6,17 @@ concurrent.futures has a pool, too; but of that all processes end when one is ki
 import contextlib
 import multiprocessing
 import os
+import pickle
 import shutil
-import signal
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 
 from testbed.errors import TestbedError
 from testbed.real import isolation
-from testbed.sweep.task import Known, Task, execute, packed
-
-TRIES = 3  # of a run whose process was killed
-GRACE_S = 5.0
-TOLD_S = 0.2  # how often a process tells how far it is
+from testbed.sweep.serving import DEADLY, GRACE_S, TRIES, serve
+from testbed.sweep.task import Task
 
 _FORK = multiprocessing.get_context("fork")
 
@@ -28,20 +24,18 @@ _FORK = multiprocessing.get_context("fork")
 class _Worker:
     """A process, and the number of the task that it is at."""
 
-    def __init__(self, tasks: Sequence[Task], folder: Path) -> None:
+    def __init__(self) -> None:
         self.number: int | None = None
         self.connection, theirs = _FORK.Pipe()
-        self._process = _FORK.Process(
-            target=_serve, args=(theirs, tasks, folder, os.getpid()), daemon=True
-        )
+        self._process = _FORK.Process(target=serve, args=(theirs, os.getpid()), daemon=True)
         with isolation.uninterrupted():
             self._process.start()
         theirs.close()
 
-    def give(self, number: int) -> None:
+    def give(self, number: int, task: Task, place: Path) -> None:
         self.number = number
         with contextlib.suppress(BrokenPipeError):  # it was killed: what is read next tells
-            self.connection.send(number)
+            self.connection.send((pickle.dumps(task), place))
 
     def end(self) -> None:
         self._process.terminate()
@@ -68,9 +62,10 @@ def outcomes(
             idle = [worker for worker in workers if worker.number is None]
             while todo and (idle or len(workers) < jobs):
                 if not idle:
-                    workers.append(_Worker(tasks, folder))
+                    workers.append(_Worker())
                 worker = idle.pop() if idle else workers[-1]
-                worker.give(todo.popleft())
+                number = todo.popleft()
+                worker.give(number, tasks[number], folder / str(number))
             busy = {worker.connection: worker for worker in workers if worker.number is not None}
             for worker in (busy[ready] for ready in wait([*busy])):  # type: ignore[index]
                 assert worker.number is not None
@@ -96,31 +91,4 @@ def outcomes(
 
 def _refuse_deadly(number: int, killed: Counter[int]) -> None:
     if killed[number] >= TRIES:
-        raise TestbedError(
-            f"run {number + 1}: its process was killed {TRIES} times, maybe for the memory that "
-            "all take: fewer --jobs need less"
-        )
-
-
-# --- in a worker --------------------------------------------------------------------------------
-
-
-def _serve(connection: Connection, tasks: Sequence[Task], folder: Path, parent: int) -> None:
-    """Do what comes, until the end; which the parent's end is, too."""
-    isolation.end_with_parent(parent)
-    isolation.interruptible()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all: the parent ends us
-    known, told_s = Known(), 0.0
-
-    def tell(text: str) -> None:
-        nonlocal told_s
-        if time.monotonic() - told_s > TOLD_S:
-            told_s = time.monotonic()
-            connection.send(text)
-
-    with contextlib.suppress(isolation.Interrupted, EOFError):
-        while True:
-            number = connection.recv()
-            place = folder / str(number)
-            place.mkdir()
-            connection.send(packed(execute(tasks[number], place, tell, known)))
+        raise TestbedError(f"run {number + 1}: {DEADLY}: fewer --jobs need less")

@@ -1,7 +1,6 @@
 """What experiments call: each run of a sweep, on all cores or machines, and what became of it."""
 
 import contextlib
-import pickle
 import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -11,10 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from testbed import blame
+from testbed.errors import TestbedError
 from testbed.run import Run
 from testbed.sweep import pool
-from testbed.sweep.kept import Kept
-from testbed.sweep.task import Outcome, Task
+from testbed.sweep.kept import Kept, is_as_it_was
+from testbed.sweep.task import Outcome, Task, unpacked
 from testbed.virtual.clock import VirtualClock
 
 T = TypeVar("T")
@@ -100,7 +100,13 @@ class _Sweep:
                     return  # the first that failed, whatever came first
 
     def _take(self, number: int, packed: bytes) -> None:
-        outcome = self._outcomes[number] = pickle.loads(packed)
+        outcome = self._outcomes[number] = unpacked(packed)
+        for program in outcome.programs:
+            if not is_as_it_was(program):
+                raise TestbedError(
+                    f"{program.path} is another program here than where run {number + 1} was done: "
+                    "it has changed meanwhile, or that worker's is"
+                )
         if not outcome.failure:
             self._kept.add(self._tasks[number], packed)
         self._run.progress.update(f"{len(self._outcomes)} of {len(self._tasks)} runs done")

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import lzma
 import pickle
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -44,6 +45,11 @@ class Outcome:
     warnings: str  # of the compiler
     undelivered: Undelivered
     programs: frozenset[P4Source]  # which it ran, and maybe others of its sweep
+
+
+def failed(why: Exception) -> Outcome:
+    """Of a run that was not even begun, or came to nothing for a reason that is not its own."""
+    return Outcome(None, blame.account(why), [], "", Undelivered(), frozenset())
 
 
 class Known:
@@ -96,12 +102,23 @@ def execute(task: Task, folder: Path, tell: Tell, known: Known) -> Outcome:
 
 
 def packed(outcome: Outcome) -> bytes:
-    """An outcome as it goes to another process, or into a file."""
+    """An outcome as it goes to another process or machine, and into a file.
+
+    The fastest of LZMA's presets: what AM-PM's runs return takes a fiftieth, in as little time as
+    with zlib a quarter.
+    """
     try:
-        return pickle.dumps(outcome)
+        plain = pickle.dumps(outcome)
     except (AttributeError, TypeError, pickle.PicklingError) as error:
         wrong = TestbedError(f"what a run of a sweep returns has to go between processes: {error}")
-        return pickle.dumps(replace(outcome, result=None, failure=blame.account(wrong)))
+        plain = pickle.dumps(replace(outcome, result=None, failure=blame.account(wrong)))
+    return lzma.compress(plain, preset=0)
+
+
+def unpacked(data: bytes) -> Outcome:
+    """The outcome; raises lzma.LZMAError or EOFError where the data are not whole."""
+    outcome: Outcome = pickle.loads(lzma.decompress(data))
+    return outcome
 
 
 async def _measured(task: Task, run: Run) -> Any:
