@@ -16,7 +16,9 @@ from testbed.errors import TestbedError
 from testbed.mtu import ETHERNET_BYTES, UDP_BYTES
 from testbed.whose import of_user
 
-INSIDE = "TELEMARK_APPLICATION"  # environment variable of a process that runs one
+INSIDE = (
+    "TELEMARK_APPLICATION"  # environment variable of a process that imports an experiment's script
+)
 
 
 @dataclass(frozen=True)

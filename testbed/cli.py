@@ -59,8 +59,8 @@ def main(
     name = Path(script).stem
     if INSIDE in os.environ:
         raise TestbedError(
-            f"its class is imported from {Path(script).name}, where cli.main() must stand "
-            'below `if __name__ == "__main__":`'
+            f"{Path(script).name} is imported by another process, for what it defines: cli.main() "
+            'must stand below `if __name__ == "__main__":`'
         )
     options = _parse(name, description or "", add_options)
     origin = Origin(*about.read(description or ""))
@@ -130,7 +130,9 @@ def _run_virtual(name: str, options: argparse.Namespace, conduct: Conduct, origi
 
 def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> int:
     make_folder(options.out)  # before the run: what would fail after it is refused
-    run.spread = Spread(options.jobs or 1, options.out / sweeps.KEPT, options.again)
+    run.spread = Spread(
+        options.jobs or 1, options.out / sweeps.KEPT, options.again, options.scheduler
+    )
     with aftermath(run, options):
         report = _report_of(run, options, experiment)
         report.write(run.name, options, run.origin)

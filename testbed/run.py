@@ -19,6 +19,7 @@ class Spread:
     jobs: int = 1  # processes
     kept: Path | None = None  # a folder for what is done
     again: bool = False  # do also what is there
+    scheduler: str | None = None  # of Dask: its workers do them
     used: set[Path] = field(default_factory=set)  # files there, of this run
 
 

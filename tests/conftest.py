@@ -61,7 +61,8 @@ def start_experiment(tmp_path: Path) -> Iterator[StartExperiment]:
             "from testbed import cli\n"
             "from testbed.results.report import Check, Report\n"
             f"async def experiment(options, run):\n{lines}\n"
-            "cli.main(__file__, __doc__, experiment)\n"
+            'if __name__ == "__main__":\n'
+            "    cli.main(__file__, __doc__, experiment)\n"
         )
         process = Started(script, "--out", str(tmp_path / "out"), *arguments)
         started.append(process)

@@ -29,7 +29,7 @@ FIGURE_KINDS: Mapping[str, Any] = {
     "pdf": {"CreationDate": None},
 }
 COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "keep", "traceback",
-                  "jobs", "again", "threads")  # fmt: skip
+                  "jobs", "scheduler", "again", "threads")  # fmt: skip
 
 
 @dataclass(frozen=True)

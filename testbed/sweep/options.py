@@ -13,6 +13,9 @@ def add(common: "argparse._ActionsContainer") -> None:
         help="runs at once, a process each (default: as many as there are cores; in real time 1)",
     )  # fmt: skip
     common.add_argument(
+        "--scheduler", metavar="ADDRESS", help="have the workers of a Dask scheduler do the runs",
+    )  # fmt: skip
+    common.add_argument(
         "--again", action="store_true", help="in virtual time: do also runs that are done and kept"
     )
 
@@ -24,6 +27,13 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
             f"--jobs {options.jobs} needs --time virtual: in real time, runs side by side would "
             "take from each other the processor that they measure with"
         )
+    for with_it, why in (
+        (options.time == "real", "needs --time virtual"),
+        (options.jobs, "and --jobs do not go together: workers say how many runs they do at once"),
+        (options.keep, "and --keep do not go together: captures stay with the workers"),
+    ):
+        if options.scheduler is not None and with_it:
+            parser.error(f"--scheduler {why}")
     cores = len(os.sched_getaffinity(0)) if options.time == "virtual" else 1
     options.jobs = options.jobs or max(1, cores // options.threads)
 

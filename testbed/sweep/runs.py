@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from testbed import blame
 from testbed.errors import TestbedError
 from testbed.run import Run
-from testbed.sweep import pool
+from testbed.sweep import cluster, pool
 from testbed.sweep.kept import Kept, is_as_it_was
 from testbed.sweep.task import Outcome, Task, unpacked
 from testbed.virtual.clock import VirtualClock
@@ -88,16 +88,21 @@ class _Sweep:
         todo = [number for number in range(len(self._tasks)) if number not in self._outcomes]
         folder = self._run.folder / "sweep"
         folder.mkdir(exist_ok=True)
-        jobs = min(self._run.spread.jobs, len(todo))
-        with contextlib.closing(
-            pool.outcomes(self._tasks, todo, jobs, folder, self._run.progress.update_note)
-        ) as done:
+        with contextlib.closing(self._spread(todo, folder)) as done:
             for number, packed in done:
                 self._take(number, packed)
                 self._clear(folder / str(number))
                 failed = [n for n, outcome in self._outcomes.items() if outcome.failure]
                 if failed and all(n in self._outcomes for n in todo if n < min(failed)):
                     return  # the first that failed, whatever came first
+
+    def _spread(self, todo: list[int], folder: Path) -> Generator[tuple[int, bytes], None, None]:
+        """Runs of these numbers with their outcomes, as they are done, wherever that is."""
+        spread, progress = self._run.spread, self._run.progress
+        if spread.scheduler is not None:
+            return cluster.outcomes(self._tasks, todo, spread.scheduler, progress.say)
+        jobs = min(spread.jobs, len(todo))
+        return pool.outcomes(self._tasks, todo, jobs, folder, progress.update_note)
 
     def _take(self, number: int, packed: bytes) -> None:
         outcome = self._outcomes[number] = unpacked(packed)
@@ -115,7 +120,8 @@ class _Sweep:
         """Captures and logs of a run: kept as if it had been this one's, or removed."""
         for path in [*place.iterdir()] if self._run.keeps else ():
             path.rename(self._run.folder / path.name)
-        shutil.rmtree(place)
+        if place.exists():  # here, and not with a worker
+            shutil.rmtree(place)
 
     def _tell(self) -> None:
         """What runs said and did not deliver, in their order; raises what the first one raised."""

@@ -8,7 +8,6 @@ has its own arguments, environment and outputs, and ends as it would.
 import contextlib
 import json
 import os
-import runpy
 import select
 import selectors
 import signal
@@ -20,6 +19,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -181,7 +181,10 @@ def main() -> None:
         os.dup2(output, number)
         os.close(output)
     become(arguments, environment, folder)
-    runpy.run_path(arguments[0], run_name="__main__")
+    script = ModuleType("__main__")
+    script.__file__ = arguments[0]
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = script  # the latter: multiprocessing's
+    exec(compile(Path(arguments[0]).read_bytes(), arguments[0], "exec"), vars(script))
 
 
 if __name__ == "__main__":

@@ -235,7 +235,7 @@ def test_its_class_may_be_in_the_experiments_script(tmp_path: Path, is_guarded: 
     assert done.returncode == (0 if is_guarded else 2), done.stdout + done.stderr
     if not is_guarded:
         assert done.stderr == (
-            "example: error: application Own at h1: its class is imported from example.py, where "
-            'cli.main() must stand below `if __name__ == "__main__":` '
+            "example: error: application Own at h1: example.py is imported by another process, "
+            'for what it defines: cli.main() must stand below `if __name__ == "__main__":` '
             f"(example.py:{len(script.read_text().splitlines())})\n"
         )

@@ -1,0 +1,246 @@
+"""Sweeps on the workers of a Dask scheduler: the same bytes; one that is killed costs its runs."""
+
+import argparse
+import re
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import scripts
+from loaded import StartExperiment
+
+from testbed import cli
+from testbed.errors import TestbedError
+from testbed.sweep import cluster, options
+from testbed.sweep.task import unpacked
+
+distributed = pytest.importorskip(
+    "distributed", reason=f"Dask is not installed: {cluster.INSTALL}", exc_type=ImportError
+)
+worker = pytest.importorskip("testbed.sweep.worker")
+
+HEAD = """
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from testbed.errors import TestbedError
+from testbed.sweep.runs import sweep
+HERE = Path(__file__).parent
+@dataclass(frozen=True)
+class Found:
+    number: int
+    at_ns: int
+def note(number):
+    with (HERE / "did").open("a") as file:
+        file.write(f"{number} {os.getpid()} {os.getppid()}\\n")
+    return (HERE / "did").read_text().count(f"{number} ") == 1
+"""
+SWEEP = """
+found = await sweep(measure, [(number,) for number in range(4)], run)
+assert all(type(each) is Found for each in found)
+return Report([{"found": str(each)} for each in found], [Check("runs", len(found), 4)])
+"""
+FOUND = [f"Found(number={number}, at_ns=1000000000)" for number in range(4)]
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    """The address of a scheduler with two workers, processes of this machine."""
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as workers:
+        yield workers.scheduler_address
+
+
+def did(folder: Path) -> list[tuple[int, int, int]]:
+    """The runs that were begun: number, process, and the worker that has it."""
+    path = folder / "did"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [(int(n), int(process), int(of)) for n, process, of in map(str.split, lines)]
+
+
+def until_gone(process: int) -> None:
+    for _ in range(1000):
+        if not Path(f"/proc/{process}").exists():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"process {process} is still there")
+
+
+def test_the_bytes_are_the_same_of_any_threads_jobs_and_workers(
+    scheduler: str, start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    head = f"""
+import argparse
+import sys
+sys.path.insert(0, {str(scripts.EXPERIMENTS)!r})
+import starter
+from testbed.sweep.runs import sweep_seeds
+"""
+    body = """
+few = argparse.Namespace(flows=5, rate=100)
+found = await sweep_seeds(starter.measure, [(0.1, few), (0.05, few)], [7, 8], run)
+return Report(
+    [{**sample, "books": str(books)}
+     for of_eps in found for samples, books in of_eps for sample in samples],
+    [Check("settings", len(found), 2)],
+)
+"""
+    left = []
+    for spread in (
+        ("--threads", "1", "--jobs", "1"),
+        ("--threads", "2", "--jobs", "2"),
+        ("--threads", "1", "--scheduler", scheduler),
+        ("--threads", "2", "--scheduler", scheduler),
+    ):
+        done = start_experiment(body, "--time", "virtual", "--again", *spread, head=head)
+        output, errors = done.communicate()
+        assert done.wait() == 0, output + errors
+        left.append((tmp_path / "out" / "samples.csv").read_bytes())
+    assert len(scripts.samples(tmp_path / "out")) == 20
+    assert len({*left}) == 1
+
+
+def test_what_is_killed_costs_its_run_only(
+    scheduler: str, start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    """A worker, and the process of one; what a script defines comes back from there."""
+    deadly = """
+async def measure(number, run):
+    if note(number) and number == 1:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+    if number == 2 and (HERE / "did").read_text().count("2 ") == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Found(number, run.clock.now_ns())
+"""
+    done = start_experiment(SWEEP, "--time", "virtual", "--scheduler", scheduler,
+                            head=HEAD + deadly)  # fmt: skip
+    output, errors = done.communicate()
+    assert done.wait() == 0, output + errors
+    assert [row["found"] for row in scripts.samples(tmp_path / "out")] == FOUND
+    begun = did(tmp_path)
+    assert sorted(number for number, _, _ in begun) == [0, 1, 1, 2, 2, 3]
+    for number in (1, 2):
+        assert len({process for n, process, _ in begun if n == number}) == 2
+    assert len({of for n, _, of in begun if n == 1}) == 2
+
+
+def test_an_end_leaves_nothing_at_workers_and_what_was_done_is_kept(
+    scheduler: str, start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    """Nor does one without a word; and what is kept is the same for processes of this machine."""
+    waits = """
+async def measure(number, run):
+    note(number)
+    while number > 1 and not (HERE / "go").exists():
+        time.sleep(0.01)
+    return Found(number, run.clock.now_ns())
+"""
+    for number, runs in ((signal.SIGINT, 4), (signal.SIGKILL, 2)):
+        ended = start_experiment(SWEEP, "--time", "virtual", "--scheduler", scheduler,
+                                 head=HEAD + waits)  # fmt: skip
+        while len(did(tmp_path)) < runs:
+            assert ended.poll() is None, ended.communicate()
+            time.sleep(0.01)
+        ended.send_signal(number)
+        output, errors = ended.communicate()
+        assert ended.wait() == (130 if number == signal.SIGINT else -9), output + errors
+        assert errors == ("" if number == signal.SIGKILL else "\nexample: interrupted\n")
+        for _, process, _ in did(tmp_path)[-2:]:
+            until_gone(process)
+        (tmp_path / "did").unlink()
+    (tmp_path / "go").touch()
+    last = start_experiment(SWEEP, "--time", "virtual", head=HEAD + waits)
+    output, errors = last.communicate()
+    assert last.wait() == 0, output + errors
+    assert sorted(n for n, _, _ in did(tmp_path)) == [2, 3]
+    assert [row["found"] for row in scripts.samples(tmp_path / "out")] == FOUND
+
+
+def test_an_error_of_a_run_is_told_as_here(
+    scheduler: str, start_experiment: StartExperiment
+) -> None:
+    wrong = 'async def measure(number, run):\n    raise TestbedError(f"nothing of {number}")\n'
+    done = start_experiment(SWEEP, "--time", "virtual", "--scheduler", scheduler,
+                            head=HEAD + wrong)  # fmt: skip
+    _, errors = done.communicate()
+    assert (done.wait(), errors) == (2, "example: error: nothing of 0\n")
+
+
+@pytest.mark.parametrize(
+    ("differs", "words"),
+    [
+        ({"time": "real"}, "--scheduler needs --time virtual"),
+        ({"jobs": 2}, "--scheduler and --jobs do not go together"),
+        ({"keep": True}, "--scheduler and --keep do not go together"),
+    ],
+)
+def test_what_does_not_go_with_it(
+    differs: dict[str, object], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fits = {"time": "virtual", "jobs": None, "keep": False, "threads": 1, "scheduler": "tcp://a:1"}
+    options.check(cli.Parser(), argparse.Namespace(**fits))
+    with pytest.raises(SystemExit, match="2"):
+        options.check(cli.Parser(), argparse.Namespace(**{**fits, **differs}))
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nowhere", "ftp://127.0.0.1:1", ""])
+def test_nobody_answers(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "ANSWER_S", 0.2)
+    with pytest.raises(TestbedError, match="no Dask scheduler answers there"):
+        next(cluster.outcomes([], [], address, print))
+
+
+def test_without_dask_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(TestbedError, match=re.escape(f"--scheduler needs Dask: {cluster.INSTALL}")):
+        next(cluster.outcomes([], [], "tcp://127.0.0.1:1", print))
+
+
+def test_a_worker_with_another_checkout_or_other_packages_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "example.py"
+    script.write_text("")
+    ours = [*Path(worker.__file__).parent.glob("*.py")]
+    here = worker.Surroundings.of(script, ours)
+    assert here.differ() == ""
+    versions = {**here.versions, "numpy": "1"}
+    assert re.match(
+        r"it has numpy [\d.]+, and here is 1$", replace(here, versions=versions).differ()
+    )
+    script.write_text("1")
+    assert here.differ() == f"{script} is not as it is here"
+    (outcome,) = [unpacked(worker.do(b"", here))]
+    assert outcome.failure is not None
+    assert re.match(r"worker on \S+, process \d+: .* is not as", outcome.failure.line or "")
+
+
+def test_a_worker_that_is_older_than_its_checkout_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = worker.Surroundings.of(Path(__file__), Path(worker.__file__).parent.glob("*.py"))
+    monkeypatch.setitem(worker._LOADED, "testbed/sweep/task.py", "older")
+    assert here.differ() == "testbed/sweep/task.py has changed since it began: start it again"
+
+
+def test_a_script_that_cannot_be_imported_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "example.py"
+    monkeypatch.setattr(worker, "_is_wanted", lambda: True)  # by Dask, which is not here
+    script.write_text("from testbed import cli\ncli.main(__file__, None, None)\n")
+    process = worker._Process(worker.Surroundings.of(script, []))
+    failure = unpacked(process.do(b"", tmp_path)).failure
+    process.end()
+    assert failure is not None
+    assert failure.line == (
+        "example.py is imported by another process, for what it defines: cli.main() must stand "
+        'below `if __name__ == "__main__":`'
+    )
