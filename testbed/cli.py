@@ -131,7 +131,7 @@ def _run_virtual(name: str, options: argparse.Namespace, conduct: Conduct, origi
 def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> int:
     make_folder(options.out)  # before the run: what would fail after it is refused
     run.spread = Spread(
-        options.jobs or 1, options.out / sweeps.KEPT, options.again, options.scheduler
+        sweeps.jobs(options), options.out / sweeps.KEPT, options.again, options.scheduler
     )
     with aftermath(run, options):
         report = _report_of(run, options, experiment)

@@ -29,7 +29,7 @@ from testbed.results.reference import compare
 from testbed.results.report import table
 from testbed.run_all.catalogue import Experiment, experiments
 from testbed.run_all.finished import Finished, key_of
-from testbed.run_all.options import for_each, parse
+from testbed.run_all.options import besides, for_each, parse
 from testbed.run_all.schedule import expected_s, shown
 
 WORDS = {
@@ -102,7 +102,7 @@ def _outcomes(
         elif each in standing:
             yield Outcome(each.name, "passed before; nothing it depends on has changed")
         else:
-            outcome = _run(each, given, results)
+            outcome = _run(each, [*given, *besides(options)], results)
             if outcome.status == cli.PASSED:
                 finished.note(each.name, keys[each], given, outcome.duration_s)
             yield outcome

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from testbed import cli
 from testbed.run_all.catalogue import Experiment
+from testbed.sweep import options as sweeps
 
 
 def parse(arguments: Sequence[str], known: Sequence[Experiment], about: str) -> argparse.Namespace:
@@ -31,13 +32,23 @@ def parse(arguments: Sequence[str], known: Sequence[Experiment], about: str) -> 
     common = parser.add_argument_group("what each experiment is given")
     cli.add_run_options(common)
     common.add_argument("--quick", action="store_true", help="small versions, of 30 seconds each")
-    return parser.parse_args(arguments)
+    sweeps.add_spread(common)
+    options = parser.parse_args(arguments)
+    sweeps.check(parser, options)
+    return options
 
 
 def for_each(options: argparse.Namespace) -> list[str]:
-    """What every experiment is given."""
+    """What every experiment is given, and what it finds depends on."""
     given = [f"--{name}={getattr(options, name)}" for name in ("target", "time", "seed")]
     if options.threads > 1:
         given.append(f"--threads={options.threads}")
     flags = ("quick", "keep", "traceback")
     return given + [f"--{flag}" for flag in flags if getattr(options, flag)]
+
+
+def besides(options: argparse.Namespace) -> list[str]:
+    """What it is given, too, and what it finds does not depend on."""
+    given = ((name, getattr(options, name)) for name in ("jobs", "scheduler"))
+    spread = [f"--{name}={value}" for name, value in given if value is not None]
+    return [*spread, "--again"] if options.again and options.time == "virtual" else spread

@@ -8,6 +8,14 @@ KEPT = ".runs"  # in the folder of the results
 
 def add(common: "argparse._ActionsContainer") -> None:
     """Add them to a command's."""
+    add_spread(common)
+    common.add_argument(
+        "--again", action="store_true", help="in virtual time: do also runs that are done and kept"
+    )
+
+
+def add_spread(common: "argparse._ActionsContainer") -> None:
+    """Those that say where runs are done."""
     common.add_argument(
         "--jobs", type=_jobs, metavar="N",
         help="runs at once, a process each (default: as many as there are cores; in real time 1)",
@@ -15,13 +23,10 @@ def add(common: "argparse._ActionsContainer") -> None:
     common.add_argument(
         "--scheduler", metavar="ADDRESS", help="have the workers of a Dask scheduler do the runs",
     )  # fmt: skip
-    common.add_argument(
-        "--again", action="store_true", help="in virtual time: do also runs that are done and kept"
-    )
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Set what was not given; ends the process with one line and status 2 on a mistake."""
+    """End the process with one line and status 2 on a mistake."""
     if options.time == "real" and (options.jobs or 1) > 1:
         parser.error(
             f"--jobs {options.jobs} needs --time virtual: in real time, runs side by side would "
@@ -34,8 +39,12 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     ):
         if options.scheduler is not None and with_it:
             parser.error(f"--scheduler {why}")
+
+
+def jobs(options: argparse.Namespace) -> int:
+    """How many runs to do at once: as many as there are cores for, unless it was said."""
     cores = len(os.sched_getaffinity(0)) if options.time == "virtual" else 1
-    options.jobs = options.jobs or max(1, cores // options.threads)
+    return options.jobs or max(1, cores // options.threads)
 
 
 def _jobs(text: str) -> int:

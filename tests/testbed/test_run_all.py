@@ -133,6 +133,23 @@ def test_what_passed_does_not_run_again_until_something_changes(
     assert runs("--seed", "2")
 
 
+def test_where_and_whether_anew_is_handed_on_and_makes_no_other_run(
+    experiments: Experiments,
+) -> None:
+    experiments.add("e")
+    given = "ran e --target=auto --time=virtual --seed=1"
+    for arguments, said in (
+        (["--jobs", "3"], f"{given} --jobs=3\n"),
+        (["--jobs", "2"], "passed before"),
+        (["--jobs", "2", "--again"], f"{given} --jobs=2 --again\n"),
+        (["--scheduler", "tcp://a:1"], "passed before"),
+        (["--scheduler", "tcp://a:1", "--again"], f"{given} --scheduler=tcp://a:1 --again\n"),
+    ):
+        assert said in experiments.run_all("--time", "virtual", *arguments)[1]
+    with pytest.raises(SystemExit, match="2"):
+        experiments.run_all("--jobs", "2")  # in real time
+
+
 def test_what_failed_runs_again(experiments: Experiments) -> None:
     experiments.add("fails", 1)
     for _ in range(2):

@@ -1,0 +1,152 @@
+"""How much sooner is an experiment of many seeds done when its runs are side by side?
+
+Experiments in virtual time are started as users start them, with one process and with as many as
+there are cores, in turns; their samples must be the same bytes. By the wall clock, from the start
+to the end of the command: so the machine must be quiet.
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+import hashlib
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from _claims import AtMost, claims_table
+from matplotlib.figure import Figure
+
+from testbed import cli
+from testbed.errors import TestbedError
+from testbed.results import plots
+from testbed.results.report import Check, Report, Table, table
+from testbed.run import Run
+from testbed.sweep import options as sweeps
+
+EXPERIMENTS = ("ampm_loss", "ampm_delay", "ampm_reordering")  # those of ten seeds
+FOLDER = cli.REPOSITORY / "experiments"
+CLAIMED = 2  # processes
+HALF = 0.55  # beside the runs there are imports, and a figure
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--only", choices=EXPERIMENTS, nargs="+", default=[*EXPERIMENTS], metavar="NAME",
+        help=f"of {', '.join(EXPERIMENTS)} (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rounds", type=cli.positive_int, default=3, metavar="N",
+        help="times that each is run, in turns (default: %(default)s)",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one experiment took, once."""
+
+    experiment: str
+    round: int
+    jobs: int
+    wall_s: float
+    digest: str  # of its samples
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    if options.time != "virtual":
+        raise TestbedError("this measures virtual time: add --time virtual")
+    jobs = sweeps.jobs(options)
+    if jobs == 1:
+        raise TestbedError("one core has nothing side by side: say --jobs 2, for what it is worth")
+    rounds = 1 if options.quick else options.rounds
+    names = options.only[:1] if options.quick else options.only
+    samples = [
+        measure(name, number, count, run.folder, quick=options.quick)
+        for number in range(rounds)
+        for name in names
+        for count in (1, jobs)
+    ]
+    results = {(sample.experiment, sample.digest) for sample in samples}
+    others = len(results) - len(names)
+    promised = claims(samples, names) if jobs == CLAIMED and not options.quick else []
+    return Report(
+        samples=[asdict(sample) for sample in samples],
+        checks=[Check("results that are not the same bytes", others, 0), *promised],
+        figure=draw(samples, names, jobs),
+        caption=f"Wall time of experiments with ten seeds, with 1 and {jobs} processes: median, "
+        f"least and most of {plots.count(rounds, 'round')}.",
+        tables=[summary(samples, names), claims_table(promised)],
+    )
+
+
+def measure(name: str, number: int, jobs: int, folder: Path, *, quick: bool) -> Sample:
+    """Run an experiment, all anew."""
+    out = folder / name
+    command = [sys.executable, FOLDER / f"{name}.py", "--time=virtual", "--again",
+               f"--jobs={jobs}", f"--out={out}"]  # fmt: skip
+    command += ["--quick", "--seeds=2"] if quick else []
+    began = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wall_s = time.perf_counter() - began
+    if done.returncode != cli.PASSED:
+        raise TestbedError(f"{name} ended with {done.returncode}: {done.stderr.strip()}")
+    digest = hashlib.sha256((out / "samples.csv").read_bytes()).hexdigest()
+    return Sample(name, number, jobs, wall_s, digest[:16])
+
+
+def walls_s(samples: list[Sample], name: str, *, alone: bool) -> list[float]:
+    """Of each round: with one process, or with all."""
+    return [s.wall_s for s in samples if s.experiment == name and (s.jobs == 1) == alone]
+
+
+def shares(samples: list[Sample], name: str) -> list[float]:
+    """What runs side by side take of the time of runs one after the other, in each round."""
+    pairs = zip(
+        walls_s(samples, name, alone=False), walls_s(samples, name, alone=True), strict=True
+    )
+    return [several / one for several, one in pairs]
+
+
+def claims(samples: list[Sample], names: list[str]) -> list[Check]:
+    """Half of the time, for each experiment."""
+    return [
+        AtMost(f"{name}: share of the time with {CLAIMED} processes, at most",
+               statistics.median(shares(samples, name)), HALF)
+        for name in names
+    ]  # fmt: skip
+
+
+def summary(samples: list[Sample], names: list[str]) -> Table:
+    """A row for each experiment: medians, and least and most."""
+    rows = []
+    for name in names:
+        found = [walls_s(samples, name, alone=True), walls_s(samples, name, alone=False),
+                 shares(samples, name)]  # fmt: skip
+        rows.append((name, *(f"{statistics.median(x):.2f} ({min(x):.2f} to {max(x):.2f})"
+                             for x in found)))  # fmt: skip
+    columns = ("experiment", "one process, s", "side by side, s", "share")
+    return table("Wall time: median (least to most)", columns, rows)
+
+
+def draw(samples: list[Sample], names: list[str], jobs: int) -> Figure:
+    """Two bars for each experiment."""
+    figure, (axes,) = plots.figure()
+    places = np.arange(len(names))
+    for number, (alone, label) in enumerate(((True, "1 process"), (False, f"{jobs} processes"))):
+        found = [walls_s(samples, name, alone=alone) for name in names]
+        middle = np.array([statistics.median(each) for each in found])
+        spread = [middle - [min(each) for each in found], [max(each) for each in found] - middle]
+        axes.bar(places + 0.4 * number, middle, 0.38, yerr=spread, label=label,
+                 color=plots.COLOURS[number], capsize=2)  # fmt: skip
+    axes.set_xticks(places + 0.2, names)
+    axes.set_ylabel("Wall time (s)")
+    axes.set_ylim(bottom=0)
+    plots.legend(axes, 2)
+    return figure
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

@@ -1,0 +1,57 @@
+"""benchmarks/sweeps.py: what it starts, what it compares, and what it claims."""
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from testbed.errors import TestbedError
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "sweeps.py"
+FAKE = """
+import pathlib, sys
+told = dict(each.partition("=")[::2] for each in sys.argv[1:])
+out = pathlib.Path(told["--out"])
+out.mkdir(exist_ok=True)
+(out / "samples.csv").write_text("\\n".join(f"{k}={v}" for k, v in told.items() if k != "--jobs"))
+sys.exit(%d)
+"""
+
+
+@pytest.fixture
+def sweeps(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The benchmark, as a module."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    import sweeps  # noqa: PLC0415
+
+    assert isinstance(sweeps, ModuleType)
+    return sweeps
+
+
+def test_an_experiment_is_run_anew_with_so_many_processes(
+    sweeps: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeps, "FOLDER", tmp_path)
+    (tmp_path / "one.py").write_text(FAKE % 0)
+    found = [sweeps.measure("one", 0, jobs, tmp_path, quick=True) for jobs in (1, 2)]
+    assert (tmp_path / "one" / "samples.csv").read_text() == (
+        f"--time=virtual\n--again=\n--out={tmp_path / 'one'}\n--quick=\n--seeds=2"
+    )
+    assert [each.jobs for each in found] == [1, 2]
+    assert found[0].digest == found[1].digest
+    assert found[0].digest != sweeps.measure("one", 0, 1, tmp_path, quick=False).digest
+    (tmp_path / "one.py").write_text(FAKE % 1)
+    with pytest.raises(TestbedError, match="one ended with 1"):
+        sweeps.measure("one", 0, 1, tmp_path, quick=True)
+
+
+@pytest.mark.parametrize(("wall_s", "holds"), [(5.5, True), (5.6, False)])
+def test_claims(sweeps: ModuleType, wall_s: float, holds: bool) -> None:
+    samples = [
+        sweeps.Sample(name, number, jobs, (number + 1) * took_s, "")
+        for number in range(3)
+        for name in ("a", "b")
+        for jobs, took_s in ((1, 10.0), (2, wall_s))
+    ]
+    checks = sweeps.claims(samples, ["a", "b"])
+    assert [check.passed for check in checks] == [holds, holds]
