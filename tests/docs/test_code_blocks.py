@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"(?<=\n\n)(?:    .*\n(?:\n(?=    ))?)+")
-RUN_WHOLE = {"README.md", "controllers.md", "minip4.md", "networks.md"}  # by tests/docs/test_*
+# By tests/docs/test_*.
+RUN_WHOLE = {"README.md", "controllers.md", "minip4.md", "networks.md", "scaling.md"}
 OURS = re.compile(
     r"(?<![\w/])(?:\./)?((?:experiments|benchmarks|docs|collectors)/[\w/]+\.py|\w+\.sh)\b"
 )
