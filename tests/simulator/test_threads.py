@@ -1,5 +1,7 @@
 """Several threads do the same as one, to the last bit, however the network is cut."""
 
+import os
+from ctypes import c_bool, c_double, c_uint64, create_string_buffer
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from meshes import LASTS_NS, PORT, START_NS, Mesh, address, mac
 
 from minip4.engine.errors import InvalidArgument
 from minip4.simulator.shared import MAX_THREADS, Stop
-from minip4.simulator.virtual import Partition, Virtual
+from minip4.simulator.virtual import Partition, Virtual, _loaded
 
 
 def outcome(mesh: Mesh) -> tuple[dict[str, str], list[Partition]]:
@@ -95,3 +97,25 @@ def test_packets_go_back_to_where_they_came_from() -> None:
     assert len(line.virtual.partitions) == 2
     assert len(line.virtual.flow_result(flow).received) == 100_000
     line.virtual.close()
+
+
+def test_turns_are_tried_where_threads_waited_and_kept_while_faster() -> None:
+    library = _loaded(sanitize="SANITIZE" in os.environ)
+    library.pace_wants_turns.restype = c_bool
+    pace = create_string_buffer(256)  # a struct pace, all zero
+
+    def turns(runs: int, waited: float, at_once_us: int) -> int:
+        """In so many runs of 10,000 events, of which each takes 1,000 us in turn."""
+        taken = 0
+        for _ in range(runs):
+            in_turn = library.pace_wants_turns(pace)
+            took_ns = 1000 * (1000 if in_turn else at_once_us)
+            library.pace_note(pace, c_bool(in_turn), c_uint64(took_ns), c_double(waited),
+                              c_uint64(10_000))  # fmt: skip
+            taken += in_turn
+        return taken
+
+    assert turns(100, waited=0.2, at_once_us=2000) == 0  # a first run is slow: nothing is cached
+    assert 90 < turns(100, waited=0.6, at_once_us=2000) < 99
+    assert turns(100, waited=0.2, at_once_us=600) < 65  # until the other is tried again
+    assert turns(100, waited=0.2, at_once_us=600) == 0

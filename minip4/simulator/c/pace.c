@@ -1,22 +1,25 @@
 /* Whether partitions are to run at once or in turn: as it was faster. Where links are short, or the machine's
- * cores have other work, threads mostly wait for each other. */
+ * cores have other work, threads mostly wait for each other: else turns can only be slower, and are not tried. */
 #include "threads.h"
+
+#define MUCH 0.25 /* of the threads' time */
 
 enum { FIRST_INTERVAL = 8, LONGEST_INTERVAL = 1 << 12, FEW_EVENTS = 1 << 10 };
 
 bool pace_wants_turns(const struct pace *pace)
 {
-    for (int i = 0; i < 2; i++)
-        if (pace->cost_ns[i] == 0)
-            return i;
+    if (pace->cost_ns[1] == 0)
+        return pace->has_waited;
     bool in_turn = pace->cost_ns[1] < pace->cost_ns[0];
-    return pace->runs == pace->next_try ? !in_turn : in_turn;
+    return pace->runs == pace->next_try && (in_turn || pace->has_waited) ? !in_turn : in_turn;
 }
 
-void pace_note(struct pace *pace, bool in_turn, uint64_t took_ns, uint64_t events)
+void pace_note(struct pace *pace, bool in_turn, uint64_t took_ns, double waited, uint64_t events)
 {
     if (events < FEW_EVENTS)
         return;
+    if (!in_turn)
+        pace->has_waited = waited > MUCH;
     bool was_slower = pace->cost_ns[in_turn] > pace->cost_ns[!in_turn];
     pace->cost_ns[in_turn] = (double)took_ns / (double)events;
     bool is_slower = pace->cost_ns[in_turn] > pace->cost_ns[!in_turn];

@@ -165,12 +165,22 @@ static void run_in_turn(struct virtual *v)
             take_turn(v->partition[i]);
 }
 
+/* How long all partitions have waited until now. */
+static uint64_t waited_ns(const struct virtual *v)
+{
+    uint64_t all_ns = 0;
+    for (uint32_t i = 0; i < v->partitions; i++)
+        all_ns += v->partition[i]->waited_ns;
+    return all_ns;
+}
+
 /* All partitions, up to what is due before a time; ends sooner as partition_run() does. Both ways give
  * the same: what was the faster of late is taken, and now and then the other is tried. */
 static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_events)
 {
     struct threads *threads = v->threads;
     uint64_t first_ns = virtual_next(v), events = virtual_events(v), began_ns = real_ns();
+    uint64_t waits_ns = waited_ns(v);
     for (uint32_t i = 0; i < v->partitions; i++) {
         struct partition *p = v->partition[i];
         p->last = time_plus(p->event_count, max_events / v->partitions + 1);
@@ -190,7 +200,9 @@ static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_eve
         partition_be_busy(v->partition[i]);
     events = virtual_events(v) - events;
     threads->at_once += in_turn ? 0 : events;
-    pace_note(&threads->pace, in_turn, real_ns() - began_ns, events);
+    uint64_t took_ns = real_ns() - began_ns;
+    double waited = (double)(waited_ns(v) - waits_ns) / ((double)took_ns * v->partitions);
+    pace_note(&threads->pace, in_turn, took_ns, waited, events);
 }
 
 /* NULL: nothing is due. */

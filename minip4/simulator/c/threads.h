@@ -26,6 +26,7 @@ struct channel {
 /* How fast events were done at once and in turn: which of both is to be next. */
 struct pace {
     double cost_ns[2];  /* of an event, at once and in turn; 0: not tried yet */
+    bool has_waited;    /* at once, the last time: threads, for much of it */
     uint32_t runs, next_try, interval; /* ... of what is slower: the longer it is, the more rarely */
 };
 
@@ -87,7 +88,8 @@ uint64_t partition_safe_before(struct partition *p);
 
 /* pace.c */
 bool pace_wants_turns(const struct pace *pace);
-void pace_note(struct pace *pace, bool in_turn, uint64_t took_ns, uint64_t events);
+/* `waited` is the share of the threads' time in which they waited for each other. */
+void pace_note(struct pace *pace, bool in_turn, uint64_t took_ns, double waited, uint64_t events);
 
 /* channel.c */
 bool channel_is_full(struct channel *channel);
