@@ -105,7 +105,10 @@ static __always_inline void report(struct __sk_buff *packet, const struct header
     __u64 sequence = __sync_fetch_and_add(&sequences[direction], 1);
 
     asm volatile("" : "+r"(bytes)); // its bounds are checked where it is used
-    if (bytes < sizeof(struct iphdr) || bytes > MOST_INNER_BYTES)
+    if (bytes > MOST_INNER_BYTES)
+        return;
+    asm volatile("" : "+r"(bytes)); // each by itself: Linux 6.1 does not follow both in one
+    if (bytes < sizeof(struct iphdr))
         return;
     postcard = bpf_ringbuf_reserve(&postcards, sizeof(*postcard), 0);
     if (!postcard) {
