@@ -17,6 +17,7 @@ from ebpf.loader import ProgramObject, Sent, attach_tc, attach_xdp, chain, live,
 from testbed.errors import TestbedError
 from xdp.forwarding import REDIRECT, RESTORED, TX
 from xdp.ground import DEVICE, OUT, PEER, SINK, Ground
+from xdp.settings import come_first
 from xdp.turns import Contender, Standing
 
 SOURCE = "ebpf/datapath/latency.bpf.c"
@@ -85,7 +86,7 @@ def _ready(contender: Contender, plan: Plan, stack: ExitStack) -> Measured:
 
 def _turn(number: int, of: Measured, plan: Plan) -> list[Delay]:
     os.sched_setaffinity(0, [plan.core])
-    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    come_first(0, 1)
     with of.ground.entered(), load(SOURCE) as whole:
         stamp = whole.programs["stamp"]
         chain.enter(stamp, of.standing.program)

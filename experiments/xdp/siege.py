@@ -19,6 +19,7 @@ from ebpf.loader import Program, Sent, attach_xdp, live, load
 from xdp.dropping import PROGRAMS, dropped
 from xdp.frames import ADDRESS, DEVICE_MAC, PORT, flows
 from xdp.ground import OUT, Ground
+from xdp.settings import come_first
 from xdp.transactions import End
 
 SERVER, CLIENT, CLIENT_ADDRESS = "serves", "asks", "10.0.0.2"
@@ -74,7 +75,7 @@ class Siege:
             self.client = End("ask", ADDRESS, cores[0])
             stack.callback(self.client.close)
         for end in (server, self.client):
-            _come_first(end.process_id, THEN_ENDS)
+            come_first(end.process_id, THEN_ENDS)
 
     def books(self) -> tuple[int, int]:
         """Frames of the flood so far: dropped at XDP, and seen by the host."""
@@ -116,10 +117,6 @@ def _link(serving: Ground, asking: Ground) -> None:
         ip link set {CLIENT} up""")
 
 
-def _come_first(process_id: int, priority: int) -> None:
-    os.sched_setscheduler(process_id, os.SCHED_FIFO, os.sched_param(priority))
-
-
 def flood(arrive: Callable[[int], Sent], pps: int, seconds: float) -> tuple[int, int]:
     """Frames that arrived at a rate, and those that a ring had no room for."""
     began, arrived, lost = time.perf_counter(), 0, 0
@@ -147,7 +144,7 @@ def under_floods(plan: Plan, told: Callable[[str], None]) -> Iterator[Held]:
 def turn(plan: Plan, number: int, name: str, siege: Siege) -> list[Held]:
     """One server under all floods, which come in this thread."""
     os.sched_setaffinity(0, plan.cores[1:])
-    _come_first(0, FLOOD_FIRST)
+    come_first(0, FLOOD_FIRST)
     with siege.ground.entered(), live(
         siege.program, flows(), ingress=SERVER, held_at=OUT
     ) as arrive:  # fmt: skip

@@ -116,6 +116,15 @@ def test_each_frame_of_a_flood_is_in_one_book(server: str) -> None:
     )
 
 
+def test_without_real_time_priority_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setscheduler", refused)
+    with pytest.raises(TestbedError, match=r"^no real-time priority \(Operation .* --privileged$"):
+        siege.come_first(0, 1)
+
+
 def test_virtual_time_is_refused() -> None:
     options = argparse.Namespace(time="virtual", rounds=None, quick=True)
     with pytest.raises(TestbedError, match="virtual: programs in the kernel"):
