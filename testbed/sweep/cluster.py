@@ -17,7 +17,7 @@ from testbed.errors import TestbedError
 from testbed.sweep.kept import code_files
 from testbed.sweep.task import Task
 
-ANSWER_S = 10
+ANSWER_S = 30
 INSTALL = ".venv/bin/python -m pip install -e '.[cluster]'"
 
 

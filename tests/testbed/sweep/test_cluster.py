@@ -23,6 +23,7 @@ distributed = pytest.importorskip(
 )
 worker = pytest.importorskip("testbed.sweep.worker")
 
+PATIENCE_S = 300  # of a test: a worker waits for a processor, too, which is not seen from here
 HEAD = """
 import os
 import signal
@@ -100,7 +101,7 @@ return Report(
         ("--threads", "2", "--scheduler", scheduler),
     ):
         done = start_experiment(body, "--time", "virtual", "--again", *spread, head=head)
-        output, errors = done.communicate()
+        output, errors = done.communicate(PATIENCE_S)
         assert done.wait() == 0, output + errors
         left.append((tmp_path / "out" / "samples.csv").read_bytes())
     assert len(scripts.samples(tmp_path / "out")) == 20
@@ -122,7 +123,7 @@ async def measure(number, run):
 """
     done = start_experiment(SWEEP, "--time", "virtual", "--scheduler", scheduler,
                             head=HEAD + deadly)  # fmt: skip
-    output, errors = done.communicate()
+    output, errors = done.communicate(PATIENCE_S)
     assert done.wait() == 0, output + errors
     assert [row["found"] for row in scripts.samples(tmp_path / "out")] == FOUND
     begun = did(tmp_path)
@@ -146,11 +147,12 @@ async def measure(number, run):
     for number, runs in ((signal.SIGINT, 4), (signal.SIGKILL, 2)):
         ended = start_experiment(SWEEP, "--time", "virtual", "--scheduler", scheduler,
                                  head=HEAD + waits)  # fmt: skip
-        while len(did(tmp_path)) < runs:
-            assert ended.poll() is None, ended.communicate()
+        kept = tmp_path / "out" / ".runs"
+        while len(did(tmp_path)) < runs or len([*kept.glob("[!.]*")]) < 2:  # 0 and 1 came here
+            assert ended.poll() is None, ended.communicate(PATIENCE_S)
             time.sleep(0.01)
         ended.send_signal(number)
-        output, errors = ended.communicate()
+        output, errors = ended.communicate(PATIENCE_S)
         assert ended.wait() == (130 if number == signal.SIGINT else -9), output + errors
         assert errors == ("" if number == signal.SIGKILL else "\nexample: interrupted\n")
         for _, process, _ in did(tmp_path)[-2:]:
@@ -158,7 +160,7 @@ async def measure(number, run):
         (tmp_path / "did").unlink()
     (tmp_path / "go").touch()
     last = start_experiment(SWEEP, "--time", "virtual", head=HEAD + waits)
-    output, errors = last.communicate()
+    output, errors = last.communicate(PATIENCE_S)
     assert last.wait() == 0, output + errors
     assert sorted(n for n, _, _ in did(tmp_path)) == [2, 3]
     assert [row["found"] for row in scripts.samples(tmp_path / "out")] == FOUND
@@ -170,7 +172,7 @@ def test_an_error_of_a_run_is_told_as_here(
     wrong = 'async def measure(number, run):\n    raise TestbedError(f"nothing of {number}")\n'
     done = start_experiment(SWEEP, "--time", "virtual", "--scheduler", scheduler,
                             head=HEAD + wrong)  # fmt: skip
-    _, errors = done.communicate()
+    _, errors = done.communicate(PATIENCE_S)
     assert (done.wait(), errors) == (2, "example: error: nothing of 0\n")
 
 
