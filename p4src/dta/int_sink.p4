@@ -74,8 +74,6 @@ control WatchPath(
         bool is_known = meta.path.is_known == 1;
         if (meta.watch.is_int == 0) {  // it may leave where it came in, and never have INT
             is_known = meta.watch.is_chosen == 1 && meta.watch.mode == EMBED_DATA;
-            meta.path.hops = 0;
-            meta.path.exceeded = 0;
             meta.path.stack = ABSENT;
         }
         if (is_known) {
@@ -128,8 +126,7 @@ control SinkEgress(
         bool is_told = is_clone || meta.resend.translator != 0;
         if (!is_told) {
             departure.apply(hdr, meta, standard_metadata);
-            if (meta.watch.is_leaving == 1 && meta.flow.wanted != 0
-                && (meta.report.flow | meta.report.congested) == 1) {
+            if (meta.watch.is_leaving == 1 && meta.flow.wanted != 0 && meta.report.flow == 1) {
                 is_told = true;
                 see_path.apply(meta.flow, meta.hop, meta.path, meta.report.congested);
             }

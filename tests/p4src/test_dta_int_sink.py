@@ -148,6 +148,14 @@ def test_what_leaves_where_it_came_in_has_a_path_of_one() -> None:
     assert (postcard.detail, postcard.words) == (bytes([2, 0, 1, 0]), (NODE,))
 
 
+def test_a_host_cannot_make_up_where_its_packets_were() -> None:
+    """Nor that hops are missing: INT from outside the domain is payload, and not watched."""
+    sink = Sink(outside=(IN, OUT))
+    sink.embed_data(NODE_ID)
+    ((port, _),) = sink.send(pushed(udp(), 3, 4, hops=1))
+    assert port == OUT
+
+
 def test_a_path_is_told_again_when_it_changes_or_after_a_period() -> None:
     sink = Sink(START | MOVED | DATA, period_us=50_000)
     one, other, longer = pushed(udp(), 3, 4), pushed(udp(), 3, 5), pushed(udp(), 3, 4, 6)
