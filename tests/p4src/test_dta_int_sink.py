@@ -190,7 +190,7 @@ def test_postcards_are_of_whole_paths_that_have_room() -> None:
 
 def test_hops_that_are_missing_are_told() -> None:
     small = Switch(4, mtu=52)
-    (report,) = Sink().told(small.pass_on(pushed(udp(), 3)))
+    (report,) = Sink(POSTCARD | DATA).told(small.pass_on(pushed(udp(), 3)))
     assert report.words == tuple(encode([3, NODE], M))
 
 
