@@ -251,11 +251,10 @@ static struct partition *first_to_come(const struct virtual *v, const uint32_t *
     struct partition *found = NULL;
     uint32_t first = 0;
     for (uint32_t i = 0; i < v->partitions; i++) {
-        const struct partition *p = v->partition[i];
-        uint32_t order = p->arrivals[p->arrival_first].order;
-        if (left[i] && (!found || (int32_t)(order - first) < 0)) {
-            found = v->partition[i];
-            first = order;
+        struct partition *p = v->partition[i];
+        if (left[i] && (!found || (int32_t)(p->arrivals[p->arrival_first].order - first) < 0)) {
+            found = p;
+            first = p->arrivals[p->arrival_first].order;
         }
     }
     return found;

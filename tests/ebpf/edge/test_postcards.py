@@ -193,7 +193,7 @@ return Report([], [Check("ran", 1, 1)], metrics={
 
 def test_paths_begin_and_end_at_hosts(start_experiment: StartExperiment, tmp_path: Path) -> None:
     process = start_experiment(BODY, "--out", str(tmp_path / "out"), head=HEAD)
-    output, errors = process.communicate(timeout=90)
+    output, errors = process.communicate(timeout=600)
     assert process.returncode == 0, output + errors
     found = json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"]
     if found["gaps"] or found["reports"] < 4 * 800:

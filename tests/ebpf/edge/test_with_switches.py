@@ -91,7 +91,7 @@ def test_hosts_and_switches_count_the_same_packets_in_each_block(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
     process = start_experiment(BODY, "--out", str(tmp_path / "out"), head=HEAD)
-    output, errors = process.communicate(timeout=90)
+    output, errors = process.communicate(timeout=600)
     assert process.returncode == 0, output + errors
     found = json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"]
     if found["problems"]:
