@@ -33,8 +33,9 @@ from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
 
-FLOODS_PPS = (0, 250_000, 500_000, 750_000, 1_000_000, 1_500_000, 2_000_000, 3_000_000)
-QUICK_FLOODS_PPS = (0, 750_000, 1_000_000, 1_500_000, 2_000_000)
+STEP_PPS = 100_000  # so finely it is told what stops a server; of each that may, twice is offered, too
+FLOODS_PPS = tuple(STEP_PPS * each for each in (0, 2, 4, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 30))
+QUICK_FLOODS_PPS = tuple(STEP_PPS * each for each in (0, 8, 10, 16, 20))
 SECONDS, QUICK_SECONDS = 0.3, 0.08
 ROUNDS, QUICK_ROUNDS = 7, 5
 STOPPED, KEPT = 0.1, 0.8  # of the transactions without a flood: at most, and at least
