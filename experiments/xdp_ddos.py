@@ -33,7 +33,7 @@ from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
 
-STEP_PPS = 100_000  # so finely it is told what stops a server; of each that may, twice is offered, too
+STEP_PPS = 100_000  # so finely what stops a server is known; of each that may, twice is offered
 FLOODS_PPS = tuple(STEP_PPS * each for each in (0, 2, 4, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 30))
 QUICK_FLOODS_PPS = tuple(STEP_PPS * each for each in (0, 8, 10, 16, 20))
 SECONDS, QUICK_SECONDS = 0.3, 0.08
