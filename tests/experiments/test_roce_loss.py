@@ -45,7 +45,7 @@ def test_a_switch_that_goes_on_one_too_far_is_found_out(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     # A probe gets the session going, and the switch still knows what was lost: captures tell.
     assert failed_checks(tmp_path / "out") == {
-        "resync, 10,000 packets/s: records lost, against captures"
+        "resync, 10,000 packets/s: times that PSNs were set back"
     }
 
 
@@ -59,9 +59,8 @@ def test_of_records_that_are_lost_in_a_row_the_figure_counts_one(
     experiment = module("roce_loss")
     outcome: Any = SimpleNamespace(counts=SimpleNamespace(accepted=Counter(WRITE_ONLY=written)))
     nothing: Any = None
-    found = experiment.Found(
-        "resync", 1000, 2344, by_link, 2344, 0, 0, outcome, 2344 - written, 0, nothing
-    )
+    went_out = experiment.WentOut(2344 - written, late=0, turns=1)
+    found = experiment.Found("resync", 1000, 2344, by_link, 2344, 0, 0, outcome, went_out, nothing)
     assert found.lost_for_one == shown
     left, right = experiment.draw([found]).axes
     assert [patch.get_width() for patch in left.patches] == [shown]
@@ -84,7 +83,7 @@ def test_what_is_in_flight_is_what_captures_tell(tmp_path: Path) -> None:
         packets = zip(times_us, bytes_, strict=True)
         wrpcap(str(captures[way]), [_at(time_us, data) for time_us, data in packets], nano=True)
     net: Any = SimpleNamespace(capture=lambda _switch, _other, way: captures[way])
-    assert experiment.went_out(net) == (3 + 1, 1)
+    assert experiment.went_out(net) == experiment.WentOut(3 + 1, late=1, turns=2)
 
 
 def _at(time_us: int, data: NDArray[np.uint8]) -> Raw:
