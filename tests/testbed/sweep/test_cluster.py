@@ -5,6 +5,7 @@ import re
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +41,8 @@ class Found:
 def note(number):
     with (HERE / "did").open("a") as file:
         file.write(f"{number} {os.getpid()} {os.getppid()}\\n")
-    return (HERE / "did").read_text().count(f"{number} ") == 1
+    begun = [line.split()[0] for line in (HERE / "did").read_text().splitlines()]
+    return begun.count(str(number)) == 1
 """
 SWEEP = """
 found = await sweep(measure, [(number,) for number in range(4)], run)
@@ -114,10 +116,11 @@ def test_what_is_killed_costs_its_run_only(
     """A worker, and the process of one; what a script defines comes back from there."""
     deadly = """
 async def measure(number, run):
-    if note(number) and number == 1:
+    is_first = note(number)
+    if is_first and number == 1:
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(60)
-    if number == 2 and (HERE / "did").read_text().count("2 ") == 1:
+    if is_first and number == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     return Found(number, run.clock.now_ns())
 """
@@ -127,7 +130,10 @@ async def measure(number, run):
     assert done.wait() == 0, output + errors
     assert [row["found"] for row in scripts.samples(tmp_path / "out")] == FOUND
     begun = did(tmp_path)
-    assert sorted(number for number, _, _ in begun) == [0, 1, 1, 2, 2, 3]
+    times = Counter(number for number, _, _ in begun)
+    assert times[1] == times[2] == 2
+    assert {*times} == {*range(4)}
+    assert times[0] + times[3] <= 3  # the worker may have had one's outcome, not asked for yet
     for number in (1, 2):
         assert len({process for n, process, _ in begun if n == number}) == 2
     assert len({of for n, _, of in begun if n == 1}) == 2
