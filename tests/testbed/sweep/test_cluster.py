@@ -1,6 +1,7 @@
 """Sweeps on the workers of a Dask scheduler: the same bytes; one that is killed costs its runs."""
 
 import argparse
+import gc
 import re
 import signal
 import sys
@@ -205,6 +206,7 @@ def test_nobody_answers(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "ANSWER_S", 0.2)
     with pytest.raises(TestbedError, match="no Dask scheduler answers there"):
         next(cluster.outcomes([], [], address, print))
+    gc.collect()  # the failed client: ended in the next one's thread, it would wait for that one
 
 
 def test_without_dask_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
