@@ -6,33 +6,19 @@ import random
 import shutil
 import subprocess
 from functools import partial
-from math import sqrt
 from pathlib import Path
 
 import numpy as np
 import pytest
-from lines import ADDRESS, MAC, MARKING, START_NS, Line
+from lines import ADDRESS, MAC, START_NS, Line
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
+from transfers import FRAME, KINDS, SEGMENT, finished, goodput_bps
 
 from minip4.engine.errors import InvalidArgument
-from minip4.simulator.tcp import TcpResult
 
-SEGMENT, FRAME = 1448, 1514  # bytes of data, and with all headers
-KINDS = ("reno", "cubic", "dctcp")
 SLOW = {"rate_bps": 10**7, "delay_us": 10_000, "queue_packets": 30}
-
-
-def finished(line: Line, number: int, seconds: float = 100.0) -> TcpResult:
-    line.run(seconds)
-    return line.virtual.connections.result(number)
-
-
-def goodput_bps(result: TcpResult, from_s: float, until_s: float) -> float:
-    since_s = (result.received["time_ns"] - START_NS) / 1e9
-    at = np.searchsorted(since_s, [from_s, until_s])
-    return float(8 * np.diff(result.received["bytes"][at])[0] / np.diff(since_s[at])[0])
 
 
 # --- whole ----------------------------------------------------------------------------------------
@@ -88,95 +74,6 @@ def digest_of(seed: int) -> str:
 def test_the_same_seed_gives_the_same_bytes() -> None:
     assert len({digest_of(1), digest_of(1), digest_of(1)}) == 1
     assert digest_of(2) != digest_of(1)
-
-
-# --- as fast as can be ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_full_link_carries_what_headers_leave(kind: str) -> None:
-    line = Line({"rate_bps": 10**8, "delay_us": 1000, "queue_packets": 10**5})
-    result = finished(line, line.tcp(duration_ns=3 * 10**9, congestion=kind))
-    assert result.retransmitted == 0
-    assert goodput_bps(result, 1, 3) == pytest.approx(1e8 * SEGMENT / FRAME, rel=1e-3)
-    line.virtual.close()
-
-
-@pytest.mark.parametrize("share", [0.25, 0.5, 1, 2])
-def test_a_queue_fills_the_link_as_its_size_lets_it(share: float) -> None:
-    """Reno's window w goes from half to all of 1 + share, of delay x rate, by one a round trip.
-
-    While w < 1 the link has w of its rate, for 1 - (1 + share) / 2 round trips; then it is full and
-    each round trip takes w.
-    """
-    rate_bps, delay_us = 20_000_000, 30_000
-    product = rate_bps * delay_us / 1e6 / 8 / FRAME
-    queue = {"rate_bps": rate_bps, "delay_us": delay_us, "queue_packets": round(share * product)}
-    line = Line(queue)
-    result = finished(line, line.tcp(duration_ns=60 * 10**9))
-    low = min(1.0, (1 + share) / 2)
-    full = ((1 + share) ** 2 - max(1.0, (1 + share) / 2) ** 2) / 2
-    used = ((1 - low**2) / 2 + full) / (1 - low + full)
-    assert goodput_bps(result, 10, 60) == pytest.approx(used * rate_bps * SEGMENT / FRAME, rel=0.02)
-    line.virtual.close()
-
-
-@pytest.mark.parametrize("probability", [0.001, 0.005, 0.02])
-def test_losses_at_random_cost_what_the_square_root_law_says(probability: float) -> None:
-    """1.31 / sqrt(p) segments a round trip, losses being independent (Ott, Kemperman, Mathis)."""
-    rtt_s = 0.02
-    line = Line({"delay_us": rtt_s * 1e6, "loss_probability": probability})
-    result = finished(line, line.tcp(duration_ns=400 * 10**9), 500)
-    expected_bps = 1.31 / sqrt(probability) * SEGMENT * 8 / rtt_s
-    assert goodput_bps(result, 20, 400) == pytest.approx(expected_bps, rel=0.1)
-    line.virtual.close()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_ten_flows_share_a_link(kind: str) -> None:
-    line = Line({"rate_bps": 10**8, "delay_us": 10_000, "queue_packets": 80})
-    flows = [line.tcp(0, kind, 5001 + i, duration_ns=60 * 10**9, start_ns=START_NS + i * 10**8)
-             for i in range(10)]  # fmt: skip
-    line.run()
-    got = [goodput_bps(line.virtual.connections.result(flow), 20, 59) for flow in flows]
-    assert sum(got) == pytest.approx(1e8 * SEGMENT / FRAME, rel=0.01)
-    assert sum(got) ** 2 / (10 * sum(x * x for x in got)) > 0.95  # Jain's index
-    line.virtual.close()
-
-
-# --- marks ----------------------------------------------------------------------------------------
-
-CONGESTED = {"rate_bps": 10**8, "delay_us": 1000, "queue_packets": 200}  # 8 packets fill the link
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_who_minds_marks_loses_nothing(kind: str) -> None:
-    marked = Line(CONGESTED, program=MARKING)
-    result = finished(marked, marked.tcp(0, kind, duration_ns=5 * 10**9, ecn=True))
-    assert result.retransmitted == 0
-    assert goodput_bps(result, 1, 5) > 0.9e8 * SEGMENT / FRAME
-    # It marks from 20 packets on, when with those on their way a window of 28 is full.
-    late = result.progress[100:-1]
-    assert 10 < late["window"].mean() < 40
-    marked.virtual.close()
-
-
-def test_dctcp_keeps_the_window_at_the_mark() -> None:
-    """RFC 8257: in proportion to the share that is marked, so that the queue stays nearly level."""
-    spread = {}
-    for kind in ("reno", "dctcp"):
-        line = Line(CONGESTED, program=MARKING)
-        result = finished(line, line.tcp(0, kind, duration_ns=5 * 10**9, ecn=True))
-        spread[kind] = np.ptp(result.progress["window"][100:-1].astype(int))
-        line.virtual.close()
-    assert spread["dctcp"] < spread["reno"] / 2
-
-
-def test_without_ecn_nothing_is_marked() -> None:
-    line = Line(CONGESTED, program=MARKING)
-    result = finished(line, line.tcp(0, duration_ns=2 * 10**9))
-    assert result.retransmitted > 0
-    line.virtual.close()
 
 
 # --- segments that are lost at a certain time -----------------------------------------------------
@@ -245,6 +142,40 @@ def test_what_nobody_tells_of_is_sent_again(
     result = finished(line, flow)
     assert result.received["time_ns"][-1] - START_NS == last_ms * 10**6
     assert result.retransmitted == again
+    line.virtual.close()
+
+
+def test_a_lone_segment_that_is_lost_does_not_close_the_window() -> None:
+    """A probe takes the timeout's place (RFC 8985, 7.2)."""
+    line = Line({"delay_us": 10_000})
+    flow = line.tcp(2 * SEGMENT, rate_bps=8e3 * SEGMENT / 500)
+    line.run(0.4)
+    line.change(0, 2, **LOSES)
+    line.run(0.6)
+    line.change(0, 2, delay_us=10_000)
+    result = finished(line, flow)
+    assert result.retransmitted == 1
+    assert result.progress["window"][1:].min() == 10
+    line.virtual.close()
+
+
+def test_after_a_timeout_only_what_is_missing_is_sent_again() -> None:
+    """Of ten segments the third and the eighth are lost, twice: at first, and when sent again."""
+    line = Line({"rate_bps": 10**7}, {"delay_us": 10_000}, back={})
+    flow = line.tcp(10 * SEGMENT)
+    per_segment_s = 8 * FRAME / 1e7
+    for number in (3, 8):
+        line.run(0.01007 + (number - 0.5) * per_segment_s)
+        line.change(1, 2, **LOSES)
+        line.run(0.01007 + (number + 0.5) * per_segment_s)
+        line.change(1, 2, delay_us=10_000)
+    line.run(0.0225)
+    line.change(1, 2, **LOSES)
+    line.run(0.1)
+    line.change(1, 2, delay_us=10_000)
+    result = finished(line, flow)
+    assert result.is_acknowledged
+    assert result.retransmitted == 4
     line.virtual.close()
 
 

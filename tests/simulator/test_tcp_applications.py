@@ -89,6 +89,19 @@ def test_as_much_as_goes_in_each_turn() -> None:
     line.virtual.close()
 
 
+def test_after_a_silence_the_window_is_the_first_again() -> None:
+    """RFC 5681, 4.1: half for each timeout, of some 0.2 s, that it lasted."""
+    line = Line({"delay_us": DELAY_US}, back={"delay_us": DELAY_US})
+    number = line.tcp(duration_ns=3 * 10**9, on_ns=10**9, off_ns=10**9, rate_bps=5e7)
+    line.run()
+    result = line.virtual.connections.result(number)
+    since_s = (result.progress["time_ns"] - START_NS) / 1e9
+    window = dict(zip(np.round(since_s, 2), result.progress["window"], strict=True))
+    assert window[0.99] > 60
+    assert 10 <= window[2.01] < window[0.99] / 4
+    line.virtual.close()
+
+
 def window_before_and_after_a_lost_tail(kind: str) -> tuple[int, int]:
     """Requests of 20 segments; of the last but one the second link loses the last segment."""
     line = Line({"rate_bps": 10**7}, {"delay_us": 1000}, back={"delay_us": 1000})
@@ -113,6 +126,22 @@ def window_before_and_after_a_lost_tail(kind: str) -> tuple[int, int]:
     assert result.retransmitted == 1
     line.virtual.close()
     return before, int(result.progress["window"][-1])
+
+
+def test_a_probe_of_what_was_only_late_leaves_the_window() -> None:
+    """RFC 8985, 7.4: that both copies came is told after what acknowledges the first."""
+    line = Line({"delay_us": DELAY_US}, back={"delay_us": DELAY_US})
+    number = line.tcp(30 * 5 * SEGMENT, request_bytes=5 * SEGMENT, response_bytes=1,
+                      think_ns=10**8)  # fmt: skip
+    line.run(2)
+    before = int(line.virtual.connections.result(number).progress["window"][-1])
+    line.change(0, 2, delay_us=6 * DELAY_US)
+    line.run()
+    result = line.virtual.connections.result(number)
+    assert len(result.answers) == 30
+    assert result.retransmitted > 0
+    assert result.progress["window"][-1] >= before
+    line.virtual.close()
 
 
 @pytest.mark.parametrize("kind", ["reno", "dctcp"])

@@ -1,7 +1,7 @@
 /* TCP at the virtual hosts: what its source files share. An end (struct tcp) sends, receives, or both.
  * Positions in a stream are 64-bit offsets: 0 is the SYN's, data begin at 1; on the wire they are
- * sequence numbers, the initial one (ISN) plus the offset (RFC 9293, 3.4). Congestion windows are in
- * segments, with WINDOW_BITS bits behind the point: whole numbers are the same on every machine. */
+ * sequence numbers, the initial one (ISN) plus the offset (RFC 9293, 3.4). Congestion windows are
+ * whole segments, as in Linux. */
 #ifndef MINIP4_TCP_H
 #define MINIP4_TCP_H
 
@@ -12,7 +12,7 @@ enum {
     TIMESTAMP_OPTION = 12,                  /* bytes in each segment, padding included (RFC 7323) */
     SACK_BLOCKS = 3,                        /* that fit beside timestamps (RFC 2018) */
     WINDOW_SCALE = 7, RECEIVE_BUFFER = UINT16_MAX << WINDOW_SCALE, /* bytes, all of it offered */
-    WINDOW_BITS = 16, INITIAL_WINDOW = 10,  /* segments (RFC 6928) */
+    INITIAL_WINDOW = 10,                    /* segments (RFC 6928) */
     DUPLICATES = 3                          /* segments that came, after which one is lost (RFC 5681) */
 };
 
@@ -41,6 +41,7 @@ enum tcp_timer { TIMER_APPLICATION, TIMER_RETRANSMIT, TIMER_PROBE, TIMER_REORDER
 /* Sent and not acknowledged. */
 struct segment {
     uint64_t begin, sent_ns;
+    uint64_t transmission; /* its number, of all: here many are sent at the same time */
     uint32_t length; /* in the stream: a SYN or FIN is 1 */
     bool is_sacked, is_lost;
     bool is_again;   /* its last copy is a retransmission, which is on its way as far as is known */
@@ -63,14 +64,17 @@ struct sending {
 
 /* RFC 8985: the segment sent last of those that have come. */
 struct rack {
-    uint64_t sent_ns, end, rtt_ns;
+    uint64_t transmission, rtt_ns;
     uint64_t furthest;  /* offset: the end of the furthest that has come */
     bool is_reordered;
 };
 
 struct cubic {
     uint64_t epoch_ns, k_ms;
-    uint64_t largest, before, estimate; /* windows: W_max, cwnd_prior, W_est of RFC 9438 */
+    uint32_t largest, origin, estimate; /* windows: W_max, that of this epoch, W_est (RFC 9438) */
+    uint32_t counted;                   /* segments acknowledged since W_est last grew */
+    uint32_t each, looked_at;           /* segments that a step takes; the window for which that is */
+    uint64_t looked_ns;
 };
 
 struct hystart { /* RFC 9406 */
@@ -85,7 +89,8 @@ struct dctcp { /* RFC 8257; `share` of 65,536 */
 
 struct congestion {
     uint8_t kind; /* enum virtual_congestion */
-    uint64_t window, threshold; /* cwnd, ssthresh */
+    uint32_t window, threshold; /* cwnd, ssthresh */
+    uint32_t counted;           /* segments acknowledged since the window last grew */
     uint64_t limited_until;     /* offset: until it is acknowledged `most` holds */
     uint32_t most;              /* segments on their way at once */
     bool is_limited;            /* by the window, when last something was sent */
@@ -139,6 +144,7 @@ struct tcp {
     uint64_t srtt_ns, rttvar_ns, rto_ns, min_rtt_ns; /* 0: none yet */
     uint64_t progress_ns; /* when something was last acknowledged */
     uint64_t timed_ns;    /* from when on the retransmission timeout counts */
+    uint64_t last_sent_ns, transmissions; /* of segments that are acknowledged */
     uint64_t retransmitted; /* segments */
     struct sending out;
     struct receiving in;
@@ -168,11 +174,6 @@ static inline struct segment *segment_at(const struct sending *out, uint64_t num
 static inline uint32_t tcp_pipe(const struct sending *out)
 {
     return (uint32_t)(out->end - out->first) - out->sacked - out->lost + out->again;
-}
-
-static inline uint32_t tcp_window(const struct tcp *t)
-{
-    return (uint32_t)(t->congestion.window >> WINDOW_BITS);
 }
 
 /* tcp.c */
@@ -214,8 +215,11 @@ void tcp_on_reordering(struct tcp *t);
 
 /* tcp_congestion.c */
 void congestion_begin(struct tcp *t);
+/* Nothing was sent for so long, and all is acknowledged. */
+void congestion_idle(struct tcp *t, uint64_t silent_ns);
 /* The threshold after a loss, or after marks (ECN). */
-uint64_t congestion_reduced(struct tcp *t, bool is_marked);
+uint32_t congestion_reduced(struct tcp *t, bool is_marked);
+void congestion_timed_out(struct tcp *t);
 /* So many segments were acknowledged while the window was in use. */
 void congestion_grow(struct tcp *t, uint32_t segments);
 void congestion_sample(struct tcp *t, uint64_t rtt_ns);

@@ -1,50 +1,75 @@
 /* Congestion control: NewReno (RFC 5681), CUBIC (RFC 9438) with HyStart++ (RFC 9406), DCTCP (RFC 8257). */
 #include "tcp.h"
 
-#define ONE (1ull << WINDOW_BITS)
-#define LEAST (2 * ONE)
-
 enum {
-    CUBIC_BETA = 45875,  /* 0.7, of 65,536 */
-    CUBIC_C_INVERSE_MS = 2500000000u, /* 1 / 0.4, in ms^3 a segment */
-    CUBIC_ALPHA = 34695, /* 3 (1 - beta) / (1 + beta), of 65,536 */
+    LEAST = 2,             /* segments */
+    CUBIC_BETA = 717,      /* 0.7, of 1,024 */
+    FIRST_EACH = 20, LEAST_EACH = 2, MOST_EACH = 100, /* the last: windows, where CUBIC stands still */
     LONGEST_MS = 1000000,
     SAMPLES = 8, ROUNDS = 5, GROWTH_DIVISOR = 4, /* RFC 9406, 4.2 */
     DCTCP_GAIN_BITS = 4
 };
+#define CUBIC_C_INVERSE_MS 2500000000ull /* 1 / 0.4, in ms^3 a segment */
+#define CUBIC_LOOK_NS 31250000ull        /* a 32nd of a second */
 #define MIN_RTT_THRESHOLD_NS 4000000ull
 #define MAX_RTT_THRESHOLD_NS 16000000ull
 
-static uint64_t part(uint64_t value, uint64_t share)
+static uint32_t least(uint32_t a, uint32_t b)
 {
-    return (uint64_t)((unsigned __int128)value * share >> 16);
+    return a < b ? a : b;
+}
+
+static uint32_t most(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
 }
 
 void congestion_begin(struct tcp *t)
 {
-    t->congestion.window = INITIAL_WINDOW * ONE;
-    t->congestion.threshold = UINT64_MAX;
+    t->congestion.window = INITIAL_WINDOW;
+    t->congestion.threshold = UINT32_MAX;
     t->congestion.hystart.rtt_ns = t->congestion.hystart.last_rtt_ns = UINT64_MAX;
     t->congestion.hystart.round_end = t->out.next;
     t->congestion.dctcp.share = 1 << 16; /* RFC 8257, 4.1: as a first guess, all are marked */
     t->congestion.dctcp.round_end = t->out.next;
 }
 
-uint64_t congestion_reduced(struct tcp *t, bool is_marked)
+/* RFC 5681, 4.1: nothing paces what follows a silence. As the kernel does, half for each timeout that it
+ * lasted; slow start takes it back to where it was, nearly. */
+void congestion_idle(struct tcp *t, uint64_t silent_ns)
 {
     struct congestion *c = &t->congestion;
-    uint64_t reduced = c->window / 2;
+    uint32_t least_window = least(c->window, INITIAL_WINDOW);
+    if (silent_ns <= t->rto_ns)
+        return;
+    c->threshold = most(c->threshold, c->window / 2 + c->window / 4);
+    for (; silent_ns > t->rto_ns && c->window > least_window; silent_ns -= t->rto_ns)
+        c->window /= 2;
+    c->window = most(c->window, least_window);
+    c->cubic.epoch_ns = 0; /* RFC 9438, 5.8: such times do not count */
+}
+
+uint32_t congestion_reduced(struct tcp *t, bool is_marked)
+{
+    struct congestion *c = &t->congestion;
+    uint32_t reduced = c->window / 2;
     if (c->kind == TCP_CUBIC) {
         struct cubic *cubic = &c->cubic;
-        bool is_smaller = c->window < cubic->largest; /* fast convergence: 4.7 */
-        cubic->largest = is_smaller ? part(c->window, (65536 + CUBIC_BETA) / 2) : c->window;
-        cubic->before = c->window;
+        bool is_smaller = c->window < cubic->largest; /* fast convergence: RFC 9438, 4.7 */
+        uint64_t share = is_smaller ? (1024 + CUBIC_BETA) / 2 : 1024;
+        cubic->largest = (uint32_t)(c->window * share >> 10);
         cubic->epoch_ns = 0;
-        reduced = part(c->window, CUBIC_BETA);
+        reduced = (uint32_t)((uint64_t)c->window * CUBIC_BETA >> 10);
     } else if (c->kind == TCP_DCTCP && is_marked) {
-        reduced = c->window - part(c->window, c->dctcp.share) / 2;
+        reduced = c->window - (uint32_t)((uint64_t)c->window * c->dctcp.share >> 17);
     }
-    return reduced < LEAST ? LEAST : reduced;
+    c->counted = 0;
+    return most(reduced, LEAST);
+}
+
+void congestion_timed_out(struct tcp *t)
+{
+    t->congestion.cubic = (struct cubic){0}; /* RFC 9438, 4.8 */
 }
 
 /* --- slow start ------------------------------------------------------------------------------- */
@@ -89,28 +114,41 @@ void congestion_sample(struct tcp *t, uint64_t rtt_ns)
     }
 }
 
+/* The window grows by one for `each` so many that are acknowledged. What was counted while a step took
+ * more is one step at most. */
+static void grow_by(struct congestion *c, uint32_t segments, uint32_t each)
+{
+    if (c->counted >= each) {
+        c->counted = 0;
+        c->window++;
+    }
+    c->counted += segments;
+    c->window += c->counted / each;
+    c->counted %= each;
+}
+
 /* Returns how many segments are left when slow start ends. */
 static uint32_t grow_slowly(struct congestion *c, uint32_t segments)
 {
-    uint64_t more = segments * ONE / (c->hystart.rounds ? GROWTH_DIVISOR : 1);
-    if (c->window + more < c->threshold) {
-        c->window += more;
+    if (c->hystart.rounds) {
+        grow_by(c, segments, GROWTH_DIVISOR);
+        c->window = least(c->window, c->threshold);
         return 0;
     }
-    uint64_t over = (c->window + more - c->threshold) / ONE;
-    c->window = c->threshold;
-    return (uint32_t)over;
+    uint32_t more = least(segments, c->threshold - c->window);
+    c->window += more;
+    return segments - more;
 }
 
 /* --- congestion avoidance --------------------------------------------------------------------- */
 
-static uint64_t cube_root(uint64_t value)
+static uint32_t cube_root(uint64_t value)
 {
-    uint64_t root = 0;
-    for (int bit = 20; bit >= 0; bit--) { /* 2^63 has one of 21 bits */
-        uint64_t tried = root | 1ull << bit;
+    uint32_t root = 0;
+    for (int bit = 21; bit >= 0; bit--) { /* 2^64 has one of 22 bits */
+        uint64_t tried = root | 1u << bit;
         if ((unsigned __int128)tried * tried * tried <= value)
-            root = tried;
+            root = (uint32_t)tried;
     }
     return root;
 }
@@ -120,53 +158,56 @@ static void begin_epoch(struct tcp *t)
     struct congestion *c = &t->congestion;
     struct cubic *cubic = &c->cubic;
     cubic->epoch_ns = t->host->partition->now_ns;
+    cubic->origin = most(cubic->largest, c->window);
+    cubic->k_ms = cube_root((cubic->origin - c->window) * CUBIC_C_INVERSE_MS);
     cubic->estimate = c->window;
-    cubic->k_ms = 0;
-    if (c->window < cubic->largest) {
-        unsigned __int128 cubed =
-            (unsigned __int128)(cubic->largest - c->window) * CUBIC_C_INVERSE_MS >> WINDOW_BITS;
-        cubic->k_ms = cube_root(cubed > UINT64_MAX / 2 ? UINT64_MAX / 2 : (uint64_t)cubed);
-    } else {
-        cubic->largest = c->window;
-    }
+    cubic->counted = 0;
+    cubic->looked_at = 0;
 }
 
 /* W_cubic of RFC 9438, 4.2. */
-static uint64_t cubic_window(const struct cubic *cubic, uint64_t since_ms)
+static uint32_t cubic_window(const struct cubic *cubic, uint64_t since_ms)
 {
     since_ms = since_ms < LONGEST_MS ? since_ms : LONGEST_MS;
     bool is_before = since_ms < cubic->k_ms;
     uint64_t apart = is_before ? cubic->k_ms - since_ms : since_ms - cubic->k_ms;
-    unsigned __int128 cubed = (unsigned __int128)apart * apart * apart;
-    uint64_t offset = (uint64_t)((cubed << WINDOW_BITS) / CUBIC_C_INVERSE_MS);
-    if (is_before)
-        return offset < cubic->largest ? cubic->largest - offset : 0;
-    return cubic->largest + offset;
+    uint32_t offset = (uint32_t)(apart * apart * apart / CUBIC_C_INVERSE_MS);
+    return is_before ? cubic->origin - least(offset, cubic->origin) : cubic->origin + offset;
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+/* So many segments are acknowledged before the window grows by one: Linux' way to follow W_cubic, and
+ * W_est, the window that Reno would have. */
+static uint32_t cubic_each(const struct tcp *t)
 {
-    return a < b ? a : b;
+    const struct congestion *c = &t->congestion;
+    const struct cubic *cubic = &c->cubic;
+    uint64_t ahead_ns = t->host->partition->now_ns - cubic->epoch_ns + t->min_rtt_ns;
+    uint32_t target = cubic_window(cubic, ahead_ns / 1000000);
+    uint32_t each = target > c->window ? c->window / (target - c->window) : MOST_EACH * c->window;
+    if (!cubic->largest) /* nothing was lost yet */
+        each = least(each, FIRST_EACH);
+    if (cubic->estimate > c->window)
+        each = least(each, c->window / (cubic->estimate - c->window));
+    return most(each, LEAST_EACH);
 }
 
 static void grow_cubic(struct tcp *t, uint32_t segments)
 {
     struct congestion *c = &t->congestion;
     struct cubic *cubic = &c->cubic;
+    uint64_t now_ns = t->host->partition->now_ns;
     if (!cubic->epoch_ns)
         begin_epoch(t);
-    uint64_t since_ms = (t->host->partition->now_ns - cubic->epoch_ns) / 1000000;
-    uint64_t alpha = cubic->estimate < cubic->before ? CUBIC_ALPHA : ONE;
-    cubic->estimate += segments * alpha * ONE / c->window;
-    if (cubic_window(cubic, since_ms) < cubic->estimate) { /* as Reno would be: 4.3 */
-        c->window = cubic->estimate > c->window ? cubic->estimate : c->window;
-        return;
+    cubic->counted += segments;
+    if (cubic->looked_at != c->window || now_ns - cubic->looked_ns > CUBIC_LOOK_NS) {
+        cubic->looked_ns = now_ns;
+        cubic->looked_at = c->window;
+        uint32_t each = c->window * 15 / 8; /* 1 / alpha windows: RFC 9438, 4.3 */
+        cubic->estimate += cubic->counted / each;
+        cubic->counted %= each;
+        cubic->each = cubic_each(t);
     }
-    uint64_t target = cubic_window(cubic, since_ms + t->srtt_ns / 1000000);
-    target = least(target, c->window + c->window / 2);
-    if (target > c->window)
-        c->window += least(segments * (target - c->window) / (c->window >> WINDOW_BITS),
-                           target - c->window);
+    grow_by(c, segments, cubic->each);
 }
 
 void congestion_grow(struct tcp *t, uint32_t segments)
@@ -179,7 +220,7 @@ void congestion_grow(struct tcp *t, uint32_t segments)
     if (c->kind == TCP_CUBIC)
         grow_cubic(t, segments);
     else
-        c->window += segments * ONE / (c->window >> WINDOW_BITS);
+        grow_by(c, segments, c->window);
 }
 
 /* --- marks ------------------------------------------------------------------------------------ */

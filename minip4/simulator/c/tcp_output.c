@@ -139,7 +139,8 @@ static void transmit_segment(struct tcp *t, struct segment *segment, bool is_new
         flags |= CWR;
         t->wants_cwr = false;
     }
-    segment->sent_ns = t->host->partition->now_ns;
+    segment->sent_ns = t->last_sent_ns = t->host->partition->now_ns;
+    segment->transmission = ++t->transmissions;
     transmit(t, segment->begin, data, flags, t->has_ecn && is_new && data);
     tcp_arm(t);
 }
@@ -223,9 +224,11 @@ void tcp_send(struct tcp *t)
     struct segment *lost;
     if (t->state != TCP_ESTABLISHED)
         return;
-    while (tcp_pipe(out) < tcp_window(t) && (lost = next_lost(out)))
+    if (out->first == out->end && out->next < out->limit)
+        congestion_idle(t, t->host->partition->now_ns - t->last_sent_ns);
+    while (tcp_pipe(out) < t->congestion.window && (lost = next_lost(out)))
         tcp_send_again(t, lost);
-    while (tcp_pipe(out) < tcp_window(t) && tcp_send_new(t))
+    while (tcp_pipe(out) < t->congestion.window && tcp_send_new(t))
         ;
     struct congestion *c = &t->congestion;
     uint32_t pipe = tcp_pipe(out);
@@ -233,5 +236,5 @@ void tcp_send(struct tcp *t)
         c->most = pipe;
         c->limited_until = out->next;
     }
-    c->is_limited = pipe >= tcp_window(t);
+    c->is_limited = pipe >= t->congestion.window;
 }

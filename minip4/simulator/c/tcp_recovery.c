@@ -7,10 +7,11 @@
 
 /* What one acknowledgement told. */
 struct news {
-    uint32_t delivered;  /* segments, acknowledged or reported */
-    uint32_t acked;      /* segments that are acknowledged, and were sent once */
+    uint32_t delivered;  /* segments, acknowledged or reported, for the first time */
+    uint64_t furthest;   /* offset: what had come before went so far */
     uint64_t bytes;      /* acknowledged */
     uint64_t rtt_ns;     /* of the first segment that was sent once; 0: of none */
+    bool has_waited;     /* acknowledged is what was sent again: what follows waited for it */
     bool is_duplicate;   /* something came twice (RFC 2883) */
     bool has_lost;       /* more is lost */
 };
@@ -34,15 +35,13 @@ static void deliver(struct tcp *t, struct segment *segment, struct news *news)
     if (!segment->was_again) {
         news->rtt_ns = news->rtt_ns ? news->rtt_ns : rtt_ns;
         t->min_rtt_ns = t->min_rtt_ns && t->min_rtt_ns < rtt_ns ? t->min_rtt_ns : rtt_ns;
-        rack->is_reordered |= end < rack->furthest;
+        rack->is_reordered |= end < news->furthest;
     }
     rack->furthest = end > rack->furthest ? end : rack->furthest;
     if (segment->was_again && rtt_ns < t->min_rtt_ns)
         return; /* what is acknowledged is an earlier copy */
-    if (segment->sent_ns > rack->sent_ns ||
-        (segment->sent_ns == rack->sent_ns && end > rack->end)) {
-        rack->sent_ns = segment->sent_ns;
-        rack->end = end;
+    if (segment->transmission > rack->transmission) {
+        rack->transmission = segment->transmission;
         rack->rtt_ns = rtt_ns;
     }
 }
@@ -92,8 +91,8 @@ static void advance(struct tcp *t, uint64_t una, struct news *news)
             out->sacked--;
         else
             deliver(t, segment, news);
+        news->has_waited |= segment->was_again;
         no_longer_lost(out, segment);
-        news->acked++;
         out->first++;
     }
     struct segment *head = segment_at(out, out->first);
@@ -134,8 +133,7 @@ static bool look_for_losses(struct tcp *t)
     for (uint64_t i = out->first; out->sacked && i < out->highest_sacked; i++) {
         const struct segment *segment = segment_at(out, i);
         if (segment->is_sacked || (segment->is_lost && !segment->is_again) ||
-            segment->sent_ns > rack->sent_ns ||
-            (segment->sent_ns == rack->sent_ns && segment->begin >= rack->end))
+            segment->transmission > rack->transmission)
             continue;
         uint64_t until_ns = segment->sent_ns + within_ns;
         if (until_ns <= t->host->partition->now_ns) {
@@ -168,13 +166,14 @@ void tcp_arm(struct tcp *t)
     if (out->first < out->end) {
         uint64_t rto_ns = t->rto_ns << (t->repair.timeouts < 10 ? t->repair.timeouts : 10);
         due_ns = t->timed_ns + (rto_ns < MAX_RTO_NS ? rto_ns : MAX_RTO_NS);
-        if (t->state == TCP_ESTABLISHED && t->repair.state == TCP_OPEN && !out->sacked &&
+        if (t->state == TCP_ESTABLISHED && t->repair.state <= TCP_REDUCES && !out->sacked &&
             !t->repair.probe_end && t->srtt_ns)
             probe_ns = t->host->partition->now_ns + 2 * t->srtt_ns +
                        (out->end - out->first == 1 ? PROBE_ALONE_NS : 0);
     }
-    tcp_set(t, TIMER_RETRANSMIT, due_ns);
-    tcp_set(t, TIMER_PROBE, probe_ns < due_ns ? probe_ns : NEVER);
+    bool has_probe = probe_ns != NEVER; /* RFC 8985, 7.2: instead of the timeout, and not after it */
+    tcp_set(t, TIMER_RETRANSMIT, has_probe ? NEVER : due_ns);
+    tcp_set(t, TIMER_PROBE, has_probe && due_ns < probe_ns ? due_ns : probe_ns);
 }
 
 void tcp_on_probe(struct tcp *t)
@@ -201,6 +200,24 @@ static void begin_repair(struct tcp *t, enum tcp_recovery state, bool is_marked)
     t->wants_cwr = t->has_ecn;
 }
 
+/* What is lost when nothing has told of it for so long: RFC 8985, 6.3. */
+static void lose_all(struct tcp *t)
+{
+    struct sending *out = &t->out;
+    /* RFC 2018, 8: who acknowledges less than it had reported has thrown it away. */
+    bool has_reneged = segment_at(out, out->first)->is_sacked;
+    uint64_t within_ns = t->rack.rtt_ns + patience_ns(t);
+    for (uint64_t i = out->first; i < out->end; i++) {
+        struct segment *segment = segment_at(out, i);
+        if (has_reneged)
+            segment->is_sacked = false;
+        if (!segment->is_sacked &&
+            (i == out->first || segment->sent_ns + within_ns <= t->host->partition->now_ns))
+            mark_lost(out, i);
+    }
+    out->sacked = has_reneged ? 0 : out->sacked;
+}
+
 void tcp_on_timeout(struct tcp *t)
 {
     struct sending *out = &t->out;
@@ -214,15 +231,12 @@ void tcp_on_timeout(struct tcp *t)
     t->timed_ns = t->host->partition->now_ns;
     if (r->timeouts++ == 0 && r->state != TCP_RECOVERS && !is_opening)
         begin_repair(t, TCP_LOSS, false);
-    for (uint64_t i = out->first; i < out->end; i++) {
-        segment_at(out, i)->is_sacked = false; /* RFC 2018, 8: a receiver may forget what it had */
-        mark_lost(out, i);
-    }
-    out->sacked = 0;
+    lose_all(t);
     r->state = TCP_LOSS;
     r->high = out->next;
     r->probe_end = 0;
-    t->congestion.window = 1 << WINDOW_BITS;
+    t->congestion.window = tcp_pipe(out) + 1;
+    congestion_timed_out(t);
     tcp_send_again(t, segment_at(out, out->first));
 }
 
@@ -234,15 +248,19 @@ static bool end_probe(struct tcp *t, const struct news *news)
     struct repair *r = &t->repair;
     if (!r->probe_end || t->out.una < r->probe_end)
         return false;
-    r->probe_end = 0;
-    return r->probe_is_again && !news->is_duplicate;
+    /* What came twice is told of after the acknowledgement of the first copy: so for a loss to be
+     * known, more must have been acknowledged. */
+    bool is_known = !r->probe_is_again || news->is_duplicate || t->out.una > r->probe_end;
+    if (is_known)
+        r->probe_end = 0;
+    return is_known && r->probe_is_again && !news->is_duplicate;
 }
 
 /* RFC 6937: the window while it is reduced. */
 static void reduce(struct tcp *t, const struct news *news, bool is_first)
 {
     struct repair *r = &t->repair;
-    uint64_t pipe = tcp_pipe(&t->out), threshold = t->congestion.threshold >> WINDOW_BITS;
+    uint64_t pipe = tcp_pipe(&t->out), threshold = t->congestion.threshold;
     uint64_t allowed;
     r->prr_delivered += news->delivered;
     if (pipe > threshold) {
@@ -256,18 +274,18 @@ static void reduce(struct tcp *t, const struct news *news, bool is_first)
     }
     /* The first repetition; and with nothing on its way, nothing would ever open the window. */
     allowed = (is_first || !pipe) && !allowed ? 1 : allowed;
-    t->congestion.window = (pipe + allowed) << WINDOW_BITS;
+    t->congestion.window = (uint32_t)(pipe + allowed);
 }
 
 static void grow(struct tcp *t, const struct news *news)
 {
     struct congestion *c = &t->congestion;
     bool is_slow_start = c->window < c->threshold;
-    if (!c->is_limited && !(is_slow_start && c->window >> WINDOW_BITS < 2 * (uint64_t)c->most)) {
+    if (!c->is_limited && !(is_slow_start && c->window < 2 * (uint64_t)c->most)) {
         c->cubic.epoch_ns = 0; /* RFC 9438, 5.8: such times do not count */
         return;
     }
-    congestion_grow(t, news->acked);
+    congestion_grow(t, news->delivered);
 }
 
 /* What the window becomes. */
@@ -295,14 +313,14 @@ static void respond(struct tcp *t, const struct news *news, bool is_marked, bool
     }
     if (r->state == TCP_REDUCES || r->state == TCP_RECOVERS)
         reduce(t, news, is_first);
-    else if (news->acked)
+    else if (news->bytes)
         grow(t, news);
 }
 
 void tcp_take_ack(struct tcp *t, uint64_t una, const struct range *blocks, uint32_t count,
                   bool is_echoed)
 {
-    struct news news = {0};
+    struct news news = {.furthest = t->rack.furthest};
     if (count && (blocks[0].end <= una || (count > 1 && blocks[0].begin >= blocks[1].begin &&
                                            blocks[0].end <= blocks[1].end))) {
         news.is_duplicate = true;
@@ -316,7 +334,7 @@ void tcp_take_ack(struct tcp *t, uint64_t una, const struct range *blocks, uint3
         t->repair.timeouts = 0;
         t->progress_ns = t->timed_ns = t->host->partition->now_ns;
     }
-    if (news.rtt_ns) {
+    if (news.rtt_ns && !news.has_waited) {
         take_rtt(t, news.rtt_ns);
         congestion_sample(t, news.rtt_ns);
     }
