@@ -88,14 +88,15 @@ def test_a_network_without_delay_is_not_cut() -> None:
     line.virtual.close()
 
 
-def test_packets_go_back_to_where_they_came_from() -> None:
+@pytest.mark.parametrize("payload", [22, 1000], ids=["copied", "in their packets"])
+def test_packets_go_back_to_where_they_came_from(payload: int) -> None:
     """A flow one way would else leave all packets at its end: the limit would be passed."""
     line = Line({"delay_us": 10}, {}, back={"delay_us": 10}, threads=2)
     line.limit_packets(8192)
-    flow = line.flow(100_000, 1e6)
+    flow = line.flow(30_000, 1e6, payload)
     line.run()
     assert len(line.virtual.partitions) == 2
-    assert len(line.virtual.flow_result(flow).received) == 100_000
+    assert len(line.virtual.flow_result(flow).received) == 30_000
     line.virtual.close()
 
 

@@ -71,7 +71,8 @@ void partition_send(struct partition *p, uint16_t to, const struct arrival *arri
     struct virtual *v = p->v;
     struct partition *other = v->partition[to];
     if (!v->threads->is_parallel) {
-        struct packet *spare = partition_take_in(other, arrival, due_ns);
+        partition_take_in(other, arrival, due_ns);
+        struct packet *spare = packet_lend(other->pool); /* so that this one does not run out of them */
         if (spare)
             packet_give(p->pool, spare);
         return;

@@ -6,13 +6,22 @@
 
 #include "virtual_internal.h"
 
-enum { CHANNEL_ROOM = 1024 /* frames; a power of two */ };
+enum {
+    CHANNEL_ROOM = 256,  /* frames; a power of two */
+    MESSAGE_FRAME = 192, /* bytes: of what is longer the packet goes */
+    MESSAGES_AHEAD = 4   /* are fetched while one is taken out */
+};
 
-/* A frame from one partition to another; and when the place is used again, a packet that goes back for it. */
+/* A frame from one partition to another. What a packet's memory holds is in the cache of the core that wrote
+ * it, and comes from there line by line: so a short frame goes without its packet, in as few lines as it
+ * fills. When the place is used again, it may have a packet that goes back for the one that went. */
 struct message {
-    struct arrival arrival;
+    _Alignas(CACHE_LINE) struct arrival arrival; /* its packet NULL: the frame is in here */
     uint64_t due_ns;
     struct packet *spare;
+    uint32_t room;                 /* bytes before the frame in its packet */
+    uint32_t length, source, hops; /* of the packet */
+    uint8_t frame[MESSAGE_FRAME];
 };
 
 /* From one partition to another: a ring with one sender and one receiver, without a lock. */
@@ -96,9 +105,8 @@ bool channel_is_full(struct channel *channel);
 void channel_send(struct channel *channel, struct packet_pool *pool, const struct arrival *arrival,
                   uint64_t due_ns);
 bool channel_waits(const struct channel *channel);
-/* Puts a frame from another partition among a partition's events; returns a packet to be given back for it,
- * so that none runs out of packets, or NULL. */
-struct packet *partition_take_in(struct partition *p, const struct arrival *arrival, uint64_t due_ns);
+/* Puts a frame from another partition among a partition's events. */
+void partition_take_in(struct partition *p, const struct arrival *arrival, uint64_t due_ns);
 /* Puts what waits among a partition's events; returns how many there were. */
 uint32_t channel_receive(struct channel *channel, struct partition *p);
 
