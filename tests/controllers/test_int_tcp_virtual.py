@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from controllers.connection import connections
 from controllers.int.domain import Changes, Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
 from minip4.simulator.shared import CONGESTION
+from minip4.simulator.virtual import Partition
 from testbed.network import Network
 from testbed.results.report import Check
 from testbed.run import Run
@@ -29,6 +30,7 @@ SEGMENT, HEADERS, INT = 1448, 14 + 20 + 32, 16 + 4 * 8
 LONGEST = 1600  # bytes of a frame
 
 
+ENDS = (("h1", "h2"), ("h2", "h1"))
 LINE = ("h1", "s1", "s2", "s3", "s4", "s5", "h2")
 
 
@@ -37,10 +39,13 @@ class Passed:
     records: dict[int, TcpRecord]
     checks: list[Check]  # of the books
     links: list[Frames]  # what went over each link from h1 to h2, whole frames
+    partitions: list[Partition]
 
 
-def through_int(folder: Path, flows: list[TcpFlow], seed: int = 1, **link: float) -> Passed:
-    """Send flows from h1 to h2."""
+def through_int(
+    folder: Path, flows: list[TcpFlow], seed: int = 1, threads: int = 1, **link: float
+) -> Passed:
+    """Send flows between h1 and h2."""
 
     async def main(run: Run) -> Passed:
         topo = Line(switches=5, **link)
@@ -52,12 +57,13 @@ def through_int(folder: Path, flows: list[TcpFlow], seed: int = 1, **link: float
                 await configure(net, switches, domain)
                 async with Traffic(net, flows) as traffic:
                     records: dict[int, Any] = await traffic.finish()
+                partitions = net.plant.partitions
         first = net.capture("s1", "h1", "in")
         paths = [first, *(net.capture(*ends, "out") for ends in pairwise(LINE[1:]))]
         links = [segments(capture.read(path, width=LONGEST)) for path in paths]
-        return Passed(records, Books.of(net, records).checks(), links)
+        return Passed(records, Books.of(net, records).checks(), links, partitions)
 
-    result: Passed = virtually(folder, main, seed)
+    result: Passed = virtually(folder, main, seed, threads)
     return result
 
 
@@ -84,17 +90,21 @@ def test_goodput_is_what_the_bytes_of_int_leave(kind: str, tmp_path: Path) -> No
 
 
 def test_losses_and_stacks_are_the_same_each_time(tmp_path: Path) -> None:
-    flows = [TcpFlow(number, "h1", "h2", size_bytes=200_000, congestion=kind)
-             for number, kind in enumerate(CONGESTION, start=1)]  # fmt: skip
+    """On one thread and on two, both of which have a part of the network."""
+    flows = [TcpFlow(number, *ends, size_bytes=200_000, congestion=kind)
+             for number, (ends, kind) in enumerate(product(ENDS, CONGESTION), start=1)]  # fmt: skip
     digests = []
-    for number, seed in enumerate((1, 1, 2)):
+    for number, (seed, threads) in enumerate(((1, 1), (1, 2), (1, 2), (2, 1))):
         passed = through_int(
-            tmp_path / str(number), flows, seed, loss_probability=0.01, delay_us=500
+            tmp_path / str(number), flows, seed, threads, loss_probability=0.01, delay_us=500
         )
         records = passed.records.values()
         assert all(record.received_bytes == 200_000 for record in records)
-        assert sum(record.retransmitted_segments for record in records) > 5
+        assert sum(record.retransmitted_segments for record in records) > 10
         assert all(check.passed for check in passed.checks)
+        assert len(passed.partitions) == threads
+        assert all(partition.events > 1000 for partition in passed.partitions)
         parts = [array.tobytes() for r in records for array in (r.progress, r.received)]
+        parts += [array.tobytes() for link in passed.links for array in (link.time_ns, link.bytes)]
         digests.append(hashlib.sha256(b"".join(parts)).hexdigest())
-    assert digests[0] == digests[1] != digests[2]
+    assert digests[0] == digests[1] == digests[2] != digests[3]

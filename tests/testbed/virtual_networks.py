@@ -28,9 +28,11 @@ class Pair(Topo):
         self.addLink(s2, self.addHost("h2"))
 
 
-def virtually(folder: Path, main: Callable[[Run], Awaitable[Any]], seed: int = 1) -> Any:
+def virtually(
+    folder: Path, main: Callable[[Run], Awaitable[Any]], seed: int = 1, threads: int = 1
+) -> Any:
     """What `main` returns, run in virtual time."""
     folder.mkdir(exist_ok=True)
     clock = VirtualClock()
-    run = Run("test", folder, seed, clock=clock, programs=COMPILED)
+    run = Run("test", folder, seed, clock=clock, programs=COMPILED, threads=threads)
     return clock.run(main(run))  # type: ignore[arg-type]
