@@ -14,7 +14,7 @@ from lines import ADDRESS, MAC, START_NS, Line
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
-from transfers import FRAME, KINDS, SEGMENT, finished, goodput_bps
+from transfers import KINDS, SEGMENT, finished, goodput_bps
 
 from minip4.engine.errors import InvalidArgument
 
@@ -156,26 +156,6 @@ def test_a_lone_segment_that_is_lost_does_not_close_the_window() -> None:
     result = finished(line, flow)
     assert result.retransmitted == 1
     assert result.progress["window"][1:].min() == 10
-    line.virtual.close()
-
-
-def test_after_a_timeout_only_what_is_missing_is_sent_again() -> None:
-    """Of ten segments the third and the eighth are lost, twice: at first, and when sent again."""
-    line = Line({"rate_bps": 10**7}, {"delay_us": 10_000}, back={})
-    flow = line.tcp(10 * SEGMENT)
-    per_segment_s = 8 * FRAME / 1e7
-    for number in (3, 8):
-        line.run(0.01007 + (number - 0.5) * per_segment_s)
-        line.change(1, 2, **LOSES)
-        line.run(0.01007 + (number + 0.5) * per_segment_s)
-        line.change(1, 2, delay_us=10_000)
-    line.run(0.0225)
-    line.change(1, 2, **LOSES)
-    line.run(0.1)
-    line.change(1, 2, delay_us=10_000)
-    result = finished(line, flow)
-    assert result.is_acknowledged
-    assert result.retransmitted == 4
     line.virtual.close()
 
 

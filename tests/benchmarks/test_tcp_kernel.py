@@ -1,0 +1,60 @@
+"""benchmarks/tcp_kernel.py: what it makes of records, and when it takes a run for disturbed."""
+
+from pathlib import Path
+from types import ModuleType
+
+import loaded
+import numpy as np
+import pytest
+
+from testbed.errors import TestbedError
+from testbed.tcp import ANSWERS, PROGRESS, RECEIVED, TcpFlow, TcpRecord
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "tcp_kernel.py"
+
+
+@pytest.fixture
+def tcp_kernel(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    import tcp_kernel  # noqa: PLC0415
+
+    return tcp_kernel
+
+
+def test_it_takes_real_time(tmp_path: Path) -> None:
+    done = loaded.run(SCRIPT, "--time", "virtual", "--out", str(tmp_path))
+    assert done.returncode == 2
+    assert "it takes --time real" in done.stderr.splitlines()[-1]
+
+
+def test_what_a_flow_got_is_of_its_settled_time(tcp_kernel: ModuleType) -> None:
+    """From 2 to 4 s a segment each 10 ms, and a round trip of 20; before and after, others."""
+    seconds = np.arange(0, 6, 0.01)
+    steps = np.where((seconds > 2) & (seconds < 4), 1448, 9000)
+    received = np.zeros(len(seconds), RECEIVED)
+    received["time_ns"] = 10**9 + np.round(seconds * 1e9)
+    received["bytes"] = steps.cumsum()
+    progress = np.zeros(len(seconds), PROGRESS)
+    progress["time_ns"] = received["time_ns"]
+    progress["rtt_us"] = np.where((seconds >= 2) & (seconds < 4), 20_000, 90_000)
+    flow = TcpFlow(1, "h1", "h2", duration_s=4)
+    found = tcp_kernel.got(TcpRecord(flow, progress, received, np.zeros(0, ANSWERS)), 4.0)
+    assert found.rtt_ms == pytest.approx(20)
+    assert found.window == pytest.approx(2)
+
+
+@pytest.mark.parametrize(("rtt_ms", "is_refused"), [(20.4, False), (20.8, True)])
+def test_a_machine_that_is_late_makes_a_run_invalid(
+    rtt_ms: float, is_refused: bool, tcp_kernel: ModuleType
+) -> None:
+    case = tcp_kernel.Case(tcp_kernel.WAYS[0], "reno")
+    real, virtual = tcp_kernel.Got(1e7, rtt_ms, 9), tcp_kernel.Got(1.02e7, 20.0, 10)
+    samples = [tcp_kernel.sample(case, real, virtual)]
+    goodput, window = tcp_kernel.checks(samples)
+    assert goodput.measured == pytest.approx(1.02)
+    assert window.measured == pytest.approx(1.02 * 20 / rtt_ms)
+    if is_refused:
+        with pytest.raises(TestbedError, match=r"run invalid.*lost, reno: round trips took 4%"):
+            tcp_kernel.refuse_if_late(samples)
+    else:
+        tcp_kernel.refuse_if_late(samples)
