@@ -8,14 +8,12 @@ the part that simulates. It needs ns-3: Debian's, or better an optimised build o
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
 import argparse
-import shlex
-import shutil
 import statistics
-import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from _ns3 import Ns3
 from matplotlib.figure import Figure
 from virtual import FABRICS, LINK, RATE_PPS, Sample, add_options, flows_of, measure
 
@@ -29,8 +27,6 @@ from topologies.leaf_spine import LeafSpine
 
 SOURCE = Path(__file__).parent / "cpp" / "fabric.cc"
 LIBRARIES = ("ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point")
-FLAGS = ("-O3", "-march=native", "-DNDEBUG", "-Wall", "-Wextra", "-Werror")
-STANDARDS = ("c++23", "c++17")  # what headers of new versions need, and what those of old ones bear
 HOST_LINK = (10**11, 0)  # bit/s and ns; virtual time has a plain wire there
 
 
@@ -61,61 +57,6 @@ class Pair:
     ns3_memory_mb: float
     minip4_set_up_s: float
     ns3_set_up_s: float
-
-
-class Ns3:
-    """The installed ns-3, and our scenario compiled against it."""
-
-    def __init__(self, folder: Path) -> None:
-        """Raises TestbedError where something is missing, or the scenario does not compile."""
-        self.version = _pkg_config("--modversion", LIBRARIES[0])
-        self.program = folder / "fabric"
-        flags = _flags()
-        compiler = shutil.which("c++")
-        if compiler is None:
-            raise TestbedError("no C++ compiler found: apt install g++")
-        for standard in STANDARDS:
-            done = subprocess.run(
-                [compiler, f"-std={standard}", *FLAGS, SOURCE, "-o", self.program, *flags],
-                capture_output=True, text=True, check=False,
-            )  # fmt: skip
-            if done.returncode == 0:
-                return
-        wrong = next((line for line in done.stderr.splitlines() if "error" in line), "no output")
-        raise TestbedError(f"{SOURCE.name} does not compile with ns-3 {self.version}: {wrong}")
-
-    def run(self, fabric: str) -> Outcome:
-        """Simulate a fabric as `describe` says it. Raises TestbedError."""
-        done = subprocess.run(
-            [self.program], input=fabric, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            last = (done.stderr.splitlines() or ["no output"])[-1]
-            raise TestbedError(f"ns-3 {self.version}: exit status {done.returncode}: {last}")
-        return outcome_of(done.stdout)
-
-
-def _flags() -> list[str]:
-    """For the compiler. What is a path, and no option, is what ns-3 itself was linked with."""
-    words = shlex.split(_pkg_config("--cflags", "--libs", *LIBRARIES))
-    folders = [word[2:] for word in words if word.startswith("-L")]
-    return [
-        *(word.replace("-I", "-isystem", 1) for word in words if word.startswith("-")),
-        *(f"-Wl,-rpath,{folder}" for folder in folders),
-    ]
-
-
-def _pkg_config(*words: str) -> str:
-    program = shutil.which("pkg-config")
-    if program is not None:
-        done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            return done.stdout.strip()
-    raise TestbedError(
-        "ns-3 was not found by pkg-config: apt install libns3-dev pkg-config g++, or, for a fair"
-        " comparison, install one that was configured with --build-profile=optimized, and have"
-        " PKG_CONFIG_PATH name its lib/pkgconfig"
-    )
 
 
 def outcome_of(output: str) -> Outcome:
@@ -158,7 +99,7 @@ def describe(topo: LeafSpine, flows: list[Flow]) -> Iterator[str]:
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     if options.time != "virtual":
         raise TestbedError("this measures virtual time: add --time virtual")
-    ns3 = Ns3(run.folder)
+    ns3 = Ns3(run.folder, SOURCE, LIBRARIES)
     sizes = sorted(options.switches or ([10, 100] if options.quick else FABRICS))
     options.packets = options.packets or (30 if options.quick else 100)
     pairs: list[Pair] = []
@@ -169,7 +110,9 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             ours, books = await measure(number, switches, options, run)
             run.progress.update(f"{switches} switches in ns-3")
             topo = LeafSpine(**FABRICS[switches], **LINK)
-            theirs = ns3.run("\n".join(describe(topo, flows_of(topo, options, run.seed))))
+            theirs = outcome_of(
+                ns3.run("\n".join(describe(topo, flows_of(topo, options, run.seed))))
+            )
             name = f"{switches} switches, round {number + 1}"
             checks += [
                 Check(f"{name}: packets received, of those sent", ours.packets, books.sent),

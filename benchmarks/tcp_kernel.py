@@ -34,7 +34,7 @@ KINDS = ("reno", "cubic")
 SEGMENT_BYTES = 1448
 SETTLED_S = 2.0  # slow start is over
 WITHIN = 0.05  # how far from one the ratio may be
-LATE = 0.025  # round trips longer by more in real time: then goodput tells of the machine
+LATE = 0.06  # round trips longer by more in real time: then goodput tells of the machine
 
 
 @dataclass(frozen=True)
@@ -197,12 +197,11 @@ def by_case(samples: list[Sample]) -> dict[tuple[str, str], list[Sample]]:
 
 
 def checks(samples: list[Sample]) -> list[Check]:
-    """Of both ratios."""
+    """Of segments a round trip: goodput also has what the machine took away."""
     return [
-        Check(f"{way}, {kind}: {name}, virtual by real",
-              statistics.mean(getattr(each, what) for each in ours), 1, WITHIN)
+        Check(f"{way}, {kind}: segments a round trip, virtual by real",
+              statistics.mean(each.window for each in ours), 1, WITHIN)
         for (way, kind), ours in by_case(samples).items()
-        for name, what in (("goodput", "goodput"), ("segments a round trip", "window"))
     ]  # fmt: skip
 
 
