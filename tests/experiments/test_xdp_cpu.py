@@ -45,6 +45,21 @@ def test_ratios_are_of_one_round_and_decide() -> None:
     assert checked(made(**{PORTS.name: 3000})) == [False, True, False, False, True]
 
 
+def test_rounds_that_differ_decide_nothing() -> None:
+    """One of three is as it should be: what the others have is not told to be XDP's."""
+    for pps, less, text in (
+        (100_000, 2.5, r"0\.5 of what iptables raw does at 100,000: from 0\.23 to 0\.58;"),
+        (400_000, 0.1, r"1 of what XDP, by UDP port does at 400,000: from 0\.25 to 2\.5;"),
+    ):  # fmt: skip
+        measured = [
+            each._replace(busy=each.busy * less)
+            if (each.contender, each.offered_pps) == (PORTS.name, pps) and each.round > 1 else each
+            for each in made()
+        ]  # fmt: skip
+        with pytest.raises(loads.TestbedError, match=f"^run invalid: rounds differ .*{text}"):
+            experiment.report(measured, PLAN)
+
+
 class Script:
     """Measurements as they come, instead of a machine's."""
 

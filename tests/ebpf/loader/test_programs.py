@@ -114,6 +114,7 @@ def test_what_is_missing_is_told(
     old.write_text("#!/bin/sh\necho clang version 13.0.1\n")
     old.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CLANG", raising=False)
     compile.clang.cache_clear()
     with pytest.raises(LoadError, match=r"no clang of version 14 or newer .* \./setup\.sh"):
         load(source)
