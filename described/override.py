@@ -17,7 +17,8 @@ def replaced(given: Path, names: set[str | None]) -> str | None:
 
 def found(given: Path, folder: Path) -> Path:
     """A path from here, or from the exercise's folder."""
-    for path in (given.absolute(), folder / given):
+    tried = dict.fromkeys((given.absolute(), folder / given))  # which may be the same
+    for path in tried:
         if path.is_file():
             return path
-    raise TestbedError(f"--p4 {given}: no such file, neither in {Path.cwd()} nor in {folder}")
+    raise TestbedError(f"--p4: no file {' or '.join(map(str, tried))}")

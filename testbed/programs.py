@@ -99,11 +99,11 @@ def build(
 
 def _found(path: str | Path) -> Path:
     """A path from here, or else from the repository's root."""
-    here = Path(path).absolute()
-    found = here if here.is_file() else REPOSITORY / path
-    if not found.is_file():
-        raise TestbedError(f"no P4 program {path}, neither in {Path.cwd()} nor in {REPOSITORY}")
-    return found
+    tried = dict.fromkeys((Path(path).absolute(), REPOSITORY / path))  # which may be the same
+    for found in tried:
+        if found.is_file():
+            return found
+    raise TestbedError(f"no P4 program {' or '.join(map(str, tried))}")
 
 
 def _defines(macros: Mapping[str, int | str]) -> tuple[str, ...]:

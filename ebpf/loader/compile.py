@@ -29,11 +29,11 @@ ROOT = INCLUDE_FOLDER.parent.parent
 
 def found(source: str | Path) -> Path:
     """The path of a program, from here, or else from the repository's root."""
-    here = Path(source).absolute()
-    path = here if here.is_file() else ROOT / source
-    if not path.is_file():
-        raise LoadError(f"no BPF program {source}, neither in {Path.cwd()} nor in {ROOT}")
-    return path
+    tried = dict.fromkeys((Path(source).absolute(), ROOT / source))  # which may be the same
+    for path in tried:
+        if path.is_file():
+            return path
+    raise LoadError(f"no BPF program {' or '.join(map(str, tried))}")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ A NAME is that of a folder in results/reference/: an experiment's, which is in v
 `_real` behind it; or a benchmark's. The checkout must be as committed: results name their commit.
 """
 
+import argparse
 import csv
 import json
 import shutil
@@ -123,9 +124,15 @@ def flaws(folder: Path) -> list[str]:
     return found
 
 
-def main(names: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Make references, all or those named; returns the worst exit status of their runs."""
     known = commands()
+    parser = argparse.ArgumentParser(
+        prog="reference", usage=argparse.SUPPRESS, description=__doc__, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("names", metavar="NAME", nargs="*", help=", ".join(known))
+    names = parser.parse_args(arguments).names
     if unknown := [name for name in names if name not in known]:
         print(f"reference: error: no {unknown[0]}: there are {', '.join(known)}", file=sys.stderr)
         return 2

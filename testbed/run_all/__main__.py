@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -35,8 +35,8 @@ from testbed.run_all.schedule import expected_s, shown
 WORDS = {
     cli.PASSED: "passed",
     cli.CHECK_FAILED: "FAILED",
-    cli.UNUSABLE: "invalid, or not to be had here: see above",
-    cli.BROKEN: "broke: see above",
+    cli.UNUSABLE: "invalid, or not to be had here",
+    cli.BROKEN: "broke",
 }
 WORST_LAST = (cli.PASSED, cli.UNUSABLE, cli.CHECK_FAILED, cli.BROKEN)  # then signals
 SIGNALLED = 128  # and a signal's number: the exit status of what was ended by it
@@ -117,6 +117,9 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
     end_with_us = partial(end_with_parent, os.getpid())  # SIGKILL cannot be passed on
     process = subprocess.Popen(
         [sys.executable, experiment.script, *given],
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="backslashreplace",
         preexec_fn=end_with_us,  # noqa: PLW1509 - no threads here
     )
 
@@ -126,6 +129,7 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
             process.send_signal(number)
 
     before = {number: signal.signal(number, pass_on) for number in STOPPING}
+    why = _passed_on(process.stderr).removeprefix(f"{experiment.name}: error: ")
     status = process.wait()
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -140,7 +144,18 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
         checks = json.loads(summary.read_text())["checks"]
         failed = [check["name"] for check in checks if not check["passed"]]
         said += ": " + ("; ".join(failed) or "it has no checks")
+    elif status in (cli.UNUSABLE, cli.BROKEN) and why:
+        said += f": {why}"
     return Outcome(experiment.name, said, status, time.monotonic() - began)
+
+
+def _passed_on(errors: Iterable[str] | None) -> str:
+    """Show what an experiment says is wrong, as it comes; its last line is why it ended."""
+    last = ""
+    for last in errors or ():  # noqa: B007
+        sys.stderr.write(last)
+        sys.stderr.flush()
+    return last.strip()
 
 
 def _written_ns(summary: Path) -> int | None:

@@ -121,7 +121,8 @@ def test_a_run_s_networks_share_what_is_compiled(
 @pytest.mark.parametrize(
     ("programs", "macros", "words"),
     [
-        ("no/such.p4", {}, "^no P4 program no/such.p4, neither in .* nor in "),
+        ("no/such.p4", {}, "^no P4 program .+/no/such.p4( or .+/no/such.p4)?$"),
+        ("/no/such.p4", {}, "^no P4 program /no/such.p4$"),
         ({"s1": WIRE, "s2": WIRE}, {}, "^switch s3 has no program: name one for each switch$"),
         (
             dict.fromkeys((*SWITCHES, "s9"), WIRE), {},

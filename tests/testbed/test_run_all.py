@@ -74,6 +74,19 @@ def test_everything_runs_and_the_worst_status_stands(
     assert said.count("FAILED: one; two") == statuses.count(1)
 
 
+def test_why_one_is_invalid_stands_in_the_table_too(
+    experiments: Experiments, capfd: pytest.CaptureFixture[str]
+) -> None:
+    script = experiments.add("e0", 2)
+    why = "e0: error: run invalid: busy"
+    told = f'print("a warning\\n{why}", file=sys.stderr)\nsys.exit'
+    script.write_text(script.read_text().replace("sys.exit", told))
+    assert main([], experiments.folder, experiments.results) == 2
+    said, errors = capfd.readouterr()
+    assert errors == f"a warning\n{why}\n"
+    assert "invalid, or not to be had here: run invalid: busy" in said
+
+
 @pytest.mark.parametrize("has_results", [True, False])
 def test_one_that_cannot_be_imported_holds_up_nothing(
     experiments: Experiments, has_results: bool
@@ -85,7 +98,7 @@ def test_one_that_cannot_be_imported_holds_up_nothing(
     script.write_text("import telemark_has_no_such_module\n")
     status, said = experiments.run_all()
     assert status == 3
-    assert "broke: see above" in said
+    assert "broke: ModuleNotFoundError: No module named 'telemark_has_no_such_module'" in said
     assert "FAILED" not in said
     assert "ran e1" in said
 

@@ -139,3 +139,11 @@ def test_what_cannot_make_a_reference_is_refused(
     errors = capsys.readouterr().err
     assert errors.startswith(words)
     assert errors.count("\n") == 1
+
+
+def test_help_names_all_and_a_wrong_name_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        reference.main(["--help"])
+    assert "starter_real" in capsys.readouterr().out
+    assert reference.main(["stater"]) == 2
+    assert capsys.readouterr().err.startswith("reference: error: no stater: there are ampm_")
