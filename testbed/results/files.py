@@ -43,8 +43,15 @@ def exclusive(folder: Path) -> Iterator[Path]:
 
 
 def replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file beside `path`, then put it in its place."""
+    """Write a file beside `path`, then put it in its place. Raises TestbedError.
+
+    Nobody else may do so meanwhile: see exclusive().
+    """
     partial = path.with_name(f".{path.name}.partial")
-    write(partial)
-    give_to_caller(partial)
-    partial.replace(path)
+    try:
+        write(partial)
+        give_to_caller(partial)
+        partial.replace(path)
+    except OSError as error:  # the disk is full
+        partial.unlink(missing_ok=True)
+        raise TestbedError(f"{path} cannot be written: {error.strerror}") from None

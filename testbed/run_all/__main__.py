@@ -152,7 +152,7 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
 def _passed_on(errors: Iterable[str] | None) -> str:
     """Show what an experiment says is wrong, as it comes; its last line is why it ended."""
     last = ""
-    for last in errors or ():  # noqa: B007
+    for last in errors or ():
         sys.stderr.write(last)
         sys.stderr.flush()
     return last.strip()

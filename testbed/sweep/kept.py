@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from minip4.errors import Minip4Error
-from testbed.results.files import make_folder, replace
+from testbed.results.files import exclusive, make_folder, replace
 from testbed.results.provenance import REPOSITORY, P4Source, environment
 from testbed.run import Spread
 from testbed.sweep.task import Outcome, Task, unpacked
@@ -41,6 +41,8 @@ class Kept:
             outcome = unpacked(path.read_bytes())
         except (lzma.LZMAError, EOFError):  # the machine went down, or the disk is broken
             return None
+        except FileNotFoundError:  # another experiment with the same folder has just ended
+            return None
         if not all(map(is_as_it_was, outcome.programs)):
             return None
         self._used.add(path)
@@ -51,17 +53,22 @@ class Kept:
         if self._folder is None:
             return
         make_folder(self._folder)
-        if sum(path.stat().st_size for path in self._used) + len(packed) <= MAX_BYTES:
-            path = self._folder / _name(task)
-            replace(path, lambda partial: partial.write_bytes(packed))
-            self._used.add(path)
+        with exclusive(self._folder):  # another experiment may have the same folder
+            there = [path.stat().st_size for path in self._used if path.exists()]
+            if sum(there) + len(packed) <= MAX_BYTES:
+                path = self._folder / _name(task)
+                replace(path, lambda partial: partial.write_bytes(packed))
+                self._used.add(path)
 
 
 def forget_others(spread: Spread) -> None:
     """Remove what a sweep that is complete did not use: of other code, settings or seeds."""
-    for path in spread.kept.glob("*") if spread.kept else ():
-        if path not in spread.used:
-            path.unlink(missing_ok=True)
+    if spread.kept is None or not spread.kept.exists():
+        return
+    with exclusive(spread.kept):
+        for path in spread.kept.glob("*"):
+            if path not in spread.used:
+                path.unlink()
 
 
 def _name(task: Task) -> str:

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scapy.data import DLT_EN10MB
-from scapy.error import Scapy_Exception
-from scapy.utils import RawPcapNgReader, RawPcapReader
 
 from minip4.simulator.shared import PAYLOAD
 from testbed.errors import TestbedError
@@ -47,6 +44,11 @@ def read_frames(path: Path) -> tuple[list[int], list[bytes]]:
 
     Raises TestbedError when it is no such file, not of Ethernet, or when frames were cut.
     """
+    # scapy takes a tenth of a second to load: read() needs none of it.
+    from scapy.data import DLT_EN10MB  # noqa: PLC0415
+    from scapy.error import Scapy_Exception  # noqa: PLC0415
+    from scapy.utils import RawPcapNgReader, RawPcapReader  # noqa: PLC0415
+
     times_ns: list[int] = []
     frames: list[bytes] = []
     try:

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from ipaddress import IPv4Interface
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mininet.util import ipAdd, macColonHex
 
@@ -21,11 +21,12 @@ from testbed.plant import LinkEnd, Outcome, Settings, derived_seed
 from testbed.traffic import AnyFlow, Schedule
 from testbed.virtual.applications import Applications
 from testbed.virtual.clock import VirtualClock
-from testbed.virtual.command_line import CommandLine
 from testbed.virtual.options import parse
 from testbed.virtual.polls import Polls
-from testbed.virtual.station import Station
 from testbed.virtual.traffic import VirtualCarrier
+
+if TYPE_CHECKING:
+    from testbed.virtual.station import Station
 
 NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, as Mininet's
 DRAIN_NS = 1_000_000_000  # as long as a switch process takes at most to empty queues and links
@@ -249,11 +250,16 @@ class VirtualPlant:
 
     async def obey(self, script: Path) -> None:
         """See testbed.virtual.command_line."""
+        # scapy takes a tenth of a second to load, which is for those who ping alone.
+        from testbed.virtual.command_line import CommandLine  # noqa: PLC0415
+
         stations = {host.name: self._station(host) for host in self.hosts}
         await CommandLine(stations, self._clock, print).obey(script)
 
-    def _station(self, host: Host) -> Station:
+    def _station(self, host: Host) -> "Station":
         """A host that pings; it knows of the others what the topology says, or else all."""
+        from testbed.virtual.station import Station  # noqa: PLC0415
+
         info = self._settings.topo.nodeInfo(host.name)
         everyone = {other.address: other.mac for other in self.hosts if other is not host}
         gateway = info.get("defaultRoute", "").removeprefix("via ").partition(" ")[0]

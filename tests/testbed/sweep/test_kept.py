@@ -1,6 +1,7 @@
 """Runs that are done are not done again, unless something that they depend on has changed."""
 
 import argparse
+import errno
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from loaded import StartExperiment
 
+from testbed.errors import TestbedError
 from testbed.results.provenance import REPOSITORY, P4Source
 from testbed.run import Run, Spread
 from testbed.sweep import kept
@@ -213,3 +215,26 @@ async def measure(number, run):
         f"example: error: {program} is another program here than where run 1 was done: it has "
         "changed meanwhile, or that worker's is\n"
     ))  # fmt: skip
+
+
+def test_two_experiments_may_have_the_same_folder(checkout: Checkout) -> None:
+    """What one removes at its end is not there for the other, which goes on."""
+    other = Kept(Spread(kept=checkout.spread.kept))
+    assert other.find(TASK) is not None
+    forget_others(checkout.spread)
+    other.add(replace(TASK, seed=2), packed(checkout.outcome()))
+    assert checkout.find(replace(TASK, seed=2)) == checkout.outcome()
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing_half(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        path.open("wb").write(data[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    before = {*checkout.file.parent.iterdir()}
+    with pytest.raises(TestbedError, match=r"cannot be written: No space left on device$"):
+        Kept(checkout.spread).add(replace(TASK, seed=2), packed(checkout.outcome()))
+    assert {*checkout.file.parent.iterdir()} == before
