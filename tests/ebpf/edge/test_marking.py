@@ -297,11 +297,12 @@ def test_more_kinds_of_keys_than_there_are_places_for_are_refused(edge: Edge) ->
 
 
 HOLDER = """
-import sys, time
+import signal, time
 from ipaddress import ip_network
 from ebpf.edge.ampm import MarkingEdge
 from ebpf.edge.watch_list import Key
 every = ip_network("0.0.0.0/0")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells in background ignore it
 with MarkingEdge("v0") as edge:
     edge.set_schedule((1 << 40) - time.monotonic_ns() // 1000, 40, 0)  # colour 1 from now on
     fields = {"flow": 0, "priority": 1, "methods": 1, "dscp": 0, "is_first": 1}
