@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ebpf.datapath.ddos_filter import SOURCE, Filter
 from ebpf.datapath.rules import UDP, Rule
 from ebpf.loader import Program, Sent, attach_xdp, live, load
+from xdp.awake import Awake
 from xdp.dropping import PROGRAMS, dropped
 from xdp.frames import ADDRESS, DEVICE_MAC, PORT, flows
 from xdp.ground import OUT, Ground
@@ -24,8 +25,8 @@ from xdp.transactions import End
 
 SERVER, CLIENT, CLIENT_ADDRESS = "serves", "asks", "10.0.0.2"
 EARLY_S = 0.03  # that a flood begins before, and ends after, what it is to disturb
-RING = 2048  # frames that wait at a card at most
-TURN_S = 500e-6  # between two turns of what stands for a card
+RING = 4096  # frames that wait at a card at most
+TURN_S = 1e-3  # between two turns of what stands for a card: each costs it 20 us, beside its frames
 FLOOD_FIRST, THEN_ENDS = 2, 1  # priorities of SCHED_FIFO
 UNFILTERED, FILTERED, UNREAD = "no filter", "XDP filter", "dropped unread"
 SERVERS = (UNFILTERED, FILTERED, UNREAD)
@@ -42,6 +43,7 @@ class Held(NamedTuple):
     lost_at_card: int  # its ring was full
     dropped_at_xdp: int
     seen_by_host: int
+    busy: float  # part of the server's core that the source took, its XDP programs included
 
     @property
     def missing(self) -> int:
@@ -117,9 +119,18 @@ def _link(serving: Ground, asking: Ground) -> None:
         ip link set {CLIENT} up""")
 
 
-def flood(arrive: Callable[[int], Sent], pps: int, seconds: float) -> tuple[int, int]:
-    """Frames that arrived at a rate, and those that a ring had no room for."""
+class Flood(NamedTuple):
+    """Frames that arrived, those that a ring had no room for, and what that took of a core."""
+
+    arrived: int = 0
+    lost: int = 0
+    busy: float = 0.0  # by this thread's clock
+
+
+def flood(arrive: Callable[[int], Sent], pps: int, seconds: float) -> Flood:
+    """Frames arrive at a rate, in this thread."""
     began, arrived, lost = time.perf_counter(), 0, 0
+    cpu_began_s = time.thread_time()
     while (passed := time.perf_counter() - began) < seconds:
         waiting = int(passed * pps) - arrived - lost
         lost += max(waiting - RING, 0)
@@ -127,12 +138,14 @@ def flood(arrive: Callable[[int], Sent], pps: int, seconds: float) -> tuple[int,
             arrive(taken)
             arrived += taken
         time.sleep(max(TURN_S - (time.perf_counter() - began - passed), 0))
-    return arrived, lost
+    return Flood(arrived, lost, (time.thread_time() - cpu_began_s) / passed)
 
 
 def under_floods(plan: Plan, told: Callable[[str], None]) -> Iterator[Held]:
     """All servers, under all floods, in each round. Raises TestbedError, LoadError."""
     with ExitStack() as stack:
+        for core in plan.cores:
+            stack.callback(Awake(core).close)
         sieges = {name: Siege(stack, plan.cores, name) for name in SERVERS}
         for number in range(1, plan.rounds + 1):
             for name, siege in [*sieges.items()][:: 1 if number % 2 else -1]:
@@ -158,7 +171,7 @@ def _held(
     siege.client.connect()
     before = siege.books()
     siege.client.ask(plan.seconds, after_s=EARLY_S)
-    arrived, lost = flood(arrive, of[2], plan.seconds + 2 * EARLY_S) if of[2] else (0, 0)
+    came = flood(arrive, of[2], plan.seconds + 2 * EARLY_S) if of[2] else Flood()
     answered = siege.client.answered()
     at_xdp, seen = (now - then for now, then in zip(siege.books(), before, strict=True))
-    return Held(*of, answered, arrived, lost, at_xdp, seen)
+    return Held(*of, answered, came.arrived, came.lost, at_xdp, seen, came.busy)

@@ -77,15 +77,19 @@ def _serve(address: str) -> None:
                     connection.close()
                 connection, _ = listening.accept()
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            elif connection:
-                _answer(connection)
+            elif connection and not _answer(connection):
+                connection.close()
+                connection = None
 
 
-def _answer(connection: socket.socket) -> None:
+def _answer(connection: socket.socket) -> bool:
+    """False when it has ended: it would be ready for ever. The next one follows."""
     try:
-        connection.sendall(connection.recv(1) or b"")
-    except OSError:  # reset: the next connection follows
-        return
+        asked = connection.recv(1)
+        connection.sendall(asked)
+    except OSError:  # reset
+        return False
+    return bool(asked)
 
 
 def _ask(address: str) -> None:

@@ -2,10 +2,11 @@
 
 import argparse
 import os
+import socket
 
 import pytest
 from scripts import module
-from xdp import siege
+from xdp import siege, transactions
 from xdp.siege import FILTERED, SERVERS, UNFILTERED, UNREAD, Held, Plan, Siege
 
 from ebpf.loader import Sent
@@ -23,7 +24,7 @@ KEPT = {UNFILTERED: (1, 0.5, 0.04, 0), FILTERED: (1, 1, 0.9, 0.85),
 def made(**changed: tuple[float, ...]) -> list[Held]:
     """Rounds of a machine that is now faster, now slower."""
     return [
-        Held(number, server, pps, 9000 * noise * kept, pps, pps // 10, dropped, seen)
+        Held(number, server, pps, 9000 * noise * kept, pps, pps // 10, dropped, seen, pps / 20_000)
         for number, noise in enumerate((1, 1.5, 0.5), start=1)
         for server, parts in {**KEPT, **changed}.items()
         for pps, kept in zip(FLOODS_PPS, parts, strict=True)
@@ -44,6 +45,8 @@ def test_what_is_kept_at_twice_the_flood_that_stops_the_other_decides(
     found = report(made(**{FILTERED: (1, 1, 0.1, kept)}))
     assert found.metrics["stops_packets_per_s"] == 2000
     assert found.checks[0].measured == pytest.approx(min(kept, 1))
+    assert found.metrics["left_by_the_source"] == pytest.approx(0.8)
+    assert found.metrics["kept_of_what_it_leaves"] == pytest.approx(kept / 0.8)
     assert [check.passed for check in found.checks] == [passed, True]
 
 
@@ -92,7 +95,7 @@ def test_a_card_has_room_for_so_many_frames_and_others_are_lost(
         return Sent(frames, 1, 1)
 
     monkeypatch.setattr(siege.time, "sleep", sleep)
-    taken, lost = siege.flood(arrive, 10_000, 0.1)
+    taken, lost, _ = siege.flood(arrive, 10_000, 0.1)
     assert max(arrived) == 100
     assert lost > 0
     assert 900 < taken + lost <= 1000
@@ -129,3 +132,21 @@ def test_virtual_time_is_refused() -> None:
     options = argparse.Namespace(time="virtual", rounds=None, quick=True)
     with pytest.raises(TestbedError, match="virtual: programs in the kernel"):
         experiment.experiment(options, None)
+
+
+def test_what_the_source_takes_is_its_thread_s_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu_s = iter((5.0, 5.01))
+    monkeypatch.setattr(siege.time, "thread_time", lambda: next(cpu_s))
+    found = siege.flood(lambda frames: Sent(frames, 1, 1), 1000, 0.02)
+    assert found.busy == pytest.approx(0.5, rel=0.5)
+    assert found.busy <= 0.5
+
+
+def test_a_server_sleeps_where_its_connection_has_ended() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        ours.sendall(b"?")
+        assert transactions._answer(theirs)
+        assert ours.recv(1) == b"?"
+        ours.close()
+        assert not transactions._answer(theirs)

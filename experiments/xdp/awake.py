@@ -1,0 +1,23 @@
+"""Keeps a core awake: where it may sleep, what it costs to wake it is most of a round trip's noise.
+
+In a virtual machine a core that halts is given to others, and comes back when the host likes.
+"""
+
+import os
+import subprocess
+import sys
+
+LOOP = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
+
+
+class Awake:
+    """A process that runs on a core whenever nobody else wants to, until close() or our end."""
+
+    def __init__(self, core: int) -> None:
+        self._process = subprocess.Popen([sys.executable, "-c", LOOP], start_new_session=True)
+        os.sched_setaffinity(self._process.pid, {core})
+        os.sched_setscheduler(self._process.pid, os.SCHED_IDLE, os.sched_param(0))
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
