@@ -2,7 +2,8 @@
 
 Experiments in virtual time are started as users start them, with one process and with as many as
 there are cores, in turns; their samples must be the same bytes. By the wall clock, from the start
-to the end of the command: so the machine must be quiet.
+to the end of the command: so the machine must be quiet. Cores may share memory and more: what they
+can reach at most is told by as many commands of one process at once, with nothing in common.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -13,7 +14,8 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +55,7 @@ class Sample:
     jobs: int
     wall_s: float
     digest: str  # of its samples
+    at_once: int = 1  # such commands, with nothing in common
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -64,10 +67,14 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     rounds = 1 if options.quick else options.rounds
     names = options.only[:1] if options.quick else options.only
     samples = [
-        measure(name, number, count, run.folder, quick=options.quick)
+        sample
         for number in range(rounds)
         for name in names
-        for count in (1, jobs)
+        for sample in (
+            measure(name, number, 1, run.folder, quick=options.quick),
+            measure(name, number, jobs, run.folder, quick=options.quick),
+            apart(name, number, jobs, run.folder, quick=options.quick),
+        )
     ]
     results = {(sample.experiment, sample.digest) for sample in samples}
     others = len(results) - len(names)
@@ -97,9 +104,32 @@ def measure(name: str, number: int, jobs: int, folder: Path, *, quick: bool) -> 
     return Sample(name, number, jobs, wall_s, digest[:16])
 
 
+def apart(name: str, number: int, count: int, folder: Path, *, quick: bool) -> Sample:
+    """So many of it at once, each with one process and a folder: until the last ends."""
+
+    def one(of: int) -> Sample:
+        return measure(name, number, 1, folder / f"apart-{of}", quick=quick)
+
+    began = time.perf_counter()
+    with ThreadPoolExecutor(count) as pool:
+        first, *_ = pool.map(one, range(count))
+    return replace(first, wall_s=time.perf_counter() - began, at_once=count)
+
+
 def walls_s(samples: list[Sample], name: str, *, alone: bool) -> list[float]:
     """Of each round: with one process, or with all."""
-    return [s.wall_s for s in samples if s.experiment == name and (s.jobs == 1) == alone]
+    return [
+        s.wall_s
+        for s in samples
+        if s.experiment == name and s.at_once == 1 and (s.jobs == 1) == alone
+    ]
+
+
+def least_shares(samples: list[Sample], name: str) -> list[float]:
+    """What the machine lets it take of the time, in each round: a core's part, of several apart."""
+    several = [s for s in samples if s.experiment == name and s.at_once > 1]
+    ones_s = walls_s(samples, name, alone=True)
+    return [s.wall_s / s.at_once / one_s for s, one_s in zip(several, ones_s, strict=True)]
 
 
 def shares(samples: list[Sample], name: str) -> list[float]:
@@ -124,10 +154,11 @@ def summary(samples: list[Sample], names: list[str]) -> Table:
     rows = []
     for name in names:
         found = [walls_s(samples, name, alone=True), walls_s(samples, name, alone=False),
-                 shares(samples, name)]  # fmt: skip
+                 shares(samples, name), least_shares(samples, name)]  # fmt: skip
         rows.append((name, *(f"{statistics.median(x):.2f} ({min(x):.2f} to {max(x):.2f})"
                              for x in found)))  # fmt: skip
-    columns = ("experiment", "one process, s", "side by side, s", "share")
+    columns = ("experiment", "one process, s", "side by side, s", "share",
+               "of commands apart")  # fmt: skip
     return table("Wall time: median (least to most)", columns, rows)
 
 

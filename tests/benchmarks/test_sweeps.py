@@ -12,7 +12,7 @@ FAKE = """
 import pathlib, sys
 told = dict(each.partition("=")[::2] for each in sys.argv[1:])
 out = pathlib.Path(told["--out"])
-out.mkdir(exist_ok=True)
+out.mkdir(parents=True, exist_ok=True)
 (out / "samples.csv").write_text("\\n".join(f"{k}={v}" for k, v in told.items() if k != "--jobs"))
 sys.exit(%d)
 """
@@ -40,6 +40,9 @@ def test_an_experiment_is_run_anew_with_so_many_processes(
     assert [each.jobs for each in found] == [1, 2]
     assert found[0].digest == found[1].digest
     assert found[0].digest != sweeps.measure("one", 0, 1, tmp_path, quick=False).digest
+    both = sweeps.apart("one", 0, 2, tmp_path, quick=True)
+    assert (both.at_once, both.jobs) == (2, 1)
+    assert (tmp_path / "apart-1" / "one" / "samples.csv").exists()
     (tmp_path / "one.py").write_text(FAKE % 1)
     with pytest.raises(TestbedError, match="one ended with 1"):
         sweeps.measure("one", 0, 1, tmp_path, quick=True)
@@ -55,3 +58,11 @@ def test_claims(sweeps: ModuleType, wall_s: float, holds: bool) -> None:
     ]
     checks = sweeps.claims(samples, ["a", "b"])
     assert [check.passed for check in checks] == [holds, holds]
+
+
+def test_what_the_machine_can_reach(sweeps: ModuleType) -> None:
+    """Two at once that take 1.2 times as long as one leave a share of 0.6."""
+    one = sweeps.Sample("a", 0, 1, 10.0, "")
+    samples = [one, sweeps.Sample("a", 0, 2, 6.5, ""), sweeps.Sample("a", 0, 1, 12.0, "", 2)]
+    assert sweeps.least_shares(samples, "a") == [pytest.approx(0.6)]
+    assert sweeps.shares(samples, "a") == [pytest.approx(0.65)]
