@@ -16,8 +16,11 @@ bool pace_wants_turns(const struct pace *pace)
 
 void pace_note(struct pace *pace, bool in_turn, uint64_t took_ns, double waited, uint64_t events)
 {
-    if (events < FEW_EVENTS)
-        return;
+    bool is_used_to = pace->is_settled && pace->was_in_turn == in_turn;
+    pace->is_settled = true;
+    pace->was_in_turn = in_turn;
+    if (events < FEW_EVENTS || !is_used_to)
+        return; /* after a change all memory comes out of the other core's cache: it is tried once more */
     if (!in_turn)
         pace->has_waited = waited > MUCH;
     bool was_slower = pace->cost_ns[in_turn] > pace->cost_ns[!in_turn];

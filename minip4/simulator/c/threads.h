@@ -36,6 +36,7 @@ struct channel {
 struct pace {
     double cost_ns[2];  /* of an event, at once and in turn; 0: not tried yet */
     bool has_waited;    /* at once, the last time: threads, for much of it */
+    bool is_settled, was_in_turn; /* there was a run before, and how */
     uint32_t runs, next_try, interval; /* ... of what is slower: the longer it is, the more rarely */
 };
 
