@@ -4,13 +4,12 @@ Of its own, since what some leave behind burdens who comes next: a table of ipta
 looks at each packet until its namespace goes, and so does conntrack.
 """
 
-import contextlib
 import ctypes
 import os
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
+from contextlib import AbstractContextManager
 
+from ebpf.loader.namespace import OWN, entered
 from testbed.errors import TestbedError
 from testbed.real.isolation import CLONE_NEWNET, DISABLE_IPV6
 from xdp.frames import ADDRESS, DEVICE_MAC
@@ -24,29 +23,22 @@ class Ground:
 
     def __init__(self) -> None:
         """Raises TestbedError."""
-        before = _own_namespace()
+        here = os.open(OWN, os.O_RDONLY)
         try:
-            _system("unshare", CLONE_NEWNET)
-            self._namespace = _own_namespace()
-            self._make()
+            with entered(here):  # to come back
+                _unshare()
+                self._namespace = os.open(OWN, os.O_RDONLY)
+                self._make()
         finally:
-            _enter(before)
-            os.close(before)
+            os.close(here)
 
     def close(self) -> None:
         """Let the namespace go, with all that is in it."""
         os.close(self._namespace)
 
-    @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
+    def entered(self) -> AbstractContextManager[None]:
         """This thread, and what it starts, is there within the `with`."""
-        before = _own_namespace()
-        _enter(self._namespace)
-        try:
-            yield
-        finally:
-            _enter(before)
-            os.close(before)
+        return entered(self._namespace)
 
     def run(self, command: str) -> str:
         """What a shell's command prints there. Raises TestbedError."""
@@ -71,14 +63,6 @@ class Ground:
             raise TestbedError(f"no veth can be made: {done.stderr.strip()}")
 
 
-def _own_namespace() -> int:
-    return os.open(Path("/proc/thread-self/ns/net"), os.O_RDONLY)
-
-
-def _enter(namespace: int) -> None:
-    _system("setns", namespace, CLONE_NEWNET)
-
-
-def _system(call: str, *arguments: int) -> None:
-    if getattr(ctypes.CDLL(None, use_errno=True), call)(*arguments):
+def _unshare() -> None:
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
         raise TestbedError(f"no namespaces can be made ({os.strerror(ctypes.get_errno())})")
