@@ -22,13 +22,15 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return scripts.run("ampm_loss", *arguments)
 
 
-def test_every_complete_block_is_exact(tmp_path: Path) -> None:
+def test_every_complete_block_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_FIGURES", "1")
     done = run(*SHORT, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert not failed_checks(tmp_path)
     assert len(samples(tmp_path)) == 2 * METHODS * SEGMENTS
     assert (tmp_path / "ampm_loss.png").stat().st_size > 10_000
     assert (tmp_path / "ampm_loss.svg").exists()
+    assert (tmp_path / "ampm_loss.pdf").exists()
 
 
 def test_virtual_time_is_exact_for_every_seed(tmp_path: Path) -> None:
