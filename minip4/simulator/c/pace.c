@@ -1,36 +1,54 @@
 /* Whether partitions are to run at once or in turn: as it was faster. Where links are short, or the machine's
- * cores have other work, threads mostly wait for each other: else turns can only be slower, and are not tried. */
+ * cores have other work, threads mostly wait for each other: else turns can only be slower, and are not tried.
+ *
+ * Runs are judged in groups, by the best of each: one that was held up says nothing of the others, nor does the
+ * first after a change, when all memory comes out of the other core's cache. */
 #include "threads.h"
 
 #define MUCH 0.25 /* of the threads' time */
 
-enum { FIRST_INTERVAL = 8, LONGEST_INTERVAL = 1 << 12, FEW_EVENTS = 1 << 10 };
+enum { GROUP = 4 /* runs */, FIRST_INTERVAL = 8, LONGEST_INTERVAL = 1 << 8, FEW_EVENTS = 1 << 10 };
 
 bool pace_wants_turns(const struct pace *pace)
 {
-    if (pace->cost_ns[1] == 0)
-        return pace->has_waited;
-    bool in_turn = pace->cost_ns[1] < pace->cost_ns[0];
-    return pace->runs == pace->next_try && (in_turn || pace->has_waited) ? !in_turn : in_turn;
+    return pace->in_turn;
 }
 
-void pace_note(struct pace *pace, bool in_turn, uint64_t took_ns, double waited, uint64_t events)
+/* Sets when the way that is not the best is tried next. */
+static void set_next_try(struct pace *pace, bool best)
 {
-    bool is_used_to = pace->is_settled && pace->was_in_turn == in_turn;
-    pace->is_settled = true;
-    pace->was_in_turn = in_turn;
-    if (events < FEW_EVENTS || !is_used_to)
-        return; /* after a change all memory comes out of the other core's cache: it is tried once more */
-    if (!in_turn)
-        pace->has_waited = waited > MUCH;
-    bool was_slower = pace->cost_ns[in_turn] > pace->cost_ns[!in_turn];
-    pace->cost_ns[in_turn] = (double)took_ns / (double)events;
-    bool is_slower = pace->cost_ns[in_turn] > pace->cost_ns[!in_turn];
-    if (pace->runs++ < pace->next_try && pace->interval)
-        return;
-    if (was_slower && is_slower && pace->interval < LONGEST_INTERVAL)
-        pace->interval *= 2;
-    else if (!pace->interval || !is_slower)
+    if (best != pace->best)
         pace->interval = FIRST_INTERVAL;
-    pace->next_try = pace->runs + pace->interval;
+    else if (pace->interval < LONGEST_INTERVAL)
+        pace->interval = pace->interval ? 2 * pace->interval : FIRST_INTERVAL;
+    pace->best = best;
+    pace->next_try = pace->groups + pace->interval;
+}
+
+/* A group has ended. */
+static void decide(struct pace *pace)
+{
+    pace->cost_ns[pace->in_turn] = pace->least_ns;
+    if (!pace->in_turn)
+        pace->has_waited = pace->least_waited > MUCH;
+    pace->groups++;
+    bool best = pace->cost_ns[1] && pace->cost_ns[1] < pace->cost_ns[0];
+    if (best != pace->best || best != pace->in_turn)
+        set_next_try(pace, best);
+    bool is_tried = pace->groups >= pace->next_try && (best || pace->has_waited);
+    pace->in_turn = best != is_tried;
+    pace->runs = 0;
+}
+
+void pace_note(struct pace *pace, uint64_t took_ns, double waited, uint64_t events)
+{
+    double cost_ns = (double)took_ns / (double)events;
+    if (events < FEW_EVENTS)
+        return;
+    if (!pace->runs || cost_ns < pace->least_ns)
+        pace->least_ns = cost_ns;
+    if (!pace->runs || waited < pace->least_waited)
+        pace->least_waited = waited;
+    if (++pace->runs == GROUP)
+        decide(pace);
 }

@@ -202,7 +202,7 @@ static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_eve
     threads->at_once += in_turn ? 0 : events;
     uint64_t took_ns = real_ns() - began_ns;
     double waited = (double)(waited_ns(v) - waits_ns) / ((double)took_ns * v->partitions);
-    pace_note(&threads->pace, in_turn, took_ns, waited, events);
+    pace_note(&threads->pace, took_ns, waited, events);
 }
 
 /* NULL: nothing is due. */

@@ -32,12 +32,15 @@ struct channel {
     _Alignas(CACHE_LINE) _Atomic uint32_t received;
 };
 
-/* How fast events were done at once and in turn: which of both is to be next. */
+/* How fast events were done at once and in turn: which of both is to be next. Counts are of pace.c's groups. */
 struct pace {
-    double cost_ns[2];  /* of an event, at once and in turn; 0: not tried yet */
+    bool in_turn;  /* the present group of runs */
+    uint32_t runs; /* of it, until now; of these: */
+    double least_ns, least_waited; /* an event's cost, and the share of their time for which threads waited */
+    double cost_ns[2];  /* of an event, at once and in turn, as last seen; 0: not tried yet */
     bool has_waited;    /* at once, the last time: threads, for much of it */
-    bool is_settled, was_in_turn; /* there was a run before, and how */
-    uint32_t runs, next_try, interval; /* ... of what is slower: the longer it is, the more rarely */
+    bool best;          /* the way that was faster: in turn? */
+    uint32_t groups, next_try, interval; /* ... of what is slower: the longer it is, the more rarely */
 };
 
 enum { PACE_EVENTS = 1 << 16 /* after so many it is asked again */ };
@@ -98,8 +101,8 @@ uint64_t partition_safe_before(struct partition *p);
 
 /* pace.c */
 bool pace_wants_turns(const struct pace *pace);
-/* `waited` is the share of the threads' time in which they waited for each other. */
-void pace_note(struct pace *pace, bool in_turn, uint64_t took_ns, double waited, uint64_t events);
+/* A run was done as was wanted; `waited` is the share of the threads' time in which they waited for each other. */
+void pace_note(struct pace *pace, uint64_t took_ns, double waited, uint64_t events);
 
 /* channel.c */
 bool channel_is_full(struct channel *channel);
