@@ -5,12 +5,14 @@ from ctypes import c_bool, c_double, c_uint64, create_string_buffer
 from pathlib import Path
 
 import pytest
-from lines import Line
+from lines import Line, wire
 from meshes import LASTS_NS, PORT, START_NS, Mesh, address, mac
 
 from minip4.engine.errors import InvalidArgument
+from minip4.runtime.switch.options import LinkOptions
+from minip4.runtime.switch.port_settings import set_link
 from minip4.simulator.shared import MAX_THREADS, Stop
-from minip4.simulator.virtual import Partition, Virtual, _loaded
+from minip4.simulator.virtual import FlowSpec, Partition, Virtual, _loaded
 
 
 def outcome(mesh: Mesh) -> tuple[dict[str, str], list[Partition]]:
@@ -27,7 +29,7 @@ def test_results_do_not_depend_on_threads(seed: int, is_stopped: bool, tmp_path:
         return tmp_path / name
 
     expected, _ = outcome(Mesh(seed, is_stopped=is_stopped, captures=folder("1")))
-    for threads, placing in ((2, None), (4, None), (3, 6)):
+    for threads, placing in ((2, None), (4, None), (3, 7)):
         name = f"{threads}-{placing}"
         mesh = Mesh(seed, threads, placing, is_stopped, folder(name))
         found, partitions = outcome(mesh)
@@ -86,6 +88,30 @@ def test_a_network_without_delay_is_not_cut() -> None:
     assert [partition.nodes for partition in line.virtual.partitions] == [5]
     assert len(line.virtual.flow_result(flow).received) == 1000
     line.virtual.close()
+
+
+def test_a_network_is_cut_anew_within_a_run_once_its_load_is_known() -> None:
+    """Eight pairs of hosts, and only the first four have something to say."""
+    virtual = Virtual(START_NS, threads=2, sanitize="SANITIZE" in os.environ)
+    for i in range(8):
+        hosts = [virtual.add_host(mac(2 * i + j), address(2 * i + j), 1500) for j in range(2)]
+        switches = [virtual.add_switch() for _ in hosts]
+        virtual.connect(hosts[0], 0, switches[0], 1)
+        virtual.connect(switches[0], 2, switches[1], 1)
+        virtual.connect(switches[1], 2, hosts[1], 0)
+        for switch in switches:
+            engine = virtual.prepare(wire().another())
+            set_link(engine, LinkOptions(2, delay_us=10))
+            set_link(engine, LinkOptions(1, delay_us=10))
+            virtual.install(switch, engine)
+        if i < 4:
+            virtual.add_flow(
+                FlowSpec(*hosts, i, 1000, 5007, 0, 22, 40_000, START_NS, 1e6)  # type: ignore[arg-type]
+            )
+    assert virtual.run(START_NS + 10**9) is Stop.REACHED
+    events = [partition.events for partition in virtual.partitions]
+    assert min(events) > sum(events) / 5
+    virtual.close()
 
 
 @pytest.mark.parametrize("payload", [22, 1000], ids=["copied", "in their packets"])

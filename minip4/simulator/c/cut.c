@@ -9,7 +9,8 @@
 enum {
     NOWHERE = UINT16_MAX /* as node.place */,
     LONGEST_BITS = 40,
-    ENOUGH_EVENTS = 1 << 20 /* to know what nodes have to do */
+    ENOUGH_EVENTS = 1 << 18, /* to know what nodes have to do; twice as many after each cut that it led to: */
+    MOST_DOUBLINGS = 4       /* some loads cannot be shared out evenly */
 };
 
 struct edge {
@@ -394,5 +395,6 @@ bool virtual_is_uneven(const struct virtual *v)
         all += events;
         most = events > most ? events : most;
     }
-    return v->is_cut && all > ENOUGH_EVENTS && most * v->partitions > all + all / 16;
+    uint64_t enough = (uint64_t)ENOUGH_EVENTS << time_least(v->cuts_for_load, MOST_DOUBLINGS);
+    return v->is_cut && all > enough && most * v->partitions > all + all / 16;
 }

@@ -291,7 +291,7 @@ enum virtual_stop threads_run(struct virtual *v, uint64_t until_ns, uint64_t max
 {
     uint64_t last = time_plus(virtual_events(v), max_events);
     enum virtual_stop stop = run_alone(v, until_ns, time_least(max_events, ALONE_EVENTS));
-    while (stop == VIRTUAL_PAUSED && virtual_events(v) < last) {
+    while (stop == VIRTUAL_PAUSED && virtual_events(v) < last && !virtual_is_uneven(v)) {
         run_together(v, time_plus(until_ns, 1), time_least(last - virtual_events(v), PACE_EVENTS));
         stop = (enum virtual_stop)atomic_load(&v->threads->quits);
         if (stop == VIRTUAL_REACHED && partition_stop(v->partition[0]) != VIRTUAL_REACHED)

@@ -231,18 +231,32 @@ static enum virtual_stop run_one(struct virtual *v, uint64_t until_ns, uint64_t 
     return stop;
 }
 
+/* Cuts the network where that is due. VIRTUAL_REACHED: it may run. */
+static enum virtual_stop cut_if_due(struct virtual *v, uint64_t max_events)
+{
+    if (v->threads && virtual_is_uneven(v)) {
+        v->is_load_known = v->is_stale = true;
+        v->cuts_for_load++;
+    }
+    if (!v->threads || !v->is_stale)
+        return VIRTUAL_REACHED;
+    enum virtual_stop stop = threads_meet(v, max_events);
+    if (stop == VIRTUAL_REACHED && !virtual_cut(v))
+        return VIRTUAL_SHORT;
+    return stop;
+}
+
 static enum virtual_stop run(struct virtual *v, uint64_t until_ns, uint64_t max_events)
 {
-    if (v->threads && virtual_is_uneven(v))
-        v->is_load_known = v->is_stale = true;
-    if (v->threads && v->is_stale) {
-        enum virtual_stop stop = threads_meet(v, max_events);
-        if (stop != VIRTUAL_REACHED)
-            return stop;
-        if (!virtual_cut(v))
-            return VIRTUAL_SHORT;
-    }
-    return v->is_cut ? threads_run(v, until_ns, max_events) : run_one(v, until_ns, max_events);
+    uint64_t last = time_plus(virtual_events(v), max_events);
+    enum virtual_stop stop;
+    do {
+        stop = cut_if_due(v, last - virtual_events(v));
+        uint64_t left = last - virtual_events(v);
+        if (stop == VIRTUAL_REACHED)
+            stop = v->is_cut ? threads_run(v, until_ns, left) : run_one(v, until_ns, left);
+    } while (stop == VIRTUAL_PAUSED && virtual_events(v) < last);
+    return stop;
 }
 
 enum virtual_stop virtual_run(struct virtual *v, uint64_t until_ns, uint64_t max_events)

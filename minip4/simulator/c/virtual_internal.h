@@ -231,6 +231,7 @@ struct virtual {
     bool is_running;
     uint32_t came; /* frames, while nothing ran */
     bool is_load_known;
+    uint32_t cuts_for_load;
     struct threads *threads; /* NULL: one partition */
     struct node **node;
     uint32_t nodes, node_room;
@@ -331,7 +332,7 @@ void threads_destroy(struct virtual *v);
 /* Brings partitions that are at different times, after VIRTUAL_PAUSED, to that of the last one: only then
  * may nodes go from one to another. VIRTUAL_REACHED: they are there. */
 enum virtual_stop threads_meet(struct virtual *v, uint64_t max_events);
-/* virtual_run() of a network that is cut. */
+/* virtual_run() of a network that is cut; VIRTUAL_PAUSED, too, when another cut would be better. */
 enum virtual_stop threads_run(struct virtual *v, uint64_t until_ns, uint64_t max_events);
 /* source.c */
 /* When a datagram or frame is due. */
