@@ -7,14 +7,15 @@ import os
 import subprocess
 import sys
 
-LOOP = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: pass"
+LOOP = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 
 
 class Awake:
     """A process that runs on a core whenever nobody else wants to, until close() or our end."""
 
     def __init__(self, core: int) -> None:
-        self._process = subprocess.Popen([sys.executable, "-c", LOOP], start_new_session=True)
+        command = [sys.executable, "-c", LOOP, str(os.getpid())]  # which may end before it asks
+        self._process = subprocess.Popen(command, start_new_session=True)
         os.sched_setaffinity(self._process.pid, {core})
         os.sched_setscheduler(self._process.pid, os.SCHED_IDLE, os.sched_param(0))
 
