@@ -8,11 +8,12 @@ changed. An experiment that fails does not hold up the others. The exit status i
 import argparse
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,7 @@ WORDS = {
     cli.BROKEN: "broke",
 }
 WORST_LAST = (cli.PASSED, cli.UNUSABLE, cli.CHECK_FAILED, cli.BROKEN)  # then signals
+LONGEST_WHY = 4096  # bytes
 SIGNALLED = 128  # and a signal's number: the exit status of what was ended by it
 
 
@@ -118,8 +120,6 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
     process = subprocess.Popen(
         [sys.executable, experiment.script, *given],
         stderr=subprocess.PIPE,
-        text=True,
-        errors="backslashreplace",
         preexec_fn=end_with_us,  # noqa: PLW1509 - no threads here
     )
 
@@ -129,7 +129,7 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
             process.send_signal(number)
 
     before = {number: signal.signal(number, pass_on) for number in STOPPING}
-    why = _passed_on(process.stderr).removeprefix(f"{experiment.name}: error: ")
+    why = _passed_on(process).removeprefix(f"{experiment.name}: error: ")
     status = process.wait()
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -149,13 +149,23 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
     return Outcome(experiment.name, said, status, time.monotonic() - began)
 
 
-def _passed_on(errors: Iterable[str] | None) -> str:
-    """Show what an experiment says is wrong, as it comes; its last line is why it ended."""
-    last = ""
-    for last in errors or ():
-        sys.stderr.write(last)
+def _passed_on(process: subprocess.Popen[bytes]) -> str:
+    """Show what an experiment says is wrong, as it comes; its last line is why it ended.
+
+    Until it ends: what a killed one left running may hold the pipe's end for longer.
+    """
+    assert process.stderr is not None
+    told, errors, ended = b"", process.stderr.fileno(), os.pidfd_open(process.pid)
+    while errors in select.select([errors, ended], [], [])[0]:
+        if not (more := os.read(errors, 1 << 16)):
+            break
+        sys.stderr.buffer.write(more)
         sys.stderr.flush()
-    return last.strip()
+        told = (told + more)[-LONGEST_WHY:]
+    os.close(ended)
+    process.stderr.close()
+    lines = told.decode(errors="backslashreplace").strip().splitlines()
+    return lines[-1] if lines else ""
 
 
 def _written_ns(summary: Path) -> int | None:

@@ -87,6 +87,18 @@ def test_why_one_is_invalid_stands_in_the_table_too(
     assert "invalid, or not to be had here: run invalid: busy" in said
 
 
+def test_what_an_experiment_leaves_running_holds_up_nothing(experiments: Experiments) -> None:
+    script, told = experiments.add("e0", 2), experiments.folder / "pid"
+    leave = (
+        f'import subprocess; open("{told}", "w").write(str(subprocess.Popen(["sleep", "30"]).pid))'
+    )
+    script.write_text(script.read_text().replace("sys.exit", f"{leave}\nsys.exit"))
+    assert main([], experiments.folder, experiments.results) == 2
+    left = int(told.read_text())
+    assert b"sleep" in Path(f"/proc/{left}/cmdline").read_bytes()  # it still runs
+    os.kill(left, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("has_results", [True, False])
 def test_one_that_cannot_be_imported_holds_up_nothing(
     experiments: Experiments, has_results: bool
