@@ -77,6 +77,7 @@ class _Preprocessor:
         self.output: list[Token] = []
         self.warnings = Warnings()
         self.once: set[Path] = set()  # files that have `#pragma once`
+        self.guards: dict[Path, str] = {}  # files that a macro, once defined, empties
         self.includes = 0
         self.handlers: dict[str, Callable[[Token, str], None]] = {
             "define": self.macros.define,
@@ -91,7 +92,11 @@ class _Preprocessor:
         conditions: list[_Condition] = []
         pending: list[Token] = []  # macros may take arguments over several lines
         string: LongString | None = None
-        for line in _lines(tokenize(file)):
+        tokens = tokenize(file)
+        guard = _guard(tokens)
+        if guard is not None:
+            self.guards[Path(file.path).resolve()] = guard
+        for line in _lines(tokens):
             is_active = not conditions or conditions[-1].is_active
             first = line[0]
             if first.kind == "directive" and string is not None and not self.is_known(first):
@@ -163,7 +168,7 @@ class _Preprocessor:
         for folder in [*local, *self.include_dirs, INCLUDE_DIR]:
             path = folder / name
             if path.is_file():
-                if path.resolve() in self.once:
+                if self.is_empty(path.resolve()):
                     return
                 try:
                     text = _read(path)
@@ -178,6 +183,10 @@ class _Preprocessor:
             token.source,
             "core.p4, v1model.p4, or a file next to this one or in an include directory (-I)",
         )
+
+    def is_empty(self, path: Path) -> bool:
+        """Whether the file was read before, and to read it again would give nothing."""
+        return path in self.once or self.guards.get(path) in self.macros.known
 
     def undef(self, token: Token, rest: str) -> None:
         self.macros.known.pop(_single_name(token, rest, "undef"), None)
@@ -237,6 +246,22 @@ def _single_name(token: Token, rest: str, directive: str) -> str:
     if not words or not is_word(words[0]):
         raise P4Error(f"#{directive} without a name", token.source, f"#{directive} NAME")
     return words[0].text
+
+
+def _guard(tokens: list[Token]) -> str | None:
+    """The macro of a file that is nothing but one `#ifndef MACRO ... #endif`, without an else."""
+    code = _code(tokens)
+    if len(code) < 2 or code[0].kind != "directive" or code[-1].kind != "directive":
+        return None
+    opening, *inner, closing = [_split(token)[0] for token in code if token.kind == "directive"]
+    depth = 1
+    for name in inner:
+        depth += (name in ("if", "ifdef", "ifndef")) - (name == "endif")
+        if depth == 0 or (depth == 1 and name in ("elif", "else")):
+            return None
+    if opening != "ifndef" or closing != "endif" or depth != 1:
+        return None
+    return _single_name(code[0], _split(code[0])[1], opening)
 
 
 def _lines(tokens: list[Token]) -> Iterator[list[Token]]:

@@ -18,6 +18,7 @@ class Node:
     source: Source
 
 
+_LEAVES = ("Source", "bool", "int", "str", "str | None")  # types of fields that hold no nodes
 _branches: dict[type[Node], list[str]] = {}
 """Of each kind of nodes the fields that the parser fills: the others are decorations."""
 
@@ -26,7 +27,7 @@ def children(node: Node) -> Iterator[Node]:
     """The nodes directly below `node` in the tree; decorations are not followed."""
     kind = type(node)
     if kind not in _branches:
-        _branches[kind] = [f.name for f in fields(node) if f.init]
+        _branches[kind] = [f.name for f in fields(node) if f.init and f.type not in _LEAVES]
     for name in _branches[kind]:
         value = getattr(node, name)
         for item in value if isinstance(value, list) else (value,):

@@ -234,6 +234,37 @@ def test_pragma_once(tmp_path: Path, inner: str, expected: str) -> None:
     assert " ".join(texts(tmp_path, source)) == expected
 
 
+GUARDED = [
+    ("/* a */ // b\n# ifndef G // c\n#define G\nx\n#if 1\n#else\n#endif\n#endif // G\n", "x", 1),
+    ("#ifndef G\nx\n#endif\n", "x x", 2),  # the macro stays undefined
+    ("#ifndef G\n#define G\nx\n#else\ny\n#endif", "x y", 2),
+    ("#ifndef G\n#define G\nx\n#elif 1\ny\n#endif", "x y", 2),
+    ("#ifndef G\n#define G\nx\n#endif\ny", "x y y", 2),
+    ("y\n#ifndef G\n#define G\nx\n#endif", "y x y", 2),
+    ("#ifndef G\n#define G\nx\n#endif\n#ifndef H\ny\n#endif", "x y y", 2),
+    ("#ifdef G\nx\n#else\n#define G\ny\n#endif", "y x", 2),
+    ("#ifdef __TARGET_BMV2__\nx\n#endif", "x x", 2),
+]
+
+
+@pytest.mark.parametrize(("inner", "expected", "reads"), GUARDED)
+def test_a_file_that_its_guard_empties_is_read_once(
+    tmp_path: Path, inner: str, expected: str, reads: int
+) -> None:
+    (tmp_path / "inner.p4").write_text(inner)
+    path = tmp_path / "test.p4"
+    path.write_text('#include "inner.p4"\n#include "./inner.p4"\n')
+    *tokens, end = preprocess(path, [], [])[0]
+    assert " ".join(token.text for token in tokens) == expected
+    assert len(end.file.includes) == reads
+
+
+def test_a_guard_that_is_undefined_again_guards_no_more(tmp_path: Path) -> None:
+    (tmp_path / "inner.p4").write_text("#ifndef G\n#define G\nx\n#endif\n")
+    source = '#include "inner.p4"\n#undef G\n#include "inner.p4"\n'
+    assert texts(tmp_path, source) == ["x", "x"]
+
+
 def test_a_warning_has_its_place(tmp_path: Path) -> None:
     path = tmp_path / "test.p4"
     path.write_text("a\n#warning look here // please\nb")
