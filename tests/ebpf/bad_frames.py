@@ -59,11 +59,16 @@ def segment(protocol: int, source_port: int, destination_port: int, flags: int =
     return struct.pack(">HHHH", source_port, destination_port, 12, 0) + b"data"
 
 
-def frames(seed: int, count: int, *, macs: bytes = MACS) -> Iterator[bytes]:
-    """Frames of all kinds; half of them are whole, others are cut off, or have bytes changed."""
+def frames(
+    seed: int, count: int, *, macs: bytes = MACS, to: tuple[int, int] | None = None
+) -> Iterator[bytes]:  # fmt: skip
+    """Frames of all kinds; half of them are whole, others are cut off, or have bytes changed.
+
+    They go anywhere, or to these addresses, of IPv4 and of IPv6.
+    """
     dice = random.Random(seed)
     for _ in range(count):
-        frame = bytearray(_whole(dice, macs))
+        frame = bytearray(_whole(dice, macs, to))
         fault = dice.randrange(4)
         if fault == 0:
             del frame[dice.randrange(14, len(frame) + 1) :]
@@ -75,7 +80,7 @@ def frames(seed: int, count: int, *, macs: bytes = MACS) -> Iterator[bytes]:
         yield bytes(frame)
 
 
-def _whole(dice: random.Random, macs: bytes) -> bytes:
+def _whole(dice: random.Random, macs: bytes, to: tuple[int, int] | None) -> bytes:
     tags = tuple(dice.choice((0x8100, 0x88A8)) for _ in range(max(0, dice.randrange(-6, 7))))
     protocol = dice.choice(PROTOCOLS)
     payload = segment(protocol, dice.choice((53, 1234)), dice.choice((80, 9)), dice.randrange(256))
@@ -84,7 +89,7 @@ def _whole(dice: random.Random, macs: bytes) -> bytes:
     ttl = dice.choice((0, 1, 2, 64, 64, 64, 255))
     if dice.random() < 0.5:
         packet = ipv4(
-            _ip(dice), _ip(dice), protocol, payload,
+            _ip(dice), to[0] if to else _ip(dice), protocol, payload,
             options=bytes(4 * max(0, dice.randrange(-6, 11))),
             fragment=dice.choice((0, 0, 0, 0x4000, 0x2000, 0x2001, 0x0001, 0x1FFF)),
             ttl=ttl, length=dice.choice((None,) * 8 + (0, 19, 20, 24, 65535)),
@@ -93,8 +98,10 @@ def _whole(dice: random.Random, macs: bytes) -> bytes:
             packet = bytes([dice.choice((0x40, 0x44, 0x55, 0x65))]) + packet[1:]
         return ethernet(packet, 0x0800, tags=tags, macs=macs)
     first, chain = _chain(dice, protocol)
-    packet = ipv6(_ip6(dice), _ip6(dice), first, chain + payload, hop_limit=ttl,
-                  length=dice.choice((None,) * 8 + (0, 4, 8, 65535)))  # fmt: skip
+    packet = ipv6(
+        _ip6(dice), to[1] if to else _ip6(dice), first, chain + payload, hop_limit=ttl,
+        length=dice.choice((None,) * 8 + (0, 4, 8, 65535)),
+    )  # fmt: skip
     return ethernet(packet, 0x86DD, tags=tags, macs=macs)
 
 

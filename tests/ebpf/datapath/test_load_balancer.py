@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import wire
 from bad_frames import TCP, UDP, ethernet, frames, ipv4, ipv6, segment
-from packet_model import parse
+from packet_model import WITH_PORTS, Packet, parse
 
 from ebpf.datapath import load_balancer, maglev
 from ebpf.datapath.hashing import murmur3
@@ -196,6 +196,53 @@ def test_whatever_is_no_request_is_left_alone(balancer: LoadBalancer) -> None:
         seen.update(expected)
     assert min(seen.values()) > 100
     assert len(seen) == 3
+
+
+SERVED = [Service(vip, 80, protocol) for vip in (VIP, VIP6) for protocol in WITH_PORTS]
+
+
+def outcome(packet: Packet, known: set[bytes]) -> str:
+    """What a frame to the balancer counts as, at SERVED; `known` gets connections that begin."""
+    if not packet.is_whole or packet.is_fragment:
+        return "fragments" if packet.is_whole else "malformed"
+    to = packet.destination + packet.destination_port.to_bytes(2, "big") + bytes([packet.protocol])
+    if not any(to == service.key[: len(to)] for service in SERVED):
+        return "not_served"
+    connection = packet.source + packet.source_port.to_bytes(2, "big") + to
+    is_new = connection not in known or packet.tcp_flags & (SYN | ACK) == SYN
+    known.add(connection)
+    return "by_table" if is_new else "by_connection"
+
+
+def kinds(packet: Packet) -> Iterator[str]:
+    """What is odd about a frame that goes to a real all the same."""
+    if packet.vlans:
+        yield "tags"
+    if packet.transport_offset - packet.network_offset > (20 if packet.version == 4 else 40):
+        yield "options, or a chain"
+
+
+def test_bad_frames_to_services_go_to_the_real_of_their_connection_or_nowhere(
+    balancer: LoadBalancer,
+) -> None:
+    there = reals(10)
+    for service in SERVED:
+        balancer.serve(service, there)
+    known, odd, counts = set[bytes](), Counter[str](), Counter[str]()
+    for frame in frames(8, 3000, macs=MAC + CLIENT, to=(int(VIP), int(VIP6))):
+        packet, tried = parse(frame), run(balancer.program, frame)
+        expected = outcome(packet, known)
+        if expected in ("by_table", "by_connection"):
+            real = there[by_table(frame, [*there])]
+            assert (tried.verdict, tried.frame) == (TX, real + MAC + frame[12:]), frame.hex()
+            odd.update(kinds(packet))
+        else:
+            assert (tried.verdict, tried.frame) == (PASS, frame), frame.hex()
+        counts[expected] += 1
+        counts["remembered"] = len(known)
+        assert +Counter(balancer.counts()) == counts, frame.hex()
+    assert (len(counts), len(odd)) == (6, 2)  # frames of all sorts were there
+    assert min(*counts.values(), *odd.values()) > 10, (counts, odd)
 
 
 def answer(number: int, *, options: bytes = b"", fragment: int = 0) -> bytes:
