@@ -1,0 +1,55 @@
+"""What keeps a core awake: on that core, behind everybody else, and no longer than its parent."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+from xdp import awake
+from xdp.awake import Awake
+
+EXPERIMENTS = Path(awake.__file__).parents[1]
+PARENT = """
+import signal
+from xdp.awake import Awake
+print(Awake(0)._process.pid, flush=True)
+signal.pause()
+"""
+LONGEST_S = 120
+
+
+def ticks(process_id: int) -> int:
+    """CPU time of a process in clock ticks: utime of proc(5), stat."""
+    return int(Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[11])
+
+
+def test_it_runs_on_its_core_behind_all_others() -> None:
+    core = max(os.sched_getaffinity(0))
+    with closing(Awake(core)) as kept:
+        process_id = kept._process.pid
+        assert os.sched_getaffinity(process_id) == {core}
+        assert os.sched_getscheduler(process_id) == os.SCHED_IDLE
+        end_s = time.monotonic() + LONGEST_S
+        while ticks(process_id) < 5:  # more than it takes to begin: it never sleeps
+            assert time.monotonic() < end_s
+    assert not Path(f"/proc/{process_id}").exists()
+
+
+def test_it_ends_with_its_parent() -> None:
+    """However that ends."""
+    command = [sys.executable, "-c", PARENT]
+    with subprocess.Popen(command, cwd=EXPERIMENTS, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        with open(os.pidfd_open(int(parent.stdout.readline())), "rb") as kept:
+            assert not select.select([kept], [], [], 0)[0]
+            parent.send_signal(signal.SIGKILL)
+            assert select.select([kept], [], [], LONGEST_S)[0]
+
+
+def test_it_ends_at_once_where_its_parent_has_gone_before() -> None:
+    command = [sys.executable, "-c", awake.LOOP, str(os.getpid() + 1)]
+    assert subprocess.run(command, timeout=LONGEST_S, check=False).returncode == 0
