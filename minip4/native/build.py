@@ -152,6 +152,8 @@ def _compiler() -> tuple[str, str]:
         raise ToolchainError(
             "no C compiler found: minip4 needs cc (Debian, Ubuntu: apt install gcc libc6-dev)"
         )
-    command = [path, "-march=native", "-Q", "--help=target", "--version"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    return path, run.stdout
+    # What it would do is told with its version and with what `native` is on this CPU, instruction
+    # set by instruction set; of clang with the folder, too.
+    command = [path, "-march=native", "-###", "-E", "-x", "c", "/dev/null"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
+    return path, run.stdout + run.stderr

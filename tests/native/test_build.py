@@ -1,7 +1,9 @@
 """Building C: what it is made of, where headers are found, and cc's limits."""
 
 import ctypes
+import platform
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,49 @@ def test_a_program_finds_headers_and_is_made_anew(folder: Path) -> None:
         (folder / "include" / "far.h").write_text(f"enum {{ FAR = {value} }};")
         path = build.program([folder / "main.c"], include=[folder / "include"])
         assert subprocess.run([path], check=False).returncode == value
+
+
+ANOTHER_CPU = """#!/bin/sh
+for argument; do
+    shift
+    [ "$argument" = -march=native ] && argument=-march=$CPU
+    set -- "$@" "$argument"
+done
+exec "$REAL_CC" "$@"
+"""
+
+
+@pytest.fixture
+def another_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Have cc see the CPU that is named."""
+    script = folder / "cc"
+    script.write_text(ANOTHER_CPU)
+    script.chmod(0o755)
+    monkeypatch.setenv("REAL_CC", build._compiler()[0])
+    monkeypatch.setenv("CC", str(script))
+
+    def see(cpu: str) -> None:
+        monkeypatch.setenv("CPU", cpu)
+        build._compiler.cache_clear()
+
+    yield see
+    build._compiler.cache_clear()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="CPUs are named that are none here")
+def test_another_cpu_gets_a_program_of_its_own(
+    folder: Path, another_cpu: Callable[[str], None]
+) -> None:
+    """A cache may be seen by several: a home on a server, an image that other machines start."""
+    (folder / "main.c").write_text(
+        "int main(void) {\n#ifdef __AVX2__\nreturn 2;\n#endif\nreturn 1;\n}"
+    )
+    built = []
+    for cpu, status in (("x86-64", 1), ("haswell", 2), ("x86-64", 1)):
+        another_cpu(cpu)
+        built.append(build.program([folder / "main.c"]))
+        assert subprocess.run([built[-1]], check=False).returncode == status
+    assert built[0] == built[2]
 
 
 def test_what_cc_refuses_is_told_in_a_line_with_the_log(folder: Path) -> None:
