@@ -26,8 +26,8 @@ REAL = "_real"
 
 PROCESSES = ("int_collector", "roce_throughput")  # what one costs
 IN_THE_KERNEL = ("xdp_", "ebpf_", "threat_")  # programs there; these are how the names begin
-WITHOUT_SWITCHES = (*PROCESSES, *IN_THE_KERNEL)  # and so without P4 programs
-REAL_ALONE = ("targets", *WITHOUT_SWITCHES)  # bmv2, too
+BESIDE_SWITCHES = ("ebpf_edge",)  # of these, programs at hosts of a network that has switches
+REAL_ALONE = ("targets", *PROCESSES, *IN_THE_KERNEL)  # bmv2, too
 
 # Benchmarks are made where what they are compared with is installed, and when they are named.
 BENCHMARKS = {
@@ -108,6 +108,11 @@ def commands() -> dict[str, list[str]]:
     return found | BENCHMARKS
 
 
+def has_switches(name: str) -> bool:
+    """Whether an experiment, by its name or its reference's, has switches, and so P4 programs."""
+    return name.startswith(BESIDE_SWITCHES) or not name.startswith((*PROCESSES, *IN_THE_KERNEL))
+
+
 def flaws(folder: Path) -> list[str]:
     """Why the results in a folder are no reference: nobody could tell what they were made of."""
     summary = json.loads((folder / "summary.json").read_text())
@@ -116,8 +121,7 @@ def flaws(folder: Path) -> list[str]:
     if revision == "unknown" or revision.endswith("+"):
         found.append(f"git {revision}: expected a commit, with nothing changed")
     if folder.name not in BENCHMARKS:
-        bare = folder.name.startswith(WITHOUT_SWITCHES)
-        wanted = ("date",) if bare else ("date", "programs")
+        wanted = ("date", "programs") if has_switches(folder.name) else ("date",)
         found += [f"no {key}" for key in wanted if not summary.get(key)]
     if summary["parameters"]["quick"]:
         found.append("--quick: expected a full run")

@@ -76,8 +76,9 @@ def test_other_work_is_told_of(
 
 
 def test_where_experiments_run(path: Path) -> None:
-    loss, targets, drop = (
-        Experiment(Path(f"experiments/{name}.py")) for name in ("ampm_loss", "targets", "xdp_drop")
+    loss, targets, drop, edge = (
+        Experiment(Path(f"experiments/{name}.py"))
+        for name in ("ampm_loss", "targets", "xdp_drop", "ebpf_edge")
     )
     assert doctor.where(loss, ()) == ["yes"] * 3
     assert doctor.where(loss, {BMV2}) == ["yes", "yes", "no: see above"]
@@ -88,8 +89,12 @@ def test_where_experiments_run(path: Path) -> None:
     assert doctor.where(targets, ())[1:] == ["yes", "yes"]
     of_real_time = "no: programs in the kernel are of real time alone"
     assert doctor.where(drop, {BMV2}) == [of_real_time, "yes", "no: it has no switch"]
+    assert doctor.where(edge, {BMV2}) == [
+        of_real_time, "yes", "no: bmv2's clock is not that of hosts' edges"
+    ]  # fmt: skip
     for lacking in (doctor.REAL_TIME, doctor.IN_THE_KERNEL):
-        assert doctor.where(drop, {lacking})[1] == "no: see above"
+        for each in (drop, edge):
+            assert doctor.where(each, {lacking})[1] == "no: see above"
 
 
 @pytest.mark.parametrize("missing", ["clang", "libbpf.so.1", "iptables-legacy", "nft", None])

@@ -114,6 +114,20 @@ def test_what_is_no_reference(tmp_path: Path, change: dict[str, Any], flaw: str)
     assert found.startswith(flaw)
 
 
+@pytest.mark.parametrize(
+    ("name", "has"),
+    [("ampm_loss", True), ("ebpf_edge_real", True), ("ebpf_topk_real", False),
+     ("int_collector_real", False), ("int_path_real", True)],
+)  # fmt: skip
+def test_which_have_switches_and_so_programs(name: str, has: bool, tmp_path: Path) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    summary = {"environment": {"git": "0123abc"}, "date": "2026-01-01T00:00:00+00:00",
+               "programs": [], "parameters": {"quick": False}}  # fmt: skip
+    (folder / "summary.json").write_text(json.dumps(summary))
+    assert reference.flaws(folder) == (["no programs"] if has else [])
+
+
 def test_references_are_made_in_both_kinds_of_time() -> None:
     commands = reference.commands()
     assert commands["ampm_loss"] == ["experiments/ampm_loss.py", "--time", "virtual"]
