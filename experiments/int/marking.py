@@ -7,6 +7,7 @@ from ampm.measurement import AHEAD_US, LEAST_BLOCK_US
 
 from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.schedule import Schedule
+from controllers.ampm.session import Edge
 from controllers.ampm.watch import Bounds, Hop, WatchedFlow
 from testbed.errors import TestbedError
 from testbed.network import Network
@@ -28,8 +29,8 @@ def refuse_rare(rate_pps: float) -> None:
 
 
 async def mark(
-    net: Network, watched: Mapping[WatchedFlow, Sequence[Hop]], flows: Sequence[Flow], blocks: int,
-    run: Run,
+    net: Network, watched: Mapping[WatchedFlow, Sequence[Hop | Edge]], flows: Sequence[Flow],
+    blocks: int, run: Run,
 ) -> tuple[dict[int, AnyRecord], list[BlockReport]]:  # fmt: skip
     """Send flows that fill so many blocks, and half of one before and after, and read all of these.
 

@@ -23,7 +23,7 @@ OURS = Encoding(port=32767, dscp=0x04, dscp_mask=0x3C, timestamp_unit_ns=1000, l
 OF_GROUP = np.dtype([(name, GROUP[name]) for name in ("node", "sequence")])
 OF_REPORT = np.dtype([
     (name, REPORT[name]) for name in
-    ("node", "key", "hops", "first_hop", "ip_length", "dscp", "reason")
+    ("time_ns", "node", "packet", "key", "hops", "first_hop", "ip_length", "dscp", "reason")
 ])  # fmt: skip
 OF_HOP = np.dtype([
     (name, HOP[name]) for name in
