@@ -1,0 +1,295 @@
+"""Hosts' edges and switches agree on one flow; what one of them has wrongly is found out."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from ampm.stamps import Handling
+from ampm.truth import NEVER, Truth
+from int.edges import (
+    LINKS,
+    LOSSY,
+    PLACES,
+    SWITCHES,
+    Outcome,
+    Told,
+    all_reported,
+    refuse_late,
+    refuse_unreported,
+    told_by,
+)
+from int.marking import SCHEDULE
+from int.reports import OF_GROUP, OF_HOP, OF_REPORT, Kept
+from scripts import failed_checks, faulty_program, module, run, samples
+
+from controllers.ampm.collector import BlockReport
+from controllers.ampm.records import Point, PointRecord
+from testbed.errors import TestbedError
+from testbed.traffic import RECEIVED, SENT, Flow, FlowRecord
+from testbed.truth.books import Books
+
+experiment = module("ebpf_edge")
+BLOCKS, EACH = 6, 10  # the first and the last two are no complete ones
+COUNT = BLOCKS * EACH
+FLOW = Flow(1, "h1", "h2", 100, COUNT)
+LOST = {("s1", "s2"): [25], ("s3", "h2"): [23, 37]}
+POINTS = [Point(place, name) for place in SWITCHES for name in ("arrivals", "departures")]
+# When a packet is at each point, ns after its sender's call began: links take 0.5 ms.
+AT_NS = dict(zip(POINTS, (12_345, 40_000, 550_000, 560_000, 1_070_000, 1_090_000), strict=True))
+HANDED_NS, RECEIVED_NS, EDGE_NS, KNOWN_NS = 30_000, 1_600_500, 1_600_900, 3_000_000
+
+
+def times(since_ns: int, gone: set[int]) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Of a point, that is so long behind the sender; `gone`: packets that were lost before."""
+    block_ns = 1000 * SCHEDULE.block_us
+    found = 10**9 + np.arange(COUNT) * block_ns // EACH + since_ns
+    found[sorted(gone)] = NEVER
+    return found
+
+
+def outcome() -> Outcome:
+    """Of a flow whose packets all have their way, but for those that are LOST."""
+    first = {25}
+    gone = {"h1": set[int](), "s1": set[int](), "s2": first, "s3": first, "h2": {23, 25, 37}}
+    sent, received = np.zeros(COUNT, SENT), np.zeros(COUNT - 3, RECEIVED)
+    sent["sequence"] = np.arange(COUNT)
+    received["sequence"] = [n for n in range(COUNT) if n not in gone["h2"]]
+    block = np.arange(COUNT) // EACH
+    pulse = np.arange(COUNT) % EACH == 5  # of the third block, which is lost at once
+    at_ns = {point: times(AT_NS[point], gone[point.switch]) for point in POINTS}
+    truth = Truth(
+        SWITCHES, block, pulse, at_ns, times(0, set()), times(HANDED_NS, set()),
+        times(RECEIVED_NS, gone["h2"]),
+    )  # fmt: skip
+    told = {
+        switch: Told(*(at_ns[switch, name] // 1000 for name in ("arrivals", "departures")),
+                     times(KNOWN_NS, gone[switch]) // 1000, 0)
+        for switch in SWITCHES
+    }  # fmt: skip
+    for place, stamp_ns in (("h1", 10_000), ("h2", EDGE_NS)):
+        stamps_us = times(stamp_ns, gone[place]) // 1000
+        told[place] = Told(stamps_us, stamps_us, times(KNOWN_NS, gone[place]) // 1000, 0)
+    calls = {name: [times(AT_NS[Point(name, "departures")] + after, gone[far])
+                    for after in (-1, 505_000, 511_000)]
+             for (name, far) in LINKS[1:]}  # fmt: skip
+    return Outcome(
+        blocks=[report(number, told, gone, pulse) for number in range(BLOCKS)],
+        told=told,
+        truth=truth,
+        handling={name: Handling(*each) for name, each in calls.items()},
+        lost={link: np.array(LOST.get(link, []), np.int64) for link in LINKS},
+        record=FlowRecord(FLOW, sent, received, 0, 0, 0, 0),
+        books=Books(COUNT, COUNT - 3, COUNT, COUNT - 3, {"s1-eth2": 1, "s3-eth2": 2}, {}, 0, 0, 0,
+                    {}, 0, []),
+    )  # fmt: skip
+
+
+def report(
+    number: int, told: dict[str, Told], gone: dict[str, set[int]], pulse: "np.ndarray[tuple[int]]"
+) -> BlockReport:
+    """What the controller reads of a block."""
+    own = range(number * EACH, (number + 1) * EACH)
+    (pulsed,) = (n for n in own if pulse[n])
+    records: dict[Point, PointRecord | None] = {}
+    for place in PLACES:
+        there = [n for n in own if n not in gone[place]]
+        for name, stamps_us in zip(("arrivals", "departures"), told[place][:2], strict=True):
+            has_pulse = int(pulsed in there)
+            records[Point(place, name)] = PointRecord(
+                number, len(there), pulses=has_pulse, pulse_us=has_pulse * int(stamps_us[pulsed])
+            )
+    return BlockReport(number, {FLOW.id: records}, [])
+
+
+def failing(found: Outcome) -> set[str]:
+    checks = experiment.checks_of("x", found, experiment.found_of(found, 5))
+    return {check.name for check in checks if not check.passed}
+
+
+def shifted(place: str, by_us: int) -> Callable[[Outcome], Outcome]:
+    """The clock of a place's postcards is off."""
+
+    def change(found: Outcome) -> Outcome:
+        came_us, left_us, known_us, beyond = found.told[place]
+        off = Told(*(np.where(each == NEVER, NEVER, each + by_us) for each in (came_us, left_us)),
+                   known_us, beyond)  # fmt: skip
+        return replace(found, told={**found.told, place: off})
+
+    return change
+
+
+def recorded(place: str, **more: int) -> Callable[[Outcome], Outcome]:
+    """A place's record of a block is other by so much."""
+
+    def change(found: Outcome) -> Outcome:
+        records = found.blocks[3].records[FLOW.id]
+        point = Point(place, "departures")
+        values = {name: getattr(records[point], name) + by for name, by in more.items()}
+        records[point] = replace(records[point], **values)  # type: ignore[type-var]
+        return found
+
+    return change
+
+
+def unreported(found: Outcome) -> Outcome:
+    for array in found.told["s2"][:3]:
+        array[30] = NEVER
+    return found
+
+
+ERROR = "x, AM-PM: largest error of a place's block, packets"
+TO_LOG = "x, AM-PM: largest difference of a block to a link's log, packets"
+UNREPORTED = "x, INT-XD: packets without a postcard where they were"
+ELSEWHERE = "x, INT-XD: packets that were lost elsewhere by a link's log"
+BEYOND = "x, INT-XD: postcards of no packet, or a second time"
+CAPTURED = "x: stamps of switches that are not their captures'"
+PULSES = "x: pulses whose stamps are not those of their postcards"
+FIRST, SECOND, THIRD, LAST = (
+    f"x, {near} to {far}: packets with a stamp out of its bounds" for near, far in LINKS
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "failed"),
+    [
+        (lambda found: found, set()),
+        (recorded("h2", packets=1), {ERROR, TO_LOG}),
+        (recorded("h1", packets=-1), {ERROR, TO_LOG}),
+        (recorded("s2", packets=1), {ERROR, TO_LOG}),
+        (recorded("h1", pulse_us=-1000), {PULSES}),
+        (recorded("h2", pulse_us=-1000), {PULSES}),
+        (recorded("s3", pulse_us=1), {PULSES}),
+        (recorded("h2", pulses=1), {PULSES}),
+        (shifted("h1", -1000), {FIRST}),
+        (shifted("h1", 1000), {FIRST}),
+        (shifted("h2", -1000), {LAST}),
+        (shifted("h2", 1400), {LAST}),
+        (shifted("s1", -3), {FIRST, CAPTURED, PULSES}),
+        (shifted("s2", 1000), {SECOND, THIRD, CAPTURED, PULSES}),
+        (lambda found: replace(found, lost={**found.lost, ("s3", "h2"): np.array([23])}),
+         {TO_LOG, ELSEWHERE}),
+        (lambda found: replace(found, lost={**found.lost, ("s3", "h2"): np.array([23, 36])}),
+         {ELSEWHERE}),
+        (unreported, {UNREPORTED, ELSEWHERE}),
+        (lambda found: replace(found, told={**found.told,
+                                            "s1": found.told["s1"]._replace(beyond=1)}), {BEYOND}),
+    ],
+    ids=["nothing", "edge counts one more", "edge counts one less", "switch counts one more",
+         "early mark", "early end of marks", "late switch", "two pulses", "early edge", "late edge",
+         "early last edge", "late last edge", "early first switch", "late switch's clock",
+         "a log lacks one", "a log has another", "no postcard", "one postcard more"],
+)  # fmt: skip
+def test_what_does_not_agree_is_found_out(
+    change: Callable[[Outcome], Outcome], failed: set[str]
+) -> None:
+    assert failing(change(outcome())) == failed
+
+
+def test_where_nothing_comes_it_does_not_pass() -> None:
+    found = outcome()
+    for number in (1, 2):
+        for name in ("arrivals", "departures"):
+            found.blocks[number].records[FLOW.id][Point("h2", name)] = PointRecord(number)
+    assert "x: complete blocks of which nothing came to h2" in failing(found)
+
+
+def kept(*told: tuple[int, int, int]) -> Kept:
+    """Reports of a node, with a number and a packet's hash."""
+    groups, reports = np.zeros(len(told), OF_GROUP), np.zeros(len(told), OF_REPORT)
+    hops = np.zeros(len(told), OF_HOP)
+    for row, (node, sequence, packet) in enumerate(told):
+        groups[row] = node, sequence
+        reports["node"][row], reports["packet"][row] = node, packet
+        reports["first_hop"][row], reports["time_ns"][row] = row, 9000 + row * 1000
+        hops["ingress_ns"][row], hops["egress_ns"][row] = 1000 * sequence, 2000 * sequence
+    return Kept(None, groups, reports, hops)
+
+
+def test_postcards_are_told_apart_by_what_the_first_edge_numbered() -> None:
+    nodes = {"h1": 4, "s1": 1}
+    found = told_by(kept((4, 1, 70), (1, 7, 90), (4, 0, 90), (1, 8, 91), (1, 9, 90)), nodes, 3)
+    assert [*found["h1"].came_us] == [0, 1, NEVER]
+    assert [*found["h1"].known_us] == [11, 9, NEVER]
+    assert found["h1"].beyond == 0
+    assert [*found["s1"].left_us] == [18, NEVER, NEVER]
+    assert found["s1"].beyond == 2  # of nobody's hash, and of a packet that has one
+
+
+def test_packets_that_no_hash_tells_apart_make_no_verdict() -> None:
+    with pytest.raises(TestbedError, match=r"^run invalid: two packets have the same hash"):
+        told_by(kept((4, 0, 90), (4, 1, 90)), {"h1": 4}, 2)
+
+
+def test_what_a_machine_that_stands_still_does_is_no_verdict() -> None:
+    found = outcome()
+    refuse_late(found)
+    found.truth.received_ns[40] += 500 * SCHEDULE.block_us
+    with pytest.raises(TestbedError, match=r"stood still: .*; leave the machine more idle$"):
+        refuse_late(found)
+    refuse_unreported({"h1": SimpleNamespace(without_room=0, unsent=0)})  # type: ignore[dict-item]
+    with pytest.raises(TestbedError, match=r"room for 2 .* send 3; leave the machine more idle$"):
+        refuse_unreported({"h1": SimpleNamespace(without_room=2, unsent=3)})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(("sent", "polls"), [(5, 1), (35, 4), (10_000, 250)])
+def test_reports_are_waited_for_as_long_as_they_may_come(sent: int, polls: int) -> None:
+    """At each look at s1's port ten more have left it; and looks are 20 ms apart, for 5 s."""
+    now_ns, looks = [0], list[int]()
+
+    async def sleep_until(time_ns: int) -> None:
+        now_ns[0] = time_ns
+
+    def read_counters() -> dict[str, dict[str, dict[str, int]]]:
+        looks.append(0)
+        sent_on = 10 * ((len(looks) + 3) // 4)  # of four counters each time
+        return {"ports": {"2": {"transmitted_packets": 0}, "9": {"transmitted_packets": sent_on}}}
+
+    net = SimpleNamespace(
+        switch=lambda _: SimpleNamespace(read_counters=read_counters),
+        port=lambda _, far: 9 if far == "collector" else 2,
+    )  # fmt: skip
+    run_ = SimpleNamespace(clock=SimpleNamespace(now_ns=lambda: now_ns[0], sleep_until=sleep_until))
+    asyncio.run(all_reported(net, sent, run_))  # type: ignore[arg-type]
+    assert len(looks) == 4 * polls
+
+
+SHORT = ("--loss", "5", "--blocks", "2")
+
+
+def test_edges_and_switches_agree(tmp_path: Path) -> None:
+    done = run("ebpf_edge", *SHORT, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    lost = {(row["near"], row["far"]) for row in samples(tmp_path) if int(row["lost"])}
+    assert lost == {*LOSSY}
+    assert (tmp_path / "ebpf_edge.png").stat().st_size > 10_000
+
+
+def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
+    program = faulty_program(
+        tmp_path, "with_ampm.p4", "arrivals.count(meta.ampm.cell);",
+        "if (hdr.ipv4.identification[6:0] != 0) { arrivals.count(meta.ampm.cell); }",
+        "int/with_ampm.p4",
+    )  # fmt: skip
+    done = run("ebpf_edge", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert failed_checks(tmp_path / "out") == {ERROR.replace("x", "loss 5 %", 1)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--time", "virtual"], "--time virtual: programs in the kernel are of real time alone"),
+        (["--loss", "95"], "--loss 95: of a block 1 packets arrive, in the mean"),
+        (["--rate", "7"], "--rate 7: alternate marking needs a packet"),
+        (["--rate", "60000"], "no more than 65,536 can be told apart"),
+        (["--blocks", "0"], "argument --blocks"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
+    done = run("ebpf_edge", *arguments, "--out", str(tmp_path))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert words in done.stderr.splitlines()[-1]
