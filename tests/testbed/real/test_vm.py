@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from wire import end, frame, namespace, veth
 
@@ -42,6 +43,14 @@ def test_its_kernel_is_another_and_its_files_are_these(booted: Machine, tmp_path
     (tmp_path / "here").write_text("this machine's")
     assert booted.call(os.uname).release != os.uname().release
     assert booted.call(Path.read_text, tmp_path / "here") == "this machine's"
+
+
+@with_qemu
+def test_it_sorts_as_this_machine_does(booted: Machine) -> None:
+    """By the widest instructions that its CPU says it has."""
+    for count in (10, 1000):
+        numbers = np.random.default_rng(1).permutation(count)
+        assert booted.call(np.argsort, numbers).tolist() == np.argsort(numbers).tolist()
 
 
 @with_qemu
