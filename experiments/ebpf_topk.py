@@ -9,7 +9,7 @@ counting in the kernel's own hash map. Frames come from BPF_PROG_TEST_RUN: there
 no driver, whose share of a packet's cost is not in these figures.
 
 Claim: In 64 KB 99 % of the top 20 are found; FREQUENT keeps its promise for every flow; both cost
-less than a hash map.
+at most 0.6 of what a hash map does, each over a program that does nothing.
 
 Published: Golab et al. (IMC 2003): frequent items over sliding windows, found without missing those
 above twice an error that is known. Yang et al. (USENIX ATC 2018): HeavyKeeper, in small memory.
@@ -46,6 +46,8 @@ from testbed.run import Run
 HASH_MAP = "ebpf/statistics/hash_map.bpf.c"
 FLOWS = 100_000
 TOP = 20
+MOST_COST = 0.6  # each over a program that does nothing
+COST = f"cost beside a hash map's, at most {MOST_COST:g}"
 MEMORY_KB = (4, 8, 16, 32, 64, 128)
 HEAVY_KB = HEAVY_BYTES >> 10
 LISTED = (5, 10, 20, 50, 100, 200)
@@ -222,8 +224,8 @@ def checks(
     return [
         *exact,
         Check("HeavyKeeper: part of the top 20 found in 64 KB, at least 0.99", recall, 1, 0.01),
-        Check("HeavyKeeper: cost beside a hash map's, at most 1", beside["heavy"], 0, 1),
-        Check("FREQUENT: cost beside a hash map's, at most 1", beside["exact"], 0, 1),
+        Check(f"HeavyKeeper: {COST}", beside["heavy"], 0, MOST_COST),
+        Check(f"FREQUENT: {COST}", beside["exact"], 0, MOST_COST),
     ]
 
 
