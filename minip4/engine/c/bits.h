@@ -10,7 +10,12 @@
 
 typedef unsigned __int128 u128;
 
+#ifdef __SANITIZE_ADDRESS__
+/* Called: inline, a sanitizer's checks of them would be compiled once more at each use. */
+#define ALWAYS_INLINE static __attribute__((noinline, unused))
+#else
 #define ALWAYS_INLINE static inline __attribute__((always_inline, unused))
+#endif
 
 /* Loads `bytes` (1 to 8, a constant) bytes as a big-endian number. */
 ALWAYS_INLINE uint64_t load_be(const uint8_t *at, unsigned bytes)
