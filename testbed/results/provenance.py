@@ -6,10 +6,12 @@ import os
 import platform
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from minip4.compiler.source import SourceFile
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGES = ("telemark", "finsy", "matplotlib", "numpy", "scapy")
+# Where modules lie that are installed: a thousand of a run's, which need not be looked at further.
+INSTALLED = (f"{sys.prefix}/", f"{sysconfig.get_path('stdlib')}/")
 
 
 @dataclass(frozen=True)
@@ -116,15 +120,19 @@ class Origin:
 
 def environment(p4_files: Iterable[Path] = ()) -> dict[str, Any]:
     """What of this machine and this checkout may explain a result."""
+    revision, changed = git_state({*p4_files, *python_files()})
+    return {**machine(), "git": revision, "changed": changed}
+
+
+@cache
+def machine() -> dict[str, Any]:
+    """This machine, and what is installed on it."""
     versions = {name: importlib.metadata.version(name) for name in PACKAGES}
-    revision, changed = git_state({*p4_files, *_python_files()})
     return {
         "kernel": platform.release(),
         "system": platform.freedesktop_os_release().get("PRETTY_NAME", platform.system()),
         "cpu": _cpu_model(),
         "cpus": os.cpu_count(),
-        "git": revision,
-        "changed": changed,
         "versions": {"python": platform.python_version(), **versions},
     }
 
@@ -159,17 +167,16 @@ def git_state(used: Iterable[Path], repository: Path = REPOSITORY) -> tuple[str,
     return revision + ("+" if changed else ""), sorted(changed)
 
 
-def _python_files() -> set[Path]:
+def python_files() -> set[Path]:
     """The modules of this run that are the project's, or lie beside the script."""
     places = (REPOSITORY, Path(sys.argv[0]).resolve().parent)
-    found = set()
-    for module in [*sys.modules.values()]:
-        if name := getattr(module, "__file__", None):
-            path = Path(name).resolve()
-            is_ours = any(path.is_relative_to(place) for place in places)
-            if is_ours and not path.is_relative_to(sys.prefix):  # where packages are installed
-                found.add(path)
-    return found
+    named = {getattr(module, "__file__", None) or "" for module in [*sys.modules.values()]}
+    files = {Path(name).resolve() for name in named if name and not name.startswith(INSTALLED)}
+    return {
+        path
+        for path in files
+        if any(map(path.is_relative_to, places)) and not path.is_relative_to(sys.prefix)
+    }
 
 
 def _shown(path: Path, repository: Path = REPOSITORY) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from minip4.errors import Minip4Error
 from testbed.results.files import replace
-from testbed.results.provenance import REPOSITORY, P4Source, environment
+from testbed.results.provenance import REPOSITORY, P4Source, machine
 
 
 class Finished:
@@ -60,15 +60,10 @@ class Finished:
 
 def key_of(script: Path, arguments: Sequence[str]) -> str:
     """What a run depends on but P4 programs: code, arguments, installed packages, the machine."""
-    digest = hashlib.sha256(json.dumps([*arguments, _machine()]).encode())
+    digest = hashlib.sha256(json.dumps([*arguments, machine()]).encode())
     for path in sorted(code_of(script)):
         digest.update(f"{path}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()
-
-
-@cache
-def _machine() -> dict[str, Any]:
-    return {k: v for k, v in environment().items() if k not in ("git", "changed")}
 
 
 def code_of(script: Path) -> set[Path]:

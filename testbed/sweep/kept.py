@@ -10,14 +10,13 @@ import hashlib
 import json
 import lzma
 import pickle
-import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from minip4.errors import Minip4Error
 from testbed.results.files import exclusive, make_folder, replace
-from testbed.results.provenance import REPOSITORY, P4Source, environment
+from testbed.results.provenance import P4Source, machine, python_files
 from testbed.run import Spread
 from testbed.sweep.task import Outcome, Task, unpacked
 
@@ -96,8 +95,7 @@ def is_as_it_was(program: P4Source) -> bool:
 @cache
 def _code() -> str:
     """A hash of the code that computes, and of where it does."""
-    machine = {k: v for k, v in environment().items() if k not in ("git", "changed")}
-    digest = hashlib.sha256(json.dumps(machine).encode())
+    digest = hashlib.sha256(json.dumps(machine()).encode())
     for path in sorted(code_files()):
         digest.update(f"{path}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()
@@ -105,19 +103,9 @@ def _code() -> str:
 
 def code_files() -> set[Path]:
     """The files of loaded modules that are not installed, and all others of their packages."""
-    loaded = {Path(f).resolve() for m in [*sys.modules.values()] if (f := _file(m))}
-    ours = {path for path in loaded if not path.is_relative_to(sys.prefix) and _is_ours(path)}
+    ours = python_files()
     packages = {path.parent for path in ours if (path.parent / "__init__.py").is_file()}
     return ours | {*_files_of(packages)}
-
-
-def _file(module: object) -> str | None:
-    return getattr(module, "__file__", None)
-
-
-def _is_ours(path: Path) -> bool:
-    script = Path(sys.argv[0]).resolve().parent
-    return path.is_relative_to(REPOSITORY) or path.is_relative_to(script)
 
 
 def _files_of(packages: Iterable[Path]) -> Iterator[Path]:
