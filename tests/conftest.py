@@ -3,6 +3,7 @@
 With SANITIZE in the environment all C that tests build has sanitizers: see test_sanitized.py.
 """
 
+import gc
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -28,6 +29,11 @@ REPOSITORY = Path(__file__).parents[1]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first: at the end all other workers would wait for it."""
     items.sort(key=lambda item: item.path.name != "test_sanitized.py")
+
+
+def pytest_collection_finish() -> None:
+    """All tests and what they import stay: the garbage collector need not look at them again."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -2,9 +2,10 @@
 
 Python loads the same modules for each run, which would be a third of what all tests cost. So one
 process loads them (this file, run as a script), and forks for each script that a test starts: that
-has its own arguments, environment and outputs, and ends as it would. One thing differs: its figure
-is drawn as PNG alone, since three kinds take a sixth of a short run's time; all of them with
-ALL_FIGURES in the environment.
+has its own arguments, environment and outputs, and ends as it would. Two things differ, since they
+take most of a short run's time. Its figure is drawn as PNG alone; all kinds with ALL_FIGURES in the
+environment. And with --program, of which tests give faulty ones: each runs but once, so cc
+optimises it less, and its figure, of wrong values, is composed and not drawn.
 """
 
 import contextlib
@@ -171,12 +172,22 @@ def become(arguments: list[str], environment: dict[str, str], folder: str) -> No
     sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
 
 
+def spare(is_faulty: bool, all_figures: bool) -> None:
+    """Leave out of this process's work what costs most and no test looks at."""
+    report = import_module("testbed.results.report")
+    if is_faulty:
+        library = import_module("minip4.engine.library")
+        library.NO_ERRORS += ("-Og",)  # the generated C's own flags, after -O2
+        report.FIGURE_KINDS = {}
+    elif not all_figures:
+        report.FIGURE_KINDS = {"png": report.FIGURE_KINDS["png"]}
+
+
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[0] = str(EXPERIMENTS)
     for module in MODULES:
         import_module(module)
-    report = import_module("testbed.results.report")
     requests = socket.socket(fileno=0)
     (arguments, environment, folder), *outputs = serve(requests)
     requests.detach()
@@ -184,8 +195,7 @@ def main() -> None:
         os.dup2(output, number)
         os.close(output)
     become(arguments, environment, folder)
-    if "ALL_FIGURES" not in environment:
-        report.FIGURE_KINDS = {"png": report.FIGURE_KINDS["png"]}
+    spare("--program" in arguments, "ALL_FIGURES" in environment)
     script = ModuleType("__main__")
     script.__file__ = arguments[0]
     sys.modules["__main__"] = sys.modules["__mp_main__"] = script  # the latter: multiprocessing's
