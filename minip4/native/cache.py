@@ -83,15 +83,33 @@ def _lock(path: Path) -> int | None:
 
 def _put(path: Path, make: Callable[[Path], None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=WORKSHOP, dir=path.parent) as workshop:
+    with _turn(path), tempfile.TemporaryDirectory(prefix=WORKSHOP, dir=path.parent) as workshop:
+        if path.exists():  # whose turn it was has made it
+            return
         descriptor = os.open(workshop, os.O_RDONLY)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         try:
             make(Path(workshop) / path.name)
-            with suppress(FileExistsError):  # made by two at once: the first one's is in use
+            with suppress(FileExistsError):  # two had the turn: the first one's is in use
                 os.link(Path(workshop) / path.name, path)
         finally:
             os.close(descriptor)
+
+
+@contextmanager
+def _turn(path: Path) -> Iterator[None]:
+    """Wait while another makes this file: runs of a sweep begin with the same program, all at once.
+
+    It only saves work: a turn's file is removed while others wait for it, so two may have a turn.
+    """
+    turn = path.with_name(WORKSHOP + path.name)
+    descriptor = os.open(turn, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        turn.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 def _remove(path: Path) -> bool:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -104,13 +105,44 @@ def test_a_file_removed_before_it_was_locked_is_made_again(
     assert removed
 
 
-def test_two_that_make_the_same_file_share_the_first(folder: Path) -> None:
+def test_of_two_that_want_the_same_file_one_makes_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flock, second, seen, made = fcntl.flock, threading.Event(), [], []
+
+    def noticed(descriptor: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX and made:
+            second.set()
+        flock(descriptor, operation)
+
+    def slow(path: Path) -> None:
+        made.append(path)
+        other.start()
+        assert second.wait(10)
+        make(path)
+
+    def one() -> None:
+        with cache.held(folder / "a", slow) as path:
+            seen.append(path.stat().st_size)
+
+    monkeypatch.setattr(fcntl, "flock", noticed)
+    other = threading.Thread(target=one)
+    one()
+    other.join()
+    assert (seen, len(made)) == ([BYTES, BYTES], 1)
+    assert names(folder) == {"a"}
+
+
+def test_two_that_make_the_same_file_share_the_first(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A file that somebody holds is never replaced by another one of its name."""
+    monkeypatch.setattr(cache, "_turn", lambda _: nullcontext())  # as where both have it
     both = threading.Barrier(2)
     seen = []
 
     def slow(path: Path) -> None:
-        both.wait(10)
+        both.wait(10)  # the second has seen, too, that there is none
         make(path)
 
     def one() -> None:
