@@ -76,7 +76,10 @@ def start(
     `options` has those of add_run_options(), and `interactive`. Returns the exit status, after
     saying why where it is not conduct()'s.
     """
-    gc.freeze()  # what is loaded stays: a tenth of a short run went to looking at it again
+    # What is loaded stays, and what compilers build too: a fifth of a short run went to looking at
+    # it again and again, in the hope of garbage.
+    gc.freeze()
+    gc.set_threshold(10_000)
     try:
         options.target = available_target(options.target, options.time)
         check_threads(options.threads, options.time)

@@ -9,6 +9,7 @@ optimises it less, and its figure, of wrong values, is composed and not drawn.
 """
 
 import contextlib
+import gc
 import json
 import os
 import select
@@ -188,6 +189,7 @@ def main() -> None:
     sys.path[0] = str(EXPERIMENTS)
     for module in MODULES:
         import_module(module)
+    gc.freeze()  # else each child would copy the pages of all that, to look for garbage at its end
     requests = socket.socket(fileno=0)
     (arguments, environment, folder), *outputs = serve(requests)
     requests.detach()
