@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -37,12 +38,21 @@ def faulty_program(
     folder: Path, file: str, right: str, wrong: str, program: str = "ampm/ampm.p4"
 ) -> str:
     """The path of a copy of a program that has something wrong in one of its folder's files."""
+    return with_faults(folder, [(file, right, wrong)], program)
+
+
+def with_faults(folder: Path, faults: Iterable[tuple[str, str, str]], program: str) -> str:
+    """The same with several at once, each a file, what is right there, and what is wrong.
+
+    Of faults that different checks find: where all of these fail, and no other, each was found.
+    """
     copy = folder / "p4src" / program
     shutil.copytree(EXPERIMENTS.parent / "p4src", folder / "p4src")
-    source = copy.parent / file
-    text = source.read_text()
-    assert text.count(right) == 1
-    source.write_text(text.replace(right, wrong))
+    for file, right, wrong in faults:
+        source = copy.parent / file
+        text = source.read_text()
+        assert text.count(right) == 1
+        source.write_text(text.replace(right, wrong))
     return str(copy)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scripts import LOST, REPORTED, failed_checks, faulty_program, run, samples
+from scripts import LOST, REPORTED, failed_checks, run, samples, with_faults
 
 SHORT = ("--time", "virtual", "--before", "0.1")
 
@@ -49,26 +49,18 @@ def longest_replayed(folder: Path) -> tuple[str, int]:
     return max(most.items(), key=lambda item: item[1])
 
 
-@pytest.mark.parametrize(
-    ("file", "right", "wrong", "failed"),
-    [
-        ("../include/hop.p4", "standard_metadata.enq_qdepth", "standard_metadata.deq_qdepth",
-         {"s3: largest error of queue, packets"}),
-        (
-            "hop.p4", "7w0 ++ hop.ingress_port ++ 7w0 ++ hop.egress_port",
-            "7w0 ++ hop.egress_port ++ 7w0 ++ hop.ingress_port", {"its port"},
-        ),
-        (
-            "pipeline.p4", REPORTED, REPORTED + LOST,
-            {"reports", "reports with the whole path", "numbers of reports that did not come"},
-        ),
-    ],
-    ids=["another queue", "swapped ports", "lost reports"],
-)  # fmt: skip
-def test_what_switches_tell_wrongly_is_found_out(
-    file: str, right: str, wrong: str, failed: set[str], tmp_path: Path
-) -> None:
-    program = faulty_program(tmp_path, file, right, wrong, "int/int.p4")
+def test_what_switches_tell_wrongly_is_found_out(tmp_path: Path) -> None:
+    """Another queue, swapped ports, and reports that get lost: by different checks."""
+    faults = [
+        ("../include/hop.p4", "standard_metadata.enq_qdepth", "standard_metadata.deq_qdepth"),
+        ("hop.p4", "7w0 ++ hop.ingress_port ++ 7w0 ++ hop.egress_port",
+         "7w0 ++ hop.egress_port ++ 7w0 ++ hop.ingress_port"),
+        ("pipeline.p4", REPORTED, REPORTED + LOST),
+    ]  # fmt: skip
+    program = with_faults(tmp_path, faults, "int/int.p4")
     done = run("int_microburst", *SHORT, "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
-    assert failed_checks(tmp_path / "out") == failed
+    assert failed_checks(tmp_path / "out") == {
+        "s3: largest error of queue, packets", "its port", "reports",
+        "reports with the whole path", "numbers of reports that did not come",
+    }  # fmt: skip

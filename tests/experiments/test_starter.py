@@ -1,10 +1,12 @@
 """experiments/starter.py: right in both kinds of time, right when copied, and it finds faults."""
 
-import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import loaded
 import pytest
 import scripts
 
@@ -32,42 +34,58 @@ def test_estimates_are_as_theory_has_them(quick: Path) -> None:
 
 
 def test_real_time_finds_the_same_to_the_packet(tmp_path: Path) -> None:
+    """With one of the two networks of a small run: each has six switches to be started."""
+    script = copied(tmp_path, "many = (0.1, 0.05) if", "many = (0.1,) if")
     few = ("--quick", "--flows", "20", "--rate", "5000")
     for time in ("real", "virtual"):
-        done = scripts.run("starter", *few, "--time", time, "--out", str(tmp_path / time))
+        done = loaded.run(script, *few, "--time", time, "--out", str(tmp_path / time))
         assert done.returncode == 0, done.stdout + done.stderr
     real, virtual = ((tmp_path / time / "samples.csv").read_text() for time in ("real", "virtual"))
     assert real == virtual
+    assert len(real.splitlines()) == 1 + 20
 
 
-def copied(folder: Path, right: str, wrong: str) -> subprocess.CompletedProcess[str]:
-    """Run a copy of the starter, by any Python, with a copy of its program that has a change."""
+def copied(folder: Path, right: str, wrong: str) -> Path:
+    """A copy of the script that has a change, beside what it imports first."""
+    (folder / "_venv.py").symlink_to(scripts.EXPERIMENTS / "_venv.py")
+    text = (scripts.EXPERIMENTS / "starter.py").read_text()
+    assert text.count(right) == 1
+    script = folder / "mine.py"
+    script.write_text(text.replace(right, wrong))
+    return script
+
+
+def with_program(folder: Path, right: str, wrong: str) -> Path:
+    """A copy of the script, with a copy of its program that has a change."""
     text = PROGRAM.read_text()
     assert text.count(right) == 1
     shutil.copytree(PROGRAM.parents[1], folder / "p4src")
     program = folder / "p4src" / "count_min" / "mine.p4"
     program.write_text(text.replace(right, wrong))
-    script = folder / "mine.py"
-    starter = (scripts.EXPERIMENTS / "starter.py").read_text()
-    script.write_text(starter.replace("p4src/count_min/count_min.p4", str(program)))
+    return copied(folder, "p4src/count_min/count_min.p4", str(program))
+
+
+def by_any_python(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a script as its users do, from a shell."""
     return subprocess.run(
-        ["/usr/bin/python3", script, "--quick", "--time", "virtual", "--out", folder / "out"],
+        ["/usr/bin/python3", script, *arguments],
         capture_output=True, text=True, check=False, timeout=300,
-        env=os.environ | {"PYTHONPATH": str(scripts.EXPERIMENTS)},
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "failed"),
+    ("right", "wrong", "failed", "start"),
     [
-        ("packets + 1", "packets + 8", "part of them above it by more than eps N"),
-        ("else if (counts) {", "else if (counts && flow[0:0] == 0) {", "estimates below the truth"),
-        ("a * (bit<64>)flow + b", "b * (bit<64>)flow + a", "estimates below the truth"),
+        ("packets + 1", "packets + 8", "part of them above it by more than eps N", by_any_python),
+        ("else if (counts) {", "else if (counts && flow[0:0] == 0) {", "estimates below the truth",
+         loaded.run),
+        ("a * (bit<64>)flow + b", "b * (bit<64>)flow + a", "estimates below the truth", loaded.run),
     ],
-)
+)  # fmt: skip
 def test_a_fault_of_the_program_is_found(
-    right: str, wrong: str, failed: str, tmp_path: Path
+    right: str, wrong: str, failed: str, start: Callable[..., Any], tmp_path: Path
 ) -> None:
-    done = copied(tmp_path, right, wrong)
+    script = with_program(tmp_path, right, wrong)
+    done = start(script, "--quick", "--time", "virtual", "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
     assert {f"eps 0.1: {failed}", f"eps 0.05: {failed}"} <= scripts.failed_checks(tmp_path / "out")
