@@ -107,7 +107,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
                 *order_of_stamps(found),
             ],
             [UNREAD],
-            noise_of(outcome for results in found for outcome in results.outcomes),
+            noise_of(summary for results in found for summary in results.summaries),
             virtual=virtual,
         ),
         metrics={results.case.name: metrics_of(results) for results in found},
@@ -184,7 +184,8 @@ async def measured(case: Case, options: argparse.Namespace, run: Run) -> Results
         least_us, most_us = (bound[within] for bound in true_delays_us(outcome, flow, *WHOLE))
         of_flow_us = (least_us + most_us) / 2
         true_us.append(of_flow_us[~np.isnan(of_flow_us)])
-    return Results(case, rows, [outcome], np.concatenate(true_us))
+    stamped = [outcome] if outcome.handling else []
+    return Results(case, rows, [outcome.summary()], stamped, np.concatenate(true_us))
 
 
 def checks_of(results: Results, options: argparse.Namespace) -> list[Check]:
@@ -214,14 +215,14 @@ def checks_of(results: Results, options: argparse.Namespace) -> list[Check]:
         checks += samples_are_fair(
             case.name, [row.sample for row in results.rows if row.loaded], results.true_us
         )
-    return [*checks, *worst(c for o in results.outcomes for c in o.checks(case.name))]
+    return [*checks, *worst(c for s in results.summaries for c in s.checks(case.name))]
 
 
 def order_of_stamps(found: Sequence[Results]) -> list[Check]:
     """In real time: all times of each packet are in the order in which they happened."""
     pairs: dict[str, list[tuple[Times, Times]]] = {}
     for results in found:
-        for outcome in results.outcomes:
+        for outcome in results.stamped:
             for flow, handling in outcome.handling.items():
                 of_flow = steps(outcome.truths[flow], handling, [results.case.delay_us])
                 for what, pair in of_flow.items():

@@ -25,11 +25,11 @@ from ampm.measurement import (
     LEAST_BLOCK_US,
     Outcome,
     Setting,
+    Summary,
     add_block_option,
     add_common_options,
     fitting,
     flow_count,
-    guard_of,
     hosts_agree,
     judged,
     measure,
@@ -137,8 +137,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     for percent, runs in zip(options.loss, found, strict=True):
         here = [loss for _, of_run in runs for loss in of_run]
         losses += here
-        outcomes = [outcome for outcome, _ in runs]
-        checks += checks_of(f"loss {percent:g} %", outcomes, here, options)
+        summaries = [summary for summary, _ in runs]
+        checks += checks_of(f"loss {percent:g} %", summaries, here, options)
     return Report(
         samples=[dataclasses.asdict(loss) for loss in losses],
         checks=checks,
@@ -151,11 +151,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 async def measured(
     percent: float, options: argparse.Namespace, bounds: Bounds, schedule: Schedule, run: Run
-) -> tuple[Outcome, list[BlockLoss]]:
+) -> tuple[Summary, list[BlockLoss]]:
     """One run."""
     setting = setting_of(percent, run.seed, options, bounds, schedule)
     outcome = await measure(setting, run)
-    return outcome, [
+    return outcome.summary(), [
         loss for flow, method in zip(setting.watched, options.method, strict=True)
         for loss in losses_of(outcome, flow, run.seed, percent, method)
     ]  # fmt: skip
@@ -256,7 +256,7 @@ def lost_sequences(outcome: Outcome, flow: Flow, segment: str) -> NDArray[np.int
 
 
 def checks_of(
-    at: str, outcomes: list[Outcome], losses: list[BlockLoss], options: argparse.Namespace
+    at: str, runs: list[Summary], losses: list[BlockLoss], options: argparse.Namespace
 ) -> list[Check]:
     """Every block exact, the totals equal to the hosts', and nothing unaccounted for."""
     checks = []
@@ -271,16 +271,16 @@ def checks_of(
             wrong = sum(x.read and (x.measured is None) != (x.true is None) for x in ours)
             checks.append(Check(f"{at}, {method}: lost pulses that were not noticed", wrong, 0))
         else:
-            checks += hosts_agree(f"{at}, {method}", outcomes, number, SEGMENTS["end to end"])
-    incomplete = sum(len(outcome.incomplete) for outcome in outcomes)
+            checks += hosts_agree(f"{at}, {method}", runs, number, SEGMENTS["end to end"])
+    incomplete = sum(len(run.incomplete) for run in runs)
     virtual = options.time == "virtual"
-    allowed = 0 if virtual else options.blocks * len(outcomes) // 2
+    allowed = 0 if virtual else options.blocks * len(runs) // 2
     checks += [
         Check(f"{at}: {UNREAD}", incomplete, 0, allowed),
-        Check(f"{at}: {GUARD}", max(map(guard_of, outcomes)), 0, options.block_us / 2),
-        *worst(check for outcome in outcomes for check in outcome.checks(at)),
+        Check(f"{at}: {GUARD}", max(run.guard_us for run in runs), 0, options.block_us / 2),
+        *worst(check for run in runs for check in run.checks(at)),
     ]
-    return judged(checks, (UNREAD, GUARD), noise_of(outcomes), virtual=virtual)
+    return judged(checks, (UNREAD, GUARD), noise_of(runs), virtual=virtual)
 
 
 def rates_by_seed(losses: list[BlockLoss], what: str) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ampm.delays import METHODS, DelaySample
-from ampm.measurement import Outcome, fitting
+from ampm.measurement import Outcome, Summary, fitting
 from ampm.stamps import widths
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds
@@ -52,7 +52,8 @@ class Results:
 
     case: Case
     rows: list[Row]
-    outcomes: list[Outcome]
+    summaries: list[Summary]
+    stamped: list[Outcome]  # of those whose switches logged when they handled packets
     true_us: NDArray[np.float64]  # of every packet of the loaded blocks
 
     @classmethod
@@ -61,7 +62,8 @@ class Results:
         return cls(
             runs[0].case,
             [row for run in runs for row in run.rows],
-            [outcome for run in runs for outcome in run.outcomes],
+            [summary for run in runs for summary in run.summaries],
+            [outcome for run in runs for outcome in run.stamped],
             np.concatenate([run.true_us for run in runs]),
         )
 
@@ -88,7 +90,7 @@ class Results:
     def widths_us(self) -> dict[str, NDArray[np.float64]]:
         """How wide the enclosures of all packets' stamps are; nothing in virtual time."""
         found: dict[str, list[NDArray[np.float64]]] = {}
-        for outcome in self.outcomes:
+        for outcome in self.stamped:
             for flow, handling in outcome.handling.items():
                 for name, width in widths(outcome.truths[flow], handling).items():
                     found.setdefault(name, []).append(width)

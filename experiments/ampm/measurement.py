@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -54,17 +54,17 @@ class Setting:
     program: str = PROGRAM
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What was measured of the flows, and what is true."""
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What is said of a run without its packets, which are megabytes: so much goes between
+    processes."""
 
     blocks: range  # the complete ones
     reports: dict[int, BlockReport]  # of those, and of the partial ones before and after
-    sent: dict[int, FlowRecord]
-    truths: dict[int, Truth]  # of the background too, whose blocks mean nothing
-    dropped: dict[tuple[int, str, str], NDArray[np.int64]]  # flow, ends of a link -> sequences
-    handling: dict[int, dict[str, Handling]]  # flow -> switch; nothing in virtual time
-    inside: dict[int, dict[str, Interval]]  # flow -> switch; nothing but on bmv2
+    hosts_lost: dict[int, int]  # flow -> packets that were sent and not received
+    guard_us: float  # that delays asked for (RFC 9341 section 5); one clock: A = 0
+    waited_ns: int  # the longest that a packet was in a switch
+    late_ns: int  # the most that a sender was behind its schedule
     marked_outside: int  # packets of watched flows that left the path with a mark
     pulses_wrong: int  # complete blocks in which the first switch did not choose the one pulse
     books: Books
@@ -91,6 +91,21 @@ class Outcome:
             Check(f"{prefix}: blocks without the one pulse", self.pulses_wrong, 0),
             *self.books.checks(prefix),
         ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome(Summary):
+    """What was measured of the flows, and what is true of each packet."""
+
+    sent: dict[int, FlowRecord]
+    truths: dict[int, Truth]  # of the background too, whose blocks mean nothing
+    dropped: dict[tuple[int, str, str], NDArray[np.int64]]  # flow, ends of a link -> sequences
+    handling: dict[int, dict[str, Handling]]  # flow -> switch; nothing in virtual time
+    inside: dict[int, dict[str, Interval]]  # flow -> switch; nothing but on bmv2
+
+    def summary(self) -> Summary:
+        """It, without its packets."""
+        return Summary(**{each.name: getattr(self, each.name) for each in fields(Summary)})
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
@@ -165,34 +180,40 @@ def judged(
     return checks
 
 
-def noise_of(outcomes: Iterable[Outcome]) -> str:
+def noise_of(runs: Iterable[Summary]) -> str:
     """What the machine did to the runs, as measured, in one line."""
-    outcomes = [*outcomes]
-    return noise(
-        (truth for outcome in outcomes for truth in outcome.truths.values()),
-        (record for outcome in outcomes for record in outcome.sent.values()),
-        [problem for outcome in outcomes for problem in outcome.incomplete],
-    )
+    runs = [*runs]
+    problems = [problem for run in runs for problem in run.incomplete]
+    return _noise(max(run.waited_ns for run in runs), max(run.late_ns for run in runs), problems)
 
 
 def noise(
     truths: Iterable[Truth], records: Iterable[FlowRecord], problems: Sequence[str] = ()
 ) -> str:
     """The same of flows of any experiment, and of what could not be read."""
-    waited_ns = [_longest_in(truth, switch) for truth in truths for switch in truth.path]
-    late_ns = max((record.largest_lag_ns for record in records), default=0)
+    return _noise(_longest_wait_ns(truths), _latest_ns(records), problems)
+
+
+def _noise(waited_ns: int, late_ns: int, problems: Sequence[str]) -> str:
     text = (
-        f"this machine stood still: packets were in a switch for up to {max(waited_ns) / 1e6:.1f} "
+        f"this machine stood still: packets were in a switch for up to {waited_ns / 1e6:.1f} "
         f"ms, senders up to {late_ns / 1e6:.1f} ms late"
     )
     return f"{text}; {problems[0]}" if problems else text
 
 
-def guard_of(outcome: Outcome) -> float:
-    """The guard time that delays asked for (RFC 9341 section 5); one clock: A = 0."""
+def _longest_wait_ns(truths: Iterable[Truth]) -> int:
+    return max(_longest_in(truth, switch) for truth in truths for switch in truth.path)
+
+
+def _latest_ns(records: Iterable[FlowRecord]) -> int:
+    return max((record.largest_lag_ns for record in records), default=0)
+
+
+def _guard_us(records: Iterable[FlowRecord]) -> float:
     delays_us = [
         (record.received["received_ns"] - record.received["sent_ns"]) / 1000
-        for record in outcome.sent.values()
+        for record in records
         if len(record.received)
     ]
     guards_us = (guard_us(0, float(delay.mean()), float(delay.std())) for delay in delays_us)
@@ -232,19 +253,19 @@ def _longest_in(truth: Truth, switch: str) -> int:
 
 
 def hosts_agree(
-    at: str, outcomes: Sequence[Outcome], flow: int, segment: tuple[Point, Point]
+    at: str, runs: Sequence[Summary], flow: int, segment: tuple[Point, Point]
 ) -> list[Check]:
     """Loss of all blocks, the partial ones too, against the hosts' sequence numbers.
 
     Nothing, where a block is unknown.
     """
     measured = 0
-    for report in (report for outcome in outcomes for report in outcome.reports.values()):
+    for report in (report for run in runs for report in run.reports.values()):
         first, last = (report.records[flow][point] for point in segment)
         if first is None or last is None:
             return []
         measured += first.packets - last.packets
-    lost = sum(len(outcome.sent[flow].lost_sequences) for outcome in outcomes)
+    lost = sum(run.hosts_lost[flow] for run in runs)
     return [Check(f"{at}: packets lost in all, by the hosts' sequence numbers", measured, lost)]
 
 
@@ -292,6 +313,10 @@ async def measure(setting: Setting, run: Run) -> Outcome:
     outcome = Outcome(
         blocks=blocks,
         reports=reports,
+        hosts_lost={flow: len(record.lost_sequences) for flow, record in sent.items()},
+        guard_us=_guard_us(sent.values()),
+        waited_ns=_longest_wait_ns(truths.values()),
+        late_ns=_latest_ns(sent.values()),
         sent=sent,
         truths=truths,
         dropped=_dropped(net, setting),

@@ -28,6 +28,11 @@ def samples(folder: Path) -> list[dict[str, str]]:
         return [*csv.DictReader(file)]
 
 
+def largest_kept(folder: Path) -> int:
+    """Bytes of what a run of a sweep returned, packed; with its packets several times as many."""
+    return max(path.stat().st_size for path in (folder / ".runs").iterdir())
+
+
 def failed_checks(folder: Path) -> set[str]:
     """The names of the checks that did not pass."""
     checks = json.loads((folder / "summary.json").read_text())["checks"]

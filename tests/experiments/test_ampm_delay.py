@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from scripts import failed_checks, faulty_program, run, samples
+from scripts import failed_checks, faulty_program, largest_kept, run, samples
 
 SHORT = ("--time", "virtual", "--delay-ms", "0.1", "500", "--blocks", "4", "--seeds", "2")
 
@@ -21,6 +21,7 @@ def test_every_delay_of_every_method_is_right(tmp_path: Path) -> None:
     assert set(slow) == {500_000}
     loaded = [float(row["measured_us"]) for row in known if row["loaded"] == "1"]
     assert max(loaded) > 2 * min(loaded)
+    assert largest_kept(tmp_path) < 15_000
     assert (tmp_path / "ampm_delay.png").stat().st_size > 10_000
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import scripts
 from loaded import Started
-from scripts import failed_checks, faulty_program, samples
+from scripts import failed_checks, faulty_program, largest_kept, samples
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "experiments" / "ampm_loss.py"
@@ -43,6 +43,7 @@ def test_virtual_time_is_exact_for_every_seed(tmp_path: Path) -> None:
     assert all(row["measured"] == row["true"] for row in rows)
     assert {row["method"] for row in rows if not row["true"]} == {"pulse"}  # pulses that were lost
     assert sum(int(row["true"] or 0) for row in rows) > 10_000
+    assert largest_kept(tmp_path) < 15_000
 
 
 def test_where_nothing_arrives_no_pulse_is_compared(tmp_path: Path) -> None:
