@@ -14,24 +14,29 @@ START_NS, MS = 10**9, 10**6
 DELAY_US = 10_000
 
 
-def through(stack: int) -> Engine:
-    """From port 1 to 2 and back; a parsed packet has `stack` headers of 256 bytes, all in use."""
+def through(stack: int, *, tells: bool = False) -> Engine:
+    """From port 1 to 2 and back; a parsed packet has `stack` headers of 256 bytes, all in use.
+
+    With a digest of each packet, where it `tells`.
+    """
+    told = "digest<d_t>(1, {hdr.h.a});" if tells else ""
     shift = " ".join(f"hdr.w[{i}].x = hdr.w[{i + 1}].x;" for i in range(stack - 1))
     return Engine(
         json_of(
-            types=DEFAULTS["types"] + "header w_t { bit<2048> x; }",
+            types=DEFAULTS["types"] + "header w_t { bit<2048> x; } struct d_t { bit<8> a; }",
             headers=f"h_t h; w_t[{max(stack, 1)}] w;",
-            ingress=f"std.egress_spec = 3 - std.ingress_port; if (hdr.h.a == 77) {{ {shift} }}",
+            ingress="std.egress_spec = 3 - std.ingress_port; "
+            f"if (hdr.h.a == 77) {{ {shift} }} {told}",
         ),
         sanitize="SANITIZE" in os.environ,
     )
 
 
 class Net:
-    """h1 - s1 - s2 - h2, with a long link from s1 to s2."""
+    """h1 - s1 - s2 - h2, with a long link between the switches."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.virtual = Virtual(START_NS, sanitize=engine.sanitize)
+    def __init__(self, engine: Engine, threads: int = 1) -> None:
+        self.virtual = Virtual(START_NS, threads=threads, sanitize=engine.sanitize)
         self.hosts = [self.virtual.add_host(f"00:00:00:00:00:0{i}", f"10.0.0.{i}") for i in (1, 2)]
         self.switches = [self.virtual.add_switch() for _ in range(2)]
         before, port = self.hosts[0], 0
@@ -44,8 +49,8 @@ class Net:
 
     def push(self, switch: int, engine: Engine) -> None:
         engine = self.virtual.prepare(engine.another())
-        if switch == self.switches[0]:
-            engine.set_link(2, delay_ns=DELAY_US * 1000)
+        between = 2 if switch == self.switches[0] else 1
+        engine.set_link(between, delay_ns=DELAY_US * 1000)
         self.virtual.install(switch, engine)
 
     def result(self, flow: int) -> FlowResult:
@@ -82,4 +87,38 @@ def test_programs_are_pushed_again_and_again_each_longer_and_shorter() -> None:
     assert net.virtual.run(START_NS + 100 * MS) is Stop.REACHED
     assert list(net.result(flow).received["sequence"]) == list(range(4000))
     for engine in engines:
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    ("is_pushed", "outside", "ways"), [(True, 0, 2), (False, 1, 1)], ids=["digests", "frames"]
+)
+def test_what_comes_outside_the_first_partition_is_told(
+    is_pushed: bool, outside: int, ways: int
+) -> None:
+    """Of a program or an application that came there while a run on two threads was paused.
+
+    Soon: partitions are then apart by no more than the link's delay.
+    """
+    plain, telling = through(1), through(1, tells=True)
+    net = Net(plain, threads=2)
+    for side, nodes in enumerate(zip(net.hosts, net.switches, strict=True)):
+        for node in nodes:
+            net.virtual.place(node, int(side == outside))
+    for hosts in (net.hosts, net.hosts[::-1])[:ways]:
+        net.virtual.add_flow(FlowSpec(*hosts, 7, 1000, 5007, 0, 60, 9000, START_NS, 100_000))
+    assert net.virtual.run(START_NS + 200 * MS, 8000) is Stop.PAUSED
+    assert len(net.virtual.partitions) == 2
+    paused_ns = net.virtual.now_ns
+    if is_pushed:
+        net.push(net.switches[outside], telling)
+        assert net.virtual.run(START_NS + 200 * MS) is Stop.CONTROL
+        assert [*net.virtual.control_waiting()] == [net.switches[outside]]
+    else:
+        inbox = net.virtual.inboxes.open_frames(net.hosts[outside])
+        assert net.virtual.run(START_NS + 200 * MS) is Stop.INBOX
+        assert [*net.virtual.inboxes.filled()] == [inbox]
+    assert net.virtual.now_ns <= paused_ns + DELAY_US * 1000
+    net.virtual.close()
+    for engine in (plain, telling):
         engine.close()

@@ -170,8 +170,7 @@ static void grow(struct plan *plan, const uint32_t *first_edge, const uint32_t *
         }
         left -= has < left ? has : left;
     }
-    uint32_t unit;
-    while ((unit = best_unit(plan)) != VIRTUAL_NONE)
+    for (uint32_t unit; (unit = best_unit(plan)) != VIRTUAL_NONE;)
         take(plan, unit, (uint16_t)(v->partitions - 1), first_edge, next_edge);
 }
 
@@ -279,10 +278,11 @@ static bool move_arrivals(struct virtual *v)
 /* False: memory is short. */
 static bool move_all(struct virtual *v)
 {
-    bool is_done = virtual_sort(v);
-    is_done &= move_arrivals(v);
+    bool is_done = virtual_sort(v) & move_arrivals(v);
     for (uint32_t i = 0; i < v->partitions; i++) {
         struct partition *p = v->partition[i];
+        if (i)
+            partition_hand_over(p, v->partition[0]);
         is_done &= move_flights(p);
         is_done &= move_events(v, &p->wakes, offsetof(struct partition, wakes), node_numbered);
         is_done &= move_events(v, &p->sends, offsetof(struct partition, sends), host_of_source);

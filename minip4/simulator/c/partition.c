@@ -1,7 +1,7 @@
 /* A partition of a network: made and unmade. */
 #include <stdlib.h>
 
-#include "virtual_internal.h"
+#include "threads.h"
 
 enum { FIRST_ARRIVALS = 256 };
 
@@ -43,6 +43,22 @@ struct moment partition_moment(struct partition *p)
         ;
     moment.number = others[moment.kind - 1]->heap[0].order;
     return moment;
+}
+
+void partition_hand_over(struct partition *from, struct partition *to)
+{
+    if (from->first_control) {
+        *to->end_control = from->first_control;
+        to->end_control = from->end_control;
+        from->first_control = NULL;
+        from->end_control = &from->first_control;
+    }
+    if (from->first_inbox) {
+        *to->end_inbox = from->first_inbox;
+        to->end_inbox = from->end_inbox;
+        from->first_inbox = NULL;
+        from->end_inbox = &from->first_inbox;
+    }
 }
 
 void partition_free(struct partition *p)

@@ -85,6 +85,10 @@ static inline uint64_t time_least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* partition.c */
+/* Has another partition tell controllers and applications of what came. */
+void partition_hand_over(struct partition *from, struct partition *to);
+
 /* clocks.c */
 /* A partition with nothing to do is quiet: its version is odd, and `quiet_next_ns` holds. */
 void partition_be_quiet(struct partition *p, uint64_t next_ns);

@@ -207,8 +207,8 @@ struct partition {
     struct trail *trail;     /* of each source, as far as this partition's switches know */
     struct reception *reception[RECEPTION_BLOCKS];
     uint32_t receptions;
-    struct node *first_control, **end_control;
-    struct inbox *first_inbox, **end_inbox;
+    struct node *first_control, **end_control; /* of all but the first partition what came since the last cut: */
+    struct inbox *first_inbox, **end_inbox;    /* it stops the network after the next one */
     struct moment moment; /* of the event that is done, or was last; only where it may stop */
     uint64_t last;        /* the event_count at which a run ends */
     struct wait wait;
@@ -262,9 +262,9 @@ struct moment partition_moment(struct partition *p);
 /* VIRTUAL_CONTROL or VIRTUAL_INBOX: somebody is to be told of something. Else VIRTUAL_REACHED. */
 static inline enum virtual_stop partition_stop(const struct partition *p)
 {
-    if (p->first_control)
+    if (p->first_control && !p->number)
         return VIRTUAL_CONTROL;
-    return p->first_inbox ? VIRTUAL_INBOX : VIRTUAL_REACHED;
+    return p->first_inbox && !p->number ? VIRTUAL_INBOX : VIRTUAL_REACHED;
 }
 void partition_free(struct partition *p);
 
