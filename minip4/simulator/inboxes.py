@@ -9,15 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minip4.engine.errors import EngineError, InvalidArgument
+from minip4.simulator.handle import Caller
 from minip4.simulator.shared import ARRIVAL, NONE
 
 
-class Inboxes:
+class Inboxes(Caller):
     """Those of a Virtual, which run() tells of; they are numbered as they are opened."""
-
-    def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p) -> None:
-        self._library = library
-        self._handle = handle
 
     def open_udp(self, host: int, port: int) -> int:
         """Take the datagrams to a UDP port of a host."""

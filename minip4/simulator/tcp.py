@@ -1,6 +1,5 @@
 """TCP connections between hosts of a virtual network."""
 
-import ctypes
 from ctypes import byref
 from dataclasses import dataclass
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minip4.engine.errors import EngineError, InvalidArgument
+from minip4.simulator.handle import Caller
 from minip4.simulator.shared import (
     CONGESTION,
     NONE,
@@ -55,12 +55,8 @@ class TcpResult:
     has_failed: bool  # no connection, or no progress for ten seconds
 
 
-class Connections:
+class Connections(Caller):
     """Those of a Virtual; they are numbered as they are added."""
-
-    def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p) -> None:
-        self._library = library
-        self._handle = handle
 
     def add(self, spec: TcpSpec) -> int:
         """Let a connection begin at its time; return its number."""

@@ -22,6 +22,7 @@ from minip4.errors import Minip4Error
 from minip4.native import build, layouts
 from minip4.native.library import address
 from minip4.simulator import C_FOLDER, shared
+from minip4.simulator.handle import Caller, Handle
 from minip4.simulator.inboxes import Inboxes
 from minip4.simulator.shared import (
     CALLS,
@@ -85,7 +86,7 @@ class Partition:
     may_stop: bool  # has the switches with digests or a CPU port, and the hosts with applications
 
 
-class Virtual:
+class Virtual(Caller):
     """Switches, hosts and wires between them; nodes are numbered as they are added.
 
     Time, in nanoseconds, begins at `now_ns` and passes only in run(), which has up to `threads`
@@ -96,27 +97,26 @@ class Virtual:
     def __init__(self, now_ns: int, *, threads: int = 1, sanitize: bool = False) -> None:
         if not 1 <= threads <= MAX_THREADS:
             raise InvalidArgument(f"{threads} threads: 1 to {MAX_THREADS} expected")
-        self._library = _loaded(sanitize=sanitize)
-        created = self._library.virtual_create(now_ns, threads)
+        library = _loaded(sanitize=sanitize)
+        created = library.virtual_create(now_ns, threads)
         if not created:
             raise EngineError("memory or threads are short for a virtual network")
         self._threads = threads
-        self._handle: ctypes.c_void_p | None = handle(created)
-        self.inboxes = Inboxes(self._library, self._handle)
-        self.connections = Connections(self._library, self._handle)
+        super().__init__(library, Handle(created))
+        self.inboxes = Inboxes(self._library, self._network)
+        self.connections = Connections(self._library, self._network)
         self._engines: dict[int, Engine] = {}
         self._ports: dict[int, list[int]] = {}
         self._room = ctypes.create_string_buffer(FRAME_ROOM)
 
     def close(self) -> None:
         """Free the network with its engines; captures are complete then. Raises Minip4Error."""
-        if self._handle is None:
+        if (network := self._network.take()) is None:
             return
         for engine in self._engines.values():
             engine.close()
         error = ctypes.create_string_buffer(1024)
-        failed = self._library.virtual_destroy(self._handle, error, len(error))
-        self._handle = None
+        failed = self._library.virtual_destroy(network, error, len(error))
         if failed:
             raise Minip4Error(os.fsdecode(error.value))
 

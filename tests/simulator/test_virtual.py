@@ -269,3 +269,23 @@ def test_ports_are_free_again_after_a_flow() -> None:
             assert len(line.virtual.flow_result(number).received) == 3
             line.virtual.remove_flow(number)
     line.virtual.close()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda virtual: virtual.partitions,
+        lambda virtual: virtual.run(2 * START_NS),
+        lambda virtual: virtual.flow_result(0),
+        lambda virtual: virtual.inboxes.take(0),
+        lambda virtual: virtual.connections.result(0),
+    ],
+    ids=["partitions", "run", "a flow", "an inbox", "a connection"],
+)
+def test_a_network_that_has_ended_is_not_asked(ask: Callable[[Virtual], object]) -> None:
+    """Its memory is another's by then."""
+    line = Line({})
+    line.virtual.close()
+    with pytest.raises(EngineError, match="the network has ended: ask it inside its `with` block"):
+        ask(line.virtual)
+    line.virtual.close()
