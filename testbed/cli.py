@@ -158,11 +158,23 @@ def aftermath(run: Run, options: argparse.Namespace) -> Iterator[None]:
     _allow_many_files()
     try:
         yield
-    finally:
-        for warning in run.undelivered.warnings():  # which may be why it failed
-            run.progress.say(warning)
-        if run.keeps:
-            _keep(run, options)
+    except BaseException:
+        _leave(run, options, has_failed=True)
+        raise
+    _leave(run, options, has_failed=False)
+
+
+def _leave(run: Run, options: argparse.Namespace, *, has_failed: bool) -> None:
+    for warning in run.undelivered.warnings():  # which may be why it failed
+        run.progress.say(warning)
+    if not run.keeps:
+        return
+    try:
+        _keep(run, options)
+    except TestbedError as error:
+        if not has_failed:
+            raise
+        run.progress.say(str(error))  # beside what the run failed for
 
 
 def _keep(run: Run, options: argparse.Namespace) -> None:

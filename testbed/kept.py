@@ -19,10 +19,19 @@ def check_place(folder: Path) -> None:
 def keep(run: Path, folder: Path, offset_ns: int | None) -> list[str]:
     """Copy a run's files into `folder`, in place of an earlier run's; return what went wrong.
 
-    `offset_ns` is added to the times of captures; None: they are virtual, and stay.
+    `offset_ns` is added to the times of captures; None: they are virtual, and stay. Raises
+    TestbedError where there is no room for them: then none of them is there.
     """
     check_place(folder)
     shutil.rmtree(folder, ignore_errors=True)
+    try:
+        return _copy(run, folder, offset_ns)
+    except OSError as error:  # the disk is full
+        shutil.rmtree(folder, ignore_errors=True)
+        raise TestbedError(f"--keep: {folder} cannot be written: {error.strerror}") from None
+
+
+def _copy(run: Path, folder: Path, offset_ns: int | None) -> list[str]:
     folder.mkdir(parents=True)
     clock = "virtual: they begin at 1 s" if offset_ns is None else "the time of day"
     (folder / ABOUT).write_text(

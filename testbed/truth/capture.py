@@ -94,7 +94,7 @@ def shift(path: Path, to: Path, offset_ns: int) -> None:
         times = headers["s"].astype(np.int64) * 1_000_000_000 + headers["ns"] + offset_ns
         headers["s"], headers["ns"] = np.divmod(times, 1_000_000_000)
         run[:, : RECORD.itemsize] = headers.view(np.uint8).reshape(-1, RECORD.itemsize)
-    data.tofile(to)
+    to.write_bytes(data.data)  # tofile() does not tell where the last bytes had no room
 
 
 def read_flow(path: Path, flow: Flow) -> FlowFrames:

@@ -1,6 +1,8 @@
 """--keep: captures and logs outlive the run, with the time of day."""
 
+import resource
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -104,3 +106,51 @@ def test_a_capture_of_a_switch_that_was_killed_is_kept_as_it_is(tmp_path: Path) 
     (folder / kept.ABOUT).unlink()
     with pytest.raises(TestbedError, match="move it away"):
         kept.keep(run, folder, offset_ns=1)
+
+
+@pytest.fixture
+def short_files() -> Iterator[None]:
+    """No file may have more than 1,000 bytes, as if there was no room for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("offset_ns", [None, 1])
+def test_a_disk_that_is_full_is_told_in_one_line(
+    tmp_path: Path, request: pytest.FixtureRequest, offset_ns: int | None
+) -> None:
+    """And no part of the captures is left, which would fill it."""
+    run, folder = tmp_path / "run", tmp_path / "kept"
+    (run / "network").mkdir(parents=True)
+    (run / "network" / "s1-eth1_in.pcap").write_bytes(pcap(60))
+    (run / "network" / "s1-eth2_in.pcap").write_bytes(pcap(60, 1500))
+    request.getfixturevalue("short_files")
+    with pytest.raises(TestbedError) as told:
+        kept.keep(run, folder, offset_ns)
+    assert str(told.value) == f"--keep: {folder} cannot be written: File too large"
+    assert not folder.exists()
+
+
+FULL = """
+from testbed import kept
+def full(*_arguments):
+    raise TestbedError("--keep: no room")
+kept.keep = full
+"""
+
+
+@pytest.mark.parametrize("failure", ["", "raise TestbedError('of its own')"])
+def test_what_a_run_failed_for_is_told_beside_it(
+    start_experiment: StartExperiment, failure: str
+) -> None:
+    head = "from testbed.errors import TestbedError" + FULL
+    process = start_experiment(
+        failure + "\nreturn Report([], [Check('one', 1, 1)])", "--time", "virtual", "--keep",
+        head=head,
+    )  # fmt: skip
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors == f"example: error: {'of its own' if failure else '--keep: no room'}\n"
+    assert ("--keep: no room" in output) == bool(failure)
