@@ -1,10 +1,12 @@
 """Experiments on several threads: what their networks say of it, and that nothing else differs."""
 
 import asyncio
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loaded import StartExperiment
 from virtual_networks import WIRE, Pair, virtually
 
 from testbed.errors import TestbedError
@@ -65,3 +67,42 @@ def test_a_trace_takes_one_thread(tmp_path: Path) -> None:
 
     with pytest.raises(TestbedError, match="--trace needs --threads 1"):
         virtually(tmp_path / "run", main)
+
+
+HEAD = f"""
+from testbed.network import Network
+from testbed.traffic import Flow, Traffic
+from topologies.line import Line
+WIRE = {str(WIRE)!r}
+"""
+ENDLESS = """
+with Network(Line(switches=2, delay_us=100), run, program=WIRE, capture=False) as net:
+    async with Traffic(net, [Flow(1, "h1", "h2", 1_000_000, 100_000_000)]) as traffic:
+        await run.clock.sleep_until(run.clock.now_ns() + 10**7)
+        print(run.folder, len(net.plant.partitions), flush=True)
+        await traffic.finish()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_on_two_threads_ends_when_it_is_asked_to(
+    start_experiment: StartExperiment, number: signal.Signals
+) -> None:
+    """While both are at work; of one that is killed, its folder is the next run's to remove."""
+    process = start_experiment(ENDLESS, "--time", "virtual", "--threads", "2", head=HEAD)
+    line = ""
+    while "example-" not in line:
+        line = process.stdout.readline()
+        assert line, process.communicate()
+    folder, partitions = line.split()
+    assert partitions == "2"
+    process.send_signal(number)
+    output, errors = process.communicate()
+    status = {signal.SIGINT: 130, signal.SIGKILL: -9}[number]
+    assert process.wait() == status, output + errors
+    assert errors == ("" if number == signal.SIGKILL else "\nexample: interrupted\n")
+    if number == signal.SIGKILL:
+        assert Path(folder).exists()
+        process = start_experiment("return Report([], [Check('one', 1, 1)])", "--time", "virtual")
+        process.communicate()
+    assert not Path(folder).exists()
