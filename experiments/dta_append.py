@@ -43,6 +43,7 @@ from testbed.real.isolation import STOPPING, uninterrupted
 from testbed.results import plots
 from testbed.results.report import Check, Report
 from testbed.run import Run
+from testbed.sweep.runs import sweep
 
 LISTS = (1, 16, 256)
 PARTS = 4  # readers look so often
@@ -92,8 +93,9 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     polled = [poll(size, readers, POLLED_S[options.quick])
               for size in (1, 16) for readers in READERS]  # fmt: skip
     dice = np.random.default_rng(run.seed)
-    found = [await measure(size, lists, options, run, dice)
-             for lists in (LISTS[:2] if is_small else LISTS) for size in sizes]  # fmt: skip
+    settings = [(size, lists, dice.integers(lists, size=options.reports), options)
+                for lists in (LISTS[:2] if is_small else LISTS) for size in sizes]  # fmt: skip
+    found = await sweep(measure, settings, run)
     return Report(
         samples=[*map(sample_of, found), *map(polled_sample, polled)],
         checks=[check for each in found for check in each.checks],
@@ -104,11 +106,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 async def measure(
-    size: int, lists: int, options: argparse.Namespace, run: Run, dice: np.random.Generator
+    size: int, lists: int, numbers: NDArray[np.int64], options: argparse.Namespace, run: Run
 ) -> Found:
-    """Append numbers that count up in each list, and read them."""
+    """Append what counts up in each list to the lists of these numbers, and read them."""
     name = f"{lists}-lists-of-{size}"
-    numbers = dice.integers(lists, size=options.reports)
     parts = np.array_split(numbers, PARTS)
     most = max(int(np.bincount(part).max()) for part in parts)
     batches = most // size + 3  # of a part all, and of the next one what is written when it ends

@@ -40,6 +40,7 @@ from testbed.results import plots
 from testbed.results.agreement import agreement, mean_chance
 from testbed.results.report import Check, Report
 from testbed.run import Run
+from testbed.sweep.runs import sweep
 
 ROWS = (1, 2, 4, 8)
 SLOTS = (64, 128, 256, 512)  # in a row
@@ -76,9 +77,9 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.sets = max(options.sets or (40 if options.quick else 300), 2)
     dice = np.random.default_rng(run.seed)
     sizes = np.ceil(LARGEST / np.arange(1, FLOWS + 1)).astype(np.int64)
-    exact = []
-    for rows in (1, 4) if options.quick else ROWS:
-        exact += await translated(rows, sizes, options, run, dice)
+    settings = [(rows, random_keys(FLOWS, dice), sizes, options)
+                for rows in ((1, 4) if options.quick else ROWS)]  # fmt: skip
+    exact = await sweep(translated, settings, run)
     points, too_far = [], []
     for slots in (SHOWN,) if options.quick else SLOTS:
         for rows in ROWS:
@@ -88,7 +89,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     return Report(
         samples=[point._asdict() for point in points],
         checks=[
-            *exact,
+            *(check for of_rows in exact for check in of_rows),
             Check("estimates above the bound, of what theory allows, at most", max(too_far), 0, 1),
             agreement("errors", [point.chance for point in points]),
         ],
@@ -104,12 +105,10 @@ def random_keys(count: int, dice: np.random.Generator) -> Words:
 
 
 async def translated(
-    rows: int, sizes: NDArray[np.int64], options: argparse.Namespace, run: Run,
-    dice: np.random.Generator,
-) -> list[Check]:  # fmt: skip
+    rows: int, keys: Words, sizes: NDArray[np.int64], options: argparse.Namespace, run: Run
+) -> list[Check]:
     """That what the P4 translator counted, each flow in two reports, is what the model has."""
     name = f"rows-{rows}"
-    keys = random_keys(len(sizes), dice)
     addends = sizes.astype(np.uint64)
     halves = np.stack([addends // np.uint64(2), addends - addends // np.uint64(2)])
     area = Area(COUNTER, rows * SHOWN, partial(CounterStore, SHOWN, rows), CounterSession, FILE)

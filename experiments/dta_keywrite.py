@@ -45,6 +45,7 @@ from testbed.results import plots
 from testbed.results.agreement import agreement, count_chance
 from testbed.results.report import Check, Report
 from testbed.run import Run
+from testbed.sweep.runs import sweep
 
 COPIES = (1, 2, 3, 4, 8)
 LOADS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
@@ -101,12 +102,14 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.slots = options.slots or (2048 if is_small else 1 << 14)
     options.model_slots = options.model_slots or (1 << 17 if options.quick else 1 << 20)
     dice = np.random.default_rng(run.seed)
-    points: list[Point] = []
-    exact: list[Check] = []
+    settings, models = [], []
     for copies in (1, 2, 4) if options.quick else COPIES:
-        found, held = await translated(copies, options, run, dice)
-        points += found + modelled(copies, options.model_slots, dice)
-        exact += held
+        settings.append((copies, *reports(options.slots, dice), options))
+        models.append(modelled(copies, options.model_slots, dice))
+    found = await sweep(translated, settings, run)
+    points = [point for (of_switch, _), of_model in zip(found, models, strict=True)
+              for point in (*of_switch, *of_model)]  # fmt: skip
+    exact = [check for _, held in found for check in held]
     points += checksum_points(options.model_slots >> 2, dice)
     return Report(
         samples=[point._asdict() for point in points],
@@ -118,11 +121,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 async def translated(
-    copies: int, options: argparse.Namespace, run: Run, dice: np.random.Generator
+    copies: int, keys: Words, data: Words, options: argparse.Namespace, run: Run
 ) -> tuple[list[Point], list[Check]]:
     """What the P4 translator's memory answers at each load, and that it is the model's."""
     name, report = f"copies-{copies}", KeyWrite(redundancy=copies, data=[0])
-    keys, data = reports(options.slots, dice)
     area = Area(slot(1), options.slots, partial(_store, options.slots), file=FILE)
     async with translating(run, name, [area], options.program) as running:
         region = Region(slot(1), options.slots, run.folder / FILE)

@@ -42,6 +42,7 @@ from testbed.results import plots
 from testbed.results.agreement import agreement
 from testbed.results.report import Check, Report
 from testbed.run import Run
+from testbed.sweep.runs import sweep
 
 CACHES = (64, 256, 1024)  # rows
 LOADS = (0.1, 0.25, 0.5, 1.0, 2.0)  # flows that are under way, a row
@@ -93,13 +94,13 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_small = options.quick or options.time == "real"
     options.flows = options.flows or (150 if is_small else 1000)
     dice = np.random.default_rng(run.seed)
-    points: list[Point] = []
-    held: list[Check] = []
-    for cache in CACHES[:1] if is_small else CACHES:
-        found, exact = await measure(cache, options, run, dice)
-        points += found
-        held += exact
-    key_write, exact = await by_key_write(options, run, dice)
+    settings = [(cache, [drawn(cache, load, options.flows, dice) for load in LOADS], options)
+                for cache in (CACHES[:1] if is_small else CACHES)]  # fmt: skip
+    hops = some_hops(HOPS * KEY_WRITE_PATHS, 1, dice)
+    found = await sweep(measure, settings, run)
+    ((key_write, exact),) = await sweep(by_key_write, [(hops, options)], run)
+    points = [point for of_cache, _ in found for point in of_cache]
+    held = [check for _, of_cache in found for check in of_cache]
     return Report(
         samples=[sample_of(point) for point in points],
         checks=[*held, *exact, agreement("paths found", [point.chance for point in points])],
@@ -109,8 +110,34 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     )
 
 
+class Hops(NamedTuple):
+    """What is reported: keys (n, 4), and the switches on the way of each, (n, hops)."""
+
+    keys: Words
+    switches: Words
+
+
+class Load(NamedTuple):
+    """Flows, so many of them under way at once, and their hops."""
+
+    flows: int
+    hops: Hops
+
+
+def drawn(cache: int, load: float, at_least: int, dice: np.random.Generator) -> Load:
+    """So many flows a row of the cache, in as many rounds as it takes."""
+    flows = max(round(load * cache), 2)
+    return Load(flows, some_hops(math.ceil(at_least / flows) * flows, HOPS, dice))
+
+
+def some_hops(count: int, hops: int, dice: np.random.Generator) -> Hops:
+    """Of so many random keys."""
+    keys = some_keys(count, dice)
+    return Hops(keys, dice.choice(SWITCHES, size=(count, hops)).astype(np.uint32))
+
+
 async def measure(
-    cache: int, options: argparse.Namespace, run: Run, dice: np.random.Generator
+    cache: int, loads: Sequence[Load], options: argparse.Namespace, run: Run
 ) -> tuple[list[Point], list[Check]]:
     """All loads of a cache."""
     name = f"{cache}-rows"
@@ -118,9 +145,8 @@ async def measure(
     points, requests = [], 0
     async with translating(run, name, [area], options.program) as running:
         store = Postcards(Region(CHUNK, SLOTS, run.folder / FILE).records, SWITCHES, 1)
-        for load in LOADS:
-            flows = max(round(load * cache), 2)
-            point = await paths(Cache(running, store, cache), flows, options, dice)
+        for load in loads:
+            point = await paths(Cache(running, store, cache), load, options.rate)
             points.append(point)
             requests += point.requests
     (run.folder / FILE).unlink()
@@ -148,20 +174,16 @@ class Cache(NamedTuple):
     rows: int
 
 
-async def paths(
-    cache: Cache, flows: int, options: argparse.Namespace, dice: np.random.Generator
-) -> Point:
+async def paths(cache: Cache, load: Load, rate_pps: float) -> Point:
     """Several rounds of flows that are under way at once, one after the other."""
-    running, rounds = cache.running, math.ceil(options.flows / flows)
+    running, flows, (keys, reported) = cache.running, load.flows, load.hops
     before = await running.requests()
-    keys = some_keys(rounds * flows, dice)
-    reported = dice.choice(SWITCHES, size=(len(keys), HOPS)).astype(np.uint32)
     is_alone = np.empty(len(keys), bool)
     for first in range(0, len(keys), flows):
         now = slice(first, first + flows)
         row = rows(keys[now], cache.rows)
         is_alone[now] = np.bincount(row)[row] == 1
-        await running.send(postcards(keys[now], reported[now]), options.rate)
+        await running.send(postcards(keys[now], reported[now]), rate_pps)
     await flush_rows(running.switch, 1, PostcardStore(SLOTS, cache.rows))
     await running.settle()
     answer = cache.store.query(keys)
@@ -171,7 +193,7 @@ async def paths(
     is_right = np.where(is_alone, is_whole, is_last & (answer.is_known.sum(axis=1) == 1))
     requests = await running.requests() - before
     counts = (int(each.sum()) for each in (is_whole, ~is_right, is_alone))
-    return Point(cache.rows, flows, rounds, *counts, requests)
+    return Point(cache.rows, flows, len(keys) // flows, *counts, requests)
 
 
 def some_keys(count: int, dice: np.random.Generator) -> Words:
@@ -191,17 +213,16 @@ def postcards(keys: Words, reported: NDArray[np.uint32]) -> list[bytes]:
 
 
 async def by_key_write(
-    options: argparse.Namespace, run: Run, dice: np.random.Generator
+    hops: Hops, options: argparse.Namespace, run: Run
 ) -> tuple[float, list[Check]]:
     """Requests a path where each hop is a key of its own."""
-    keys = some_keys(HOPS * KEY_WRITE_PATHS, dice)
     area = Area(slot(1), SLOTS, lambda sessions: KeyWriteStore(1, SLOTS, sessions=sessions))
     async with translating(run, "key-write", [area], options.program) as running:
-        values = dice.choice(SWITCHES, size=len(keys))
-        sent = filled(KeyWrite(data=[0]), [*keys.T, values], sequence=np.arange(len(keys)))
+        words = [*hops.keys.T, hops.switches[:, 0]]
+        sent = filled(KeyWrite(data=[0]), words, sequence=np.arange(len(hops.keys)))
         await running.send(sent, options.rate)
         requests = await running.requests()
-    return requests / KEY_WRITE_PATHS, checks("key-write", running.net, len(keys))
+    return requests / KEY_WRITE_PATHS, checks("key-write", running.net, len(hops.keys))
 
 
 def sample_of(point: Point) -> dict[str, object]:

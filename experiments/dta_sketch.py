@@ -21,6 +21,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from dta.reports import filled
@@ -39,6 +40,7 @@ from testbed.results import plots
 from testbed.results.agreement import agreement, count_chance
 from testbed.results.report import Check, Report
 from testbed.run import Run
+from testbed.sweep.runs import sweep
 
 WIDTHS = (16, 32, 64, 128, 256)
 REPORTERS = (1, 2, 4, 8)
@@ -82,11 +84,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     dice = np.random.default_rng(run.seed)
     cases = [(width, 4) for width in (WIDTHS[:3] if is_small else WIDTHS)]
     cases += [(64, reporters) for reporters in REPORTERS if reporters != 4]
-    found, held = [], []
-    for width, reporters in cases:
-        case, exact = await measure(width, reporters, options, run, dice)
-        found.append(case)
-        held += exact
+    settings = [(width, counted(reporters, dice), options) for width, reporters in cases]
+    measured = await sweep(measure, settings, run)
+    found = [case for case, _ in measured]
+    held = [check for _, exact in measured for check in exact]
     chances = [count_chance(each.beyond(SOME), ABSENT, each.expected_beyond(SOME))
                for each in found]  # fmt: skip
     return Report(
@@ -97,15 +98,28 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     )
 
 
-async def measure(
-    width: int, reporters: int, options: argparse.Namespace, run: Run, dice: np.random.Generator
-) -> tuple[Found, list[Check]]:
-    """Have reporters count and send, and ask the merged sketch."""
-    name = f"{width}-columns-of-{reporters}"
+class Counted(NamedTuple):
+    """Keys of flows, and then of what never came, (n, 4); packets by flow and reporter."""
+
+    keys: Words
+    shares: NDArray[np.int64]
+
+
+def counted(reporters: int, dice: np.random.Generator) -> Counted:
+    """Random keys, and each reporter's share of the packets by chance."""
     keys = dice.integers(1 << 32, size=(FLOWS + ABSENT, 4), dtype=np.uint32)
     sizes = np.ceil(PACKETS / np.arange(1, FLOWS + 1)).astype(np.int64)
-    shares = np.stack([dice.multinomial(size, [1 / reporters] * reporters) for size in sizes])
-    sketches = np.stack([count_min(keys[:FLOWS], of_one, width) for of_one in shares.T])
+    shares = [dice.multinomial(size, [1 / reporters] * reporters) for size in sizes]
+    return Counted(keys, np.stack(shares))
+
+
+async def measure(
+    width: int, given: Counted, options: argparse.Namespace, run: Run
+) -> tuple[Found, list[Check]]:
+    """Have reporters count and send, and ask the merged sketch."""
+    keys, sizes, reporters = given.keys, given.shares.sum(axis=1), given.shares.shape[1]
+    name = f"{width}-columns-of-{reporters}"
+    sketches = np.stack([count_min(keys[:FLOWS], of_one, width) for of_one in given.shares.T])
     store = partial(_store, width, reporters)
     async with translating(
         run, name, [Area(COLUMN, width, store)], options.program, reporters

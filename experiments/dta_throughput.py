@@ -46,6 +46,7 @@ from testbed import cli
 from testbed.results import plots
 from testbed.results.report import Check, Report
 from testbed.run import Run
+from testbed.sweep.runs import sweep
 
 SLOTS = 1 << 12
 MOST = 16  # entries of a batch
@@ -77,9 +78,9 @@ class Case:
         """In words, for checks."""
         return f"{self.primitive} {self.size}"
 
-    def frames(self, count: int, dice: np.random.Generator) -> list[bytes]:
-        """So many reports of it."""
-        words = dice.integers(1 << 32, size=(7, count), dtype=np.uint32)
+    def frames(self, words: NDArray[np.uint32]) -> list[bytes]:
+        """A report of it for each column of seven words."""
+        count = words.shape[1]
         if self.primitive == "Append":
             return filled(self.report, [np.zeros(count, np.uint32), words[0]])
         if self.primitive == "Postcarding":
@@ -120,26 +121,36 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     asked = options.reports or (320 if options.quick else 1600)
     options.reports = max(asked // SHARE, 1) * SHARE
     dice = np.random.default_rng(run.seed)
-    samples, held = [], []
-    for case in cases():
-        name = case.name.replace(" ", "-")
-        async with translating(run, name, [case.area], options.program) as running:
-            await running.send(case.frames(options.reports, dice), options.rate)
-        carried_out = running.net.applications[0].result.counts.accepted.total()
-        operations = carried_out / options.reports
-        held += [
-            Check(f"{case.name}: memory operations of a report", operations, case.expected),
-            *checks(case.name, running.net, round(case.expected * options.reports)),
-        ]
-        samples.append({
-            "primitive": case.primitive, "size": case.size, "reports": options.reports,
-            "operations": carried_out, "of_a_report": operations, "expected": case.expected,
-        })  # fmt: skip
+    settings = [(number, dice.integers(1 << 32, size=(7, options.reports), dtype=np.uint32),
+                 options) for number in range(len(cases()))]  # fmt: skip
+    found = await sweep(translated, settings, run)
+    samples = [sample for sample, _ in found]
+    held = [check for _, of_case in found for check in of_case]
     if options.time == "virtual":
         figure, (axes,) = plots.figure()
         draw(axes, samples)
         return Report(samples, held, figure=figure, caption=caption(options))
     return with_costs(samples, held, measured(run, quick=options.quick), options)
+
+
+async def translated(
+    number: int, words: NDArray[np.uint32], options: argparse.Namespace, run: Run
+) -> tuple[dict[str, object], list[Check]]:
+    """What reports of one case, by its number in cases(), cost the collector."""
+    case, count = cases()[number], words.shape[1]
+    name = case.name.replace(" ", "-")
+    async with translating(run, name, [case.area], options.program) as running:
+        await running.send(case.frames(words), options.rate)
+    carried_out = running.net.applications[0].result.counts.accepted.total()
+    operations = carried_out / count
+    sample = {
+        "primitive": case.primitive, "size": case.size, "reports": count,
+        "operations": carried_out, "of_a_report": operations, "expected": case.expected,
+    }  # fmt: skip
+    return sample, [
+        Check(f"{case.name}: memory operations of a report", operations, case.expected),
+        *checks(case.name, running.net, round(case.expected * count)),
+    ]
 
 
 def with_costs(

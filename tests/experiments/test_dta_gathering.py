@@ -11,6 +11,7 @@ SHORT = {
     "dta_postcarding": ("--quick", "--flows", "20"),
     "dta_sketch": ("--quick",),
 }
+RUNS = {"dta_append": 6, "dta_postcarding": 2, "dta_sketch": 6}  # of a sweep
 FAULTS = {
     "the wrap of a ring loses a batch": (
         "dta_append", "append.p4", "batch.slot + 1 == batch.batches ? 0 : batch.slot + 1",
@@ -38,6 +39,7 @@ def test_all_checks_pass(name: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(samples(tmp_path)) > 4
     assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+    assert len([*(tmp_path / ".runs").iterdir()]) == RUNS[name]
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -24,6 +24,7 @@ def test_counters_are_the_model_s_and_errors_as_theory_says(tmp_path: Path) -> N
     assert done.returncode == 0, done.stdout + done.stderr
     assert {row["rows"] for row in samples(tmp_path)} >= {"1", "2", "4"}
     assert (tmp_path / "dta_increment.png").stat().st_size > 10_000
+    assert len([*(tmp_path / ".runs").iterdir()]) == 2
 
 
 def first_row(keys: Words, copies: int, count: int) -> np.ndarray[Any, Any]:
@@ -39,11 +40,12 @@ def test_rows_that_agree_with_each_other_are_found(
     monkeypatch.setattr(counters, "slots", fault)
     dice = np.random.default_rng(1)
     points, _ = experiment.modelled(2, 64, SIZES, 40, dice)
+    keys = experiment.random_keys(len(SIZES), dice)
     assert experiment.agreement("x", [point.chance for point in points]).passed == is_right
     options = argparse.Namespace(rate=5000, program=experiment.PROGRAM)
 
     async def main(run: Run) -> list[Check]:
-        checks: list[Check] = await experiment.translated(2, SIZES, options, run, dice)
+        checks: list[Check] = await experiment.translated(2, keys, SIZES, options, run)
         return checks
 
     failed = {check.name for check in virtually(tmp_path, main) if not check.passed}

@@ -24,6 +24,7 @@ def test_memory_is_the_model_s_and_answers_are_as_theory_says(tmp_path: Path) ->
     assert {row["panel"] for row in rows} == {"load", "age", "written", "absent"}
     assert sum(row["by"] == "translator" for row in rows) == 3 * 7
     assert (tmp_path / "dta_keywrite.png").stat().st_size > 10_000
+    assert len([*(tmp_path / ".runs").iterdir()]) == 3
 
 
 @pytest.mark.parametrize("is_right", [True, False])
@@ -36,7 +37,8 @@ def test_a_translator_with_other_checksums_is_found(
         monkeypatch.setattr(key_write, "checksums", cut_from_the_slot)
 
     async def main(run: Run) -> list[Check]:
-        _, checks = await experiment.translated(2, options, run, np.random.default_rng(1))
+        told = experiment.reports(options.slots, np.random.default_rng(1))
+        _, checks = await experiment.translated(2, *told, options, run)
         return checks
 
     checks = {check.name: check.passed for check in virtually(tmp_path, main)}
