@@ -2,6 +2,8 @@
 
 Flows cross leaf-spine fabrics of IPv4 routers, on one thread and on several, in turns; what is
 recorded must be the same bytes. Rates are by the wall clock, so that the machine must be quiet.
+Cores may share memory and more: what they can reach at most is told by as many runs of one thread
+at once, with nothing in common.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -30,7 +32,8 @@ from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.results import plots
 from testbed.results.report import Check, Report, Table, table
-from testbed.run import Run
+from testbed.run import Run, Spread
+from testbed.sweep.runs import sweep
 from testbed.traffic import FIRST_PORT, Flow, FlowRecord, Traffic
 from testbed.virtual.network import VirtualPlant
 from topologies.leaf_spine import LeafSpine
@@ -85,6 +88,7 @@ class Sample:
     at_once: float  # share of events that were done while all threads ran
     memory_mb: float  # of the whole process, until then
     digest: str  # of all that was recorded and counted
+    apart: int = 1  # such runs at once, with nothing in common
 
     @property
     def events_per_s(self) -> float:
@@ -99,12 +103,16 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     cases = [(switches, DELAY_US) for switches in sizes]
     if CLAIMED in sizes:
         cases += [(CLAIMED, delay_us) for delay_us in DELAYS_US if delay_us != DELAY_US]
-    samples = [
-        await measure(number, Case(switches, delay_us, count), options, run)
-        for number in range(1 if options.quick else options.rounds)
-        for switches, delay_us in cases
-        for count in (1, threads)
-    ]
+    samples = []
+    for number in range(1 if options.quick else options.rounds):
+        samples += [
+            await measure(number, Case(switches, delay_us, count), options, run)
+            for switches, delay_us in cases
+            for count in (1, threads)
+        ]
+        if CLAIMED in sizes or options.quick:
+            one = Case(sizes[0] if options.quick else CLAIMED, DELAY_US, 1)
+            samples += await side_by_side(number, one, threads, options, run)
     digests = {(s.switches, s.delay_us): s.digest for s in samples}
     others = [s for s in samples if s.digest != digests[s.switches, s.delay_us]]
     promised = claims(samples)
@@ -118,6 +126,15 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         f"threads waited, against links' delay.",
         tables=[summary(samples), claims_table(promised)],
     )
+
+
+async def side_by_side(
+    number: int, case: Case, count: int, options: argparse.Namespace, run: Run
+) -> list[Sample]:
+    """So many runs at once, each in a process of its own."""
+    alone = replace(run, spread=Spread(jobs=count, again=True))
+    samples = await sweep(measure, [(number, case, options)] * count, alone)
+    return [replace(sample, apart=count) for sample in samples]
 
 
 async def measure(number: int, case: Case, options: argparse.Namespace, run: Run) -> Sample:
@@ -189,8 +206,9 @@ def digest(records: Iterable[object], counters: Mapping[str, object], start_ns: 
     return made.hexdigest()[:16]
 
 
-def select(samples: Iterable[Sample], **what: float) -> list[Sample]:
-    return [s for s in samples if all(getattr(s, key) == value for key, value in what.items())]
+def select(samples: Iterable[Sample], *, apart: int = 1, **what: float) -> list[Sample]:
+    return [s for s in samples if s.apart == apart
+            and all(getattr(s, key) == value for key, value in what.items())]  # fmt: skip
 
 
 def speed_ups(samples: list[Sample], switches: int, delay_us: float) -> list[float]:
@@ -198,6 +216,17 @@ def speed_ups(samples: list[Sample], switches: int, delay_us: float) -> list[flo
     ours = select(samples, switches=switches, delay_us=delay_us)
     pairs = zip(select(ours, threads=1), [s for s in ours if s.threads > 1], strict=True)
     return [one.wall_s / several.wall_s for one, several in pairs]
+
+
+def most_times(samples: list[Sample], switches: int, delay_us: float, apart: int) -> list[float]:
+    """What the machine lets so many threads reach at most, in each round: by runs apart, until the
+    last of them ends."""
+    where = {"switches": switches, "delay_us": delay_us, "threads": 1}
+    return [
+        apart * one.wall_s
+        / max(s.wall_s for s in select(samples, apart=apart, round=one.round, **where))
+        for one in select(samples, **where)
+    ]  # fmt: skip
 
 
 def claims(samples: list[Sample]) -> list[Check]:
@@ -215,14 +244,19 @@ def summary(samples: list[Sample]) -> Table:
     columns = ("switches", "delay, us", "threads", "events/s", "least - most", "times one thread",
                "waited, %", "busiest/mean", "crossed, %", "at once, %", "memory, MB")  # fmt: skip
     rows = []
-    for switches, delay_us, threads in sorted(
-        {(s.switches, s.delay_us, s.threads) for s in samples}
+    for switches, delay_us, threads, apart in sorted(
+        {(s.switches, s.delay_us, s.threads, s.apart) for s in samples}
     ):
-        ours = select(samples, switches=switches, delay_us=delay_us, threads=threads)
+        ours = select(samples, apart=apart, switches=switches, delay_us=delay_us, threads=threads)
         rates = [s.events_per_s for s in ours]
-        times = statistics.median(speed_ups(samples, switches, delay_us)) if threads > 1 else 1.0
+        times = 1.0
+        if threads > 1:
+            times = statistics.median(speed_ups(samples, switches, delay_us))
+        elif apart > 1:
+            times = statistics.median(most_times(samples, switches, delay_us, apart))
         rows.append((
-            switches, delay_us, threads, round(statistics.median(rates)),
+            switches, delay_us, f"{apart} runs apart" if apart > 1 else str(threads),
+            round(statistics.median(rates)),
             f"{min(rates):,.0f} - {max(rates):,.0f}", times,
             *(100 * statistics.median(getattr(s, what) for s in ours) if what != "busiest"
               else statistics.median(s.busiest for s in ours)

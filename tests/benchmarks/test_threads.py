@@ -15,9 +15,12 @@ def test_both_record_the_same(tmp_path: Path) -> None:
     done = loaded.run(SCRIPT, "--out", str(tmp_path), *small)
     assert done.returncode == 0, done.stdout + done.stderr
     with (tmp_path / "samples.csv").open() as file:
-        one, two = csv.DictReader(file)
+        one, two, *apart = csv.DictReader(file)
     assert (one["threads"], two["threads"]) == ("1", "2")
-    assert (one["digest"], one["events"]) == (two["digest"], two["events"])
+    assert [(each["threads"], each["apart"]) for each in apart] == [("1", "2")] * 2
+    assert {(each["digest"], each["events"]) for each in (two, *apart)} == {
+        (one["digest"], one["events"])
+    }
     assert float(one["crossed"]) == 0 < float(two["crossed"])
 
 
@@ -37,3 +40,20 @@ def test_claims(
     ]
     checks = threads.claims(samples)
     assert {number for number, check in enumerate(checks) if not check.passed} == broken
+
+
+def test_what_the_machine_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two runs apart, of which the longer takes 1.25 times as long as one alone: 1.6."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    import threads  # noqa: PLC0415
+
+    assert isinstance(threads, ModuleType)
+    samples = [
+        threads.Sample(
+            number, 1000, 10.0, 1, 7, took_s * (1 + number), 1, 0, 1, 0, 1, 100, "", apart
+        )
+        for number in range(2)
+        for took_s, apart in ((1.0, 1), (1.1, 2), (1.25, 2))
+    ]
+    assert threads.most_times(samples, 1000, 10.0, 2) == [pytest.approx(1.6)] * 2
+    assert len(threads.summary(samples).rows) == 2
