@@ -24,7 +24,8 @@ MODES = {"native": 4, "generic": 2}  # XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE
 BEFORE_LINK = 1 << 3 | 1 << 13  # BPF_F_BEFORE, BPF_F_LINK
 CLSACT_POINTS = {"ingress": 1, "egress": 2}  # enum bpf_tc_attach_point
 CLSACT_REPLACE = 1  # BPF_TC_F_REPLACE
-LAST_ORDER = 65_534  # clsact's priorities are 16 bits, and begin at 1
+EQUAL_ORDERS = 64  # programs of one order that find a priority of their own at clsact
+LAST_ORDER = 1022  # clsact's priorities are 16 bits, and begin at 1
 
 
 @dataclass(eq=False)
@@ -34,6 +35,7 @@ class Place:
     program: Program
     order: int
     link: int = -1  # a descriptor; at clsact the filter's handle
+    priority: int = 0  # at clsact
 
 
 class Hook(Protocol):
@@ -167,7 +169,15 @@ class Clsact:
             self._fail(-status)
 
     def add(self, place: Place) -> None:
-        """See Hook."""
+        """See Hook. Of filters of one priority the kernel would ask the newest first."""
+        first = 1 + place.order * EQUAL_ORDERS
+        equal = [each.priority for each in self.places if each.order == place.order]
+        place.priority = max(equal, default=first - 1) + 1
+        if place.priority == first + EQUAL_ORDERS:
+            raise LoadError(
+                f"interface {self._device}: tc: no place behind others of order {place.order}: "
+                "expected another order"
+            )
         place.link = self._attach(place, TcOptions(program=place.program.fd))
         self.places.append(place)
 
@@ -179,11 +189,11 @@ class Clsact:
     def remove(self, place: Place) -> None:
         """See Hook."""
         self.places.remove(place)
-        options = TcOptions(handle=place.link, priority=place.order + 1)
+        options = TcOptions(handle=place.link, priority=place.priority)
         library().bpf_tc_detach(ctypes.byref(self._hook), ctypes.byref(options))
 
     def _attach(self, place: Place, options: TcOptions) -> int:
-        options.priority = place.order + 1
+        options.priority = place.priority
         status = library().bpf_tc_attach(ctypes.byref(self._hook), ctypes.byref(options))
         if status:
             self._fail(-status)

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,38 @@ def test_programs_at_tc_come_in_their_order(
     assert seen(first, other, last) == [200, 100, 300]
 
 
+@pytest.mark.parametrize("hook", ["tcx", "clsact"])
+def test_programs_of_one_order_at_tc_come_as_they_were_attached(
+    loaded: Loaded, veth: Veth, hook: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hook == "clsact":
+        monkeypatch.setitem(hooks.TCX_HOOKS, "ingress", 9999)
+    subprocess.run(["ethtool", "-K", veth[1], "gro", "on"], check=True)
+    first, second, last = loaded(GO_ON), loaded(SHOT), loaded(SHOT)
+    link = attach_tc(first.programs["at_tc"], veth[1], order=1022)
+    with attach_tc(second.programs["at_tc"], veth[1], order=1022):
+        with attach_tc(last.programs["at_tc"], veth[1], order=1022):
+            arrive(loaded, veth)
+            assert seen(first, second, last) == [100, 100, 0]
+        link.close()
+        with attach_tc(first.programs["at_tc"], veth[1], order=1022):
+            arrive(loaded, veth)
+            assert seen(first, second, last) == [100, 200, 0]
+
+
+def test_at_clsact_there_is_room_for_so_many_of_one_order(
+    loaded: Loaded, veth: Veth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(hooks.TCX_HOOKS, "ingress", 9999)
+    program = loaded(GO_ON).programs["at_tc"]
+    with ExitStack() as stack:
+        for _ in range(hooks.EQUAL_ORDERS):
+            stack.enter_context(attach_tc(program, veth[1]))
+        with pytest.raises(LoadError, match=r"^interface v1: tc: no place behind others of ord"):
+            attach_tc(program, veth[1])
+        stack.enter_context(attach_tc(program, veth[1], order=1))
+
+
 @pytest.mark.parametrize("at", [0, 1])
 def test_no_packet_is_lost_while_programs_are_replaced(loaded: Loaded, veth: Veth, at: int) -> None:
     count = 1_000_000
@@ -157,7 +190,7 @@ def test_what_cannot_be_attached_is_refused(loaded: Loaded, veth: Veth) -> None:
         (lambda: attach_xdp(xdp, "lo"), 'lo: its driver knows no native XDP: .* mode="generic"'),
         (lambda: attach_xdp(xdp, veth[0], mode="fast"), "mode fast: expected native or generic"),
         (lambda: attach_tc(tc, veth[0], "out"), "point out: expected ingress or egress"),
-        (lambda: attach_xdp(xdp, veth[0], order=-1), "order -1: expected 0 to 65534"),
+        (lambda: attach_xdp(xdp, veth[0], order=-1), "order -1: expected 0 to 1022"),
     ]:
         with pytest.raises(LoadError, match=text):
             call()
