@@ -125,4 +125,7 @@ def _transactions(connection: socket.socket, seconds: float) -> float:
 
 if __name__ == "__main__":
     os.sched_setaffinity(0, {int(sys.argv[3])})
-    {"serve": _serve, "ask": _ask}[sys.argv[1]](sys.argv[2])
+    try:
+        {"serve": _serve, "ask": _ask}[sys.argv[1]](sys.argv[2])
+    except ConnectionError as error:  # the other end has gone, or who began both
+        sys.exit(f"{sys.argv[1]}: {error}")

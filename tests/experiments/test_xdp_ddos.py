@@ -3,6 +3,8 @@
 import argparse
 import os
 import socket
+import subprocess
+import sys
 
 import pytest
 from scripts import module
@@ -157,3 +159,9 @@ def test_a_server_sleeps_where_its_connection_has_ended() -> None:
         assert not transactions._answer(theirs), "it asks no more"
         ours.close()
         assert not transactions._answer(theirs), "nor takes an answer"
+
+
+def test_an_end_without_another_ends_in_a_line() -> None:
+    command = [sys.executable, transactions.__file__, "ask", "127.0.0.9", "0"]
+    done = subprocess.run(command, input="\nconnect\n", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "ask: [Errno 111] Connection refused\n")
