@@ -51,7 +51,8 @@ class Way:
 WAYS = (
     *(Way(f"{100 * loss:g} % lost", 10**8, 10_000, 1000, loss)
       for loss in (0.001, 0.005, 0.01, 0.02)),
-    Way("queue of 1 BDP", 20_000_000, 15_000, 50),
+    *(Way(f"queue of {share:g} BDP", 20_000_000, 15_000, round(50 * share))
+      for share in (0.5, 1, 2)),
 )  # fmt: skip
 
 
