@@ -6,8 +6,11 @@ takes them out of a package linux-image-*, and puts them where find() looks. Not
 is installed: neither a boot loader nor the kernel that the machine starts with is touched.
 """
 
+import lzma
+import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -25,6 +28,7 @@ MODULES = (
     "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm",  # RDMA: rxe asks crypto for "crc32"
     "veth", "sch_ingress", "cls_bpf",  # XDP, and tc as it was before tcx
 )  # fmt: skip
+XZ = b"\xfd7zXZ\0"
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,25 @@ def find() -> Kernel:
     names = order.read_text().split() if order.exists() else []
     if not {f"{name}.ko" for name in MODULES} <= {*names}:
         raise TestbedError("there is no kernel for a virtual machine: run ./setup.sh --rdma")
-    return Kernel(FOLDER / "vmlinuz", [FOLDER / name for name in names])
+    image = FOLDER / "vmlinux"
+    if not image.exists():
+        made = FOLDER / f"vmlinux.{os.getpid()}"
+        made.write_bytes(unpacked((FOLDER / "vmlinuz").read_bytes()))
+        made.rename(image)
+    return Kernel(image, [FOLDER / name for name in names])
+
+
+def unpacked(image: bytes) -> bytes:
+    """The kernel that is packed in an image: an emulated processor takes seconds to unpack it.
+
+    Where it lies, Documentation/arch/x86/boot.rst says. qemu boots what is not packed by xz, too.
+    """
+    setup_sectors = image[0x1F1] or 4
+    (at,) = struct.unpack_from("<I", image, 0x248)
+    packed = image[(setup_sectors + 1) * 512 + at :]
+    if not packed.startswith(XZ):
+        return image
+    return lzma.LZMADecompressor().decompress(packed)  # up to xz's own end
 
 
 def unpack(package: Path) -> None:
@@ -56,7 +78,9 @@ def unpack(package: Path) -> None:
         for module in modules:
             shutil.copy(module, FOLDER)
         shutil.copy(images[0], FOLDER / "vmlinuz")
+    (FOLDER / "vmlinux").unlink(missing_ok=True)
     (FOLDER / "order").write_text("".join(f"{module.name}\n" for module in modules))
+    find()
 
 
 def loading_order(names: tuple[str, ...], files: list[Path]) -> list[Path]:

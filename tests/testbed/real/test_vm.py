@@ -1,6 +1,8 @@
 """The virtual machine: what it starts from, that it answers, its network, and how it ends."""
 
+import lzma
 import os
+import struct
 import subprocess
 import sys
 import time
@@ -164,6 +166,15 @@ def test_without_a_kernel_one_line_says_how_to_get_it(
     (tmp_path / "order").write_text("9p.ko\n")  # of an earlier version, which needed fewer
     with pytest.raises(TestbedError, match=r"no kernel for a virtual machine: run \./setup\.sh"):
         kernel.find()
+
+
+def test_a_kernel_is_unpacked_whatever_lies_around_it() -> None:
+    head = bytearray(1024)
+    head[0x1F1] = 1
+    for inner, packed in ((b"kernel", lzma.compress(b"kernel")), (None, b"\x28\xb5\x2f\xfd")):
+        struct.pack_into("<I", head, 0x248, 7)
+        image = bytes(head) + bytes(7) + packed + b"behind"
+        assert kernel.unpacked(image) == (inner or image)
 
 
 def test_modules_load_behind_those_that_they_need(tmp_path: Path) -> None:
