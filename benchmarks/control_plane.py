@@ -29,7 +29,7 @@ from testbed.results.report import Report, table
 from testbed.run import Run
 
 KINDS = ("exact", "lpm", "ternary")
-SIZES, QUICK_SIZES = (1_000, 10_000, 100_000), (1_000, 10_000)
+SIZES, QUICK_SIZES = (1_000, 10_000, 100_000), (1_000, 5_000)
 TABLE, ACTION, CELLS = "ControlIngress.entries", "ControlIngress.note", "ControlIngress.cells"
 PACKETS_PER_S = 100_000
 RING_FRAMES = 16_384  # of a port's receive ring: 4 MB in slots of 256 bytes

@@ -89,7 +89,7 @@ class Benchmark:
         self.flows: list[Flow] = []
         self._seed = options.seed
         self._rounds = QUICK_ROUNDS if options.quick else ROUNDS
-        self._seconds = 0.3 if options.quick else 2.0
+        self._seconds = 0.1 if options.quick else 2.0
         compiled = compile_p4(options.program)
         self._program = compiled.bmv2_json
         self._p4info = compiled.p4info if options.p4info is None else read_p4info(options.p4info)

@@ -25,7 +25,7 @@ def test_the_longest_holds_are_told_or_the_machine_is_too_busy(tmp_path: Path) -
     rows = list(csv.DictReader((tmp_path / "samples.csv").open()))
     at_work = {row["operation"]: int(row["words"]) for row in rows if row["table"] == "at work"}
     assert at_work.keys() == {"entry", "commit", "read", "state", "settings"}
-    assert 0 < at_work["commit"] <= 4096  # atomic batches of 10,000 entries
+    assert 0 < at_work["commit"] <= 4096  # atomic batches of 5,000 entries
     assert 0 < at_work["read"] <= 4096
 
 
