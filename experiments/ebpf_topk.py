@@ -39,6 +39,7 @@ from ebpf.statistics.heavykeeper import columns_in
 from ebpf.statistics.offer import offering
 from ebpf.statistics.program import HEAVY_BYTES, Kept, Setting, counting
 from testbed import cli
+from testbed.errors import TestbedError
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
@@ -102,7 +103,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     named = "HeavyKeeper", HEAVY_KB
     standard = [each for each in found if (each.method, each.memory_kb) == named]
     over = {name: costs[name] - costs["empty"] for name in WHICH}
-    beside = {name: float(np.median(over[name] / over["hash"])) for name in ("heavy", "exact")}
+    beside = {name: beside_hash_map(name, over) for name in ("heavy", "exact")}
     return Report(
         samples=[each._asdict() for each in found],
         checks=checks(found, standard, beside, bool(options.pcap)),
@@ -205,6 +206,22 @@ def measure(stream: Stream, options: argparse.Namespace, seed: int) -> dict[str,
     finally:
         os.sched_setaffinity(0, before)
     return {name: np.array(each) for name, each in costs.items()}
+
+
+def beside_hash_map(name: str, over: dict[str, Any]) -> float:
+    """A way's cost by a hash map's: the median of rounds. Raises TestbedError where they differ."""
+    if over["hash"].min() <= 0:
+        raise TestbedError(
+            "run invalid: in a round a hash map cost no more than nothing; leave the machine more "
+            "idle"
+        )
+    ratios = over[name] / over["hash"]
+    if ratios.min() <= MOST_COST < np.median(ratios):
+        raise TestbedError(
+            f"run invalid: rounds differ on whether {WHICH[name]} costs at most {MOST_COST:g} of a "
+            f"hash map: from {ratios.min():.2g} to {ratios.max():.2g}; leave the machine more idle"
+        )
+    return float(np.median(ratios))
 
 
 def checks(

@@ -42,6 +42,27 @@ def test_what_is_not_so_fails(changes: dict, beside: dict, failed: str | None) -
     assert all(failed in name for name in wrong)
 
 
+@pytest.mark.parametrize(
+    ("heavy_ns", "hash_ns", "problem"),
+    [
+        ([90, 90, 10], [100, 100, 100], "rounds differ .* HeavyKeeper .*: from 0.1 to 0.9;"),
+        ([30, 30, -9], [100, 100, -10], "in a round a hash map cost no more than nothing;"),
+    ],
+)
+def test_rounds_that_differ_decide_nothing(
+    heavy_ns: list[float], hash_ns: list[float], problem: str
+) -> None:
+    over = {"heavy": np.array(heavy_ns), "hash": np.array(hash_ns)}
+    with pytest.raises(TestbedError, match=f"^run invalid: {problem} leave the machine more idle$"):
+        experiment.beside_hash_map("heavy", over)
+
+
+@pytest.mark.parametrize(("heavy_ns", "median"), [([10, 30, 90], 0.3), ([70, 80, 90], 0.8)])
+def test_the_median_of_rounds_decides(heavy_ns: list[float], median: float) -> None:
+    over = {"heavy": np.array(heavy_ns), "hash": np.array([100, 100, 100])}
+    assert experiment.beside_hash_map("heavy", over) == median
+
+
 @needs_root
 def test_the_top_is_found_and_promises_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = zipf(20_000, 1000, np.random.default_rng(1))
