@@ -18,6 +18,7 @@ from ebpf.loader.compile import compiled, found
 from ebpf.loader.errors import LoadError, refusal
 from ebpf.loader.libbpf import each, library, said
 from ebpf.loader.maps import Map
+from testbed.real.isolation import uninterrupted
 
 TC, XDP = 3, 6  # enum bpf_prog_type: SCHED_CLS, XDP
 READ_ONLY = ".rodata"
@@ -108,7 +109,8 @@ class ProgramObject:
 
     def _load(self) -> None:
         said.clear()
-        status = library().bpf_object__load(self._handle)
+        with uninterrupted():  # what is raised while libbpf says something is lost
+            status = library().bpf_object__load(self._handle)
         if status < 0:
             why = verifier.reason("".join(said), os.uname().release) or refusal(-status)
             raise LoadError(f"{self.source}: {why}")
@@ -157,7 +159,8 @@ def load(
 def _opened(path: Path, source: Path) -> int:
     """libbpf's handle of an object file, which it has read, but not loaded."""
     said.clear()
-    handle: int | None = library().bpf_object__open_file(str(path).encode(), None)
+    with uninterrupted():
+        handle: int | None = library().bpf_object__open_file(str(path).encode(), None)
     if not handle:
         text = said[-1].strip() if said else os.strerror(ctypes.get_errno())
         raise LoadError(f"{source}: {text}")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from ebpf.loader.errors import LoadError, refusal
 from ebpf.loader.libbpf import SAMPLE, library
 from ebpf.loader.maps import Map
+from testbed.real.isolation import uninterrupted
 
 
 class Ring:
@@ -25,12 +26,14 @@ class Ring:
 
     def poll(self, timeout_ms: int) -> None:
         """Take what is there, or what comes within that time."""
-        library().ring_buffer__poll(self._handle, timeout_ms)
+        with uninterrupted():  # what is raised before _taken() can catch it is lost
+            library().ring_buffer__poll(self._handle, timeout_ms)
         self._raise()
 
     def drain(self) -> None:
         """Take what is there."""
-        library().ring_buffer__consume(self._handle)
+        with uninterrupted():
+            library().ring_buffer__consume(self._handle)
         self._raise()
 
     def close(self) -> None:

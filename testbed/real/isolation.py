@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,7 +138,11 @@ def _interrupt(signal_number: int, _frame: object) -> NoReturn:
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
     """Signals that ask for an end wait until this is left: what they raise amid os.fork() is lost,
-    as Python ignores what its hooks at a fork raise (os.register_at_fork; logging has some)."""
+    as Python ignores what its hooks at a fork raise (os.register_at_fork; logging has some), and
+    so is what they raise in a function that C calls. Python handles them in its main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     came: list[int] = []
     before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in STOPPING}
     try:

@@ -1,8 +1,11 @@
 """Programs are compiled, loaded with constants, and refused in one line that says why."""
 
 import os
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -132,3 +135,23 @@ def test_what_is_missing_is_told(
 def test_a_program_that_is_not_there() -> None:
     with pytest.raises(LoadError, match=r"no BPF program /\S*ebpf/nothing\.bpf\.c"):
         load("ebpf/nothing.bpf.c")
+
+
+def test_an_interrupt_is_not_lost_in_what_libbpf_calls(
+    write_bpf: Callable[[str], Path],
+) -> None:
+    """It raises KeyboardInterrupt in Python, which says nothing to C."""
+
+    def interrupt(frame: FrameType, event: str, _argument: object) -> None:
+        if (frame.f_code.co_name, event) == ("_print", "call"):
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
+
+    source = write_bpf('SEC("xdp") int example(struct xdp_md *packet) { return XDP_PASS; }')
+    with load(source):  # what can be made before is there
+        sys.setprofile(interrupt)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                load(source)
+        finally:
+            sys.setprofile(None)
