@@ -97,7 +97,7 @@ def test_a_turn_over_a_veth(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     taken = eval(done.stdout, {"Taken": Taken})
-    assert taken.sent == taken.received > 200
+    assert taken.sent == taken.received > 0  # how many is the sender's: a busy machine starves it
     assert (taken.in_gaps, taken.kernel_drops, taken.misread) == (0, 0, 0)
     assert taken.reports == 10 * taken.received
     assert taken.user_s > 0
