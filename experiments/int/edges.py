@@ -202,8 +202,10 @@ def told_by(kept: Kept, nodes: Mapping[str, int], count: int) -> dict[str, Told]
     order = np.argsort(hashes, kind="stable")
     packets, hashes = packets[order].astype(np.int64), hashes[order]
     if len(np.unique(hashes)) < len(np.unique(packets)):
-        raise TestbedError("run invalid: two packets have the same hash, of 32 bits, by chance: "
-                           "run it again")  # fmt: skip
+        raise TestbedError(
+            "two packets have the same hash, of 32 bits, by chance: run it again, or with fewer "
+            "--blocks"
+        )
     return {
         place: _told(kept, kept.reports["node"] == node, packets, hashes, count)
         for place, node in nodes.items()
