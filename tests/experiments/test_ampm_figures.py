@@ -74,7 +74,7 @@ def results_of_delay(case: delay_cases.Case, error_us: float) -> delay_cases.Res
         delay_cases.Row(case, 1, DelaySample(name, block, 1000 + error_us, 1000.0, 0), True)
         for name in ESTIMATORS for block in range(3)
     ]  # fmt: skip
-    return delay_cases.Results(case, rows, [], np.linspace(1000, 3000, 50))
+    return delay_cases.Results(case, rows, [], [], np.linspace(1000, 3000, 50))
 
 
 def of_delay(error_us: float) -> Figure:
