@@ -149,9 +149,11 @@ def test_an_interrupt_is_not_lost_in_what_libbpf_calls(
 
     source = write_bpf('SEC("xdp") int example(struct xdp_md *packet) { return XDP_PASS; }')
     with load(source):  # what can be made before is there
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # may be ignored
         sys.setprofile(interrupt)
         try:
             with pytest.raises(KeyboardInterrupt):
                 load(source)
         finally:
             sys.setprofile(None)
+            signal.signal(signal.SIGINT, before)
