@@ -70,7 +70,7 @@ class Switch:
     node: int
     p4info_path: Path
     blob_path: Path
-    running: VirtualSwitch | None = None  # once the network is whole
+    running: VirtualSwitch | None = None  # from when the network is whole, until it ends
     clock_offset_us: int | None = 0  # as Minip4Switch's
     clock_error_us: float = 0
     thrift: None = None
@@ -98,7 +98,8 @@ class Switch:
         return counters
 
     def _control(self, call: str, **values: Any) -> Any:
-        assert self.running is not None
+        if self.running is None:
+            raise TestbedError(f"switch {self.name} does not run: ask it in its network's `with`")
         return self.running.control(call, **values)
 
 
@@ -292,6 +293,8 @@ class VirtualPlant:
             }  # fmt: skip
         self._clock.detach()
         self._virtual.close()  # so that captures are complete
+        for switch in self.switches:
+            switch.running = None
         return outcome
 
     def _remarks(self) -> list[str]:

@@ -65,6 +65,8 @@ def test_counters_are_those_of_the_instant(tmp_path: Path) -> None:
                 assert s1.read_counters()["ports"][str(port)]["link"]["delivered_packets"] == 1
                 records = await traffic.finish()
         assert len(records[1].received) == 5
+        with pytest.raises(TestbedError, match="switch s1 does not run: ask it in its network"):
+            s1.read_counters()
 
     virtually(tmp_path, main)
 
