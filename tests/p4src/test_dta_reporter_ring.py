@@ -1,8 +1,6 @@
 """What a DTA reporter sends again after NACKs, and what of that it no longer has."""
 
-import functools
 import random
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -154,16 +152,16 @@ def test_damaged_nacks_do_no_harm() -> None:
     assert again(reporter, whole) == frames[3:7]
 
 
-@functools.cache
-def small_ring() -> Path:
+@pytest.fixture(scope="module")
+def small_ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program with a ring of eight reports."""
-    program = Path(tempfile.mkdtemp()) / "small.p4"
+    program = tmp_path_factory.mktemp("ring") / "small.p4"
     program.write_text(f'#define DTA_RING 8\n#include "{FOLDER / "reporter.p4"}"\n')
     return program
 
 
-def test_what_has_left_the_ring_is_counted() -> None:
-    reporter = Reporter(str(small_ring()))
+def test_what_has_left_the_ring_is_counted(small_ring: Path) -> None:
+    reporter = Reporter(str(small_ring))
     reporter.write_data(kept=1)
     reporter.follow(share=ALL)
     frames = sent(reporter, 100)
@@ -174,9 +172,11 @@ def test_what_has_left_the_ring_is_counted() -> None:
 
 
 @pytest.mark.parametrize("later", [64, 65])
-def test_of_what_is_long_gone_nothing_is_known_and_it_counts_as_left(later: int) -> None:
+def test_of_what_is_long_gone_nothing_is_known_and_it_counts_as_left(
+    later: int, small_ring: Path
+) -> None:
     """Of the last 64 it is known whether they were to be kept: these places are others' then."""
-    reporter = Reporter(str(small_ring()))
+    reporter = Reporter(str(small_ring))
     reporter.write_data(kept=1)
     reporter.follow(share=ALL)
     sent(reporter, 1)
@@ -186,8 +186,8 @@ def test_of_what_is_long_gone_nothing_is_known_and_it_counts_as_left(later: int)
     assert reporter.events() == {"sent": 1 + later, "nacked": 1, "left": 1}
 
 
-def test_the_ring_holds_what_a_list_of_the_last_would() -> None:
-    reporter = Reporter(str(small_ring()))
+def test_the_ring_holds_what_a_list_of_the_last_would(small_ring: Path) -> None:
+    reporter = Reporter(str(small_ring))
     dice = random.Random(5)
     reporter.watch(START, dst_port=5000)
     reporter.append(STARTED, 17, kept=1)

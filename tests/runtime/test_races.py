@@ -13,25 +13,29 @@ HERE = Path(__file__).parent
 COMMAND = ("setarch", "-R", "unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child")
 
 
-def races(*arguments: str) -> subprocess.CompletedProcess[str]:
+def races(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     tsan = subprocess.run(["cc", "-print-file-name=libtsan.so"], capture_output=True, text=True,
                           check=True).stdout.strip()  # fmt: skip
-    environment = {"TSAN_OPTIONS": f"halt_on_error=1 exitcode={RACE}", "LD_PRELOAD": tsan}
+    environment = {
+        "TSAN_OPTIONS": f"halt_on_error=1 exitcode={RACE}",
+        "LD_PRELOAD": tsan,
+        "TMPDIR": folder,  # a race ends the process, which leaves its files
+    }
     command = [*COMMAND, "env", *(f"{k}={v}" for k, v in environment.items()), sys.executable,
                str(HERE / "races.py"), *arguments]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=300,
                           check=False)  # fmt: skip
 
 
-def test_no_write_races_with_packets() -> None:
-    run = races()
+def test_no_write_races_with_packets(tmp_path: Path) -> None:
+    run = races(tmp_path)
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
 
 
 # One of each kind: an entry, the set of entries, one that packets write too, a batch, a setting.
 @pytest.mark.parametrize("function", ["table_modify", "show", "apply_in_slices", "each_change",
                                       "engine_set_queue"])  # fmt: skip
-def test_a_lost_lock_is_found(function: str) -> None:
-    run = races(function)
+def test_a_lost_lock_is_found(function: str, tmp_path: Path) -> None:
+    run = races(tmp_path, function)
     assert run.returncode == RACE, run.stdout[-4000:] + run.stderr[-4000:]
     assert "data race" in run.stderr
