@@ -27,6 +27,7 @@ from testbed.errors import TestbedError
 
 GRACE_S = 20.0  # for a clean end after the first signal
 AGAIN_S = 1.0  # a second signal after that long kills at once; sooner it is the same key press
+LEFT_S = 0.01  # until a destructor that was interrupted has been left
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWNER = "owner"
 READY = b"ready"  # process 1 says so when its namespaces stand; the answer is the run's folder
@@ -132,7 +133,17 @@ def interruptible() -> None:
 def _interrupt(signal_number: int, _frame: object) -> NoReturn:
     for number in STOPPING:  # cleaning up is not interrupted: the supervisor sees to its end
         signal.signal(number, signal.SIG_IGN)
+    sys.unraisablehook = _raised_in_vain
     raise Interrupted(signal_number)
+
+
+def _raised_in_vain(lost: "sys.UnraisableHookArgs") -> None:
+    """Once interrupted. What a destructor raises goes no further: an interrupt comes anew, when
+    that has been left; and what was half made then, such as an event loop, ends in silence."""
+    if isinstance(lost.exc_value, Interrupted):
+        interruptible()
+        signal_number = lost.exc_value.exit_status - 128
+        threading.Timer(LEFT_S, os.kill, (os.getpid(), signal_number)).start()
 
 
 @contextlib.contextmanager

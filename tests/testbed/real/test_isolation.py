@@ -132,6 +132,57 @@ def test_a_signal_ends_the_run_cleanly(
     assert not folder.exists()
 
 
+DESTRUCTOR = """import signal, time
+class Interrupted:
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+Interrupted()
+time.sleep(60)"""
+
+
+@pytest.mark.parametrize("kind", ["real", "virtual"])
+def test_a_signal_in_a_destructor_is_not_lost(start_experiment: StartExperiment, kind: str) -> None:
+    """Python ignores what is raised there."""
+    process = start_experiment(DESTRUCTOR, "--time", kind)
+    _output, errors = process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert errors.splitlines() == ["", "example: interrupted"]
+
+
+HALF_MADE = """import signal
+class Half:
+    def __init__(self):
+        signal.raise_signal(signal.SIGTERM)
+        self.other_half = None
+    def __del__(self):
+        self.other_half
+Half()"""
+
+
+BAD = """class Bad:
+    def __del__(self):
+        1 / 0
+Bad()
+1 / 0"""
+
+
+@pytest.mark.parametrize(
+    ("body", "is_told", "last"),
+    [
+        (HALF_MADE, False, "example: interrupted"),
+        (BAD, True, "ZeroDivisionError: division by zero"),
+    ],
+    ids=["half made", "bad"],
+)
+def test_what_was_half_made_at_a_signal_ends_in_silence(
+    start_experiment: StartExperiment, body: str, is_told: bool, last: str
+) -> None:
+    """And nothing else does."""
+    _output, errors = start_experiment(body, "--time", "virtual").communicate(timeout=30)
+    assert ("Exception ignored" in errors) == is_told
+    assert errors.splitlines()[-1] == last
+
+
 def test_a_second_interrupt_kills_a_run_that_does_not_end(
     start_experiment: StartExperiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
