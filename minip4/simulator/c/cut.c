@@ -278,11 +278,11 @@ static bool move_arrivals(struct virtual *v)
 /* False: memory is short. */
 static bool move_all(struct virtual *v)
 {
-    bool is_done = virtual_sort(v) & move_arrivals(v);
+    bool is_done = virtual_sort(v);
+    is_done &= move_arrivals(v);
     for (uint32_t i = 0; i < v->partitions; i++) {
         struct partition *p = v->partition[i];
-        if (i)
-            partition_hand_over(p, v->partition[0]);
+        partition_hand_over(p, v->partition[0]);
         is_done &= move_flights(p);
         is_done &= move_events(v, &p->wakes, offsetof(struct partition, wakes), node_numbered);
         is_done &= move_events(v, &p->sends, offsetof(struct partition, sends), host_of_source);

@@ -47,6 +47,8 @@ struct moment partition_moment(struct partition *p)
 
 void partition_hand_over(struct partition *from, struct partition *to)
 {
+    if (from == to)
+        return;
     if (from->first_control) {
         *to->end_control = from->first_control;
         to->end_control = from->end_control;
