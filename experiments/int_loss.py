@@ -57,10 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--loss", type=cli.percentage, nargs="+", metavar="PERCENT",
         help="of all packets, for each cause (default: 0 0.1 1 5 10)",
     )  # fmt: skip
-    parser.add_argument(
-        "--rate", type=cli.positive_int, default=2000, metavar="PPS",
-        help="packets a second of the flow (default: %(default)s)",
-    )  # fmt: skip
+    cli.add_rate_option(parser, 2000, "the flow")
     parser.add_argument(
         "--blocks", type=cli.positive_int, metavar="N",
         help="complete blocks of alternate marking, of 0.26 s, for each loss (default: 12)",
