@@ -122,3 +122,21 @@ def test_what_comes_outside_the_first_partition_is_told(
     net.virtual.close()
     for engine in (plain, telling):
         engine.close()
+
+
+def test_what_was_not_asked_for_is_told_after_a_cut() -> None:
+    """It waits in the first partition, which keeps it."""
+    plain, telling = through(1), through(1, tells=True)
+    net = Net(plain, threads=2)
+    for side, nodes in enumerate(zip(net.hosts, net.switches, strict=True)):
+        for node in nodes:
+            net.virtual.place(node, side)
+    net.push(net.switches[0], telling)
+    net.virtual.add_flow(FlowSpec(*net.hosts, 7, 1000, 5007, 0, 60, 9000, START_NS, 100_000))
+    assert net.virtual.run(START_NS + 200 * MS) is Stop.CONTROL
+    net.virtual.place(net.hosts[1], 1)
+    assert net.virtual.run(START_NS + 200 * MS) is Stop.CONTROL
+    assert [*net.virtual.control_waiting()] == [net.switches[0]]
+    net.virtual.close()
+    for engine in (plain, telling):
+        engine.close()
