@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from _claims import AtMost, claims_table
+from _claims import AtMost, claims_table, ratios
 from _pipeline import cost_ns
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -160,14 +160,16 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def report(samples: list[Sample]) -> Report:
-    """Compare medians."""
+    """Compare rounds."""
     grouped: dict[str, list[float]] = {}
     for sample in samples:
         grouped.setdefault(sample.measure, []).append(sample.ns)
     medians = {name: statistics.median(values) for name, values in grouped.items()}
     rows = [(name, medians[name], min(values), max(values)) for name, values in grouped.items()]
     claims = [
-        AtMost(f"{name}: times a router, at most", medians[name] / medians[ROUTER], limit)
+        AtMost.of_rounds(
+            f"{name}: times a router, at most", ratios(grouped[name], grouped[ROUTER]), limit
+        )
         for name, limit in LIMITS.items()
     ]
     return Report(

@@ -15,7 +15,10 @@ def run(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_short_run_measures_every_role(tmp_path: Path) -> None:
     done = run(tmp_path)
-    assert done.returncode in (0, 1), done.stdout + done.stderr  # a busy machine breaks claims
+    if done.returncode == 2:  # a busy machine
+        assert "run invalid: " in done.stderr.splitlines()[-1], done.stderr
+        return
+    assert done.returncode == 0, done.stdout + done.stderr
     with (tmp_path / "samples.csv").open() as file:
         samples = {row["measure"]: float(row["ns"]) for row in csv.DictReader(file)}
     assert len(samples) == 9

@@ -31,7 +31,10 @@ def test_a_short_run_measures_everything(tmp_path: Path) -> None:
         [sys.executable, FOLDER / "switch.py", "--quick", "--out", str(tmp_path)],
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
-    assert done.returncode in (0, 1), done.stdout + done.stderr  # 1: too slow on a busy machine
+    if done.returncode == 2:  # a busy machine
+        assert "run invalid: " in done.stderr.splitlines()[-1], done.stderr
+        return
+    assert done.returncode == 0, done.stdout + done.stderr
     with (tmp_path / "samples.csv").open() as file:
         samples = {(row["measure"], row["switch"]): float(row["value"])
                    for row in csv.DictReader(file)}  # fmt: skip
@@ -57,16 +60,10 @@ def test_a_switch_that_is_no_file_is_told(tmp_path: Path) -> None:
     assert "--simple-switch /none: expected an executable file" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("kind", "measured", "passed"),
-    [("AtLeast", 10, True), ("AtLeast", 9.99, False), ("AtLeast", float("nan"), False),
-     ("AtMost", 10, True), ("AtMost", 10.01, False), ("AtMost", float("nan"), False)],
-)  # fmt: skip
-def test_bounds(switch: ModuleType, kind: str, measured: float, passed: bool) -> None:
-    assert getattr(switch, kind)("name", measured, 10).passed is passed
+Found = dict[tuple[str, str], list[float]]
 
 
-def medians(switch: ModuleType) -> dict[tuple[str, str], float]:
+def in_rounds(switch: ModuleType) -> Found:
     """Such that every claim holds."""
     small = ["memory", switch.COLD, switch.WARM, f"{switch.OWN_LATENCY}, p50",
              "pipeline, telemetry",
@@ -81,11 +78,11 @@ def medians(switch: ModuleType) -> dict[tuple[str, str], float]:
                         ("simple_switch", 60.0)):  # fmt: skip
         measures = ("64 B, saturated", "64 B, chain of three", "TCP, one stream")
         given |= {(measure, kind): value for measure in measures}
-    return given
+    return {key: [value * disturbed for disturbed in (0.8, 1, 1.3)] for key, value in given.items()}
 
 
-def test_ratios_of_medians_are_claims(switch: ModuleType) -> None:
-    checks = switch.checks(medians(switch), ("simple_switch",))
+def test_ratios_within_rounds_are_claims(switch: ModuleType) -> None:
+    checks = switch.checks(in_rounds(switch), ("simple_switch",))
     assert all(check.passed for check in checks)
     assert len(checks) == 13
 
@@ -106,17 +103,18 @@ def test_ratios_of_medians_are_claims(switch: ModuleType) -> None:
 def test_a_ratio_out_of_its_limit_breaks_a_claim(
     switch: ModuleType, measure: str, kind: str, factor: float
 ) -> None:
-    worse = medians(switch)
-    worse[measure, kind] *= factor
+    worse = in_rounds(switch)
+    worse[measure, kind] = [value * factor for value in worse[measure, kind]]
     assert not all(check.passed for check in switch.checks(worse, ("simple_switch",)))
 
 
 def test_a_slower_machine_breaks_no_claim(switch: ModuleType) -> None:
-    slower = medians(switch)
+    slower = in_rounds(switch)
     for measure, kind in slower:
         if measure != "memory":
             is_time = measure.startswith(("pipeline", "latency", "source"))
-            slower[measure, kind] *= 3 if is_time else 1 / 3
+            factor = 3 if is_time else 1 / 3
+            slower[measure, kind] = [value * factor for value in slower[measure, kind]]
     assert all(check.passed for check in switch.checks(slower, ("simple_switch",)))
 
 
