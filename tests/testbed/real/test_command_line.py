@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -149,24 +148,27 @@ def test_each_command_works_or_says_why_not(
         assert "Traceback" not in said
 
 
+def begin_sleeping(terminal: Terminal) -> None:
+    """Return when a command at a host is at work, which would take long."""
+    terminal.type("h1 echo begun; sleep 60\n")
+    terminal.until(b"\nbegun")
+
+
 def test_ctrl_c_ends_a_command_each_time_and_never_the_run(terminal: Terminal) -> None:
     for _ in range(2):
-        terminal.type("h1 sleep 60\n")
-        time.sleep(0.5)
-        terminal.type("\x03")
-        terminal.until(PROMPT, timeout_s=10)
-        terminal.type("\x03")
-        terminal.until(PROMPT, timeout_s=10)
+        begin_sleeping(terminal)
+        for _ in range(2):
+            terminal.type("\x03")
+            terminal.until(PROMPT)
 
 
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_signal_ends_the_run(open_terminal: Callable[[], Terminal], busy: bool) -> None:
     terminal = open_terminal()
     if busy:
-        terminal.type("h1 sleep 60\n")
-        time.sleep(0.5)
+        begin_sleeping(terminal)
     os.kill(terminal.pid, signal.SIGTERM)
-    terminal.until(b"example: interrupted", timeout_s=15)
+    terminal.until(b"example: interrupted")
     assert terminal.status() == 128 + signal.SIGTERM
 
 
