@@ -209,7 +209,7 @@ class Traffic:
                 raise TestbedError(
                     f"flow {flow.id} of {flow.source} was to begin {late_ns / 1e9:g} s before "
                     f"everything was ready ({len(self._flows)} flows): leave out Traffic's "
-                    "start_ns, or make it so much later"
+                    "start_ns, make it so much later, or leave the machine more idle"
                 )
 
 

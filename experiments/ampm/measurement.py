@@ -302,7 +302,10 @@ async def measure(setting: Setting, run: Run) -> Outcome:
                         run.progress.say(f"{setting.name}: {problem}")
                 sent = await traffic.finish()
     if not any(reports[block].complete for block in blocks):
-        raise TestbedError(f"no block could be measured: {reports[blocks[0]].problems[0]}")
+        raise TestbedError(
+            f"run invalid: no block could be measured: {reports[blocks[0]].problems[0]}; "
+            "leave the machine more idle"
+        )
     truths = read_truths(
         net,
         dict.fromkeys(flows, setting.path),

@@ -40,9 +40,8 @@ flows = [
                   first_id=10),
 ]
 with Network(Wire(), run, program=PROGRAM) as net:
-    start_ns = run.clock.now_ns() + 300_000_000
-    async with Traffic(net, flows, start_ns) as traffic:
-        records = await traffic.finish()
+    async with Traffic(net, flows) as traffic:
+        start_ns, records = traffic.start_ns, await traffic.finish()
 checks = Books.of(net, records).checks()
 came = capture.read(net.capture("s1", "h1", "in")).bytes
 ports = came[:, 36].astype(int) << 8 | came[:, 37]
@@ -69,7 +68,7 @@ class Subnets(Topo):
 
 flows = [Flow(1, "h1", "h2", rate_pps=1000, count=20), Flow(2, "h2", "h1", rate_pps=1000, count=20)]
 with Network(Subnets(), run, program=PROGRAM) as net:
-    async with Traffic(net, flows, run.clock.now_ns() + 200_000_000) as traffic:
+    async with Traffic(net, flows) as traffic:
         records = await traffic.finish()
 addresses = [(net.host(name).IP(), net.host(name).MAC()) for name in ("h1", "h2")]
 received = [len(records[number].received) for number in (1, 2)]

@@ -37,8 +37,8 @@ with Network(Words(), run, program=PROGRAM) as net:
     async with Traffic(net, flows) as traffic:
         records = await traffic.finish()
     delays_us = (records[1].received["received_ns"] - records[1].received["sent_ns"]) / 1000
+    net.switch("s1").set_link(net.port("s1", "s2"), loss=50)
     async with Traffic(net, flows[:1]) as traffic:
-        net.switch("s1").set_link(net.port("s1", "s2"), loss=50)
         last = await traffic.finish()
 return Report([], Books.of(net, {**records, 4: last[1]}).checks(), {
     "lost": len(records[1].lost_sequences), "back": len(records[2].received),

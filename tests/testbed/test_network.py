@@ -30,7 +30,7 @@ MEASURE = """
 with Network(Pair(loss_probability=0.05, delay_us=2000), run, program=PROGRAM) as net:
     flows = [Flow(1, "h1", "h2", rate_pps=2000, count=1000, dscp=5),
              Flow(2, "h2", "h1", rate_pps=1000, count=500, size=1400)]
-    async with Traffic(net, flows, run.clock.now_ns() + 100_000_000) as traffic:
+    async with Traffic(net, flows) as traffic:
         records = await traffic.finish()
 books = Books.of(net, records)
 there, back = records[1], records[2]
@@ -107,7 +107,7 @@ def test_a_network_that_cannot_be_is_refused(
     start_experiment: StartExperiment, network: str, words: str
 ) -> None:
     process = start_experiment(f"with {network}:\n    pass", head=HEAD)
-    _output, errors = process.communicate(timeout=60)
+    _output, errors = process.communicate()
     assert process.returncode == 2, errors
     assert words in errors
     assert "Traceback" not in errors
@@ -121,7 +121,7 @@ with Network(Pair(), run, program=PROGRAM, capture=False) as net:
         await traffic.finish()
 """
     process = start_experiment(body, head=HEAD)
-    _output, errors = process.communicate(timeout=60)
+    _output, errors = process.communicate()
     assert process.returncode == 2, errors
     words = "flow 1 of h1: rate too high for this machine: asked 20000000 packets/s, kept"
     assert words in errors
@@ -138,7 +138,7 @@ with Network(Pair(), run, program=PROGRAM) as net:
     process = start_experiment(body, head=HEAD)
     line = next(line for line in process.stdout if line.startswith("sending"))
     process.send_signal(signal.SIGINT)
-    _output, errors = process.communicate(timeout=30)
+    _output, errors = process.communicate()
     assert process.returncode == 130
     assert errors.splitlines() == ["", "example: interrupted"]
     assert not Path(line.split()[1]).exists()

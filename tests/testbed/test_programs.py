@@ -41,7 +41,7 @@ with Network(topo, run, program=programs, defines=macros) as net:
     s1, s2, s3 = (connection(net, name) for name in ("s1", "s2", "s3"))
     async with s1, s2, s3:
         await s2.write([+fy.P4TableEntry("routes", match=match, action=send)])
-        async with Traffic(net, [flow], run.clock.now_ns() + 300_000_000) as traffic:
+        async with Traffic(net, [flow]) as traffic:
             records = await traffic.finish()
         for switch in (s1, s3):
             entries = [entry async for entry in switch.read([fy.P4CounterEntry("passed")])]

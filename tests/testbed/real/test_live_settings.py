@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from loaded import StartExperiment
 
 HEAD = f"""
@@ -21,9 +22,10 @@ class Pair(Topo):
         self.addLink(s2, self.addHost("h2"))
 """
 
-# Six phases of 0.3 s. Of each: when its settings were made, when it ended, how many frames left.
+# Six phases of 0.3 s, each from when its settings were made, which a busy machine may take long
+# for. Of each: when it began, when it ended, how many frames left.
 SCRIPT = """
-PHASE_NS, START_NS, POLL_NS, RATE_PPS = 300_000_000, 100_000_000, 1_000_000, 2000
+PHASE_NS, POLL_NS, RATE_PPS, COUNT = 300_000_000, 1_000_000, 2000, 8000
 FRAME_BITS, FRAME_NS = 8 * 500, 400_000  # at the rate that is set: less than the 500 us between two
 with Network(Pair(), run, program=PROGRAM) as net:
     s1, port = net.switch("s1"), net.port("s1", "s2")
@@ -41,16 +43,16 @@ with Network(Pair(), run, program=PROGRAM) as net:
         return s1.read_counters()["ports"][str(port)]["transmitted_packets"]
     def taken_in():
         return s1.read_counters()["ports"][str(port ^ 3)]["received_packets"]
-    flow = Flow(1, "h1", "h2", rate_pps=RATE_PPS, count=4000, size=500)
-    start_ns = run.clock.now_ns() + START_NS
-    async with Traffic(net, [flow], start_ns) as traffic:
-        for number, change in enumerate(settings, start=1):
+    flow = Flow(1, "h1", "h2", rate_pps=RATE_PPS, count=COUNT, size=500)
+    async with Traffic(net, [flow]) as traffic:
+        for change in settings:
             change()
             made_ns, left = run.clock.now_ns(), transmitted()
-            await run.clock.sleep_until(start_ns + number * PHASE_NS)
+            await run.clock.sleep_until(max(made_ns, traffic.start_ns) + PHASE_NS)
             left = transmitted() - left
             phases.append((made_ns, run.clock.now_ns(), left))
-            due = (phases[-1][1] - start_ns) * RATE_PPS // 10**9 + 1
+            due = (phases[-1][1] - traffic.start_ns) * RATE_PPS // 10**9 + 1
+            due = min(due, COUNT)
             while taken_in() < due:  # those sent in this phase meet its settings, however late
                 await run.clock.sleep_until(run.clock.now_ns() + POLL_NS)
         records = await traffic.finish()
@@ -89,7 +91,8 @@ def test_what_is_changed_shows_at_once(start_experiment: StartExperiment, tmp_pa
     metrics = json.loads((tmp_path / "run" / "summary.json").read_text())["metrics"]
     shortest_us, received = metrics["shortest_us"], metrics["received_in_phase"]
     plain, rate, delay, loss, _, again = range(6)
-    assert min(metrics["in_phase"]) > 100
+    if min(metrics["in_phase"]) <= 100:
+        pytest.fail(f"frames by phase: {metrics['in_phase']}; leave the machine more idle")
 
     # A frame takes its bits over the rate, and the delay: never less.
     assert shortest_us[plain] < 400 <= shortest_us[rate]
@@ -104,7 +107,7 @@ def test_what_is_changed_shows_at_once(start_experiment: StartExperiment, tmp_pa
 
     # The counters are those of the hosts.
     drops, link = metrics["drops"], metrics["out"]
-    assert metrics["in"] == metrics["sent"] == 4000
+    assert metrics["in"] == metrics["sent"] == 8000
     assert drops["queue"] > 0
     assert metrics["transmitted"] == metrics["sent"] - drops["queue"]
     assert (

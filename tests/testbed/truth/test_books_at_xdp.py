@@ -29,7 +29,7 @@ with Network(Pair(), run, program=PROGRAM) as net:
     # Generic: the switch's peer has an MTU that is too long for a veth's own XDP.
     with load("ebpf/datapath/drop.bpf.c") as whole:
         with attach_xdp(whole.programs["drop_ports"], at, mode="generic"):
-            async with Traffic(net, flows, run.clock.now_ns() + 100_000_000) as traffic:
+            async with Traffic(net, flows) as traffic:
                 records = await traffic.finish()
         taken = int(whole.maps["dropped"].read().sum())
 books = Books.of(net, records, {at: taken})

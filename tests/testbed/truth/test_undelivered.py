@@ -42,7 +42,7 @@ with Network(One({link}), run, program=ROUTER, {network}) as net:
         {entries}
     flows = [Flow(1, "h1", "h2", rate_pps=1000, count=100, size=1000, {flow}),
              Flow(2, "h2", "h1", rate_pps=1000, count=50)]
-    async with Traffic(net, flows, run.clock.now_ns() + 100_000_000) as traffic:
+    async with Traffic(net, flows) as traffic:
         records = await traffic.finish()
 return Report([], [Check("back", len(records[2].received), 50)])
 """
