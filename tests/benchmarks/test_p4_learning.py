@@ -156,7 +156,7 @@ with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 def test_what_comes_to_an_interface_is_printed_and_not_what_leaves_it() -> None:
-    done = subprocess.run(["unshare", "-n", sys.executable, "-c", LISTEN], text=True, timeout=20,
+    done = subprocess.run(["unshare", "-n", sys.executable, "-c", LISTEN], text=True, timeout=300,
                           capture_output=True, check=False)  # fmt: skip
     assert (done.stdout, done.stderr) == ("31 32\n", "")
 

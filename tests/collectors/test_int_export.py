@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -120,17 +121,20 @@ import json, socket, subprocess, sys, time
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 capture = subprocess.Popen(["nfcapd", "-l", sys.argv[1], "-p", "9995", "-b", "127.0.0.1", "-t",
                             "3600"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-def listens():
-    return any(":270B" in line for line in open("/proc/self/net/udp"))
-deadline = time.monotonic() + 10
-while not listens() and time.monotonic() < deadline:
+def waiting_bytes():
+    # at its port; None: it does not listen yet
+    sockets = [line.split() for line in open("/proc/self/net/udp") if ":270B" in line]
+    return int(sockets[0][4].split(":")[1], 16) if sockets else None
+while waiting_bytes() is None:
+    assert capture.poll() is None
     time.sleep(0.01)
 out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 for message in json.load(sys.stdin):
     out.sendto(bytes.fromhex(message), ("127.0.0.1", 9995))
-time.sleep(0.2)
-capture.terminate()
-print(capture.communicate(timeout=10)[0].decode())
+while waiting_bytes():
+    time.sleep(0.01)
+capture.terminate()  # which ends it when it has kept what it took
+print(capture.communicate(timeout=60)[0].decode())
 """
 
 
@@ -145,7 +149,7 @@ def test_nfdump_reads_back_what_is_exported(findings: Findings, tmp_path: Path) 
     files = sorted(tmp_path.glob("nfcapd.*"))
     assert files, sent.stdout
     read = subprocess.run(["nfdump", "-r", files[0], "-o", "csv"], capture_output=True,
-                          text=True, check=True, env={"TZ": "UTC"})  # fmt: skip
+                          text=True, check=True, env={**os.environ, "TZ": "UTC"})  # fmt: skip
     rows = {row["sp"]: row for row in csv.DictReader(read.stdout.splitlines())
             if row["pr"]}  # fmt: skip
     assert rows.keys() == {"7000", "9"}

@@ -23,10 +23,14 @@ from topologies.line import Line
 LAST = 1
 """
 TRAFFIC = """
-await asyncio.sleep(0.2)
+async def there(entity):
+    while not [entry async for entry in switch.read(entity)]:
+        await asyncio.sleep(0.01)
+await there(fy.P4DigestEntry("source_t"))
 async with Traffic(net, [Flow(1, "h1", "h2", rate_pps=1000, count=10)]) as traffic:
     records = await traffic.finish()
 print("received", len(records[1].received), "sent", *records[1].sent["sent_ns"][[0, -1]] // 1000)
+await there(fy.P4TableEntry("sources"))  # what was learnt
 learning.cancel()
 """
 

@@ -11,14 +11,14 @@ import finsy as fy
 import grpc
 from finsy.proto import U128, p4r, p4r_grpc
 from harness import arbitration, compiled
-from rig import FORWARDED, Flow, Host, Switch
+from rig import DEADLINE_S, FORWARDED, Flow, Host, Switch
 
 Code = grpc.StatusCode
 Document = dict[str, Any]
 VERIFY, COMMIT = p4r.SetForwardingPipelineConfigRequest.Action.Value("VERIFY"), (
     p4r.SetForwardingPipelineConfigRequest.Action.Value("VERIFY_AND_COMMIT")
 )  # fmt: skip
-ANSWER_S = 20  # a refusal takes a second at most, on an idle machine
+ANSWER_S = DEADLINE_S  # a refusal takes a second at most, on an idle machine
 MORE_MB = 400  # that a switch may keep of all the refusals: Python gives little back
 PROGRAMS = 6
 ELECTION_ID = 100  # above that of finsy

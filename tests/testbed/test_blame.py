@@ -170,7 +170,7 @@ def test_exit_status_and_lines(
     start_experiment: StartExperiment, body: str, arguments: str, status: int, words: str
 ) -> None:
     process = start_experiment(ONE_SWITCH.format(body), *arguments.split(), head=IMPORTS)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate()
     assert process.returncode == status, output + errors
     assert words in errors
     if "--traceback" in arguments:
@@ -193,7 +193,7 @@ def test_what_an_experiment_returns(
     start_experiment: StartExperiment, body: str, status: int, words: str
 ) -> None:
     process = start_experiment(body, "--time", "virtual")
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate()
     assert process.returncode == status, errors
     assert words in output + errors
     assert errors.count("\n") == (status == 2)

@@ -334,7 +334,7 @@ def test_a_signal_ends_the_experiment_and_all(
         os.killpg(process.pid, number)
     else:
         process.send_signal(number)
-    said, _ = process.communicate(timeout=20)
+    said, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + number
     assert f"ended by signal {number}: the same command goes on from here" in said
     assert "ran b" not in said
@@ -345,4 +345,4 @@ def test_an_experiment_does_not_outlive_it(experiments: Experiments, tmp_path: P
     experiments.add("a").write_text("import time\nprint('begun', flush=True)\ntime.sleep(60)\n")
     process = begun(tmp_path)
     process.kill()
-    process.communicate(timeout=20)  # which returns when nobody can write there any more
+    process.communicate(timeout=60)  # which returns when nobody can write there any more

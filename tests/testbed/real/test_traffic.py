@@ -72,7 +72,7 @@ def test_every_datagram_is_recorded_at_both_ends(tmp_path: Path) -> None:
 
 def test_the_schedule_is_kept(tmp_path: Path) -> None:
     medians_ns = []
-    for _ in range(3):  # a busy machine may delay one, and the sender says so, or two
+    for _ in range(5):  # a busy machine may delay some, and the sender says so
         _status, sent, _received = exchange(tmp_path, rate_pps=2000, count=1000)
         times = np.fromfile(tmp_path / "sent", SENT)["sent_ns"].astype(np.int64)
         late_ns = times - int((tmp_path / "start").read_text()) - np.arange(1000) * 500_000
@@ -85,16 +85,16 @@ def test_the_schedule_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_sender_that_fell_behind_does_not_flood(tmp_path: Path) -> None:
-    # Stopped for a fifth of a second, it is 2,000 datagrams late: it may catch up at twice the
-    # rate, in batches of 32.
+    # Stopped for a fifth of its two seconds, it is 800 datagrams late: it may catch up at twice
+    # the rate, in batches of 32.
     pause = "sleep 0.3; kill -STOP $sender; sleep 0.2; kill -CONT $sender"
-    status, sent, _received = exchange(tmp_path, rate_pps=10_000, count=8000, meanwhile=pause)
+    status, sent, _received = exchange(tmp_path, rate_pps=4000, count=8000, meanwhile=pause)
     assert status == 0
     assert sent["sent"] == 8000
     assert sent["largest_lag_ns"] > 150_000_000
     times = np.fromfile(tmp_path / "sent", SENT)["sent_ns"].astype(np.int64)
     in_ten_ms = np.searchsorted(times, times + 10_000_000) - np.arange(len(times))
-    assert in_ten_ms.max() <= 2 * 100 + 32 + 1
+    assert in_ten_ms.max() <= 2 * 40 + 32 + 1
 
 
 def test_a_rate_that_cannot_be_kept_is_given_up(tmp_path: Path) -> None:
@@ -149,9 +149,14 @@ def test_datagrams_close_together_are_not_drawn_apart(tmp_path: Path) -> None:
     """As Poisson traffic has them: half the mean gap was the least, and rates seemed not kept."""
     due_ns = np.array([0, 5_000_000, 100_000_000, 101_000_000], np.uint64)
     due_ns.tofile(tmp_path / "due")
-    exchange(tmp_path, rate_pps=1, count=4, due=str(tmp_path / "due"))
-    sent_ns = np.fromfile(tmp_path / "sent", SENT)["sent_ns"]
-    assert sent_ns[3] - sent_ns[0] < 400_000_000
+    lasted_ns = []
+    for _ in range(5):  # a busy machine may hold some of them up
+        exchange(tmp_path, rate_pps=1, count=4, due=str(tmp_path / "due"))
+        sent_ns = np.fromfile(tmp_path / "sent", SENT)["sent_ns"]
+        lasted_ns.append(int(sent_ns[3] - sent_ns[0]))
+        if lasted_ns[-1] < 400_000_000:
+            return
+    raise AssertionError(f"of 0.1 s they made {lasted_ns} ns")
 
 
 def test_programs_whose_records_lie_otherwise_are_not_built(

@@ -120,7 +120,7 @@ def test_it_ends_with_its_owner_however_that_ends(tmp_path: Path) -> None:
     assert qemu is not None
     owner.kill()
     owner.wait()
-    deadline_s = time.monotonic() + 5
+    deadline_s = time.monotonic() + 60
     while qemu.exists() and qemu.read_text().split()[2] != "Z":
         assert time.monotonic() < deadline_s, "it outlived its owner"
         time.sleep(0.01)
@@ -143,7 +143,7 @@ def test_one_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
     ) as late._qemu:
         with pytest.raises(TestbedError, match=r"did not answer within 0\.1 s"):
             late.call(divmod, 7, 2, timeout_s=0.1)
-        assert late._qemu.wait(5) == -9
+        assert late._qemu.wait(60) == -9
 
 
 def test_there_is_none_at_a_host_in_virtual_time(tmp_path: Path) -> None:

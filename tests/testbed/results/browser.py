@@ -121,4 +121,4 @@ def browser(folder: Path) -> Iterator[Page]:
         yield Page(our_write, our_read)
     finally:
         os.close(our_write)  # which ends it
-        process.wait(timeout=20)
+        process.wait(timeout=60)
