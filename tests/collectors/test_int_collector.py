@@ -17,6 +17,7 @@ import sys
 sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1] / "testbed")]!r}
 from decoding import ENCODING
 from path_reports import DROPPED, TRACKED, Reporter, alone, stacked
+from applications import until_left
 from virtual_networks import Pair, WIRE
 from collectors.int.application import PORT, Collector
 from testbed.network import Network
@@ -33,7 +34,7 @@ payloads.append(b"nothing")
 with Network(Pair(), run, program=WIRE) as net:
     collector = net.run_application("h2", Collector(ENCODING, hold_us=5000))
     net.run_application("h1", Reporter(payloads, net.host("h2").IP(), PORT, 1_000_000))
-    await run.clock.sleep_until(run.clock.now_ns() + 300_000_000)
+    await until_left(net, run, "s2", "h2", len(payloads))
 found = collector.result
 [flow] = found.flows
 return Report(samples=[], checks=[], metrics={

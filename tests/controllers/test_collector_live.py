@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from loaded import StartExperiment
 
+LONG_S, LIMIT_US = 2, 2**19 // 4  # of a restart; and of delays, for blocks as long: check_limits()
 HEAD = """
 import asyncio
+import time
 from controllers.ampm.collector import Collector
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
@@ -22,9 +24,11 @@ from topologies.line import Line
 PATH, SCHEDULE, BLOCKS = ("s1", "s2", "s3"), Schedule(2**19), 12
 
 def start_again(switch):
+    began_s = time.monotonic()
     switch.stop(deleteIntfs=False)
     switch.start(None)
     switch.wait_ready()
+    return time.monotonic() - began_s
 """
 
 RESTART = """
@@ -46,7 +50,7 @@ with Network(
                 reports.append(report)
                 if len(reports) == 2:
                     restart = asyncio.create_task(asyncio.to_thread(start_again, net.switch("s2")))
-            await restart
+            restart_s = await restart
             records = await traffic.finish()
 try:
     Books.of(net, records)
@@ -59,7 +63,8 @@ known = [
 ]
 problems = [problem for report in reports for problem in report.problems]
 return Report([], [Check("ran", 1, 1)], metrics={
-    "known": known, "problems": problems, "overloaded": overloaded
+    "known": known, "problems": problems, "overloaded": overloaded, "restart_s": restart_s,
+    "longest_us": (records[1].received["received_ns"] - records[1].received["sent_ns"]).max() / 1e3,
 })
 """
 
@@ -75,6 +80,11 @@ def test_a_killed_switch_is_found_again_and_counts_right(
     print(*known, *metrics["problems"], sep="\n")
     if metrics["overloaded"]:
         pytest.skip(metrics["overloaded"])
+    if metrics["restart_s"] > LONG_S or metrics["longest_us"] > LIMIT_US:
+        pytest.fail(
+            f"s2 began again after {metrics['restart_s']:.1f} s, packets took up to "
+            f"{metrics['longest_us']:.0f} us; leave the machine more idle"
+        )
     unknown = [number for number, block in enumerate(known) if "s2 arrivals" not in block]
     assert 2 in unknown
     assert any(number > 2 and "s2 arrivals" in block for number, block in enumerate(known))

@@ -15,6 +15,7 @@ from controllers.int.domain import Domain, configure
 from controllers.int.watch import Mode, WatchedFlow
 from testbed.network import Network
 from testbed.traffic import Flow, Traffic
+from testbed.truth.books import Books
 class Star(Topo):
     def build(self):
         self.addSwitch("s1")
@@ -30,6 +31,7 @@ with Network(Star(), run, program="p4src/int/int.p4") as net:
         async with Traffic(net, [Flow(1, "h1", "h2", 50_000, 50_000, 100)]) as traffic:
             records = await traffic.finish(1.0)
 found = net.applications[0].result
+Books.of(net, records)  # which raises where the machine did not bear it
 return Report([], [Check("packets", len(records[1].received), 50_000)], {
     "reports": found.reports, "gaps": len(found.gaps),
     "lacking": int((found.sources["lost"] + found.sources["missing"]).sum()),

@@ -1,16 +1,17 @@
-/* Sends frames as fast as they go (blast INTERFACE SECONDS), or checks those that come until none
- * has come for a second (blast INTERFACE). A frame is torn when its two addresses differ. */
+/* Sends frames as fast as they go (blast INTERFACE COUNT), or checks those that come until SIGTERM
+ * (blast INTERFACE). A frame is torn when its two addresses differ. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
+#include <sys/time.h>
 
 enum { BATCH = 64, FRAME = 60 };
 
@@ -36,27 +37,35 @@ static int open_socket(const char *interface)
     return fd;
 }
 
-static void blast(int fd, double seconds)
+static void blast(int fd, uint64_t count)
 {
-    struct timespec begin, now;
     uint64_t sent = 0;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    do {
+    while (sent < count) {
         int n = sendmmsg(fd, messages, BATCH, 0);
         sent += n > 0 ? (uint64_t)n : 0;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    } while ((double)(now.tv_sec - begin.tv_sec) + (double)(now.tv_nsec - begin.tv_nsec) / 1e9 <
-             seconds);
+    }
     printf("{\"sent\": %llu}\n", (unsigned long long)sent);
+}
+
+static volatile sig_atomic_t is_over;
+
+static void end(int number)
+{
+    is_over = number;
 }
 
 static void check(int fd)
 {
     uint64_t received = 0, torn = 0;
-    int n;
+    struct sigaction action = {.sa_handler = end};
+    sigaction(SIGTERM, &action, NULL);
     puts("listening");
     fflush(stdout);
-    while ((n = recvmmsg(fd, messages, BATCH, MSG_WAITFORONE, NULL)) > 0) {
+    for (;;) {
+        int last = is_over; /* before: what came until then is taken */
+        int n = recvmmsg(fd, messages, BATCH, last ? MSG_DONTWAIT : MSG_WAITFORONE, NULL);
+        if (n <= 0 && last)
+            break;
         for (int i = 0; i < n; i++) {
             received++;
             torn += memcmp(frames[i], frames[i] + 6, 6) != 0;
@@ -77,7 +86,7 @@ int main(int argc, char **argv)
         messages[i].msg_hdr.msg_iovlen = 1;
     }
     if (argc > 2)
-        blast(fd, atof(argv[2]));
+        blast(fd, strtoull(argv[2], NULL, 10));
     else
         check(fd);
     return 0;

@@ -1,4 +1,4 @@
-"""Applications that tests run at hosts."""
+"""Applications that tests run at hosts, and how they wait for what these have sent."""
 
 import os
 import signal
@@ -8,8 +8,17 @@ from typing import Any
 
 from testbed.application import Application, Host
 from testbed.arrivals import Datagrams, Frames
+from testbed.network import Network
+from testbed.run import Run
 
 BROADCAST = b"\xff" * 6
+
+
+async def until_left(net: Network, run: Run, near: str, far: str, count: int) -> None:
+    """Return when so many frames have left a switch for there, however busy the machine is."""
+    port = str(net.port(near, far))
+    while net.switch(near).read_counters()["ports"][port]["transmitted_packets"] < count:
+        await run.clock.sleep_until(run.clock.now_ns() + 1_000_000)
 
 
 class Counter(Application):

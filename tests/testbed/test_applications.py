@@ -20,10 +20,12 @@ HERE = Path(__file__).parent
 MS = 1_000_000
 HEAD = f"""
 import sys
+from contextlib import suppress
 sys.path.insert(0, {str(HERE)!r})
 from applications import *
 from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.l2 import Dot1Q, Ether
+from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.truth import capture
 from testbed.truth.books import Books
@@ -41,7 +43,7 @@ with Network(Pair(delay_us=500), run, program=WIRE) as net:
     echo = net.run_application("h2", Echo(5002))
     after_ns = [MS * number for number in range(100)]
     sender = net.run_application("h1", Sender(after_ns, h2, 5000, 5001, 5002))
-    await run.clock.sleep_until(run.clock.now_ns() + 300 * MS)
+    await until_left(net, run, "s1", "h1", 100)  # the answers
 due_ns, called_ns, answers = sender.result
 metrics = {"due_ns": due_ns, "called_ns": called_ns, "h1": h1, "h2": h2,
            "sent": [a.sent for a in net.applications],
@@ -106,7 +108,7 @@ sent = [bytes(Ether(dst="ff:ff:ff:ff:ff:ff", src="00:00:00:00:00:01", type=0x999
 with Network(Pair(), run, program=WIRE) as net:
     card = net.run_application("h2", Card())
     crafter = net.run_application("h1", Crafter(run.clock.now_ns() + 100 * MS, sent))
-    await run.clock.sleep_until(run.clock.now_ns() + 400 * MS)
+    await until_left(net, run, "s1", "h1", 9)
 books = Books.of(net, {})
 came = capture.read_frames(net.capture("s1", "h1", "out"))[1]
 metrics = {"sent": [f.hex() for f in sent], "card": [f.hex() for f in card.result],
@@ -167,9 +169,18 @@ FAIL = """
 with Network(Pair(), run, program=WIRE) as net:
     net.run_application("h2", Broken({}))
     net.run_application("h1", Sender([0], net.host("h2").IP(), 5000))
-    await run.clock.sleep_until(run.clock.now_ns() + 200 * MS)
+    await until_left(net, run, "s2", "h2", 1)
     {}
 return Report([], [Check("c", 0, 0)])
+"""
+
+
+DEAD = """
+    with suppress(TestbedError):
+        while True:
+            net.plant.check_alive()
+            await run.clock.sleep_until(run.clock.now_ns() + MS)
+    raise ValueError("of a dead host")
 """
 
 
@@ -178,7 +189,7 @@ return Report([], [Check("c", 0, 0)])
     [
         ("'error', 'on_datagrams'", "", "IndexError: list index out of range (applications.py:"),
         ("'port taken'", "", "UDP port 5000 is taken (applications.py:"),
-        ("'killed', 'timer'", "raise ValueError('of a dead host')", "ended by SIGKILL: it said"),
+        ("'killed', 'timer'", DEAD, "ended by SIGKILL: it said"),
     ],
 )
 def test_so_it_is_in_real_time(

@@ -84,21 +84,26 @@ async def answers(name, times_ns, frames):
     with Network(Wire(), run, program=PROGRAM, name=name) as net:
         start_ns = run.clock.now_ns() + 50_000_000
         net.send_frames("h1", [start_ns + time_ns for time_ns in times_ns], frames)
-        await asyncio.sleep(0.4)
+        port, answers = str(net.port("s1", "h1")), 0
+        while answers < len(frames):
+            await asyncio.sleep(0.001)
+            answers = net.switch("s1").read_counters()["ports"][port]["transmitted_packets"]
+    arrived_ns = capture.read(net.capture("s1", "h1", "in")).time_ns.astype(int)
+    late_ns.append(int((arrived_ns - start_ns - times_ns).min()))
     sent_ns, sent = capture.read_frames(net.capture("s1", "h1", "in"))
     assert sent == frames
     answered = capture.read_frames(net.capture("s1", "h1", "out"))[1]
     return sent_ns, [frame[34:35].hex() + frame[40:42].hex() for frame in answered], net
 
+late_ns = []
 times_ns = [0, 0, 1_000_000, 50_000_000, 50_000_001, 200_000_000]
 first_ns, first, net = await answers("first", times_ns, [ping(n) for n in range(6)])
 recorded = capture.read_frames(net.capture("s1", "h1", "in"))
 again_ns, again, _ = await answers("again", *recorded)
 checks = [Check("pings without answer", 12 - len(first) - len(again), 0)]
 return Report(samples=[], checks=checks, metrics={
-    "first": first, "again": again,
-    "first_late_ns": [a - b for a, b in zip(first_ns, times_ns)],
-    "again_late_ns": [a - b for a, b in zip(again_ns, first_ns)],
+    "first": first, "again": again, "first_late_ns": late_ns[0], "again_late_ns": late_ns[1],
+    "gaps_ns": [a - b for a, b in zip((*first_ns, *again_ns), (*times_ns, *first_ns))],
 })
 """
 
@@ -138,9 +143,9 @@ def test_frames_as_they_are_and_captures(start_experiment: StartExperiment, tmp_
     answers = [f"00{number:04x}" for number in range(6)]  # echo replies, by sequence number
     for metrics in (real, virtual):
         assert metrics["first"] == metrics["again"] == answers
-    assert set(virtual["first_late_ns"]) == set(virtual["again_late_ns"]) == {0}
-    for late_ns in (real["first_late_ns"], real["again_late_ns"]):
-        assert max(map(abs, late_ns)) < 100_000_000
+    assert set(virtual["gaps_ns"]) == {virtual["first_late_ns"], virtual["again_late_ns"]} == {0}
+    # Which is seldom late, but on a busy machine, and never early.
+    assert min(real["first_late_ns"], real["again_late_ns"]) >= 0
 
 
 @pytest.mark.parametrize(

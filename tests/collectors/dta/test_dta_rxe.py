@@ -81,7 +81,10 @@ with Network(OneSwitch(), run, program="p4src/dta/translator.p4",
             start_ns = run.clock.now_ns() + 100_000_000
             times = [start_ns + 4_000_000 * n for n in range(len(frames))]
             net.send_frames("h1", times, frames)
-            await run.clock.sleep_until(times[-1] + 300_000_000)
+            port, came = str(net.port("s1", "h1")), 0
+            while came < len(times):
+                await run.clock.sleep_until(run.clock.now_ns() + 200_000_000)
+                came = net.switch("s1").read_counters()["ports"][port]["received_packets"]
             before = None
             while (now := endpoint.counts()) != before:  # until it has taken all
                 before = now

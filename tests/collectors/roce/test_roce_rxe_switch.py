@@ -104,7 +104,10 @@ with Network(Dumbbell(2, loss_probability=0.05), run, program="p4src/roce/roce.p
             start_ns = run.clock.now_ns() + 100_000_000
             times = [start_ns + 2_000_000 * i for i in range(len(KINDS) * COUNT)]
             net.send_frames("h1", times, [segment(i) for i in range(len(KINDS) * COUNT)])
-            await run.clock.sleep_until(times[-1] + 300_000_000)
+            port, came = str(net.port("s1", "h1")), 0
+            while came < len(times):
+                await run.clock.sleep_until(run.clock.now_ns() + 200_000_000)
+                came = net.switch("s1").read_counters()["ports"][port]["received_packets"]
             before = None
             while (now := endpoints[0].counts()) != before:  # until it has taken all
                 before = now
