@@ -69,7 +69,7 @@ def test_the_sender_counts_each_frame_that_its_interface_was_given_once(tmp_path
     sent = int(done.stdout.split()[2])
     passed, dropped = there["rx"]["packets"], here["tx"]["dropped"]
     assert (passed + dropped, dropped) == (sent, sum(n % 5 in (2, 3) for n in range(sent)))
-    assert dropped > 100
+    assert dropped > 0
 
 
 def test_frames_of_roce_fill_the_region(tmp_path: Path) -> None:

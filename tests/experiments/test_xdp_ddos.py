@@ -112,7 +112,10 @@ def test_each_frame_of_a_flood_is_in_one_book(server: str) -> None:
     with siege.ExitStack() as stack:
         standing = Siege(stack, plan.cores, server)
         with siege.ThreadPoolExecutor(1) as thread:  # whose priority and namespace change
-            alone, flooded = thread.submit(siege.turn, plan, 1, server, standing).result()
+            for _ in range(5):  # a busy machine may stand still for all of one
+                alone, flooded = thread.submit(siege.turn, plan, 1, server, standing).result()
+                if alone.transactions_per_s:
+                    break
     assert (alone.arrived, alone.transactions_per_s > 0) == (0, True)
     assert 0 < flooded.arrived <= 50_000 * (0.05 + 2 * siege.EARLY_S) * 1.5
     assert flooded.missing == 0
