@@ -20,7 +20,7 @@ def test_a_slow_line_loses_nothing_and_tells_its_cost(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "summary.json").read_text())
     costs = summary["metrics"]["cpu_ns_per_packet"]
     assert costs.keys() == {"s1", "s2", "s3"}
-    assert all(300 < cost < 100_000 for cost in costs.values())
+    assert all(300 < cost < 1_000_000 for cost in costs.values())  # on a slow machine, too
     assert all(check["passed"] for check in summary["checks"])
 
 

@@ -45,6 +45,7 @@ def test_a_failing_link_in_virtual_time(tmp_path: Path) -> None:
 def test_a_failing_link_in_real_time(tmp_path: Path) -> None:
     done = run("virtual_time.py", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "samples.csv").read_text().count("\n") > 100  # how many are lost in a second
 
 
 def test_a_collector_gets_what_the_link_did_not_lose(tmp_path: Path) -> None:
