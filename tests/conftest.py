@@ -36,6 +36,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """At the interpreter's end they go, or libraries tell of leaks."""
+    gc.unfreeze()
+
+
 @pytest.fixture
 def scripts_of() -> Callable[[str], set[str]]:
     """The names of a folder's Python files that git tracks: what users add is their own affair."""

@@ -1,6 +1,7 @@
 """The collector as a process that is started by hand, and what Prometheus gets of it meanwhile."""
 
 import json
+import os
 import re
 import signal
 import socket
@@ -11,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from decoding import ENCODING, datagrams
@@ -27,9 +29,13 @@ TIMEOUT_S = 120.0  # of what hangs: on a busy machine all takes longer
 
 
 def free_port(kind: socket.SocketKind) -> int:
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind((LOCAL, 0))
-        return int(probe.getsockname()[1])
+    """One of those that the kernel gives nobody who asks for any: else another test might get it
+    before it is bound again (ip_local_port_range, ip(7))."""
+    for port in range(20_000 + os.getpid() % 10_000, 32_000):
+        with suppress(OSError), socket.socket(socket.AF_INET, kind) as probe:
+            probe.bind((LOCAL, port))
+            return port
+    raise AssertionError("no port is free")
 
 
 @pytest.fixture
