@@ -1,9 +1,8 @@
-"""A server of TCP under a flood that arrives at its device, on its core: what the server has there.
+"""A server of TCP under a flood that arrives at its device: what the server has there.
 
-A thread there stands for a card and its interrupts: before all else (SCHED_FIFO) it has those
-frames arrive that came since its last turn, as live frames; of more than a card's ring has room for
-the rest is lost. The client asks over a veth, from the other core, which the flood does not touch:
-a sender beside the client would pause whenever that runs, and its requests always find room.
+A core receives all that comes to the server, as the paper's does by its card's interrupts: the
+flood (card.py), and what the client sends, by the kernel's RPS. Client and server have another
+core for both of them.
 """
 
 import os
@@ -15,18 +14,18 @@ from typing import NamedTuple
 
 from ebpf.datapath.ddos_filter import SOURCE, Filter
 from ebpf.datapath.rules import UDP, Rule
-from ebpf.loader import Program, Sent, attach_xdp, live, load
+from ebpf.loader import Program, attach_xdp, load
 from xdp.awake import Awake
+from xdp.card import Card, Flood
 from xdp.dropping import PROGRAMS, dropped
-from xdp.frames import ADDRESS, DEVICE_MAC, PORT, flows
-from xdp.ground import OUT, Ground
+from xdp.frames import ADDRESS, DEVICE_MAC, PORT
+from xdp.ground import Ground
 from xdp.settings import come_first
 from xdp.transactions import End
 
 SERVER, CLIENT, CLIENT_ADDRESS = "serves", "asks", "10.0.0.2"
 EARLY_S = 0.03  # that a flood begins before, and ends after, what it is to disturb
-RING = 4096  # frames that wait at a card at most
-TURN_S = 1e-3  # between two turns of what stands for a card: each costs it 20 us, beside its frames
+REST_S = 0.04  # for other processes, or the kernel gives them the core within a flood (sched(7))
 FLOOD_FIRST, THEN_ENDS = 2, 1  # priorities of SCHED_FIFO
 UNFILTERED, FILTERED, UNREAD = "no filter", "XDP filter", "dropped unread"
 SERVERS = (UNFILTERED, FILTERED, UNREAD)
@@ -41,9 +40,9 @@ class Held(NamedTuple):
     transactions_per_s: float
     arrived: int
     lost_at_card: int  # its ring was full
+    others_lost: int  # the client's, for the same reason
     dropped_at_xdp: int
     seen_by_host: int
-    busy: float  # part of the server's core that the source took, its XDP programs included
 
     @property
     def missing(self) -> int:
@@ -57,7 +56,7 @@ class Plan(NamedTuple):
     floods_pps: Sequence[int]
     seconds: float
     rounds: int
-    cores: Sequence[int]  # the client's, and the server's
+    cores: Sequence[int]  # of client and server, and what packets arrive at
 
 
 class Siege:
@@ -69,15 +68,17 @@ class Siege:
         stack.callback(self.ground.close)
         stack.callback(asking.close)
         _link(self.ground, asking)
+        _receive_on(cores[1], self.ground)
         with self.ground.entered():
             self.program, self._dropped = _arrivals(stack, name)
-            server = End("serve", ADDRESS, cores[1])
+            server = End("serve", ADDRESS, cores[0])
             stack.callback(server.close)
         with asking.entered():
             self.client = End("ask", ADDRESS, cores[0])
             stack.callback(self.client.close)
         for end in (server, self.client):
             come_first(end.process_id, THEN_ENDS)
+        self.card = Card(stack, asking, CLIENT)
 
     def books(self) -> tuple[int, int]:
         """Frames of the flood so far: dropped at XDP, and seen by the host."""
@@ -119,26 +120,12 @@ def _link(serving: Ground, asking: Ground) -> None:
         ip link set {CLIENT} up""")
 
 
-class Flood(NamedTuple):
-    """Frames that arrived, those that a ring had no room for, and what that took of a core."""
-
-    arrived: int = 0
-    lost: int = 0
-    busy: float = 0.0  # by this thread's clock
-
-
-def flood(arrive: Callable[[int], Sent], pps: int, seconds: float) -> Flood:
-    """Frames arrive at a rate, in this thread."""
-    began, arrived, lost = time.perf_counter(), 0, 0
-    cpu_began_s = time.thread_time()
-    while (passed := time.perf_counter() - began) < seconds:
-        waiting = int(passed * pps) - arrived - lost
-        lost += max(waiting - RING, 0)
-        if taken := min(waiting, RING):
-            arrive(taken)
-            arrived += taken
-        time.sleep(max(TURN_S - (time.perf_counter() - began - passed), 0))
-    return Flood(arrived, lost, (time.thread_time() - cpu_began_s) / passed)
+def _receive_on(core: int, ground: Ground) -> None:
+    """Have a core do the protocol work for what comes to the server (RPS), which the sender's
+    would."""
+    mask = ",".join([f"{1 << core % 32:x}", *["00000000"] * (core // 32)])
+    file = f"/sys/class/net/{SERVER}/queues/rx-0/rps_cpus"
+    ground.run(f"unshare --mount sh -ec 'mount -t sysfs sysfs /sys; echo {mask} > {file}'")
 
 
 def under_floods(plan: Plan, told: Callable[[str], None]) -> Iterator[Held]:
@@ -158,20 +145,19 @@ def turn(plan: Plan, number: int, name: str, siege: Siege) -> list[Held]:
     """One server under all floods, which come in this thread."""
     os.sched_setaffinity(0, plan.cores[1:])
     come_first(0, FLOOD_FIRST)
-    with siege.ground.entered(), live(
-        siege.program, flows(), ingress=SERVER, held_at=OUT
-    ) as arrive:  # fmt: skip
-        return [_held(plan, (number, name, pps), siege, arrive) for pps in plan.floods_pps]
+    with siege.ground.entered(), siege.card.polled(siege.program, SERVER) as flood:
+        return [_held(plan, (number, name, pps), siege, flood) for pps in plan.floods_pps]
 
 
 def _held(
-    plan: Plan, of: tuple[int, str, int], siege: Siege, arrive: Callable[[int], Sent]
+    plan: Plan, of: tuple[int, str, int], siege: Siege, flood: Callable[[int, float], Flood]
 ) -> Held:
     """What became of one flood."""
+    time.sleep(REST_S)
     siege.client.connect()
     before = siege.books()
     siege.client.ask(plan.seconds, after_s=EARLY_S)
-    came = flood(arrive, of[2], plan.seconds + 2 * EARLY_S) if of[2] else Flood()
+    came = flood(of[2], plan.seconds + 2 * EARLY_S) if of[2] else Flood()
     answered = siege.client.answered()
     at_xdp, seen = (now - then for now, then in zip(siege.books(), before, strict=True))
-    return Held(*of, answered, came.arrived, came.lost, at_xdp, seen, came.busy)
+    return Held(*of, answered, *came, at_xdp, seen)

@@ -1,0 +1,58 @@
+/* A card that a flood arrives at, at a pace, and whose ring has room for so many frames.
+ *
+ * Live frames come as fast as they can: those that are due arrive, others are dropped at once. What is due
+ * waits in the ring; what finds it full is lost, be it the flood's or somebody else's. */
+#include "chain.h"
+
+#include <linux/pkt_cls.h>
+
+enum { PS_A_NS = 1000 };
+
+const volatile __u32 ring = 4096; /* frames */
+const volatile __u32 nowhere;     /* a device whose frames nobody takes */
+
+volatile __u64 interval_ps; /* between frames of the flood */
+volatile __u64 length_ns;   /* after which none is due */
+volatile __u64 began_ns;    /* 0: with the next frame */
+volatile __u64 due_ps;      /* the first frame that waits is due */
+volatile __u64 arrived, lost, others_lost;
+volatile __u32 has_ended;
+
+SEC("xdp")
+int arrives(struct xdp_md *packet)
+{
+    __u64 now_ns = bpf_ktime_get_ns(), since_ns, since_ps, waiting;
+
+    if (!began_ns)
+        began_ns = now_ns;
+    since_ns = now_ns - began_ns;
+    if (since_ns >= length_ns) {
+        has_ended = 1;
+        return XDP_DROP;
+    }
+    since_ps = since_ns * PS_A_NS;
+    if (!interval_ps || since_ps < due_ps)
+        return XDP_DROP;
+    waiting = (since_ps - due_ps) / interval_ps;
+    if (waiting > ring) {
+        lost += waiting - ring;
+        due_ps += (waiting - ring) * interval_ps;
+    }
+    due_ps += interval_ps;
+    arrived++;
+    return pass_on(packet);
+}
+
+/* Where others' frames leave for the card. Silently: a sender that is told would send again at once. */
+SEC("tc")
+int is_sent(struct __sk_buff *packet)
+{
+    __u64 began = began_ns, since_ps = (bpf_ktime_get_ns() - began) * PS_A_NS;
+
+    if (!began || has_ended || since_ps < due_ps + ring * interval_ps)
+        return TC_ACT_UNSPEC;
+    __sync_fetch_and_add(&others_lost, 1);
+    return bpf_redirect(nowhere, 0);
+}
+
+char _license[] SEC("license") = "Dual MIT/GPL";
