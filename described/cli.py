@@ -13,6 +13,7 @@ from pathlib import Path
 from described.run import conduct
 from testbed import cli
 from testbed.real.p4utils.scripts import run_script
+from testbed.results.files import folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="do these commands, as typed into Mininet's command line, and end",
     )  # fmt: skip
     parser.add_argument(
-        "--out", type=Path, metavar="DIR",
+        "--out", type=folder, metavar="DIR",
         help="where --keep keeps (default: results/described/<folder of FILE>)",
     )  # fmt: skip
     cli.add_run_options(parser)
@@ -36,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Exit status: as that of experiments; 0 when the commands were done, whatever they found."""
     options.file = options.file.absolute()
-    folder = cli.RESULTS / "described" / options.file.parent.name
-    options.out = (options.out or folder).absolute()
+    place = cli.RESULTS / "described" / options.file.parent.name
+    options.out = (options.out or place).absolute()
     options.commands = options.commands and options.commands.absolute()
     options.interactive = options.time == "real" and options.commands is None
     if options.commands is None and not (options.interactive and sys.stdin.isatty()):

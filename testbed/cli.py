@@ -24,8 +24,7 @@ from testbed.real import isolation
 from testbed.real.isolation import Interrupted
 from testbed.real.precedence import take_precedence
 from testbed.real.targets import bmv2
-from testbed.results import about, index
-from testbed.results.files import make_folder
+from testbed.results import about, files, index
 from testbed.results.provenance import Origin
 from testbed.results.report import Report
 from testbed.run import Run, Spread
@@ -134,7 +133,7 @@ def _run_virtual(name: str, options: argparse.Namespace, conduct: Conduct, origi
 
 
 def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> int:
-    make_folder(options.out)  # before the run: what would fail after it is refused
+    files.make_folder(options.out)  # before the run: what would fail after it is refused
     run.spread = Spread(
         sweeps.jobs(options), options.out / sweeps.KEPT, options.again, options.scheduler
     )
@@ -152,7 +151,7 @@ def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> i
 def aftermath(run: Run, options: argparse.Namespace) -> Iterator[None]:
     """Around the work of a run: what was not delivered is told, and --keep keeps what it left."""
     if options.keep:
-        make_folder(options.out)
+        files.make_folder(options.out)
         kept.check_place(options.out / KEPT)
         run.keeps = True
     _allow_many_files()
@@ -227,7 +226,7 @@ def _parse(
     add_run_options(common)
     common.add_argument("--quick", action="store_true", help="a small version, in 30 seconds")
     common.add_argument(
-        "--out", type=Path, default=RESULTS / name, metavar="DIR",
+        "--out", type=files.folder, default=RESULTS / name, metavar="DIR",
         help=f"where the results go (default: results/{name})",
     )  # fmt: skip
     common.add_argument(

@@ -13,6 +13,7 @@ from managed.dta.conduct import STORES, answered, conduct, opened
 from managed.dta.configuration import Configuration, read
 from testbed import cli
 from testbed.errors import TestbedError
+from testbed.results.files import folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ask a store of the last run in --out, of a key, a flow or a list; no run begins",
     )  # fmt: skip
     parser.add_argument(
-        "--out", type=Path, metavar="DIR",
+        "--out", type=folder, metavar="DIR",
         help="where stores and what --keep keeps are (default: results/dta/<name of FILE>)",
     )  # fmt: skip
     parser.add_argument(

@@ -1,5 +1,6 @@
 """Files of results: each replaced whole, one run at a time in a folder, and the calling user's."""
 
+import argparse
 import contextlib
 import fcntl
 import os
@@ -14,6 +15,13 @@ def give_to_caller(path: Path) -> None:
     """Under sudo, make a file or folder the calling user's: who may then also remove it."""
     if "SUDO_UID" in os.environ:
         os.chown(path, int(os.environ["SUDO_UID"]), int(os.environ["SUDO_GID"]))
+
+
+def folder(text: str) -> Path:
+    """For options: a folder's name. An empty one would be wherever the user is."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' is no folder's name")
+    return Path(text)
 
 
 def make_folder(folder: Path) -> None:

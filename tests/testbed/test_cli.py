@@ -39,6 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         (["--lasting", "1e9"], "a time above 0 s, up to 1,000,000 s"),
         (["--block-us", "1000"], "the nearest are 512 and 1024"),
         (["--seed", "-1"], "a whole number from 0"),
+        (["--out", ""], "'' is no folder's name"),
         (["--colour"], "unrecognized arguments: --colour"),
         (["--lo", "5"], "unrecognized arguments: --lo"),
         (["--target", "tofino"], "invalid choice: 'tofino'"),
