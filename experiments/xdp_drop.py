@@ -24,7 +24,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 from xdp import settings
-from xdp.bars import draw_published, draw_ratios
+from xdp.bars import draw_medians, draw_published, draw_ratios
 from xdp.dropping import ALL, CONNTRACK, CONTENDERS, FILTER, PORTS, PROGRAMS, RAW
 from xdp.frames import FLOWS, LENGTH, flows
 from xdp.turns import Offer, Rounds, Turn, turns
@@ -103,18 +103,14 @@ def costs_table(rounds: Rounds) -> Table:
 def draw(rounds: Rounds) -> Figure:
     """How many packets a core drops, beside iptables raw; and what two cores do."""
     figure, (ratios, scaling) = plots.figure(2)
-    places = np.arange(len(CONTENDERS))
     published = {each: one / PUBLISHED_MPPS[RAW][0] for each, (one, _) in PUBLISHED_MPPS.items()}
     draw_ratios(ratios, rounds, CONTENDERS, RAW, published)
-    ratios.set_xlabel("packets that a core drops / iptables raw")
-    ours = [rounds.scaling(each) if rounds.has(each, 2) else np.nan for each in CONTENDERS]
-    scaling.barh(places, ours, 0.6)
+    ratios.set_xlabel("Packets that a core drops / iptables raw")
+    draw_medians(scaling, [rounds.scalings(each) if rounds.has(each, 2) else [np.nan]
+                           for each in CONTENDERS], [""] * len(CONTENDERS))  # fmt: skip
     published = {each: two / one for each, (one, two) in PUBLISHED_MPPS.items()}
     draw_published(scaling, CONTENDERS, published)
-    scaling.set_yticks(places, [])
-    scaling.invert_yaxis()
-    scaling.set_xlim(left=0)
-    scaling.set_xlabel("packets of two cores / of one")
+    scaling.set_xlabel("Packets of two cores / of one")
     return figure
 
 

@@ -21,10 +21,10 @@ import argparse
 import statistics
 from collections.abc import Sequence
 
-import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 from xdp import routing, settings
+from xdp.bars import draw_medians, draw_published
 from xdp.turns import Contender, Offer, Rounds, Turn, turns
 
 from testbed import cli
@@ -104,23 +104,16 @@ def draw(rounds: Rounds, pairs: Pairs) -> Figure:
     """CPU time of a packet, and how many times as many packets XDP routes."""
     figure, (costs, ratios) = plots.figure(2)
     everyone = [each for pair in pairs for each in pair]
-    places = np.arange(len(everyone))
-    costs.barh(places, [rounds.ns_a_packet(each) for each in everyone], 0.6)
-    costs.set_yticks(places, [each.name for each in everyone])
-    costs.invert_yaxis()
+    draw_medians(costs, [[turn.ns_a_packet for turn in rounds.of(each)] for each in everyone],
+                 [each.name for each in everyone])  # fmt: skip
     costs.set_xlabel("CPU time of a packet (ns)")
-    found = [rounds.ratios(xdp, kernel) for kernel, xdp in pairs]
-    middle = np.array([statistics.median(each) for each in found])
-    spread = [middle - [min(each) for each in found], [max(each) for each in found] - middle]
-    rows = np.arange(len(found))
-    ratios.barh(rows, middle, 0.4, label="measured", xerr=spread, ecolor="black",
-                error_kw={"elinewidth": 0.7})  # fmt: skip
-    ratios.plot([xdp / kernel for kernel, xdp in PUBLISHED_MPPS], rows, "D",
-                color=plots.COLOURS[3], label="paper (100 Gbit/s card)")  # fmt: skip
-    ratios.set_yticks(rows, [xdp.name.removeprefix("XDP, ") for _, xdp in pairs])
-    ratios.invert_yaxis()
-    ratios.set_xlim(left=0)
-    ratios.set_xlabel("packets a core routes, XDP / kernel")
+    draw_medians(ratios, [rounds.ratios(xdp, kernel) for kernel, xdp in pairs],
+                 [xdp.name.removeprefix("XDP, ") for _, xdp in pairs])  # fmt: skip
+    published = {
+        xdp: fast / slow for (_, xdp), (slow, fast) in zip(pairs, PUBLISHED_MPPS, strict=True)
+    }
+    draw_published(ratios, [xdp for _, xdp in pairs], published)
+    ratios.set_xlabel("Packets that a core routes, XDP / kernel")
     plots.legend(ratios, 2)
     return figure
 

@@ -15,17 +15,22 @@ def draw_ratios(
     published: Mapping[Contender, float],
 ) -> None:  # fmt: skip
     """How many times as many packets as `to` a core has; whiskers from the least to the most."""
-    places = np.arange(len(contenders))
-    found = [rounds.ratios(each, to) for each in contenders]
+    draw_medians(axes, [rounds.ratios(each, to) for each in contenders],
+                 [each.name for each in contenders])  # fmt: skip
+    draw_published(axes, contenders, published)
+    plots.legend(axes, 2)
+
+
+def draw_medians(axes: Axes, found: Sequence[Sequence[float]], names: Sequence[str]) -> None:
+    """Bars from top to bottom; whiskers from the least to the most."""
+    places = np.arange(len(found))
     middle = np.array([statistics.median(each) for each in found])
     spread = [middle - [min(each) for each in found], [max(each) for each in found] - middle]
     axes.barh(places, middle, 0.6, label="measured", xerr=spread, ecolor="black",
               error_kw={"elinewidth": 0.7})  # fmt: skip
-    draw_published(axes, contenders, published)
-    axes.set_yticks(places, [each.name for each in contenders])
+    axes.set_yticks(places, names)
     axes.invert_yaxis()
     axes.set_xlim(left=0)
-    plots.legend(axes, 2)
 
 
 def draw_published(

@@ -102,10 +102,14 @@ class Rounds:
             )
         return 1 / statistics.median(found)
 
-    def scaling(self, contender: Contender) -> float:
-        """How many times as many packets two cores have as one: the median."""
+    def scalings(self, contender: Contender) -> list[float]:
+        """How many times as many packets two cores have as one, in each round."""
         pairs = zip(self.of(contender, 2), self.of(contender), strict=True)
-        return statistics.median(two.packets_per_s / one.packets_per_s for two, one in pairs)
+        return [two.packets_per_s / one.packets_per_s for two, one in pairs]
+
+    def scaling(self, contender: Contender) -> float:
+        """The median of these."""
+        return statistics.median(self.scalings(contender))
 
 
 class Offer(NamedTuple):
