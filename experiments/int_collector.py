@@ -226,21 +226,22 @@ def draw_rates(axes: Axes, turns: Sequence[Turn]) -> None:
         style = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
         x, y = ([value(turn) for turn in ours] for value in (
             lambda t: t.offered / 1e6, lambda t: 100 * t.taken.busy))  # fmt: skip
-        axes.plot(x, y, **style, label=shape.short.replace(" a datagram", ""))
+        reports = plots.count(shape.reports, "report")
+        axes.plot(x, y, **style, label=f"{shape.reports}, stored" if shape.is_stored else reports)
         late = [place for place, turn in enumerate(ours) if not turn.is_free_of_loss]
         axes.plot([x[i] for i in late], [y[i] for i in late], **style, linestyle="",
                   markerfacecolor="white")  # fmt: skip
     for peer in PEERS:
         place = (peer.reports_per_s / 1e6, peer.busy_percent)
         axes.plot(*place, "*", color="black", markersize=6)
-        axes.annotate(peer.name.partition(" ")[0], place, (4, -11), textcoords="offset points",
-                      ha="right", fontsize="small")  # fmt: skip
+        axes.annotate(peer.name.partition(" ")[0], place, (5, 0), textcoords="offset points",
+                      va="center", fontsize="small")  # fmt: skip
     axes.set_xscale("log")
-    axes.set_xticks([0.1, 0.3, 1, 3], ["0.1", "0.3", "1", "3"])
-    axes.set_ylim(-12, 140)
+    axes.set_xticks([0.1, 1, 10], ["0.1", "1", "10"])  # room for names, where no data lie
+    axes.set_ylim(0, 140)
     axes.set_xlabel("Reports a second (million)")
     axes.set_ylabel("Load of a core (%)")
-    plots.legend(axes, 3)
+    plots.legend(axes, 2)
 
 
 def caption(options: argparse.Namespace) -> str:

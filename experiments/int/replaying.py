@@ -30,14 +30,10 @@ class Shape:
     is_stored: bool = False
 
     @property
-    def short(self) -> str:
-        """For legends."""
-        return f"{self.reports} a datagram" + (", stored" if self.is_stored else "")
-
-    @property
     def text(self) -> str:
         """For tables."""
-        return f"{self.short}; {self.hops} hops; {self.flows:,} flows"
+        stored = ", stored" if self.is_stored else ""
+        return f"{self.reports} a datagram{stored}; {self.hops} hops; {self.flows:,} flows"
 
 
 @dataclass(frozen=True)
