@@ -334,7 +334,8 @@ def draw(results: dict[Setting, list[BlockResult]], options: argparse.Namespace)
     one = next(iter(results))
     longest = max(s.packets for s in results)
     left_law = [replace(one, held=HELD, packets=m) for m in range(1, longest + 1)]
-    right_law = [replace(one, held=q, packets=PACKETS) for q in np.linspace(0, 1, 101)]
+    shares = np.sin(np.linspace(0, np.pi / 2, 101)) ** 2  # close where the law is steep
+    right_law = [replace(one, held=q, packets=PACKETS) for q in shares]
     longer = [s for s in results if s.held == HELD and s.packets]
     more = [s for s in results if s.packets == PACKETS]
     draw_errors(left, results, longer, left_law, lambda s: s.held_us / s.block_us)
@@ -344,9 +345,8 @@ def draw(results: dict[Setting, list[BlockResult]], options: argparse.Namespace)
     left.set_xlabel(f"Time for which {100 * HELD:g} % of the packets are held back (L)")
     left.set_yscale("symlog", linthresh=1)
     right.set_xlabel(f"Packets held back while {PACKETS} others are sent (%)")
-    for axes in (left, right):
-        top = axes.get_ylim()[1]
-        axes.set_ylim(-0.03 * top ** (axes is right), 1.1 * top if axes is right else 2 * top)
+    for axes, below, above in ((left, -0.12, 2), (right, -1, 1.1)):
+        axes.set_ylim(below, above * axes.get_ylim()[1])
         axes.set_ylabel("Error of loss, rms (packets)")
         plots.legend(axes, 2)
     return figure

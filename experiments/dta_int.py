@@ -287,11 +287,12 @@ def draw_success(axes: Axes, points: Sequence[Point]) -> None:
         colour, marker = plots.COLOURS[number], plots.MARKERS[number]
         missing = 1 - mean_success(SLOT_BYTES / sizes, copies)
         axes.plot(sizes, missing, "-", color=colour, marker="", label=f"N = {copies}")
-        for is_model in (True, False):
+        for is_model in sorted({p.by == "model" for p in points if p.copies == copies})[::-1]:
             found = [p for p in points if p.copies == copies and (p.by == "model") == is_model]
             shares = [max(1 - p.right / p.queries, LEAST) for p in found]
             axes.plot([p.bytes_a_flow for p in found], shares, linestyle="", color=colour,
-                      marker=marker, fillstyle="full" if is_model else "none")  # fmt: skip
+                      marker=marker, fillstyle="full" if is_model else "none",
+                      clip_on=False)  # fmt: skip
     size, answered, slot_bytes = DART
     missing = 1 - mean_success(slot_bytes / sizes, 4)
     axes.plot(sizes, missing, "k:", marker="", label=f"N = 4, slots of {slot_bytes} bytes")
