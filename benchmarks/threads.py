@@ -293,7 +293,7 @@ def draw(samples: list[Sample], threads: int) -> Figure:
     right.set_xscale("log")
     right.set_xticks(delays, [f"{delay:g}" for delay in delays])
     right.minorticks_off()
-    right.set_xlabel("Delay of links (us)")
+    right.set_xlabel("Delay of links (µs)")
     right.set_ylim(bottom=0)
     plots.legend(right, 1)
     return figure

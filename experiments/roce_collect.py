@@ -291,7 +291,7 @@ def draw(found: Mapping[str, Found]) -> Figure:
         share = np.arange(1, len(each.delays_us) + 1) / len(each.delays_us) * 100
         right.step(np.sort(each.delays_us), share, marker="", where="post", label=name,
                    color=plots.COLOURS[number])  # fmt: skip
-    right.set_xlabel("From a segment to its record (us)")
+    right.set_xlabel("From a segment to its record (µs)")
     right.set_ylabel("Records (%)")
     plots.legend(right, 2)
     return figure

@@ -37,7 +37,8 @@ UDP = 17
 
 
 def add_options(parser):
-    parser.add_argument("--flows", type=cli.positive_int, default=100, help="default: %(default)s")
+    parser.add_argument("--flows", type=cli.positive_int, default=100, metavar="N",
+                        help="default: %(default)s")  # fmt: skip
     cli.add_rate_option(parser, 1000, "each flow")
 
 
@@ -122,7 +123,7 @@ def draw(samples):
     axes.plot(widths, [max(e) / total for e in errors], label="largest")
     axes.plot(widths, [np.mean(e) / total for e in errors], label="mean")
     axes.plot(widths, np.e / np.array(widths), "k-", label="theory: at most")
-    axes.set(xlabel="Counters in a row, w", ylabel="Error / N", xscale="log")
+    axes.set(xlabel="Counters in a row, w", ylabel="Error / all packets, N", xscale="log")
     axes.set_yscale("log", nonpositive="mask")
     axes.set_xticks(widths, widths)
     axes.minorticks_off()

@@ -170,8 +170,8 @@ def draw(curves: Curves) -> Figure:
         middle = np.median(of_rounds, axis=1)
         spread = [middle - of_rounds.min(axis=1), of_rounds.max(axis=1) - middle]
         absolute.errorbar(mpps, 100 * middle, 100 * np.array(spread), label=each.name)
-    absolute.set_xlabel("offered load (Mpackets/s)")
-    absolute.set_ylabel("busy (% of a core)")
+    absolute.set_xlabel("Offered load (Mpackets/s)")
+    absolute.set_ylabel("Busy (% of a core)")
     absolute.set_ylim(bottom=0)
     plots.legend(absolute, 2)
     draw_beside_the_paper(relative, curves)
@@ -189,8 +189,8 @@ def draw_beside_the_paper(axes: Axes, curves: Curves) -> None:
         rates, percents = PUBLISHED[each]
         axes.plot([rate / rates[-1] for rate in rates], percents, "D:", color=colour,
                   fillstyle="none", label=f"{each.name.partition(',')[0]}, paper")  # fmt: skip
-    axes.set_xlabel("offered load / what a core carries at most")
-    axes.set_ylabel("busy (% of a core)")
+    axes.set_xlabel("Offered load / what a core carries at most")
+    axes.set_ylabel("Busy (% of a core)")
     axes.set_ylim(bottom=0)
     plots.legend(axes, 2)
 

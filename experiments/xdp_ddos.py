@@ -155,8 +155,8 @@ def draw(curves: Curves) -> Figure:
         middle = np.median(of_rounds, axis=1)
         spread = [middle - of_rounds.min(axis=1), of_rounds.max(axis=1) - middle]
         axes.errorbar(mpps, middle, np.array(spread), label=server)
-    axes.set_xlabel("flood (Mpackets/s)")
-    axes.set_ylabel("transactions/s")
+    axes.set_xlabel("Flood (Mpackets/s)")
+    axes.set_ylabel("Transactions/s")
     axes.set_ylim(bottom=0)
     plots.legend(axes, 2)
     return figure

@@ -82,7 +82,7 @@ def draw(rounds: Rounds) -> Figure:
     figure, (axes,) = plots.figure(1)
     published = {each: mpps / PUBLISHED_MPPS[ROUTING] for each, mpps in PUBLISHED_MPPS.items()}
     draw_ratios(axes, rounds, CONTENDERS, ROUTING, published)
-    axes.set_xlabel("packets that a core sends on / Linux routing")
+    axes.set_xlabel("Packets that a core sends on / Linux routing")
     return figure
 
 

@@ -144,7 +144,7 @@ def _draw(axes: Axes, rounds: Rounds, came: str) -> None:
     axes.set_yticks(places, [each.name for each in CONTENDERS])
     axes.invert_yaxis()
     axes.set_xscale("log")
-    axes.set_xlabel(f"latency (us), packets {came}")
+    axes.set_xlabel(f"Latency (µs), packets {came}")
 
 
 def caption(plan: Plan) -> str:

@@ -90,7 +90,7 @@ def draw(rounds: Rounds, contenders: Sequence[Contender]) -> Figure:
     """How many packets a core shares out, beside nftables' NAT."""
     figure, panels = plots.figure(1)
     draw_ratios(panels[0], rounds, contenders, NAT, PUBLISHED)
-    panels[0].set_xlabel(f"packets that a core shares out / {NAT.name}")
+    panels[0].set_xlabel(f"Packets that a core shares out / {NAT.name}")
     return figure
 
 
