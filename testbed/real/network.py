@@ -25,7 +25,7 @@ from testbed.mtu import SWITCH_MTU
 from testbed.plant import LinkEnd, Outcome, Settings
 from testbed.programs import Program, Source, compiled
 from testbed.real.applications import ApplicationProcess
-from testbed.real.command_line import converse
+from testbed.real.command_line import converse, end_command
 from testbed.real.flow_processes import executable
 from testbed.real.frames import FrameSender
 from testbed.real.isolation import DISABLE_IPV6
@@ -82,7 +82,7 @@ class MininetPlant:
             host=partial(Host, mtu_bytes=settings.mtu_bytes), link=ImpairedLink,
             controller=None, autoSetMacs=True, build=False,
         )  # fmt: skip
-        leaving.callback(self._mininet.stop)
+        leaving.callback(self._stop_mininet)
         leaving.callback(self._stop_processes)
         self._mininet.topo = settings.topo
         self._mininet.build()
@@ -119,6 +119,11 @@ class MininetPlant:
         process = ApplicationProcess(node, place, application, log)
         self._applications.append(process)
         return process.running
+
+    def _stop_mininet(self) -> None:
+        for node in self._mininet.values():  # a signal may have come while one was at a command
+            end_command(node)
+        self._mininet.stop()
 
     def _stop_processes(self) -> None:
         for sender in self._frame_senders:

@@ -142,3 +142,17 @@ with Network(Pair(), run, program=PROGRAM) as net:
     assert process.returncode == 130
     assert errors.splitlines() == ["", "example: interrupted"]
     assert not Path(line.split()[1]).exists()
+
+
+def test_an_interrupt_amid_a_command_of_a_node_is_one(start_experiment: StartExperiment) -> None:
+    body = """
+with Network(Pair(), run, program=PROGRAM, capture=False) as net:
+    print("at a command", flush=True)
+    net.switch("s1").cmd("sleep 600")
+"""
+    process = start_experiment(body, head=HEAD)
+    next(line for line in process.stdout if line.startswith("at a command"))
+    process.send_signal(signal.SIGINT)
+    _output, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    assert errors.splitlines() == ["", "example: interrupted"]
