@@ -49,7 +49,7 @@ CLAIMS = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--seconds", type=cli.positive_float, metavar="S",
+        "--seconds", type=cli.seconds, metavar="S",
         help="that each collector is offered records in each round (default: 1)",
     )  # fmt: skip
     parser.add_argument(

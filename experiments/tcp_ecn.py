@@ -42,7 +42,7 @@ from tcp.bottleneck import (
 )
 from tcp.queue import Met
 
-from testbed import cli
+from testbed import cli, programs
 from testbed.errors import TestbedError
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
@@ -74,6 +74,9 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             f"--duration {options.duration:g}: slow start takes up to {SETTLED_S:g} s, and "
             f"{SHOWN_S:g} s are drawn: take at least {LEAST_S:g}"
         )
+    # A file that is not there is told now, and not when the other program's turn is over.
+    programs.sources(("ecn", "monitor"), {"ecn": options.ecn_program,
+                                          "monitor": options.monitor_program}, {})  # fmt: skip
     outcomes = {}
     for name, kind in kinds_of(options).items():
         outcomes[name] = await fill(options, run, name, kind)
