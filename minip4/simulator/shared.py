@@ -155,6 +155,7 @@ class TcpResult(ctypes.Structure):
         ("retransmitted", u64),
         ("is_acknowledged", c_bool),
         ("has_failed", c_bool),
+        ("was_reset", c_bool),
     ]
 
 

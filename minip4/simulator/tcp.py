@@ -52,7 +52,8 @@ class TcpResult:
     answers: NDArray[np.void]
     retransmitted: int  # segments, by the source
     is_acknowledged: bool  # all of it
-    has_failed: bool  # no connection, or no progress for ten seconds
+    has_failed: bool  # no connection, no progress for ten seconds, or reset
+    was_reset: bool  # refused or ended by a RST
 
 
 class Connections(Caller):
@@ -86,7 +87,7 @@ class Connections(Caller):
             copied(result.progress, result.progress_count, TCP_PROGRESS),
             copied(result.received, result.received_count, TCP_RECEIVED),
             copied(result.answers, result.answers_count, TCP_ANSWERS),
-            result.retransmitted, result.is_acknowledged, result.has_failed,
+            result.retransmitted, result.is_acknowledged, result.has_failed, result.was_reset,
         )  # fmt: skip
 
     def remove(self, connection: int) -> None:

@@ -105,7 +105,13 @@ class VirtualCarrier:
             number = self._connections[flow.id]
             while not connections.is_over(number):
                 await self._clock.sleep_until(self._clock.now_ns() + POLL_NS)
-            if connections.result(number).has_failed:
+            result = connections.result(number)
+            if result.was_reset:
+                raise TestbedError(
+                    f"flow {flow.id}: the connection from {flow.source} to {flow.destination} was "
+                    "refused or reset"
+                )
+            if result.has_failed:
                 raise TestbedError(
                     f"flow {flow.id}: {flow.source} has no connection to {flow.destination}, or "
                     "nothing was acknowledged for ten seconds"

@@ -7,8 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from loaded import StartExperiment
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
 from virtual_networks import MARKING, WIRE, Pair, virtually
 
+from testbed.application import Application
+from testbed.application import Host as ApplicationHost
+from testbed.arrivals import Frames
 from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.run import Run
@@ -171,6 +176,35 @@ def test_who_reaches_nobody_says_so(tmp_path: Path) -> None:
         TestbedError, match="flow 2: h1 has no connection to h2, or nothing was ack"
     ):
         virtually(tmp_path, main)
+
+
+class Refuses(Application):
+    """What would connect to its host."""
+
+    def start(self, host: ApplicationHost) -> None:
+        self._port = host.frames(self.on_frames)
+
+    def on_frames(self, frames: Frames) -> None:
+        for each in frames:
+            asked = Ether(each.frame)
+            if TCP in asked:
+                addresses = IP(src=asked[IP].dst, dst=asked[IP].src)
+                refusal = TCP(sport=asked.dport, dport=asked.sport, flags="RA", ack=asked.seq + 1)
+                self._port.send(bytes(Ether(src=asked.dst, dst=asked.src) / addresses / refusal))
+
+
+def test_who_is_refused_says_so_at_once(tmp_path: Path) -> None:
+    """As what runs in a switch could do it, too: a firewall, say."""
+
+    async def main(run: Run) -> int:
+        with Network(Pair(), run, program=WIRE) as net:
+            net.run_application("h2", Refuses())
+            async with Traffic(net, [TcpFlow(2, "h1", "h2", size_bytes=1)]) as traffic:
+                with pytest.raises(TestbedError, match="flow 2: the connection from h1 to h2"):
+                    await traffic.finish()
+                return run.clock.now_ns() - traffic.start_ns
+
+    assert virtually(tmp_path, main) < 10**9
 
 
 def test_marks_need_both_ends(tmp_path: Path) -> None:

@@ -70,11 +70,33 @@ struct node *tcp_host(const struct virtual *v, uint32_t number)
 
 void tcp_fail(struct tcp *t)
 {
-    if (t->number % 2 == OPENS)
+    if (t->number % 2 == OPENS && !t->connection->result.is_acknowledged)
         t->connection->result.has_failed = true;
     t->state = TCP_CLOSED;
     for (int i = 0; i < TIMERS; i++)
         t->due_ns[i] = NEVER;
+}
+
+/* RFC 9293, 3.10.7.4: who was asked for a connection that is not there yet may be asked again. */
+static void listen_again(struct tcp *t)
+{
+    struct segment *segment = t->out.segment;
+    t->state = TCP_LISTEN;
+    t->out = (struct sending){.segment = segment, .room = t->out.room, .own_mss = t->out.own_mss,
+                              .limit = 1};
+    t->repair = (struct repair){0};
+    for (int i = 0; i < TIMERS; i++)
+        t->due_ns[i] = NEVER;
+}
+
+void tcp_reset(struct tcp *t)
+{
+    if (t->state == TCP_SYN_RECEIVED) {
+        listen_again(t);
+        return;
+    }
+    tcp_fail(t);
+    t->connection->result.was_reset = t->connection->result.has_failed;
 }
 
 /* --- the ends by their ports ------------------------------------------------------------------ */

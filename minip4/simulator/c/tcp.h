@@ -179,6 +179,8 @@ static inline uint32_t tcp_pipe(const struct sending *out)
 /* tcp.c */
 void tcp_set(struct tcp *t, enum tcp_timer timer, uint64_t due_ns);
 void tcp_fail(struct tcp *t);
+/* The peer, or somebody on the way, has ended the connection (RST). */
+void tcp_reset(struct tcp *t);
 /* The end at a host's port that a segment is for; NULL: none. */
 struct tcp *tcp_find(struct virtual *v, uint32_t node, uint16_t port, uint32_t address,
                      uint16_t peer_port);
@@ -197,6 +199,8 @@ uint32_t tcp_sack_blocks(struct tcp *t, struct range *blocks);
 /* tcp_output.c */
 void tcp_send_syn(struct tcp *t);
 void tcp_send_ack(struct tcp *t);
+/* Sends a segment without data or options, at the stream's beginning. */
+void tcp_send_bare(struct tcp *t, uint8_t flags);
 /* Sends what windows allow, what is lost first. */
 void tcp_send(struct tcp *t);
 /* Sends a segment again, now. */

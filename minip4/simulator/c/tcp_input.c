@@ -72,6 +72,35 @@ static int64_t offset_of(uint32_t sequence, uint32_t isn, uint64_t near)
     return (int64_t)near + (int32_t)(sequence - (isn + (uint32_t)near));
 }
 
+/* --- refusals --------------------------------------------------------------------------------- */
+
+/* RFC 9293, 3.10.7.1: what is for no connection is refused, by an end that is there for this alone. */
+static void refuse(struct node *node, const struct parsed *parsed, const uint8_t *ip,
+                   const uint8_t *bytes)
+{
+    uint8_t flags = parsed->flags;
+    if (flags & RST)
+        return;
+    struct tcp nobody = {.host = node, .peer_mac = ip - 8 /* who sent the frame */,
+                         .port = (uint16_t)get_16(bytes + 2), .peer_port = (uint16_t)get_16(bytes),
+                         .isn = flags & ACK ? parsed->acknowledged : 0};
+    memcpy(&nobody.peer_address, ip + 12, 4);
+    nobody.peer_isn = parsed->sequence + parsed->data + !!(flags & SYN) + !!(flags & FIN);
+    tcp_send_bare(&nobody, flags & ACK ? RST : RST | ACK);
+}
+
+/* RFC 5961, 3.2: a RST must be just what comes next. To one that is near the peer is told what that
+ * is: if it has sent it, it repeats it so. */
+static void take_reset(struct tcp *t, const struct parsed *parsed)
+{
+    int64_t begin = offset_of(parsed->sequence, t->peer_isn, t->in.next);
+    int64_t ahead = begin - (int64_t)t->in.next;
+    if (!ahead)
+        tcp_reset(t);
+    else if (ahead > 0 && ahead < RECEIVE_BUFFER)
+        tcp_send_ack(t);
+}
+
 /* --- opening ---------------------------------------------------------------------------------- */
 
 /* What the peer's SYN says of it. */
@@ -109,7 +138,11 @@ static void become_established(struct tcp *t)
 
 static void take_syn_ack(struct tcp *t, const struct parsed *parsed)
 {
-    if ((parsed->flags & (SYN | ACK | RST)) != (SYN | ACK) || parsed->acknowledged != t->isn + 1)
+    if (!(parsed->flags & ACK) || parsed->acknowledged != t->isn + 1)
+        return;
+    if (parsed->flags & RST)
+        tcp_reset(t);
+    if (!(parsed->flags & SYN) || parsed->flags & RST)
         return;
     know_peer(t, parsed);
     t->has_ecn = t->has_ecn && (parsed->flags & (ECE | CWR)) == ECE;
@@ -161,7 +194,7 @@ static void take_segment(struct tcp *t, const struct parsed *parsed)
 {
     int64_t begin = offset_of(parsed->sequence, t->peer_isn, t->in.next);
     bool is_fin = parsed->flags & FIN;
-    if (!(parsed->flags & ACK) || parsed->flags & RST)
+    if (!(parsed->flags & ACK))
         return;
     if (parsed->flags & SYN || begin < 1 || !take_acknowledgement(t, parsed)) {
         tcp_send_ack(t); /* RFC 9293, 3.10.7.4: it tells the peer where this end is */
@@ -190,16 +223,19 @@ void tcp_receive(struct node *node, const uint8_t *ip, const uint8_t *bytes, uin
     memcpy(&address, ip + 12, 4);
     struct tcp *t = tcp_find(node->partition->v, node->number, (uint16_t)get_16(bytes + 2), address,
                              (uint16_t)get_16(bytes));
-    if (!t) {
+    struct parsed parsed = parse(bytes, header, length);
+    if (!t || t->state == TCP_CLOSED || (t->state == TCP_LISTEN && parsed.flags & ACK)) {
         counters->unclaimed++;
+        refuse(node, &parsed, ip, bytes);
         return;
     }
-    struct parsed parsed = parse(bytes, header, length);
     parsed.is_marked = (ip[1] & ECN) == CE;
     if (t->state == TCP_LISTEN)
         take_syn(t, &parsed, ip, bytes);
     else if (t->state == TCP_SYN_SENT)
         take_syn_ack(t, &parsed);
+    else if (parsed.flags & RST)
+        take_reset(t, &parsed);
     else if (t->state == TCP_SYN_RECEIVED && parsed.flags & SYN)
         tcp_send_again(t, segment_at(&t->out, t->out.first)); /* the answer was lost */
     else {

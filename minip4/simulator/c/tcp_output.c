@@ -45,6 +45,8 @@ static uint8_t *put_options(struct tcp *t, uint8_t *at, uint8_t flags)
         memcpy(at, (const uint8_t[]){OPTION_NOP, OPTION_SCALE, 3, WINDOW_SCALE}, 4);
         return at + 4;
     }
+    if (flags & RST)
+        return at;
     memset(at, OPTION_NOP, 2);
     at = put_timestamp(t, at + 2);
     struct range blocks[SACK_BLOCKS];
@@ -115,6 +117,11 @@ static void transmit(struct tcp *t, uint64_t begin, uint32_t data, uint8_t flags
 void tcp_send_ack(struct tcp *t)
 {
     transmit(t, t->out.next, 0, ACK, false);
+}
+
+void tcp_send_bare(struct tcp *t, uint8_t flags)
+{
+    transmit(t, 0, 0, flags, false);
 }
 
 /* --- segments that are acknowledged ----------------------------------------------------------- */

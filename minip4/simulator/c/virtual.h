@@ -182,7 +182,8 @@ struct virtual_tcp_result {
     uint32_t progress_count, received_count, answers_count;
     uint64_t retransmitted; /* segments, by the end that opens */
     bool is_acknowledged;   /* all of it */
-    bool has_failed;        /* no connection, or no progress for ten seconds */
+    bool has_failed;        /* no connection, no progress for ten seconds, or reset */
+    bool was_reset;         /* refused or ended by a RST */
 };
 /* A connection's number, or VIRTUAL_NONE: no memory, or it is there already. */
 uint32_t virtual_add_tcp(struct virtual *v, const struct virtual_tcp_config *config);

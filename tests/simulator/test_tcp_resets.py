@@ -1,0 +1,148 @@
+"""RST at virtual hosts: what they refuse (RFC 9293, 3.10.7), and what ends what (RFC 5961, 3)."""
+
+from pathlib import Path
+
+import pytest
+from lines import ADDRESS, MAC, START_NS, Line
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, Raw
+from scapy.utils import rdpcap
+from transfers import SEGMENT, finished
+
+ISN, PEER_ISN = 2**32 - 5000, 77  # of Line.tcp()
+LATE = {"delay_us": 10_000}
+
+
+def send(line: Line, of: int, after_ms: float, data: int = 0, **fields: object) -> None:
+    """A segment from one of the hosts to the other, of the connection that Line.tcp() makes."""
+    ports = (49152, 5001) if of == 0 else (5001, 49152)
+    tcp = TCP(sport=ports[0], dport=ports[1], **fields)
+    addresses = IP(src=ADDRESS[of], dst=ADDRESS[1 - of])
+    frame = Ether(src=MAC[of], dst=MAC[1 - of]) / addresses / tcp / Raw(bytes(data))
+    line.virtual.send_frames(line.hosts[of], [START_NS + round(after_ms * 1e6)], [bytes(frame)])
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+def answers(folder: Path, *, listens: bool = False, **fields: object) -> list[Packet]:
+    """What h1 gets for a segment to h2, where nobody listens, or nobody has asked yet."""
+    line = Line(LATE, captures=folder)
+    if listens:
+        line.tcp(1000, start_ns=START_NS + 2 * 10**9)
+    send(line, 0, 1, **fields)  # type: ignore[arg-type]
+    line.run(1)
+    assert line.virtual.host_counters(line.hosts[1])["unclaimed"] == 1
+    line.virtual.close()
+    return list(rdpcap(str(folder / "out.pcap")))
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"flags": "S", "seq": 2**32 - 1}, (0, 0, "RA")),
+        ({"flags": "FP", "seq": 1000, "data": 10}, (0, 1011, "RA")),
+        ({"flags": "A", "seq": 1000, "ack": 2**32 - 2, "data": 10}, (2**32 - 2, 0, "R")),
+    ],
+    ids=["SYN", "data", "acknowledgement"],
+)
+def test_what_is_for_nobody_is_refused(
+    fields: dict[str, object], expected: tuple[int, int, str], tmp_path: Path
+) -> None:
+    (answer,) = answers(tmp_path, **fields)
+    tcp = answer[TCP]
+    assert (tcp.seq, tcp.ack, str(tcp.flags)) == expected
+    assert (answer.src, answer.dst, answer[IP].src, answer[IP].dst) == (*MAC[::-1], *ADDRESS[::-1])
+    assert (tcp.sport, tcp.dport, tcp.options, len(answer)) == (5001, 49152, [], 54)
+    sums = answer[IP].chksum, tcp.chksum
+    del answer[IP].chksum, tcp.chksum
+    again = Ether(bytes(answer))
+    assert (again[IP].chksum, again[TCP].chksum) == sums
+
+
+def test_what_nobody_has_asked_for_is_refused(tmp_path: Path) -> None:
+    """An acknowledgement, at a port that waits for a SYN."""
+    (answer,) = answers(tmp_path, listens=True, flags="A", ack=5)
+    assert (answer[TCP].seq, str(answer[TCP].flags)) == (5, "R")
+
+
+def test_a_refusal_is_not_refused(tmp_path: Path) -> None:
+    assert answers(tmp_path, flags="R", seq=5) == []
+
+
+# --- what ends a connection -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "acknowledged", "ends"),
+    [("RA", ISN + 1, True), ("RA", ISN, False), ("R", ISN + 1, False)],
+    ids=["refusal", "of another SYN", "of nothing"],
+)
+def test_only_who_has_seen_the_syn_refuses_it(flags: str, acknowledged: int, ends: bool) -> None:
+    line = Line(LATE)
+    flow = line.tcp(1000)
+    send(line, 1, 5, flags=flags, seq=0, ack=acknowledged)
+    line.run(0.006)
+    assert line.virtual.connections.is_over(flow) is ends
+    result = finished(line, flow)
+    assert (result.was_reset, result.has_failed, result.is_acknowledged) == (ends, ends, not ends)
+    assert len(result.received) == (0 if ends else 1)
+    assert line.virtual.next_ns is None  # the other end is told that this one is gone
+    line.virtual.close()
+
+
+@pytest.mark.parametrize(
+    ("ahead", "ends", "told"),
+    [(0, True, 0), (1, False, 1), (2**22, False, 1), (2**23, False, 0), (-1, False, 0)],
+    ids=["next", "near", "in the window", "beyond", "before"],
+)
+def test_only_a_reset_that_is_next_ends_a_connection(ahead: int, ends: bool, told: int) -> None:
+    """One that is near has the peer told where this end is, once."""
+    line = Line({})
+    flow = line.tcp(3 * SEGMENT, rate_bps=1e6)  # a segment each 11.6 ms
+    line.run(0.014)
+    before = line.virtual.host_counters(line.hosts[0])["sent"]
+    send(line, 1, 15, flags="R", seq=PEER_ISN + 1 + ahead)
+    line.run(0.016)
+    assert line.virtual.host_counters(line.hosts[0])["sent"] - before == told
+    result = finished(line, flow)
+    assert (result.was_reset, result.has_failed, result.is_acknowledged) == (ends, ends, not ends)
+    assert line.virtual.next_ns is None
+    line.virtual.close()
+
+
+def test_who_writes_to_an_end_that_was_reset_learns_of_it() -> None:
+    line = Line({})
+    flow = line.tcp(3 * SEGMENT, rate_bps=1e6)
+    send(line, 0, 5, flags="R", seq=(ISN + 1 + SEGMENT) % 2**32)
+    line.run(0.006)
+    assert not line.virtual.connections.is_over(flow)
+    result = finished(line, flow)
+    assert (result.was_reset, result.has_failed) == (True, True)
+    assert result.received["bytes"].tolist() == [SEGMENT]
+    assert line.virtual.next_ns is None
+    line.virtual.close()
+
+
+def test_who_was_asked_and_then_not_listens_again(tmp_path: Path) -> None:
+    """So its answer, which is lost, is not repeated by itself: only when it is asked once more."""
+    line = Line({}, back={"loss_probability": 1.0}, captures=tmp_path)
+    flow = line.tcp(1000)
+    send(line, 0, 1, flags="R", seq=ISN + 1)
+    line.run(0.5)
+    line.change(0, 1, loss_probability=0.0)
+    assert finished(line, flow).is_acknowledged
+    line.virtual.close()
+    answered = [frame for frame in rdpcap(str(tmp_path / "out.pcap")) if frame[TCP].flags == "SA"]
+    assert [round(float(frame.time) - START_NS / 1e9, 3) for frame in answered] == [0, 1]
+
+
+def test_a_reset_after_all_was_acknowledged_is_no_failure() -> None:
+    line = Line(LATE)
+    flow = line.tcp(1000)  # acknowledged at 20 ms; the goodbye is there at 30
+    send(line, 1, 25, flags="R", seq=PEER_ISN + 1)
+    result = finished(line, flow)
+    assert (result.is_acknowledged, result.has_failed, result.was_reset) == (True, False, False)
+    assert line.virtual.next_ns is None
+    line.virtual.close()
