@@ -8,7 +8,7 @@ switch; two links lose none. Truth are the logs of the links: each block must ha
 packets between any two neighbours, and postcards must be missing of these very packets. Stamps of
 edges are held against clocks that others read. A packet is stamped by h1's edge, and then at s1,
 within its sender's call. It is stamped by h2's edge after s3 handed it over and h2's kernel took it
-in, which it does before tc, and before the collector had the postcard: no upper bound is closer.
+in, which it does before tc, and before s3 had the postcard, which has that stamp in it.
 Pulses have the stamps of their postcards: at switches the same ones, at edges within the same ends.
 
 Claim: Edges count the very packets that their neighbours count, links lose what their logs say, and
@@ -229,7 +229,7 @@ def draw(found: Sequence[Found]) -> Figure:
     draw_delays(first, found, LINKS[0], {"told": "by postcards", "most": "sender's call"})
     first.set_xscale("symlog", linthresh=1)
     draw_delays(last, found, LINKS[-1], {
-        "told": "by postcards", "least": "to h2's kernel", "most": "to the collector",
+        "told": "by postcards", "least": "to h2's kernel", "most": "to its postcard",
     })  # fmt: skip
     last.set_xscale("log")
     return figure
@@ -276,8 +276,8 @@ def caption(options: argparse.Namespace) -> str:
         f"by where two links lose {losses} %: mean and standard deviation of "
         f"{options.blocks} blocks of {SCHEDULE.block_us / 1e6:.2f} s; rings: by the links' logs. "
         "(b) From h1's edge to s1, by their postcards, which may be up to what the sender's call "
-        "took. (c) From s3 to h2's edge: not before h2's kernel had the packet, nor after the "
-        "collector had the postcard."
+        "took. (c) From s3 to h2's edge: not before h2's kernel had the packet, nor after s3 "
+        "had the postcard."
     )
 
 

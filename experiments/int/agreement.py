@@ -29,7 +29,7 @@ def enclosures(outcome: Outcome) -> dict[tuple[str, str], Enclosed]:
 
     At h1 its edge and s1 stamp while the sender's call lasts, in this order. A switch stamps what
     leaves before its link delays it, and the next one stamps it during the call that hands it over.
-    So does h2's kernel, before the packet comes to the edge; whose postcard comes still later.
+    So does h2's kernel, before the packet comes to the edge; and s3 what tells of its stamp.
     """
     truth, told = outcome.truth, outcome.told
     sent_us, handed_us, received_us = (

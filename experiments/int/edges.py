@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from controllers.ampm.records import Point
 from controllers.ampm.watch import Bounds, Hop, LimitError, Method, check_limits
 from controllers.ampm.watch import WatchedFlow as MarkedFlow
 from controllers.connection import connection, connections, cpu_ports
-from controllers.int.domain import Domain, configure, entries, node_id
+from controllers.int.domain import REPORT_PORT, Domain, configure, entries, node_id
 from controllers.int.edge import edge_node_id, postcard_edges
 from controllers.int.watch import Instruction, Mode, WatchedFlow
 from ebpf.edge.ampm import MarkingEdge
@@ -46,6 +47,8 @@ DELAY_US = 500  # of all links but that of h1
 MOST_PACKETS = 1 << 16  # that their identification tells apart
 WANTED = Instruction.LEVEL_1 | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME
 UDP, METHODS = 17, Method.DOUBLE
+UDP_PAYLOAD = capture.UDP + 8  # its offset in a frame
+NUMBER_MASK = (1 << 22) - 1  # of a report's first word
 REPORTED_S = 5  # within which reports are with their collector, whatever the machine does
 
 Times = NDArray[np.int64]  # by sequence number; NEVER: it did not happen
@@ -56,7 +59,7 @@ class Told(NamedTuple):
 
     came_us: Times
     left_us: Times  # of an edge the same: it is one point
-    known_us: Times  # when the collector had the postcard
+    known_us: Times  # when its first receiver had the postcard: of an edge its host's switch
     beyond: int  # postcards of no packet of the flow, or of one that has its postcard already
 
 
@@ -131,7 +134,7 @@ async def measure(flow: Flow, percent: float, blocks: int, program: str, run: Ru
     nodes |= {name: edge_node_id(net, name) for name in HOSTS}
     outcome = Outcome(
         blocks=reports,
-        told=told_by(collector.result, nodes, flow.count),
+        told=told_by(as_switches_had(net, collector.result, nodes), nodes, flow.count),
         truth=read_truths(net, {flow: SWITCHES}, SCHEDULE, METHODS, records)[flow.id],
         handling=read_handling(net, [flow], SWITCHES)[flow.id],
         lost=lost_by_links(net, flow),
@@ -189,6 +192,27 @@ def lost_by_links(net: Network, flow: Flow) -> dict[tuple[str, str], NDArray[np.
         if near in SWITCHES else np.zeros(0, np.int64)
         for near, far in LINKS
     }  # fmt: skip
+
+
+def as_switches_had(net: Network, kept: Kept, nodes: Mapping[str, int]) -> Kept:
+    """The same with edges' reports as their hosts' switches had them, sooner than the collector."""
+    reports = kept.reports.copy()
+    for host, switch in HOSTS.items():
+        ours = reports["node"] == nodes[host]
+        had_ns = reported_ns(net.capture(switch, host, "in"), nodes[host])
+        found = [had_ns.get(int(number), 0) for number in kept.groups["sequence"][ours]]
+        reports["time_ns"][ours] = found
+    return kept._replace(reports=reports)
+
+
+def reported_ns(path: Path, node: int) -> dict[int, int]:
+    """When a capture has the reports of an edge, by their numbers (Telemetry Report 2.0, 3.2)."""
+    frames = capture.read(path)
+    words = np.ascontiguousarray(frames.bytes[:, UDP_PAYLOAD : UDP_PAYLOAD + 8]).view(">u4")
+    is_report = frames.bytes[:, UDP_PAYLOAD - 6 : UDP_PAYLOAD - 4].view(">u2")[:, 0] == REPORT_PORT
+    ours = is_report & (words[:, 1] == node)
+    numbers = words[ours, 0] & NUMBER_MASK
+    return dict(zip(numbers.tolist(), frames.time_ns[ours].tolist(), strict=True))
 
 
 def told_by(kept: Kept, nodes: Mapping[str, int], count: int) -> dict[str, Told]:

@@ -1,6 +1,7 @@
 """Hosts' edges and switches agree on one flow; what one of them has wrongly is found out."""
 
 import asyncio
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from int.edges import (
     Outcome,
     Told,
     all_reported,
+    as_switches_had,
     refuse_late,
     refuse_unreported,
     told_by,
@@ -28,9 +30,11 @@ from scripts import failed_checks, faulty_program, module, run, samples
 
 from controllers.ampm.collector import BlockReport
 from controllers.ampm.records import Point, PointRecord
+from controllers.int.domain import REPORT_PORT
 from testbed.errors import TestbedError
 from testbed.traffic import RECEIVED, SENT, Flow, FlowRecord
 from testbed.truth.books import Books
+from testbed.truth.capture import MAGIC_NS
 
 experiment = module("ebpf_edge")
 BLOCKS, EACH = 6, 10  # the first and the last two are no complete ones
@@ -40,7 +44,7 @@ LOST = {("s1", "s2"): [25], ("s3", "h2"): [23, 37]}
 POINTS = [Point(place, name) for place in SWITCHES for name in ("arrivals", "departures")]
 # When a packet is at each point, ns after its sender's call began: links take 0.5 ms.
 AT_NS = dict(zip(POINTS, (12_345, 40_000, 550_000, 560_000, 1_070_000, 1_090_000), strict=True))
-HANDED_NS, RECEIVED_NS, EDGE_NS, KNOWN_NS = 30_000, 1_600_500, 1_600_900, 3_000_000
+HANDED_NS, RECEIVED_NS, EDGE_NS, KNOWN_NS = 30_000, 1_600_500, 1_600_900, 1_650_000
 
 
 def times(since_ns: int, gone: set[int]) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
@@ -167,7 +171,7 @@ FIRST, SECOND, THIRD, LAST = (
         (shifted("h1", -1000), {FIRST}),
         (shifted("h1", 1000), {FIRST}),
         (shifted("h2", -1000), {LAST}),
-        (shifted("h2", 1400), {LAST}),
+        (shifted("h2", 50), {LAST}),
         (shifted("s1", -3), {FIRST, CAPTURED, PULSES}),
         (shifted("s2", 1000), {SECOND, THIRD, CAPTURED, PULSES}),
         (lambda found: replace(found, lost={**found.lost, ("s3", "h2"): np.array([23])}),
@@ -217,6 +221,25 @@ def test_postcards_are_told_apart_by_what_the_first_edge_numbered() -> None:
     assert found["h1"].beyond == 0
     assert [*found["s1"].left_us] == [18, NEVER, NEVER]
     assert found["s1"].beyond == 2  # of nobody's hash, and of a packet that has one
+
+
+def test_an_edge_s_postcard_is_known_when_its_switch_has_it(tmp_path: Path) -> None:
+    """Of a capture with reports of two edges, and one frame that is none."""
+    frames = [
+        (at_us, bytes(34) + struct.pack(">HHHH", 1, port, 16, 0) + struct.pack(">II", number, node))
+        for at_us, port, number, node in [
+            (5, REPORT_PORT, 2 << 28 | 1 << 22 | 7, 5), (6, REPORT_PORT, 2 << 28 | 7, 4),
+            (7, 9, 2 << 28 | 8, 5), (8, REPORT_PORT, 2 << 28 | 1 << 22 | 8, 5),
+        ]
+    ]  # fmt: skip
+    records = [struct.pack("=IIII", 0, at_us * 1000, len(each), len(each)) + each
+               for at_us, each in frames]  # fmt: skip
+    file = tmp_path / "in.pcap"
+    file.write_bytes(struct.pack("=I20x", MAGIC_NS) + b"".join(records))
+    net = SimpleNamespace(capture=lambda *_: file)
+    told = kept((5, 7, 70), (1, 7, 70), (4, 7, 70), (5, 8, 71), (5, 9, 72))
+    found = as_switches_had(net, told, {"h1": 4, "h2": 5})  # type: ignore[arg-type]
+    assert [*found.reports["time_ns"]] == [5000, told.reports["time_ns"][1], 6000, 8000, 0]
 
 
 def test_packets_that_no_hash_tells_apart_make_no_verdict() -> None:
