@@ -52,15 +52,19 @@ make_environment() {
     # Before 3.12, Python has the distutils that Mininet imports; setuptools would put its own in
     # their place, which adds a third to the time that each experiment takes to load.
     .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 12))' ||
-        .venv/bin/python -m pip uninstall --quiet --yes setuptools
+        .venv/bin/python -m pip uninstall -qq --yes setuptools
     # Mininet is in no package index, and the environment must not see other Debian packages.
     local site
     site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     ln -sfn $DIST_PACKAGES/mininet "$site/mininet"
     .venv/bin/python -c 'import mininet.net' || fail "Mininet cannot be imported"
     { echo "$wanted" && ls -d .venv/bin/* "$site"/* | grep -v __pycache__; } >"$READY.new"
+    # Made in a run with sudo, Python's caches would be root's, and keep the user from removing all.
+    local caches
+    mapfile -t caches < <(find . -path './.*' -prune -o -name '*.py' -printf '%h/__pycache__\n' | sort -u)
+    mkdir -p "${caches[@]}"
     if [[ -n ${SUDO_UID:-} ]]; then
-        chown -R "$SUDO_UID:$SUDO_GID" .venv telemark.egg-info
+        chown -R "$SUDO_UID:$SUDO_GID" .venv telemark.egg-info "${caches[@]}"
     fi
     mv "$READY.new" "$READY"
 }

@@ -14,6 +14,7 @@ from loaded import Started, StartExperiment
 from no_verdict import pytest_runtest_protocol  # noqa: F401  pytest finds the hook here
 
 from minip4.native import build
+from testbed.results.files import give_to_caller
 
 if "SANITIZE" in os.environ:
     plain = build._mode
@@ -39,6 +40,13 @@ def pytest_collection_finish() -> None:
 def pytest_sessionfinish() -> None:
     """At the interpreter's end they go, or libraries tell of leaks."""
     gc.unfreeze()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """With sudo, pytest's cache is the calling user's, who may then remove the checkout."""
+    for folder, _, names in os.walk(config.rootpath / ".pytest_cache"):
+        for name in (".", *names):
+            give_to_caller(Path(folder, name))
 
 
 @pytest.fixture

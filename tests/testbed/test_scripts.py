@@ -88,7 +88,9 @@ esac
 """
 
 
-def test_setup_notices_what_went_missing(tmp_path: Path) -> None:
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """setup.sh in a checkout of one module, with the stand-in."""
     python = tmp_path / "python"
     python.write_text(STAND_IN)
     python.chmod(0o755)
@@ -96,7 +98,25 @@ def test_setup_notices_what_went_missing(tmp_path: Path) -> None:
     script = tmp_path / "setup.sh"
     script.write_text((ROOT / "setup.sh").read_text().replace("/usr/bin/python3", str(python)))
     script.chmod(0o755)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package/module.py").touch()
+    (tmp_path / "telemark.egg-info").mkdir()
+    return script
 
+
+def test_with_sudo_caches_are_the_users_who_may_then_remove_them(
+    tmp_path: Path, script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SUDO_UID", "SUDO_GID"):
+        monkeypatch.setenv(name, "12345")
+    done = run(script)
+    assert done.returncode == 0, done.stderr
+    for name in (".venv", "package/__pycache__"):
+        found = (tmp_path / name).stat()
+        assert (found.st_uid, found.st_gid) == (12345, 12345), name
+
+
+def test_setup_notices_what_went_missing(tmp_path: Path, script: Path) -> None:
     def made_anew() -> bool:
         (tmp_path / "asked").write_text("")
         done = run(script)
