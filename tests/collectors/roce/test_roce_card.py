@@ -23,7 +23,7 @@ for command in (f"link add v0 address {macs[0]} type veth peer name v1 address {
     subprocess.run(["ip", *command.split()], check=True)
 peer_end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0x0300)
 peer_end.bind(("v1", 0x0003))
-peer_end.settimeout(5)
+peer_end.settimeout(120)
 for address, interface, told in (("10.0.0.9", "v0", "no interface of this machine"),
                                  ("10.0.0.2", "v7", "interface v7: No such device")):
     try:
@@ -54,7 +54,7 @@ peer_end.send(write(2, b"early")(session))
 assert Answer.read(session, answer()) == Answer(1, 0x60, 1)
 peer_end.send(write(1, b"there", 5, immediate=9)(session))
 assert Answer.read(session, answer()) == Answer(1, msn=2)
-assert card.wait(5)
+assert card.wait(120)
 assert nic.completions() == [Completion(session.target.qpn, 9, 5)]
 assert region.bytes[:10].tobytes() == b"hellothere"
 assert (nic.counts().refused["GAP"], card.drops()) == (1, 0)
