@@ -149,7 +149,7 @@ def test_a_turn_over_a_veth(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     nobody, *taken = (eval(line, {"Turn": turns.Turn}) for line in done.stdout.splitlines())
-    assert (nobody.received, nobody.dropped) == (0, 0)
+    assert nobody.received == 0
     assert len(taken) == 4
     for each in taken:
         assert each.sent == each.received + each.dropped > 0

@@ -105,6 +105,8 @@ def test_a_row_of_the_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("sys.argv", [f"{REPOSITORY}/experiments/a.py", "--seed=3"])
     leave(tmp_path / "reference", "a", [GOOD])
     leave(tmp_path / "results", "a", [GOOD], claim="All is well.")
+    summary = tmp_path / "results" / "a" / "summary.json"
+    summary.write_text(json.dumps(json.loads(summary.read_text()) | {"duration_s": 600.0}))
     page = index.build(tmp_path / "results").read_text()
     (row,) = re.findall('<tr>(<td data-label="Claim".*)', page)
     found = dict(re.findall('<td data-label="(.*?)">(.*?)(?=<td|</table|$)', row))
@@ -112,7 +114,7 @@ def test_a_row_of_the_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "Claim": "All is well.",
         "Experiment": '<a href="#a">a</a>',
         "Command": "<code>python experiments/a.py --seed=3</code>",
-        "Minutes": "0.0",
+        "Minutes": "10.0",
         "Result": '<span class="passed">passed: 1 check</span>',
         "Reference": '<span class="passed">same numbers</span>',
     }

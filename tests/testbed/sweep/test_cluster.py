@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import scripts
@@ -23,6 +24,7 @@ from testbed.sweep.task import unpacked
 distributed = pytest.importorskip(
     "distributed", reason=f"Dask is not installed: {cluster.INSTALL}", exc_type=ImportError
 )
+dask = pytest.importorskip("dask")
 worker = pytest.importorskip("testbed.sweep.worker")
 
 PATIENCE_S = 300  # of a test: a worker waits for a processor, too, which is not seen from here
@@ -54,12 +56,26 @@ FOUND = [f"Found(number={number}, at_ns=1000000000)" for number in range(4)]
 
 
 @pytest.fixture(scope="module")
-def scheduler() -> Iterator[str]:
-    """The address of a scheduler with two workers, processes of this machine."""
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
-    ) as workers:
-        yield workers.scheduler_address
+def workers() -> Iterator[Any]:
+    """A scheduler with two workers, processes of this machine.
+
+    One that was killed comes back, when a busy machine comes to that; after 15 s Dask would take it
+    for lost, and go on with the other one alone.
+    """
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": f"{PATIENCE_S} s"}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+        ) as both,
+    ):
+        yield both
+
+
+@pytest.fixture
+def scheduler(workers: Any) -> str:
+    """Its address, where both workers are there."""
+    workers.wait_for_workers(2, timeout=PATIENCE_S)
+    return str(workers.scheduler_address)
 
 
 def did(folder: Path) -> list[tuple[int, int, int]]:
@@ -70,7 +86,7 @@ def did(folder: Path) -> list[tuple[int, int, int]]:
 
 
 def until_gone(process: int) -> None:
-    for _ in range(1000):
+    for _ in range(100 * PATIENCE_S):
         if not Path(f"/proc/{process}").exists():
             return
         time.sleep(0.01)
@@ -155,9 +171,10 @@ async def measure(number, run):
     for number, runs in ((signal.SIGINT, 4), (signal.SIGKILL, 2)):
         ended = start_experiment(SWEEP, "--time", "virtual", "--scheduler", scheduler,
                                  head=HEAD + waits)  # fmt: skip
-        kept = tmp_path / "out" / ".runs"
+        kept, until_s = tmp_path / "out" / ".runs", time.monotonic() + PATIENCE_S
         while len(did(tmp_path)) < runs or len([*kept.glob("[!.]*")]) < 2:  # 0 and 1 came here
             assert ended.poll() is None, ended.communicate(PATIENCE_S)
+            assert time.monotonic() < until_s, did(tmp_path)
             time.sleep(0.01)
         ended.send_signal(number)
         output, errors = ended.communicate(PATIENCE_S)

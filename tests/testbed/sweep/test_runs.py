@@ -52,7 +52,7 @@ def until_begun(folder: Path, count: int, started: Started) -> list[int]:
 
 
 def is_gone(process: int) -> bool:
-    for _ in range(500):
+    for _ in range(6000):
         try:
             state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
         except (FileNotFoundError, ProcessLookupError):
