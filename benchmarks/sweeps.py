@@ -152,10 +152,14 @@ def shares(samples: list[Sample], name: str) -> list[float]:
 
 
 def claims(samples: list[Sample], names: list[str]) -> list[Check]:
-    """Each experiment's share beside what the machine lets it be, round by round."""
+    """Each experiment's share beside what the machine lets it be, round by round.
+
+    Raises TestbedError.
+    """
     return [
-        AtMost(f"{name}: share of the time with {CLAIMED} processes, over what could be, at most",
-               statistics.median(over_least(samples, name)), OVER)
+        AtMost.of_rounds(
+            f"{name}: share of the time with {CLAIMED} processes, over what could be, at most",
+            over_least(samples, name), OVER)
         for name in names
     ]  # fmt: skip
 

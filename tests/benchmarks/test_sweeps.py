@@ -51,6 +51,18 @@ def test_an_experiment_is_run_anew_with_so_many_processes(
         sweeps.measure("one", 0, 1, tmp_path, quick=True)
 
 
+def test_rounds_that_differ_decide_nothing(sweeps: ModuleType) -> None:
+    samples = [
+        sweeps.Sample("a", number, jobs, took_s, "", at_once, is_kept)
+        for number, several_s in enumerate((7.0, 6.8, 7.0))
+        for jobs, took_s, at_once, is_kept in (
+            (1, 10.0, 1, False), (2, several_s, 1, False), (1, 1.0, 1, True), (1, 12.0, 2, False),
+        )
+    ]  # fmt: skip
+    with pytest.raises(TestbedError, match=r"run invalid: a: .* found 0.04 to 0.06 in 3 rounds"):
+        sweeps.claims(samples, ["a"])
+
+
 @pytest.mark.parametrize(("wall_s", "holds"), [(6.8, True), (7.0, False)])
 def test_what_is_claimed_is_beside_what_the_machine_can_reach(
     sweeps: ModuleType, wall_s: float, holds: bool

@@ -7,6 +7,8 @@ from types import ModuleType
 import loaded
 import pytest
 
+from testbed.errors import TestbedError
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "threads.py"
 
 
@@ -24,22 +26,47 @@ def test_both_record_the_same(tmp_path: Path) -> None:
     assert float(one["crossed"]) == 0 < float(two["crossed"])
 
 
-@pytest.mark.parametrize(("wall_s", "memory_mb", "broken"),
-                         [(0.5, 100, set()), (0.6, 100, {0}), (0.5, 8001, {1})])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wall_s", "cpu_s", "memory_mb", "broken"),
+    [(0.5, 0.99, 100, set()), (0.5, 0.9, 100, set()), (0.6, 0.99, 100, {0}),
+     (0.5, 0.99, 8001, {1})],
+)  # fmt: skip
 def test_claims(
-    wall_s: float, memory_mb: float, broken: set[int], monkeypatch: pytest.MonkeyPatch
+    wall_s: float, cpu_s: float, memory_mb: float, broken: set[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    import threads  # noqa: PLC0415
+
+    assert isinstance(threads, ModuleType)
+    samples = [
+        threads.Sample(number, 1000, 10.0, count, 7, took_s, cpu_s, 0, 1, 0, 1, memory_mb, "")
+        for number in range(3)
+        for count, took_s in ((1, 1.0), (2, wall_s))
+    ]
+    checks = threads.claims(samples)
+    assert {number for number, check in enumerate(checks) if not check.passed} == broken
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "walls_s", "words"),
+    [(0.9, [0.6] * 3, "1.67 times as fast as one thread, but one thread had a core for 90%"),
+     (0.99, [0.6, 0.5, 0.6], "found 1.67 to 2 in 3 rounds")],
+)  # fmt: skip
+def test_a_busy_machine_decides_nothing(
+    cpu_s: float, walls_s: list[float], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     import threads  # noqa: PLC0415
 
     assert isinstance(threads, ModuleType)
     samples = [
-        threads.Sample(number, 1000, 10.0, count, 7, took_s, 1, 0, 1, 0, 1, memory_mb, "")
-        for number in range(3)
+        threads.Sample(number, 1000, 10.0, count, 7, took_s, cpu_s, 0, 1, 0, 1, 100, "")
+        for number, wall_s in enumerate(walls_s)
         for count, took_s in ((1, 1.0), (2, wall_s))
     ]
-    checks = threads.claims(samples)
-    assert {number for number, check in enumerate(checks) if not check.passed} == broken
+    with pytest.raises(TestbedError, match=f"run invalid.*{words}.*more idle"):
+        threads.claims(samples)
 
 
 def test_what_the_machine_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ from types import ModuleType
 import loaded
 import pytest
 
+from testbed.errors import TestbedError
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "virtual.py"
 
 
@@ -18,7 +20,8 @@ def run(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
 def test_fabrics_deliver_every_packet(tmp_path: Path) -> None:
     small = ("--switches", "10", "30", "--flows", "500", "--packets", "10", "--quick")
     done = run(tmp_path, "--time", "virtual", *small)
-    assert "hops/s" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "hops/s" in done.stdout
     with (tmp_path / "samples.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [int(row["switches"]) for row in rows] == [10, 30]
@@ -60,3 +63,5 @@ def test_claims_are_ratios(
     assert {number for number, check in enumerate(checks) if not check.passed} == broken
     checks = virtual.claims(samples, [24 * slower] * 3)  # a hop takes six times that
     assert not checks[0].passed
+    with pytest.raises(TestbedError, match=r"run invalid: cost of a hop, 10 .* in 3 rounds"):
+        virtual.claims(samples, [24 * slower, 50 * slower, 24 * slower])
