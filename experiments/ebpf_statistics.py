@@ -254,7 +254,7 @@ def draw(points: Sequence[Point], costs: Mapping[str, NDArray[np.float64]]) -> F
     left.invert_yaxis()
     right.barh([*costs], [np.median(each) for each in costs.values()],
                xerr=[np.std(each) for each in costs.values()], color=plots.COLOURS[0])  # fmt: skip
-    right.set(xlabel="CPU time of a packet (ns), over\nthat of a program that does nothing")
+    right.set(xlabel="CPU time of a packet (ns),\nover an empty program's")
     right.invert_yaxis()
     plots.legend(left, 2)
     return figure

@@ -287,7 +287,7 @@ def draw_costs(axes: Axes, costs: dict[str, Any]) -> None:
     over = [costs[name] - costs["empty"] for name in names]
     axes.barh([WHICH[name] for name in names], [np.median(each) for each in over],
               xerr=[np.std(each) for each in over], color=plots.COLOURS[0])  # fmt: skip
-    axes.set(xlabel="CPU time of a packet (ns), over\nthat of a program that does nothing")
+    axes.set(xlabel="CPU time of a packet (ns),\nover an empty program's")
     axes.invert_yaxis()
 
 
