@@ -19,7 +19,7 @@ numbers of 22 bits, so that lost ones show.
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +48,7 @@ from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
 from testbed.sweep.runs import sweep
+from testbed.traffic import Flow
 
 METHODS = ("AM-PM", "drop reports", "with their gaps")
 
@@ -107,13 +108,18 @@ async def measured(
     """One network, whose links lose so much."""
     flows = flows_of(percent, options.rate, options.blocks)
     outcome = await measure(flows, percent, options.blocks, options.program, run)
-    found = [
+    found = found_of(percent, outcome, flows)
+    return found, checks_of(f"loss {percent:g} %", outcome, found)
+
+
+def found_of(percent: float, outcome: Outcome, flows: Mapping[Cause | None, Flow]) -> list[Found]:
+    """What is found of each cause."""
+    return [
         Found(percent, cause, sum(flow.count for flow in flows.values()),
               true_losses(outcome, cause.segment), marked_losses(outcome, cause.segment),
               reported(outcome, cause, flows))
         for cause in CAUSES
     ]  # fmt: skip
-    return found, checks_of(f"loss {percent:g} %", outcome, found)
 
 
 def checks_of(at: str, outcome: Outcome, found: Sequence[Found]) -> list[Check]:

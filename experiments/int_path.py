@@ -127,14 +127,16 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     crossed = await measure_crossed(options, run, delay_us=DELAY_US)
     return Report(
         samples=samples_of(outcome),
-        checks=[*checks_of_reports(outcome), *checks_of_hops(outcome), *outcome.books.checks(),
-                *checks_of_clocks(crossed)],
+        checks=[*checks_of(outcome), *checks_of_clocks(crossed)],
         metrics=metrics_of(outcome),
         figure=draw(outcome),
         caption=caption(options),
-        tables=[summary_table(outcome), table_of_accounts(outcome.accounts),
-                table_of_clocks(crossed)],
-    )  # fmt: skip
+        tables=[
+            summary_table(outcome),
+            table_of_accounts(outcome.accounts),
+            table_of_clocks(crossed),
+        ],
+    )
 
 
 async def measure(options: argparse.Namespace, run: Run) -> Outcome:
@@ -200,6 +202,11 @@ def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
         count = max(round(cross_pps * lasts_s), 1)
         flows.append(Flow(1 + hop, *ends, cross_pps, count, CROSS_BYTES, pattern=Poisson()))
     return flows
+
+
+def checks_of(outcome: Outcome) -> list[Check]:
+    """All of the first network."""
+    return [*checks_of_reports(outcome), *checks_of_hops(outcome), *outcome.books.checks()]
 
 
 def checks_of_reports(outcome: Outcome) -> list[Check]:

@@ -1,12 +1,13 @@
 """Experiments as tests need them: run as commands, or loaded as modules."""
 
 import csv
-import importlib
+import importlib.util
 import json
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -61,10 +62,28 @@ def with_faults(folder: Path, faults: Iterable[tuple[str, str, str]], program: s
     return str(copy)
 
 
-def module(name: str) -> ModuleType:
-    """An experiment's module. What it imports first is for commands: it sets what Ctrl-C does."""
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """What experiments import first is for commands: it sets what Ctrl-C does."""
     handler = signal.getsignal(signal.SIGINT)
     try:
-        return importlib.import_module(name)
+        yield
     finally:
         signal.signal(signal.SIGINT, handler)
+
+
+def module(name: str) -> ModuleType:
+    """An experiment's module."""
+    with _own_interrupt():
+        return importlib.import_module(name)
+
+
+def from_file(name: str) -> ModuleType:
+    """The same of one whose name a module of the tests has, too."""
+    spec = importlib.util.spec_from_file_location(name, EXPERIMENTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    with _own_interrupt():
+        spec.loader.exec_module(found)
+    return found
