@@ -1,12 +1,15 @@
 """Arithmetic of every width and sign against Python's, on values at the edges."""
 
 import itertools
+import json
+import os
 import random
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from small_programs import engine
+from small_programs import engine, json_of
 
 from minip4.engine.engine import Engine
 
@@ -151,17 +154,43 @@ def packed(values: list[int], rest: int) -> bytes:
     return (number << rest).to_bytes((sum(FIELDS) + rest) // 8, "big")
 
 
+OF_STACKS = {
+    "types": "header h_t { bit<8> a; bit<8> b; bit<16> c; } header s_t { bit<8> v; }",
+    "headers": "h_t h; s_t[3] s; s_t[3] behind;",
+    "parser": f"""state start {{ packet.extract(hdr.h); {3 * "packet.extract(hdr.s.next);"}
+        {3 * "packet.extract(hdr.behind.next);"} transition accept; }}""",
+}
+
+
 def test_an_index_out_of_bounds_reaches_no_element() -> None:
-    e = engine(
-        types="header h_t { bit<8> a; bit<8> b; bit<16> c; } header s_t { bit<8> v; }",
-        headers="h_t h; s_t[3] s;",
-        parser="""state start { packet.extract(hdr.h); packet.extract(hdr.s.next);
-            packet.extract(hdr.s.next); packet.extract(hdr.s.next); transition accept; }""",
-        ingress="""hdr.h.c = (bit<16>) (hdr.s[hdr.h.a].v);
-            hdr.s[hdr.h.b].v = 0xEE;""",
-    )
+    ingress = "hdr.h.c = (bit<16>) (hdr.s[hdr.h.a].v); hdr.s[hdr.h.b].v = 0xEE;"
+    out_of_bounds_reaches_nothing(engine(**OF_STACKS, ingress=ingress))
+
+
+def test_nor_does_one_that_the_engine_works_out() -> None:
+    """p4c's JSON may ask a stack for an element by a value; ours has a condition for each."""
+    ingress = "hdr.h.c = (bit<16>) (hdr.s[1].v); hdr.s[2].v = 0xEE;"
+    text = json.dumps(json_of(**OF_STACKS, ingress=ingress))
+    for index, field in ((1, "a"), (2, "b")):
+        known = json.dumps({"type": "field", "value": [f"s[{index}]", "v"]})
+        assert text.count(known) == 1
+        text = text.replace(known, json.dumps(element_by(field)))
+    out_of_bounds_reaches_nothing(Engine(json.loads(text), sanitize="SANITIZE" in os.environ))
+
+
+def element_by(field: str) -> dict[str, Any]:
+    """The first field of the element of `s` that a field of `h` tells."""
+    index = {"type": "field", "value": ["h", field]}
+    stack = {"type": "header_stack", "value": "s"}
+    element = {"op": "dereference_header_stack", "left": stack, "right": index}
+    access = {"op": "access_field", "left": {"type": "expression", "value": element}, "right": 0}
+    return {"type": "expression", "value": access}
+
+
+def out_of_bounds_reaches_nothing(e: Engine) -> None:
+    """Neither a read nor a write."""
     for index in range(256):
-        frame = bytes([index, index, 0, 0, 10, 11, 12])
+        frame = bytes([index, index, 0, 0, 10, 11, 12, 13, 14, 15])
         [(_, sent)] = e.process(1, frame, 0)
         if index < 3:
             assert sent[3] == 10 + index
