@@ -22,6 +22,13 @@ def test_as_wrong_as_the_method_says(off_ns: int, is_right: bool) -> None:
     assert [check.passed for check in checks] == [True, is_right]
 
 
+def test_all_neighbours_are_to_be_found() -> None:
+    each = crossed.Crossed(ClockOffset(1, 2, 0.0, 0.0), 0, 0.0)
+    for found in (3, 5):
+        checks = crossed.checks_of_clocks([each] * found)
+        assert [check.passed for check in checks] == [False, True]
+
+
 def test_clocks_are_found_where_both_ways_take_as_long(tmp_path: Path) -> None:
     options = Namespace(program="p4src/int/int.p4")
     found = virtually(tmp_path, lambda run: crossed.measure_crossed(options, run, delay_us=500))
