@@ -8,7 +8,17 @@ import os
 import signal
 import sys
 
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the imports: no traceback
+
+def _interrupted(number, _frame):
+    """Ctrl-C during the imports says what a later one does: no traceback."""
+    name, _ = os.path.splitext(os.path.basename(sys.argv[0]))
+    os.write(2, ("\n" + name + ": interrupted\n").encode())
+    os._exit(128 + number)
+
+
+# Processes that a run starts import the script, too: of them nothing is to be said.
+_IS_COMMAND = getattr(sys.modules["__main__"], "__file__", None) == sys.argv[0]
+signal.signal(signal.SIGINT, _interrupted if _IS_COMMAND else signal.SIG_DFL)
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # links lead here
 _FOLDER = os.path.join(_ROOT, ".venv")

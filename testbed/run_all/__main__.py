@@ -5,6 +5,8 @@ changed. An experiment that fails does not hold up the others. The exit status i
 3 where one broke, else 1 where a check failed, else 2 where one was invalid or not to be had.
 """
 
+import testbed.run_all.interrupt  # noqa: F401  isort: skip  before all that takes long
+
 import argparse
 import json
 import os

@@ -42,20 +42,43 @@ def test_any_python_goes_on_in_the_projects_own(tmp_path: Path) -> None:
     assert done.stdout == f"{ROOT / '.venv'} ['a b']\n", done.stderr
 
 
-def test_an_interrupt_during_the_imports_leaves_no_traceback(tmp_path: Path) -> None:
-    script = tmp_path / "example.py"
-    script.write_text(
-        f"import sys\nsys.path.insert(0, {str(ROOT / 'experiments')!r})\n"
-        "import _venv, time\nprint('importing', flush=True)\ntime.sleep(60)\n"
-    )
+IMPORTING = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
+
+
+def test_an_interrupt_during_the_imports_gives_one_line(tmp_path: Path) -> None:
+    script = importing(tmp_path)
+    assert interrupted([sys.executable, script]) == (130, "\nexample: interrupted\n")
+
+
+def test_an_interrupt_of_a_process_that_a_run_started_says_nothing(tmp_path: Path) -> None:
+    script = str(importing(tmp_path))
+    load = f"from multiprocessing import spawn; spawn.import_main_path({script!r})"
+    assert interrupted([sys.executable, "-c", load]) == (-signal.SIGINT, "")
+
+
+def importing(folder: Path) -> Path:
+    script = folder / "example.py"
+    path = f"import sys\nsys.path.insert(0, {str(ROOT / 'experiments')!r})\n"
+    script.write_text(f"{path}import _venv\n{IMPORTING}")
+    return script
+
+
+def test_an_interrupt_during_the_imports_of_run_all_gives_one_line(tmp_path: Path) -> None:
+    (tmp_path / "rich.py").write_text(IMPORTING)  # in place of what it imports, too
+    command = ["env", f"PYTHONPATH={tmp_path}", sys.executable, "-m", "testbed.run_all"]
+    assert interrupted(command) == (130, "\nrun_all.sh: interrupted\n")
+
+
+def interrupted(command: list[object]) -> tuple[int, str]:
+    """How it ends while it imports, and what it says then."""
     process = subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "importing\n"
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60)[1] == ""
-    assert process.returncode == -signal.SIGINT
+    said = process.communicate(timeout=60)[1]
+    return process.returncode, said
 
 
 def test_without_setup_an_experiment_says_what_to_do(tmp_path: Path) -> None:
