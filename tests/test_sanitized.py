@@ -68,5 +68,6 @@ def test_no_test_of_what_is_in_c_reads_or_writes_what_it_must_not(room: str) -> 
 
 
 def test_these_tests_begin_first(request: pytest.FixtureRequest) -> None:
-    """The longest of all."""
-    assert request.session.items[0].path == Path(__file__)
+    """The longest of all; but for what should not be split between workers."""
+    names = [*dict.fromkeys(item.path.name for item in request.session.items)]
+    assert {*names[: names.index(Path(__file__).name)]} <= {"test_roce_rxe.py", "test_vm.py"}
