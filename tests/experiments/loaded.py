@@ -32,7 +32,8 @@ MODULES = ("ampm.measurement", "fontTools.subset", "matplotlib.backends.backend_
            "scapy.layers.inet", "testbed.cli", "testbed.network", "testbed.results.plots",
            "testbed.tcp")  # fmt: skip
 LARGEST = 1 << 17  # bytes of a request, most of which is the environment
-MESSAGE = 64
+MESSAGE, ENDING_S = 64, 60  # bytes; seconds
+LONGEST_S = 300  # of what hangs: on a busy machine all takes longer
 
 
 class Started:
@@ -80,7 +81,7 @@ class Started:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
-    def communicate(self, timeout: float = 60) -> tuple[str, str]:
+    def communicate(self, timeout: float = LONGEST_S) -> tuple[str, str]:
         """What it says until its end, to both outputs. Raises subprocess.TimeoutExpired.
 
         Time for which a busy machine gave it no processor is none of the timeout's seconds.
@@ -104,14 +105,16 @@ class Started:
                     if not text:
                         selector.unregister(key.fileobj)
                         key.fileobj.close()
-        self.wait(max(deadline - time.monotonic(), 0))
+        self.wait(max(deadline - time.monotonic(), ENDING_S))  # it has said all
         return said[self.stdout].decode(), said[self.stderr].decode()
 
 
 StartExperiment = Callable[..., Started]  # what the fixture start_experiment is
 
 
-def run(script: Path, *arguments: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+def run(
+    script: Path, *arguments: str, timeout: float = LONGEST_S
+) -> subprocess.CompletedProcess[str]:
     """Run a script to its end, as subprocess.run() does that captures its outputs."""
     process = Started(script, *arguments)
     try:

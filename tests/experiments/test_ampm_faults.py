@@ -12,7 +12,7 @@ from loaded import Started, StartExperiment
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "ampm_loss.py"
 SHORT = ("--method", "double", "--loss", "1", "--blocks", "1", "--rate", "1000")
-TIMEOUT_S = 60
+TIMEOUT_S = 300  # of what hangs: on a busy machine all takes longer
 
 
 def descendants(pid: int) -> Iterator[tuple[int, list[str]]]:

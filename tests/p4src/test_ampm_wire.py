@@ -146,7 +146,7 @@ def test_real_frames_are_marked_counted_and_restored(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
     process = start_experiment(MEASURE, head=HEAD)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate()
     assert process.returncode == 0, output + errors
     checks = json.loads((tmp_path / "out" / "summary.json").read_text())["checks"]
     assert len(checks) == 1 + 4 * (1 + 3) + 4
@@ -169,5 +169,5 @@ return Report([], [Check(f"{size} bytes", sum(length == size), 20)
 
 def test_a_tunnel_takes_packets_as_long_as_hosts_send(start_experiment: StartExperiment) -> None:
     process = start_experiment(LONG, head=HEAD)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate()
     assert process.returncode == 0, output + errors

@@ -25,7 +25,7 @@ class Terminal:
             os.execve(command[0], command, {**os.environ, "TERM": "dumb", "HOME": str(folder)})
         self.until(PROMPT)
 
-    def until(self, words: bytes, timeout_s: float = 60.0) -> str:
+    def until(self, words: bytes, timeout_s: float = 300.0) -> str:
         """What comes until `words` have come."""
         seen = b""
         deadline = time.monotonic() + timeout_s

@@ -60,7 +60,7 @@ return Report(samples=[], checks=books.checks(), metrics=metrics)
 
 def metrics_of(start: StartExperiment, folder: Path, body: str, time: str) -> dict[str, Any]:
     process = start(body, "--time", time, "--out", str(folder), head=HEAD)
-    output, errors = process.communicate(timeout=90)
+    output, errors = process.communicate()
     assert process.returncode == 0, output + errors
     metrics: dict[str, Any] = json.loads((folder / "summary.json").read_text())["metrics"]
     return metrics
@@ -196,7 +196,7 @@ def test_so_it_is_in_real_time(
     start_experiment: StartExperiment, how: str, then: str, words: str
 ) -> None:
     process = start_experiment(FAIL.format(how, then), head=HEAD)
-    _output, errors = process.communicate(timeout=60)
+    _output, errors = process.communicate()
     assert process.returncode == 2, errors
     assert errors.startswith(f"example: error: application Broken at h2: {words}")
     assert errors.count("\n") == 1
@@ -208,7 +208,7 @@ def test_the_traceback_of_an_application_can_be_told(
 ) -> None:
     body = FAIL.format("'error'", "")
     process = start_experiment(body, "--time", time, "--traceback", head=HEAD)
-    _output, errors = process.communicate(timeout=60)
+    _output, errors = process.communicate()
     assert process.returncode == 2, errors
     assert '"error": lambda: self.host.inlets[9]' in errors
     assert errors.splitlines()[-1].startswith("example: error: application Broken at h2: Index")

@@ -41,7 +41,7 @@ def test_captures_have_the_time_of_day_and_stay_readable(
     began_ns = time.time_ns()
     for body in (BODY.format("1 / 0"), BODY.format("net.discard()")):  # the second takes its place
         process = start_experiment(body, "--time", kind, "--keep", head=HEAD)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate()
         folder = tmp_path / "out" / "run"
         assert f"Captures and logs in {folder}" in output.replace("\n", ""), output + errors
     assert process.returncode == 0
@@ -58,7 +58,7 @@ def test_captures_have_the_time_of_day_and_stay_readable(
 
 def test_without_it_nothing_stays(start_experiment: StartExperiment, tmp_path: Path) -> None:
     process = start_experiment(BODY.format("net.discard()"), "--time", "virtual", head=HEAD)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate()
     assert process.returncode == 0, output + errors
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "samples.csv", "summary.json",
@@ -72,7 +72,7 @@ def test_a_folder_of_the_users_is_left_alone(
     mine.parent.mkdir(parents=True)
     mine.touch()
     process = start_experiment(BODY, "--time", "virtual", "--keep", head=HEAD)
-    _output, errors = process.communicate(timeout=60)
+    _output, errors = process.communicate()
     assert process.returncode == 2
     assert errors.endswith("is not of an earlier run: move it away\n")
     assert mine.exists()
@@ -150,7 +150,7 @@ def test_what_a_run_failed_for_is_told_beside_it(
         failure + "\nreturn Report([], [Check('one', 1, 1)])", "--time", "virtual", "--keep",
         head=head,
     )  # fmt: skip
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate()
     assert process.returncode == 2
     assert errors == f"example: error: {'of its own' if failure else '--keep: no room'}\n"
     assert ("--keep: no room" in output) == bool(failure)

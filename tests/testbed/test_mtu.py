@@ -50,7 +50,7 @@ def run_grow(start: StartExperiment, folder: Path, time: str, **what: Any) -> tu
     body = GROW.format(program=str(PROGRAMS / "grow.p4"), **what)
     where = ("--target", time) if time == "bmv2" else ("--time", time)
     process = start(body, *where, "--out", str(folder / "out"), head=HEAD)
-    _output, errors = process.communicate(timeout=60)
+    _output, errors = process.communicate()
     path = folder / "out" / "summary.json"
     metrics = json.loads(path.read_text())["metrics"] if path.exists() else None
     return process.returncode, errors, metrics

@@ -55,7 +55,7 @@ return Report(
 
 def measure(start: StartExperiment, folder: Path, *arguments: str) -> dict[str, Any]:
     process = start(MEASURE, "--out", str(folder), *arguments, head=HEAD)
-    output, errors = process.communicate(timeout=90)
+    output, errors = process.communicate()
     assert process.returncode == 0, output + errors
     metrics: dict[str, Any] = json.loads((folder / "summary.json").read_text())["metrics"]
     return metrics

@@ -66,7 +66,7 @@ with Network(topo, run, program={str(WIRE)!r}) as net:
 return Report([], [Check("numbers and ports", len(ends), 2)])
 """
     process = start_experiment(body, head=HEAD)
-    _output, errors = process.communicate(timeout=60)
+    _output, errors = process.communicate()
     assert process.returncode == 0, errors
 
 
@@ -195,7 +195,7 @@ with Network(topo, run, program={str(WIRE)!r}):
     return Report([], [])
 """
     process = start_experiment(body, head=HEAD)
-    _output, errors = process.communicate(timeout=60)
+    _output, errors = process.communicate()
     assert process.returncode == 2
     assert "error: host h2 has no link" in errors.splitlines()[-1]
     assert "Traceback" not in errors

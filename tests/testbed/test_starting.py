@@ -56,7 +56,7 @@ return Report([], Books.of(net, records).checks(), {
 
 def measure(start: StartExperiment, folder: Path, time: str) -> dict[str, Any]:
     process = start(SPREAD, "--time", time, "--out", str(folder), head=HEAD)
-    output, errors = process.communicate(timeout=90)
+    output, errors = process.communicate()
     assert process.returncode == 0, output + errors
     metrics: dict[str, Any] = json.loads((folder / "summary.json").read_text())["metrics"]
     return metrics
@@ -104,7 +104,7 @@ with Network(Line(), run, program=PROGRAM) as net:
         await traffic.finish()
 """
     process = start_experiment(body, head=HEAD)
-    _output, errors = process.communicate(timeout=60)
+    _output, errors = process.communicate()
     assert process.returncode == 2, errors
     told = r"flow 20 of h1 was to begin \S+ s before everything was ready \(20 flows\): leave out"
     assert re.match(f"example: error: {told} Traffic's start_ns", errors.splitlines()[-1])
@@ -119,7 +119,7 @@ with Network(Line(), run, program=PROGRAM) as net:
             pass
 """
     process = start_experiment(body, "--time", time, head=HEAD)
-    _output, errors = process.communicate(timeout=60)
+    _output, errors = process.communicate()
     assert process.returncode == 2, errors
     line = errors.splitlines()[-1]
     assert all(word in line for word in ("flow 2", "h2", "port 5001")), line
@@ -133,7 +133,7 @@ with Network(Line(), run, program=PROGRAM) as net:
             pass
 """
     process = start_experiment(body, head=HEAD)
-    _output, errors = process.communicate(timeout=60)
+    _output, errors = process.communicate()
     assert process.returncode == 2, errors
     assert errors.splitlines()[-1] == (
         "example: error: sender of flow 2 at h1, port 49154: source port: Address already in use"

@@ -185,7 +185,7 @@ def test_each_experiment_brings_the_page_up_to_date(
     head = f"import pathlib\nfrom testbed import cli\ncli.RESULTS = pathlib.Path({str(results)!r})"
     out = tmp_path / folder / "mine"
     started = start_experiment(body, "--time", "virtual", "--out", str(out), head=head)
-    output, errors = started.communicate(timeout=60)
+    output, errors = started.communicate()
     assert started.returncode == 0, errors
     page = out.parent / "index.html"
     assert page.is_file() == (folder == "results")

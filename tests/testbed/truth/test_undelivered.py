@@ -61,7 +61,7 @@ def run(
     """The exit status, what was told, and summary.json."""
     values = {"network": "", "flow": "", "link": "", **changes, "entries": entries}
     process = start(RUN.format(**values), "--time", time, head=HEAD)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate()
     assert errors == ""
     summary = json.loads((folder / "out" / "summary.json").read_text())
     return process.returncode, " ".join(output.split()), summary
@@ -141,7 +141,7 @@ def test_a_failing_run_tells_why_nothing_came(
     body = RUN.format(network="", flow="", link="", entries=TO_300) + "\n"
     body = body.replace("return Report", "records[1].received[0]\nreturn Report")
     process = start_experiment(body, "--time", "virtual", head=HEAD)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate()
     assert process.returncode == 3
     assert "IndexError" in errors
     assert TOLD_300 in " ".join(output.split())
