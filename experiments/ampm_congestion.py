@@ -23,11 +23,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from ampm.delays import delays_of
+from ampm.links import Link, taken_in
 from ampm.machine import Machine, Workload, machine_for
 from ampm.measurement import (
     LEAST_BLOCK_US,
     Outcome,
     Setting,
+    Summary,
     add_common_options,
     fitting,
     flow_count,
@@ -40,7 +42,6 @@ from ampm.measurement import (
 from ampm.truth import NEVER
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from rich.table import Table
 
 from controllers.ampm.records import Point
@@ -116,6 +117,15 @@ class Period:
     busy_us: float | None  # until s1 had taken the pulse in and the link was free, by captures
 
 
+@dataclass(frozen=True)
+class Found:
+    """What is said of one run, without its packets."""
+
+    summary: Summary
+    periods: list[Period]
+    dropped_early: int  # packets that s1 dropped though its queue had room
+
+
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     virtual = options.time == "virtual"
     options.seeds = options.seeds or (10 if virtual and not options.quick else 1)
@@ -127,17 +137,24 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     setting = setting_of(options, schedule, bounds)
     (flow,) = setting.watched
     seeds = range(options.seed, options.seed + options.seeds)
-    (outcomes,) = await sweep_seeds(measure_seeded, [(setting,)], seeds, run)
-    periods = [period for seed, outcome in zip(seeds, outcomes, strict=True)
-               for period in periods_of(outcome, flow, seed, options)]  # fmt: skip
+    (found,) = await sweep_seeds(measured, [(setting, options)], seeds, run)
+    periods = [period for each in found for period in each.periods]
     return Report(
         samples=[dataclasses.asdict(period) for period in periods],
-        checks=checks_of(periods, outcomes, flow, options, machine),
+        checks=checks_of(found, flow, options, machine),
         metrics={"block_us": schedule.block_us, "full_queue_us": FULL_QUEUE_US},
         figure=draw(periods, options, schedule),
         caption=caption(options),
         tables=[summary_table(periods)],
     )
+
+
+async def measured(setting: Setting, options: argparse.Namespace, run: Run) -> Found:
+    """One run."""
+    outcome = await measure_seeded(setting, run)
+    (flow,) = setting.watched
+    return Found(outcome.summary(), periods_of(outcome, flow, run.seed, options),
+                 sum(dropped_with_room(outcome)))  # fmt: skip
 
 
 def phases_of(options: argparse.Namespace) -> list[float]:
@@ -184,8 +201,8 @@ def periods_of(
         {sample.block: sample for sample in delays_of(outcome, flow, methods, (CAME, end))}
         for end in (DONE, SENT)
     )
-    link = Link.of(outcome)
-    taken_ns = taken_in(outcome, flow.id)
+    link = Link.of(outcome, PATH[0], RATE_BPS)
+    taken_ns = taken_in(outcome, flow.id, PATH[0])
     periods = []
     for number, block in enumerate(outcome.blocks):
         first, last = outcome.record(flow, CAME, block), outcome.record(flow, DONE, block)
@@ -215,61 +232,24 @@ def periods_of(
     return periods
 
 
-def taken_in(outcome: Outcome, flow: int) -> NDArray[np.int64]:
-    """When s1 took each packet in; in virtual time as soon as it came."""
-    handling = outcome.handling.get(flow)
-    return handling[PATH[0]].taken_ns if handling else outcome.truths[flow].time_ns[CAME]
-
-
-@dataclass(frozen=True)
-class Link:
-    """The link from s1 to s2, by the captures of all frames that it sent, in their order."""
-
-    taken_ns: NDArray[np.int64]  # when s1 took each of them in
-    left_ns: NDArray[np.int64]  # when it left s1's queue
-    end_ns: NDArray[np.float64]  # when the link had sent it
-
-    @classmethod
-    def of(cls, outcome: Outcome) -> "Link":
-        """The link of a run."""
-        taken, left, end = [], [], []
-        for number, truth in outcome.truths.items():
-            through = truth.passed(SENT)
-            taken.append(taken_in(outcome, number)[through])
-            left.append(truth.time_ns[SENT][through])
-            end.append(left[-1] + outcome.sent[number].flow.size * 8e9 / RATE_BPS)
-        order = np.argsort(np.concatenate(taken), kind="stable")
-        return cls(*(np.concatenate(parts)[order] for parts in (taken, left, end)))
-
-    def free_ns(self, time_ns: int) -> float:
-        """When it has sent what s1 had taken in before a time."""
-        before = np.searchsorted(self.taken_ns, time_ns, side="left")
-        return float(self.end_ns[before - 1]) if before else 0.0
-
-    def waiting(self, times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many frames were in s1's queue when it took others in."""
-        before = np.searchsorted(self.taken_ns, times_ns, side="left")
-        return np.asarray(before - np.searchsorted(self.left_ns, times_ns, side="right"))
-
-
 def dropped_with_room(outcome: Outcome) -> list[int]:
     """Of each flow, how many packets s1 dropped though its queue was not full."""
-    link = Link.of(outcome)
+    link = Link.of(outcome, PATH[0], RATE_BPS)
     found = []
     for number, truth in outcome.truths.items():
-        taken_ns = taken_in(outcome, number)
+        taken_ns = taken_in(outcome, number, PATH[0])
         dropped = taken_ns[(taken_ns != NEVER) & ~truth.passed(SENT)]
         found.append(int(np.count_nonzero(link.waiting(dropped) < QUEUE)))
     return found
 
 
 def checks_of(
-    periods: Sequence[Period], outcomes: Sequence[Outcome], flow: Flow,
-    options: argparse.Namespace, machine: Machine,
-) -> list[Check]:  # fmt: skip
+    runs: Sequence[Found], flow: Flow, options: argparse.Namespace, machine: Machine
+) -> list[Check]:
     """Exact where it must be, and congestion seen where it was, nowhere else."""
     virtual = options.time == "virtual"
-    dropped_early = sum(sum(dropped_with_room(outcome)) for outcome in outcomes)
+    summaries = [each.summary for each in runs]
+    periods = [period for each in runs for period in each.periods]
     losses = [abs(p.measured_loss - p.true_loss) for p in periods if p.measured_loss is not None]
     outside = values_of(periods, "outside_us")
     calm = [p for p in periods if is_calm(p, options)]
@@ -287,7 +267,8 @@ def checks_of(
         (NO_PULSE, sum(id(p) not in delays for p in calm if p.packets >= MANY_PACKETS), 0, few),
         (CALM_WAIT, sum(delays.get(id(p), 0) > EMPTY_US + slack_us for p in calm), 0, 0),
         (SHORT_WAIT, sum(delays.get(id(p), half_us) < half_us for p in congested), 0, 0),
-        ("packets that s1 dropped though its queue had room", dropped_early, 0, 0),
+        ("packets that s1 dropped though its queue had room",
+         sum(each.dropped_early for each in runs), 0, 0),
     ]  # fmt: skip
     if options.target != "bmv2":  # whose program does not see the link's queue: docs/targets.md
         wrong = sum(
@@ -298,10 +279,10 @@ def checks_of(
                       0, 0))  # fmt: skip
     checks = [
         *(Check(*check) for check in found),
-        *hosts_agree("congestion", outcomes, flow.id, (CAME, DONE)),
-        *worst(check for outcome in outcomes for check in outcome.checks("congestion")),
+        *hosts_agree("congestion", summaries, flow.id, (CAME, DONE)),
+        *worst(check for summary in summaries for check in summary.checks("congestion")),
     ]
-    return judged(checks, SPOILABLE, noise_of(outcomes), virtual=virtual)
+    return judged(checks, SPOILABLE, noise_of(summaries), virtual=virtual)
 
 
 def is_calm(period: Period, options: argparse.Namespace) -> bool:
