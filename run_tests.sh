@@ -15,7 +15,7 @@ if [[ ${1:-} == --check ]]; then
         -Icollectors/roce/c \
         testbed/real/c/*.c minip4/*/c/*.c collectors/*/c/*.c experiments/*/c/*.c \
         benchmarks/c/*.c
-    .venv/bin/python -m ebpf.loader.compile ebpf/*/*.bpf.c experiments/*/*.bpf.c
+    .venv/bin/python -m ebpf.loader ebpf/*/*.bpf.c experiments/*/*.bpf.c
     .venv/bin/python -m pytest tests/test_imports.py
     exit
 fi

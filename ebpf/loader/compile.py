@@ -6,7 +6,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -103,12 +102,3 @@ def clang() -> tuple[str, str]:
     raise LoadError(
         f"no clang of version {OLDEST_CLANG} or newer found: run ./setup.sh (package clang)"
     )
-
-
-if __name__ == "__main__":  # ./run_tests.sh --check: what clang says of these files
-    for name in sys.argv[1:]:
-        try:
-            with compiled(found(name)):
-                pass
-        except LoadError as error:
-            sys.exit(str(error))

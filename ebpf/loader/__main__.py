@@ -1,0 +1,19 @@
+"""python -m ebpf.loader FILE ...: what clang says of BPF's C, for ./run_tests.sh --check."""
+
+import sys
+
+from ebpf.loader.compile import compiled, found
+from ebpf.loader.errors import LoadError
+
+
+def main() -> None:
+    for name in sys.argv[1:]:
+        try:
+            with compiled(found(name)):
+                pass
+        except LoadError as error:
+            sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
