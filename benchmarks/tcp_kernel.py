@@ -266,7 +266,7 @@ def agreed(name: str, found: Sequence[float]) -> Check:
     if not check.passed and min(found) <= 1 + WITHIN and max(found) >= 1 - WITHIN:
         raise TestbedError(
             f"run invalid: {name}: {min(found):.3f} to {max(found):.3f} in flows alike, whose mean "
-            f"would be off; they need more --seconds"
+            "would be off; leave the machine more idle, or give more --seconds"
         )
     return check
 
