@@ -265,9 +265,10 @@ def caption(options: argparse.Namespace) -> str:
     return (
         f"{options.packets:,} packets of {FLOWS:,} flows by Zipf's law, through eBPF programs by "
         f"BPF_PROG_TEST_RUN. (a) Errors over {options.runs} runs; all but those of norms (parts of "
-        "F2) and distinct flows (parts of their number) are of shares. (b) Costs, medians and "
-        f"standard deviations of {options.rounds} rounds in turns on one core; no driver's work is "
-        "in them."
+        "F2) and distinct flows (parts of their number) are of shares. A row's F2 is far off in "
+        f"a run in which the two largest flows share one of its {norms.COLUMNS} columns. (b) "
+        f"Costs, medians and standard deviations of {options.rounds} rounds in turns on one core; "
+        "no driver's work is in them."
     )
 
 
