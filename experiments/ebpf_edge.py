@@ -31,6 +31,7 @@ from int.edges import LINKS, LOSSY, MOST_PACKETS, PLACES, PROGRAM, Outcome, meas
 from int.marking import SCHEDULE, refuse_rare
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 from numpy.typing import NDArray
 from rich.table import Table
 
@@ -231,7 +232,9 @@ def draw(found: Sequence[Found]) -> Figure:
     draw_delays(last, found, LINKS[-1], {
         "told": "by postcards", "least": "to h2's kernel", "most": "to its postcard",
     })  # fmt: skip
-    last.set_xscale("log")
+    last.set_xscale("log", subs=())
+    last.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    last.xaxis.set_major_formatter("{x:g}")
     return figure
 
 
