@@ -56,17 +56,21 @@ def test_in_virtual_time(tmp_path: Path) -> None:
 def test_in_real_time(tmp_path: Path) -> None:
     scripts = [
         {"cmd": "echo begun > begun; sleep 600"},
-        {"cmd": "echo no >&2; exit 3"},
+        {"cmd": "echo $$ > failing; echo no >&2; exit 3"},
         {"cmd": "while ip link show s1-eth1; do sleep 0.01; done; exit 4"},
     ]
     path = write(tmp_path / "x", exec_scripts=scripts, tasks_file="tasks.txt")
     path.with_name("tasks.txt").write_text(
-        'h2 0 0 "cp /sys/class/net/h2-eth0/address mac"\nh1 0 0 no-such-program\n'
+        'h2 0 0 "cp /sys/class/net/h2-eth0/address mac"\n'
+        'h1 0 0 "echo $$ > lacking; no-such-program"\n'
         "h1 0 0.1 'sleep 600'\nh2 0 0 \"sh -c 'yes | head -c 200000; echo written > much'\"\n"
     )
     done = run(
         path,
-        "h1 until [ -s mac -a -s begun -a -s much ]; do sleep 0.02; done\n"
+        "h1 for each in mac begun much failing lacking; do "
+        "until [ -s $each ]; do sleep 0.02; done; done\n"
+        "h1 for each in failing lacking; do "  # which have ended
+        "until grep -qs State:.Z /proc/$(cat $each)/status; do sleep 0.02; done; done\n"
         "h1 ip neigh\nh1 ping -c 1 -W 5 10.1.2.2\nh1 cat mac begun much\n",
     )
     output = done.stdout.replace("\r", "")
@@ -74,7 +78,7 @@ def test_in_real_time(tmp_path: Path) -> None:
     assert "10.1.1.1 dev h1-eth0 lladdr 00:01:0a:01:01:02 PERMANENT" in output
     assert "icmp_seq=1" in output
     assert "00:00:0a:01:02:02\nbegun\nwritten\n" in output
-    assert "h1: `no-such-program` ended with status 127: sh: " in output
+    assert "h1: `echo $$ > lacking; no-such-program` ended with status 127: sh: " in output
     assert "timeout" not in output
-    assert "`echo no >&2; exit 3` ended with status 3: no" in output
+    assert "`echo $$ > failing; echo no >&2; exit 3` ended with status 3: no" in output
     assert "status 4" not in output  # the network's end is not its failure
