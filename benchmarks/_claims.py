@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Sequence
-from typing import Self
 
 from testbed.errors import TestbedError
 from testbed.results.report import Check, Table, table
@@ -14,7 +13,7 @@ class Claim(Check):
     """One that was held against what was measured."""
 
     @classmethod
-    def of_rounds(cls, name: str, found: Sequence[float], limit: float) -> Self:
+    def of_rounds(cls, name: str, found: Sequence[float], limit: float) -> "Claim":
         """It, on the median of rounds.
 
         Raises TestbedError where that breaks it, and not all of at least ENOUGH rounds do: what

@@ -1,7 +1,6 @@
 """When a link of the path was busy, by what is known of each frame that its switch sent."""
 
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ class Link:
     end_ns: NDArray[np.float64]  # when the link had sent it
 
     @classmethod
-    def of(cls, outcome: Outcome, switch: str, rate_bps: float) -> Self:
+    def of(cls, outcome: Outcome, switch: str, rate_bps: float) -> "Link":
         """The link of a run."""
         taken, left, end = [], [], []
         sent = Point(switch, "departures")
