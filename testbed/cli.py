@@ -85,6 +85,7 @@ def start(
         run = _run_virtual if options.time == "virtual" else _run_real
         return run(name, options, conduct, origin or Origin())
     except Interrupted as interrupted:
+        isolation.end_interrupt()
         print(f"\n{name}: interrupted", file=sys.stderr)
         return interrupted.exit_status
     except Exception as error:

@@ -10,8 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
 from mininet.cli import CLI
 from mininet.log import error, output
@@ -20,7 +19,7 @@ from mininet.node import Node
 from mininet.util import quietRun
 
 from testbed.errors import TestbedError
-from testbed.real.isolation import STOPPING
+from testbed.real.isolation import STOPPING, end_interrupt, interruptible
 
 IPERF_PORT, IPERF_S, UDP_RATE = 5001, 5, "10M"
 LISTENING_S = 5.0
@@ -42,10 +41,9 @@ def converse(mininet: Mininet, script: Path | None = None) -> None:
     Or do the commands of a script; any of the signals ends the run then.
     """
     before = {number: signal.getsignal(number) for number in (*STOPPING, signal.SIGALRM)}
-    for number in STOPPING:
-        signal.signal(number, _end)
-    # A signal just before readline waits for a key would be seen to at the next key alone.
-    signal.signal(signal.SIGALRM, lambda *_: None)
+    interruptible(_Ended)
+    # Python would handle a signal that comes just before readline waits for a key only at the next
+    # key: SIGALRM ends that wait.
     signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)
     try:
         if script is None:
@@ -58,7 +56,7 @@ def converse(mininet: Mininet, script: Path | None = None) -> None:
     except _Ended as ended:
         (number,) = ended.args
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        end_interrupt()
         for each, handler in before.items():
             signal.signal(each, handler)
     for node in mininet.values():
@@ -93,10 +91,6 @@ def _says(node: Node, answer: str, timeout_s: float) -> bool:
         if said.endswith(answer):
             return True
     return False
-
-
-def _end(number: int, _frame: FrameType | None) -> NoReturn:
-    raise _Ended(number)
 
 
 @contextlib.contextmanager

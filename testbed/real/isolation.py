@@ -19,15 +19,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 from testbed.errors import TestbedError
 
 GRACE_S = 20.0  # for a clean end after the first signal
 AGAIN_S = 1.0  # a second signal after that long kills at once; sooner it is the same key press
-LEFT_S = 0.01  # until a destructor that was interrupted has been left
+REMIND_S = 0.1  # until a signal's exception that was swallowed is raised again
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWNER = "owner"
 READY = b"ready"  # process 1 says so when its namespaces stand; the answer is the run's folder
@@ -124,45 +123,73 @@ def end_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def interruptible() -> None:
-    """Have signals that ask for an end raise Interrupted."""
+def interruptible(kind: Callable[[int], BaseException] = Interrupted) -> None:
+    """Have signals that ask for an end raise `kind(number)` in the main thread.
+
+    An exception that a signal handler raises may be swallowed: by a bare `except` (logging and
+    Mininet have some), in a destructor, in a function that C calls. So it is raised again, every
+    REMIND_S, until end_interrupt() or until it is being handled: clean-up is not disturbed.
+    """
+
+    def on_signal(number: int, _frame: object) -> None:
+        if not _requested:
+            _requested.append(number)
+            # Objects that were half made at that moment end without a message.
+            sys.unraisablehook = lambda _lost: None
+        remind()
+
+    def remind(*_: object) -> None:
+        if _requested:
+            signal.setitimer(signal.ITIMER_REAL, REMIND_S)
+            if not _is_handled(kind):
+                raise kind(_requested[0])
+
     for number in STOPPING:
-        signal.signal(number, _interrupt)
+        signal.signal(number, on_signal)
+    signal.signal(signal.SIGALRM, remind)
 
 
-def _interrupt(signal_number: int, _frame: object) -> NoReturn:
-    for number in STOPPING:  # cleaning up is not interrupted: the supervisor sees to its end
+def end_interrupt() -> None:
+    """Acknowledge the signal that was raised: it is not raised again, and further ones are ignored."""
+    for number in (*STOPPING, signal.SIGALRM):
         signal.signal(number, signal.SIG_IGN)
-    sys.unraisablehook = _raised_in_vain
-    raise Interrupted(signal_number)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    _requested.clear()
 
 
-def _raised_in_vain(lost: "sys.UnraisableHookArgs") -> None:
-    """Once interrupted. What a destructor raises goes no further: an interrupt comes anew, when
-    that has been left; and what was half made then, such as an event loop, ends in silence."""
-    if isinstance(lost.exc_value, Interrupted):
-        interruptible()
-        signal_number = lost.exc_value.exit_status - 128
-        threading.Timer(LEFT_S, os.kill, (os.getpid(), signal_number)).start()
+_requested: list[int] = []  # the signal that asked for an end, until end_interrupt()
+
+
+def _is_handled(kind: object) -> bool:
+    """Whether the main thread, which runs a signal handler, is in `except`, `finally` or `__exit__`
+    because of such an exception."""
+    error = sys.exc_info()[1]
+    while error is not None:
+        if type(error) is kind:
+            return True
+        error = error.__context__
+    return False
 
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Signals that ask for an end wait until this is left: what they raise amid os.fork() is lost,
-    as Python ignores what its hooks at a fork raise (os.register_at_fork; logging has some), and
-    so is what they raise in a function that C calls. Python handles them in its main thread."""
+    """Delay signals that ask for an end until this is left: os.fork() and C functions that call
+    Python must not be left half done. Python handles signals in its main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     came: list[int] = []
-    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in STOPPING}
+    before = {
+        number: signal.signal(number, lambda n, _: came.append(n))
+        for number in (*STOPPING, signal.SIGALRM)
+    }
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        if came:
-            signal.raise_signal(came[0])
+        for number in came:
+            signal.raise_signal(number)
 
 
 def supervise(name: str, child: int, connection: socket.socket, *, interactive: bool) -> int:

@@ -40,6 +40,7 @@ def serve(connection: Connection, parent: int) -> None:
             task, place = connection.recv()
             place.mkdir()
             connection.send(packed(execute(pickle.loads(task), place, tell, known)))
+    isolation.end_interrupt()
 
 
 def _serve_script(descriptor: str, parent: str, script: str) -> None:

@@ -1,9 +1,11 @@
 """Mininet's command line, typed into through a terminal: every command works, or says why not."""
 
+import contextlib
 import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -170,6 +172,24 @@ def test_a_signal_ends_the_run(open_terminal: Callable[[], Terminal], busy: bool
     os.kill(terminal.pid, signal.SIGTERM)
     terminal.until(b"example: interrupted")
     assert terminal.status() == 128 + signal.SIGTERM
+
+
+def test_a_signal_that_a_log_handler_swallows_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mininet's log handler has a bare `except`."""
+
+    def swallow(_net: object) -> None:
+        with contextlib.suppress(BaseException):
+            signal.raise_signal(signal.SIGTERM)
+        time.sleep(60)
+
+    ended: list[int] = []
+    monkeypatch.setattr(command_line, "CommandLine", swallow)
+    before = signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
+    try:
+        command_line.converse({})
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended == [signal.SIGTERM]
 
 
 def test_a_command_is_interrupted_until_it_ends() -> None:

@@ -166,6 +166,45 @@ def test_a_signal_in_a_destructor_is_not_lost(start_experiment: StartExperiment,
     assert errors.splitlines() == ["", "example: interrupted"]
 
 
+SWALLOWED = """import signal, time
+try:
+    signal.raise_signal(signal.SIGTERM)
+except BaseException:
+    pass
+time.sleep(60)"""
+IN_CALLBACK = """import ctypes, signal, time
+ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGTERM))()
+time.sleep(60)"""
+IN_CLEAN_UP = """import signal, time
+try:
+    signal.raise_signal(signal.SIGTERM)
+finally:
+    time.sleep(5 * 0.1)
+    try:
+        1 / 0
+    except ZeroDivisionError:
+        time.sleep(5 * 0.1)
+    print("cleaned up")"""
+
+
+@pytest.mark.parametrize("kind", ["real", "virtual"])
+@pytest.mark.parametrize("body", [SWALLOWED, IN_CALLBACK], ids=["except", "callback"])
+def test_a_signal_whose_exception_is_swallowed_is_not_lost(
+    start_experiment: StartExperiment, body: str, kind: str
+) -> None:
+    _output, errors = start_experiment(body, "--time", kind).communicate()
+    assert errors.splitlines() == ["", "example: interrupted"]
+
+
+@pytest.mark.parametrize("kind", ["real", "virtual"])
+def test_clean_up_is_not_interrupted_again(start_experiment: StartExperiment, kind: str) -> None:
+    process = start_experiment(IN_CLEAN_UP, "--time", kind)
+    output, errors = process.communicate()
+    assert process.returncode == 143
+    assert "cleaned up\n" in output
+    assert errors.splitlines() == ["", "example: interrupted"]
+
+
 HALF_MADE = """import signal
 class Half:
     def __init__(self):
@@ -283,7 +322,7 @@ def test_a_folder_that_others_may_write_to_is_refused(
 
 
 def test_an_end_that_is_asked_for_amid_a_fork_is_not_lost() -> None:
-    before = {number: signal.getsignal(number) for number in isolation.STOPPING}
+    before = {number: signal.getsignal(number) for number in (*isolation.STOPPING, signal.SIGALRM)}
     ends = []
 
     def fork_and_end() -> None:
@@ -299,5 +338,6 @@ def test_an_end_that_is_asked_for_amid_a_fork_is_not_lost() -> None:
         with pytest.raises(isolation.Interrupted):
             fork_and_end()
     finally:
+        isolation.end_interrupt()
         for number, handler in before.items():
             signal.signal(number, handler)
