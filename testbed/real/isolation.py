@@ -150,7 +150,7 @@ def interruptible(kind: Callable[[int], BaseException] = Interrupted) -> None:
 
 
 def end_interrupt() -> None:
-    """Acknowledge the signal that was raised: it is not raised again, and further ones are ignored."""
+    """Acknowledge the signal: it is not raised again, and further ones are ignored."""
     for number in (*STOPPING, signal.SIGALRM):
         signal.signal(number, signal.SIG_IGN)
     signal.setitimer(signal.ITIMER_REAL, 0)
