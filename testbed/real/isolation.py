@@ -179,17 +179,15 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    before = {
-        number: signal.signal(number, lambda n, _: came.append(n))
-        for number in (*STOPPING, signal.SIGALRM)
-    }
+    delayed = (*STOPPING, signal.SIGALRM)
+    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in delayed}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in came:
-            signal.raise_signal(number)
+        for each in came:
+            signal.raise_signal(each)
 
 
 def supervise(name: str, child: int, connection: socket.socket, *, interactive: bool) -> int:
