@@ -16,7 +16,7 @@ from collectors.dta.hashes import Words, checksums, slots
 from collectors.dta.packets import PORT
 from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer, Transport
-from controllers.connection import connections
+from controllers.connection import connections, cpu_ports
 from controllers.dta import reporter, translator
 from controllers.dta.reporter import Reporter
 from controllers.dta.stores import KeyWriteStore
@@ -146,8 +146,9 @@ async def measure(
     data = Data(words=1, first=Word.PACKETS, redundancy=1, retransmittable=way.retransmittable)
     sender = Reporter(REPORTER_ADDR, [COLLECTOR], [WatchedFlow("10.128.0.0/9", "10.0.0.3")],
                       data=data)  # fmt: skip
+    topo = Dumbbell(2, delay_us=DELAY_US)
     with Network(
-        Dumbbell(2, delay_us=DELAY_US), run, name=name, expected_drops=EXPECTED,
+        topo, run, name=name, expected_drops=EXPECTED, switch_options=cpu_ports(topo),
         program={"s1": program, "s2": TRANSLATOR_PROGRAM},
     ) as net:  # fmt: skip
         net.run_application(COLLECTOR, responder)
