@@ -1,4 +1,4 @@
-"""Reads a switch's registers by readout packets; the P4 side is p4src/include/readout.p4.
+"""Readout packets: read and write a switch's registers; see p4src/include/readout.p4.
 
 They work on every target: P4Runtime servers made with PI give no registers. A connected switch is
 read inside `async with Readouts(switch) as readouts`, by `await readouts.read(record, index)`.
@@ -31,6 +31,9 @@ CLOCK_BITS = 48
 """The switches' clocks count microseconds modulo 2 to this power."""
 
 RESOLUTION_US = 1  # of the switches' clocks
+
+_WRITE = 0x8000  # in a record's number, see readout.p4
+_VALUES = 4  # 64-bit values of a request that writes
 
 
 @dataclass(frozen=True)
@@ -79,10 +82,31 @@ class Readouts:
     async def read(self, record: int, index: int = 0) -> Readout:
         """The registers of `record` (its number in the program) at `index`; each point's values are
         one snapshot."""
+        answer, _ = await self._ask_until_answered(record, index)
+        return answer
+
+    async def write(self, record: int, index: int, *values: int) -> None:
+        """Write up to four values of 64 bits into the registers of `record` at `index`; the others
+        become 0. The switch has done so when this returns, and does not do so again later.
+
+        Raises NoReadoutError, and ValueError if the program does not write this record.
+        """
+        given = [*values, *[0] * (_VALUES - len(values))]
+        data = b"".join(value.to_bytes(8, "big") for value in given)
+        answer, attempts = await self._ask_until_answered(record | _WRITE, index, data)
+        if answer.arrival != tuple(given):
+            raise ValueError(f"switch {self.name}: its program does not write record {record}")
+        if attempts > 1:  # a late copy of the request must not undo what happens from now on
+            await self.read(CLOCK)
+
+    async def _ask_until_answered(
+        self, record: int, index: int, data: bytes = b""
+    ) -> tuple[Readout, int]:
+        """The answer, and how many requests were sent."""
         async with self._room:
-            for _ in range(ATTEMPTS):
+            for attempt in range(1, ATTEMPTS + 1):
                 with suppress(asyncio.TimeoutError):
-                    return _decode(await self._ask(record, index))
+                    return _decode(await self._ask(record, index, data)), attempt
         raise NoReadoutError(
             f"switch {self.name} left {ATTEMPTS} readout packets unanswered: does it run "
             "with --cpu-port 255 and a program that includes readout.p4?"
@@ -110,12 +134,14 @@ class Readouts:
         doubled_ns = 2 * (before_ns - 1000 * switch_us) + trip_ns - 1000 * RESOLUTION_US
         return doubled_ns % (2000 << CLOCK_BITS) / 2000, _half_of(trip_ns)
 
-    async def _ask(self, record: int, index: int) -> fy.P4PacketIn:
+    async def _ask(self, record: int, index: int, data: bytes = b"") -> fy.P4PacketIn:
         number = next(self._numbers).to_bytes(8, "big")
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             async with self._sending:  # gRPC's streams take one message at a time
-                await self._switch.write([fy.P4PacketOut(number, record=record, index=index)])
+                await self._switch.write(
+                    [fy.P4PacketOut(data + number, record=record, index=index)]
+                )
             return await asyncio.wait_for(answer, TIMEOUT_S)
         finally:
             del self._waiting[number]

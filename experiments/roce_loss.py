@@ -22,7 +22,6 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import finsy as fy
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -32,7 +31,7 @@ from roce.reporting import DELAY_US, PEER, PROGRAM, Collection, Running, reporti
 
 from collectors.roce.application import Outcome
 from collectors.roce.endpoint import Transport
-from controllers.roce.running import events, refuse_bmv2, state
+from controllers.roce.running import events, refuse_bmv2, set_psn, state
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.network import Network
@@ -223,8 +222,7 @@ async def skip(running: Running, run: Run, lost_ns: int, lost_at: int, gap_ns: f
     await run.clock.sleep_until(lost_ns + round(STALLED * gap_ns))
     psn = (PEER.psn + lost_at - STALLED) % PSNS
     before = (await state(running.switch, running.session)).psn
-    entry = fy.P4RegisterEntry("roce_psn", index=running.session.number, data=psn)
-    await running.switch.write([~entry])
+    await set_psn(running.switch, running.session, psn)
     return (psn - before) % PSNS
 
 

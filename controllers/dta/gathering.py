@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import finsy as fy
 
 from controllers.dta.stores import check_slots, spread_over, too_small
+from controllers.readout import Readouts
 from controllers.roce.queue_pair import QueuePair
 
 ENTRIES = (1, 2, 4, 8, 16)  # of a batch
@@ -26,6 +27,7 @@ CHUNK_BYTES, COLUMN_BYTES = 32, 16
 _AT_ONCE, _PAUSE_S = 16, 0.001  # packet-outs
 
 _FLUSH_LIST, _FLUSH_ROW, _FLUSH_COLUMN = 2, 3, 4  # records of p4src/dta/gather.p4
+_LIST_STATE = 8  # readout record of p4src/dta/append.p4
 
 
 @dataclass(frozen=True)
@@ -181,12 +183,8 @@ async def restart_list(
     After the switch was restarted: else it begins with the first batch, and readers wait for
     another one.
     """
-    values = {"append_number": batch_number - 1, "append_slot": slot, "append_count": 0,
-              "append_entries": 0}  # fmt: skip
-    await switch.write(
-        [~fy.P4RegisterEntry(name, index=store.first + number, data=value)
-         for name, value in values.items()]
-    )  # fmt: skip
+    async with Readouts(switch) as readouts:
+        await readouts.write(_LIST_STATE, store.first + number, batch_number - 1, slot)
 
 
 async def _ask(switch: fy.Switch, record: int, service: int, whose: Iterable[int]) -> None:

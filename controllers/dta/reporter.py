@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import finsy as fy
 
-from controllers.dta.sender import Sender, begin, ways_to_senders
+from controllers.dta.sender import STATE, Sender, begin, ways_to_senders
 from controllers.dta.watch import ALL, NEVER_US, Counts, Data, EventList, Reports, Want
 from controllers.forwarding import forwarding_entries
-from controllers.readout import CLOCK_BITS
+from controllers.readout import CLOCK_BITS, Readouts
 from controllers.routing import routing_entries
 from controllers.tables import reconcile
 from testbed.network import Network
@@ -25,7 +25,6 @@ EVENTS = ("sent", "nacked", "resent", "not kept", "absurd", "late", "unpaid")
 """What is counted of a translator, in the order of p4src/dta/reporter_ring.p4."""
 
 _KINDS = 16  # counters of a translator
-_STATE = ("dta_next", "dta_left", "dta_unpaid")  # registers, by translator
 
 
 @dataclass(frozen=True)
@@ -116,10 +115,9 @@ async def events(switch: fy.Switch, translator: int = 1) -> dict[str, int]:
 
 
 async def state(switch: fy.Switch, translator: int = 1) -> State:
-    """Where a reporter is with its nth translator."""
-    wanted = [fy.P4RegisterEntry(name, index=translator) for name in _STATE]
-    found = [entry.data async for entry in switch.read(wanted)]  # type: ignore[attr-defined]
-    return State(*found)
+    """Return where a reporter is with its nth translator. Raises NoReadoutError."""
+    async with Readouts(switch) as readouts:
+        return State(*(await readouts.read(STATE, translator)).arrival[:3])
 
 
 def _ways(net: Network, switch: str, reporter: Reporter) -> list[fy.P4TableEntry]:

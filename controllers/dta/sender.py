@@ -16,6 +16,7 @@ from controllers.dta.watch import (
     WatchedFlow,
     entries_of,
 )
+from controllers.readout import Readouts
 from controllers.roce.running import replace
 from testbed.errors import TestbedError
 from testbed.network import Network
@@ -23,6 +24,7 @@ from testbed.routes import next_hops
 
 MAX_TRANSLATORS = 15
 NUMBERS = 1 << 16  # of reporters
+STATE = 1  # readout record of p4src/dta/reporter_ring.p4
 _SESSIONS = 400  # of clones: that of translator 0
 
 
@@ -102,7 +104,9 @@ async def begin(net: Network, switch: fy.Switch, sender: Sender) -> list[fy.P4Ta
     ports = [net.port(switch.name, ways[host][0]) for host in sender.translators]
     for number, port in enumerate(ports, 1):
         await replace(switch, fy.P4CloneSessionEntry(_SESSIONS + number, replicas=[port]))
-    await switch.write([~fy.P4RegisterEntry("dta_next", data=0)])
+    async with Readouts(switch) as readouts:
+        for number in range(1, len(sender.translators) + 1):
+            await readouts.write(STATE, number)
     return [
         entry for number, port in enumerate(ports, 1) for entry in _ends(net, sender, number, port)
     ]  # fmt: skip

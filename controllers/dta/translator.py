@@ -8,6 +8,7 @@ async with connections(net) as switches:
     await configure(net, switches, {"s1": translator})
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -16,6 +17,7 @@ import finsy as fy
 
 from controllers.dta.stores import MAX_COPIES, Store
 from controllers.forwarding import forwarding_entries
+from controllers.readout import Readouts
 from controllers.roce.queue_pair import QueuePair
 from controllers.roce.running import begin, check_macs, port_of, replace, ways_to_writers
 from controllers.tables import reconcile
@@ -31,6 +33,8 @@ EVENTS = {
 REPORTERS = 256
 _KINDS = 16  # counters of a reporter
 _WINDOW = 1024  # reports of a reporter that are remembered
+# Readout records of p4src/dta/sequence.p4; a write to the second one empties so many cells.
+_REPORTER_STATE, _REPORTER_WINDOW, _CELLS_PER_WRITE = 6, 7, 8
 _NACK_CLONES = 256  # clone session of port 0, by which NACKs go back
 
 
@@ -204,9 +208,15 @@ async def events(switch: fy.Switch, reporter: int = 0) -> dict[str, int]:
 
 async def restart_reporter(switch: fy.Switch, reporter: int, *, sequence: int = 0) -> None:
     """Take a reporter's next report, which has this number, as its first one; see events()."""
-    window = range(reporter * _WINDOW, (reporter + 1) * _WINDOW)
-    await switch.write([
-        ~fy.P4RegisterEntry("dta_expected", index=reporter, data=sequence),
-        ~fy.P4RegisterEntry("dta_missing", index=reporter, data=0),
-        *(~fy.P4RegisterEntry("dta_here", index=index, data=0) for index in window),
-    ])  # fmt: skip
+    windows = range(reporter * _WINDOW, (reporter + 1) * _WINDOW, _CELLS_PER_WRITE)
+    async with Readouts(switch) as readouts:
+        await readouts.write(_REPORTER_STATE, reporter, sequence)
+        await asyncio.gather(*(
+            readouts.write(_REPORTER_WINDOW, cell // _CELLS_PER_WRITE) for cell in windows
+        ))  # fmt: skip
+
+
+async def missing_reports(switch: fy.Switch, reporter: int) -> int:
+    """Return how many reports of a reporter have not come so far. Raises NoReadoutError."""
+    async with Readouts(switch) as readouts:
+        return (await readouts.read(_REPORTER_STATE, reporter)).arrival[1]

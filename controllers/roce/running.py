@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import finsy as fy
 
+from controllers.readout import Readouts
 from controllers.roce.queue_pair import QueuePair
 from testbed.errors import TestbedError
 from testbed.network import Network
@@ -16,8 +17,8 @@ EVENTS = ("sent", "acked", "naked", "not ready", "refused", "resumed", "probed",
 """What is counted of a session, in the order of p4src/roce/session.p4."""
 
 _KINDS = 16  # counters of a session
-_REGISTERS = ("roce_psn", "roce_slot", "roce_lost", "roce_unanswered", "roce_acked",
-              "roce_resumed")  # fmt: skip
+# Readout records of p4src/roce/session.p4.
+_SESSION, _PSN = 1, 5
 
 Writers = Mapping[str, Sequence[QueuePair]]
 """Switches that write, by name, and their sessions."""
@@ -34,9 +35,11 @@ class State:
 
 
 def refuse_bmv2(run: Run) -> None:
-    """Raise TestbedError where there are no registers over P4Runtime, to begin sessions by."""
+    """Raise TestbedError on bmv2, where no RoCE or DTA experiment has been run so far."""
     if run.target == "bmv2":
-        raise TestbedError("--target bmv2: sessions are begun by registers; take --target minip4")
+        raise TestbedError(
+            "--target bmv2: not supported by RoCE and DTA experiments; use --target minip4"
+        )
 
 
 async def begin(net: Network, switch: fy.Switch, sessions: Sequence[QueuePair]) -> None:
@@ -68,12 +71,18 @@ async def replace(
 
 
 async def restart(switch: fy.Switch, session: QueuePair, *, psn: int, slot: int = 0) -> None:
-    """Begin a session anew: its next record has this PSN, and goes to this slot."""
-    values = dict.fromkeys(_REGISTERS, 0) | {"roce_psn": psn, "roce_slot": slot}
-    await switch.write(
-        [~fy.P4RegisterEntry(name, index=session.number, data=value)
-         for name, value in values.items()]
-    )  # fmt: skip
+    """Restart a session: its next record has this PSN and goes to this slot.
+
+    Raises NoReadoutError.
+    """
+    async with Readouts(switch) as readouts:
+        await readouts.write(_SESSION, session.number, psn, slot)
+
+
+async def set_psn(switch: fy.Switch, session: QueuePair, psn: int) -> None:
+    """Change the PSN of a session's next record, and nothing else. Raises NoReadoutError."""
+    async with Readouts(switch) as readouts:
+        await readouts.write(_PSN, session.number, psn)
 
 
 async def reconnect(net: Network, switch: fy.Switch, session: QueuePair) -> None:
@@ -95,10 +104,9 @@ async def events(switch: fy.Switch, session: QueuePair) -> dict[str, int]:
 
 
 async def state(switch: fy.Switch, session: QueuePair) -> State:
-    """Where a session is."""
-    wanted = [fy.P4RegisterEntry(name, index=session.number) for name in _REGISTERS[:4]]
-    found = [entry.data async for entry in switch.read(wanted)]  # type: ignore[attr-defined]
-    return State(*found)
+    """Return where a session is. Raises NoReadoutError."""
+    async with Readouts(switch) as readouts:
+        return State(*(await readouts.read(_SESSION, session.number)).arrival)
 
 
 def check_macs(writers: Writers) -> None:

@@ -3,11 +3,9 @@
 h1, h3 - s1 - s2 - h2: s1 reports each packet from h1 to h3, and s2 writes that into h2's memory
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import finsy as fy
 import numpy as np
 from numpy.typing import NDArray
 from scapy.layers.inet import IP, UDP
@@ -18,7 +16,7 @@ from collectors.dta.hashes import Words, checksums, slots
 from collectors.dta.packets import PORT
 from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer, Transport
-from controllers.connection import connections
+from controllers.connection import connections, cpu_ports
 from controllers.dta import reporter, translator
 from controllers.dta.reporter import Reporter
 from controllers.dta.stores import KeyWriteStore
@@ -148,8 +146,9 @@ async def measure(
     data = Data(words=1, first=Word.PACKETS, redundancy=1, retransmittable=way.retransmittable)
     sender = Reporter(REPORTER_ADDR, [COLLECTOR], [WatchedFlow("10.128.0.0/9", "10.0.0.3")],
                       data=data)  # fmt: skip
+    topo = Dumbbell(2, delay_us=DELAY_US)
     with Network(
-        Dumbbell(2, delay_us=DELAY_US), run, name=name, expected_drops=EXPECTED,
+        topo, run, name=name, expected_drops=EXPECTED, switch_options=cpu_ports(topo),
         program={"s1": program, "s2": TRANSLATOR_PROGRAM},
     ) as net:  # fmt: skip
         net.run_application(COLLECTOR, responder)
@@ -169,7 +168,7 @@ async def measure(
             await run.clock.sleep_until(times[-1] + SETTLE_NS)
             counts = await reporter.events(switches["s1"])
             left = (await reporter.state(switches["s1"])).left
-            missing = await _register(switches["s2"], "dta_missing", 1)
+            missing = await translator.missing_reports(switches["s2"], 1)
             unwritten = (await state(switches["s2"], session)).lost
     outcome: Outcome = net.applications[0].result
     return Found(
@@ -236,10 +235,3 @@ def _writes(net: Network, what: str) -> list[tuple[int, int]]:
     base = Responder(COLLECTOR_ADDR, [Writer(PEER, SLOT, SLOTS)]).targets[0].base
     places = (numbers_in(frames, ADDRESS, 8) - base) // SLOT.itemsize
     return [*zip(numbers_in(frames, PSN, 3).tolist(), places.tolist(), strict=True)]
-
-
-async def _register(switch: fy.Switch, name: str, index: int) -> int:
-    wanted: Sequence[fy.P4RegisterEntry] = [fy.P4RegisterEntry(name, index=index)]
-    # finsy's overloads of read() name a coroutine; it is an async generator.
-    (found,) = [entry.data async for entry in switch.read(wanted)]  # type: ignore[attr-defined]
-    return int(found)

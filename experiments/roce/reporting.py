@@ -14,7 +14,7 @@ import numpy as np
 from collectors.roce.application import Responder, Writer
 from collectors.roce.endpoint import Counts, Peer, Target, Transport
 from collectors.roce.region import HOP, TCP
-from controllers.connection import connections
+from controllers.connection import connections, cpu_ports
 from controllers.roce.session import Content, Reporter, Session, configure
 from controllers.roce.watch import RecordedFlow
 from testbed.application import Application, Host
@@ -116,8 +116,9 @@ def network(
     """The network alone."""
     topo = Dumbbell(2, rate_bps=rate_bps, delay_us=DELAY_US, queue_packets=10_000)
     with Network(
-        topo, run, program=program, name=name, capture=captures, expected_drops=EXPECTED
-    ) as net:
+        topo, run, program=program, name=name, capture=captures, expected_drops=EXPECTED,
+        switch_options=cpu_ports(topo),
+    ) as net:  # fmt: skip
         yield net
 
 

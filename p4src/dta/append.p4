@@ -5,6 +5,7 @@
 #ifndef TELEMARK_DTA_APPEND_P4
 #define TELEMARK_DTA_APPEND_P4
 
+#include "../include/readout.p4"
 #include "plan.p4"
 #include "../roce/transport.p4"
 
@@ -17,6 +18,41 @@ register<bit<32>>(DTA_LISTS) append_slot;      // where in its ring it goes
 register<bit<27>>(DTA_LISTS) append_number;    // of the batch before it
 
 const bit<27> LAST_NUMBER = 0x7FFFFFF;  // the next one is 1: number 0 was never written
+
+const bit<16> LIST_STATE = 8;  // number of the readout record; index: the list, in the registers
+
+/* Reads or writes a list's place in its ring: the number of the last batch, the slot of the next one,
+ * and how many entries are gathered; to write it empties the batch. */
+control ListAccess(inout readout_values_t readout) {
+    bit<32> cell = readout.index & (DTA_LISTS - 1);
+
+    action read_place() {
+        bit<27> number;
+        bit<32> slot;
+        bit<8> count;
+        append_number.read(number, cell);
+        append_slot.read(slot, cell);
+        append_count.read(count, cell);
+        readout.value_0 = (bit<64>)number;
+        readout.value_1 = (bit<64>)slot;
+        readout.value_2 = (bit<64>)count;
+    }
+
+    action write_place() {
+        append_number.write(cell, (bit<27>)readout.value_0);
+        append_slot.write(cell, (bit<32>)readout.value_1);
+        append_count.write(cell, 0);
+        append_entries.write(cell, 0);
+    }
+
+    apply {
+        if (readout.record == LIST_STATE) {
+            read_place();
+        } else if (readout.record == (LIST_STATE | WRITE)) {
+            write_place();
+        }
+    }
+}
 
 struct batch_t {
     bit<8> session;

@@ -5,6 +5,7 @@
  *   egress    INT's egress --> of what leaves the domain the flow's path: is there something to tell?
  *             --> DTA reports, each in front of a clone, as of a reporter (reporter_send.p4) */
 #define INT_MORE_HEADERS \
+    readout_write_t readout_write; \
     dta_headers_t dta; \
     dta_t nack_base; \
     nack_t nack;
@@ -43,6 +44,26 @@ parser SinkParser(
     IntParser() int_parser;
 
     state start {
+        transition select(standard_metadata.ingress_port) {
+            CPU_PORT: parse_readout_request;
+            default: parse_int;
+        }
+    }
+
+    state parse_readout_request {
+        packet.extract(hdr.readout_request);
+        transition select(hdr.readout_request.record) {
+            WRITE &&& WRITE: parse_readout_write;
+            default: accept;
+        }
+    }
+
+    state parse_readout_write {
+        packet.extract(hdr.readout_write);
+        transition accept;
+    }
+
+    state parse_int {
         int_parser.apply(packet, hdr, meta, standard_metadata);
         transition select(meta.udp_port, hdr.ipv4.isValid(), hdr.shim.isValid()) {
             (NACK_PORT, true, false): parse_nack;
@@ -93,12 +114,16 @@ control SinkIngress(
     IntArrival() arrival;
     WatchPath() watch_path;
     ReadoutRequest() readout_request;
+    ReadoutWrite() readout_write;
+    TranslatorAccess() translator_access;
     ReadoutArrival() readout_arrival;
 
     apply {
         if (hdr.readout_request.isValid()) {
             readout_request.apply(
                 hdr.readout_request, hdr.readout, meta.readout, standard_metadata);
+            readout_write.apply(hdr.readout_write, meta.readout);
+            translator_access.apply(meta.readout);
             readout_arrival.apply(hdr.readout, meta.readout);
         } else {
             bit<32> first = hdr.nack_base.sequence;

@@ -22,6 +22,14 @@ parser TranslatorParser(
 
     state parse_readout_request {
         packet.extract(hdr.readout_request);
+        transition select(hdr.readout_request.record) {
+            WRITE &&& WRITE: parse_readout_write;
+            default: accept;
+        }
+    }
+
+    state parse_readout_write {
+        packet.extract(hdr.readout_write);
         transition accept;
     }
 

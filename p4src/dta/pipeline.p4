@@ -104,7 +104,10 @@ control TranslatorIngress(
     ReadFlush() read_flush;
     Translate() translate;
     ReadoutRequest() readout_request;
-    SessionReadout() session_readout;
+    ReadoutWrite() readout_write;
+    SessionAccess() session_access;
+    ReporterAccess() reporter_access;
+    ListAccess() list_access;
     ReadoutArrival() readout_arrival;
 
     action forward(bit<9> port) {
@@ -141,7 +144,10 @@ control TranslatorIngress(
         if (hdr.readout_request.isValid()) {
             readout_request.apply(
                 hdr.readout_request, hdr.readout, meta.readout, standard_metadata);
-            session_readout.apply(meta.readout);
+            readout_write.apply(hdr.readout_write, meta.readout);
+            session_access.apply(meta.readout);
+            reporter_access.apply(meta.readout);
+            list_access.apply(meta.readout);
             readout_arrival.apply(hdr.readout, meta.readout);
         } else {
             bool is_report = meta.gathering.is_flush == 1;

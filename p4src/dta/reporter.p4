@@ -14,6 +14,7 @@ struct metadata_t {
     dta_flow_t flow;
     dta_report_t report;
     dta_resend_t resend;
+    readout_values_t readout;
 }
 
 #include "reporter_send.p4"
@@ -33,6 +34,10 @@ control ReporterIngress(
     SeeSegment() see_segment;
     PlanReport() plan_drop;
     NumberReport() number;
+    ReadoutRequest() readout_request;
+    ReadoutWrite() readout_write;
+    TranslatorAccess() translator_access;
+    ReadoutArrival() readout_arrival;
 
     action forward(bit<9> port) {
         standard_metadata.egress_spec = port;
@@ -51,10 +56,16 @@ control ReporterIngress(
 #ifdef DTA_PROTOTYPE
         first = (bit<32>)hdr.short_nack.sequence;
 #endif
-        if (hdr.nack.isValid() || hdr.short_nack.isValid()) {
+        if (hdr.readout_request.isValid()) {
+            readout_request.apply(
+                hdr.readout_request, hdr.readout, meta.readout, standard_metadata);
+            readout_write.apply(hdr.readout_write, meta.readout);
+            translator_access.apply(meta.readout);
+            readout_arrival.apply(hdr.readout, meta.readout);
+        } else if (hdr.nack.isValid() || hdr.short_nack.isValid()) {
             hear_nack.apply(hdr.ipv4, first, missing, meta.resend, standard_metadata);
         }
-        if (meta.resend.translator == 0) {
+        if (!hdr.readout.isValid() && meta.resend.translator == 0) {
             bit<16> src_port = 0;
             bit<16> dst_port = 0;
             if (hdr.ports.isValid()) {

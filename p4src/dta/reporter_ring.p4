@@ -2,6 +2,7 @@
 #ifndef TELEMARK_DTA_REPORTER_RING_P4
 #define TELEMARK_DTA_REPORTER_RING_P4
 
+#include "../include/readout.p4"
 #include "reporter_packet.p4"
 
 #define DTA_TRANSLATORS 16  // numbers 1 to 15
@@ -41,6 +42,40 @@ const bit<4> DTA_UNPAID = 6;  // NACKs that asked for more than was paid for
 counter(DTA_TRANSLATORS * 16, CounterType.packets) dta_events;
 
 #define DTA_EVENT(translator, kind) ((bit<32>)(translator ++ kind))
+
+const bit<16> DTA_STATE = 1;  // number of the readout record; index: the translator
+
+/* Reads the next sequence number, and how many reports NACKs asked for in vain; to write them starts
+ * the numbers again. */
+control TranslatorAccess(inout readout_values_t readout) {
+    bit<32> translator = readout.index & (DTA_TRANSLATORS - 1);
+
+    action read_state() {
+        bit<32> next;
+        bit<32> left;
+        bit<32> unpaid;
+        dta_next.read(next, translator);
+        dta_left.read(left, translator);
+        dta_unpaid.read(unpaid, translator);
+        readout.value_0 = (bit<64>)next;
+        readout.value_1 = (bit<64>)left;
+        readout.value_2 = (bit<64>)unpaid;
+    }
+
+    action write_state() {
+        dta_next.write(translator, (bit<32>)readout.value_0);
+        dta_left.write(translator, (bit<32>)readout.value_1);
+        dta_unpaid.write(translator, (bit<32>)readout.value_2);
+    }
+
+    apply {
+        if (readout.record == DTA_STATE) {
+            read_state();
+        } else if (readout.record == (DTA_STATE | WRITE)) {
+            write_state();
+        }
+    }
+}
 
 /* Gives a report its number, before it waits in any queue: one that is dropped there leaves a gap. */
 control NumberReport(inout dta_report_t report) {

@@ -4,9 +4,14 @@
 #ifndef TELEMARK_DTA_REPORTER_SWITCH_P4
 #define TELEMARK_DTA_REPORTER_SWITCH_P4
 
+#include "../include/allocation.p4"
+#include "../include/readout.p4"
 #include "reporter_packet.p4"
 
 struct headers_t {
+    readout_request_t readout_request;
+    readout_write_t readout_write;
+    readout_t readout;
     dta_headers_t report;
     ethernet_t ethernet;
     ipv4_t ipv4;
@@ -22,6 +27,26 @@ parser ReporterParser(
     packet_in packet, out headers_t hdr, inout metadata_t meta,
     inout standard_metadata_t standard_metadata) {
     state start {
+        transition select(standard_metadata.ingress_port) {
+            CPU_PORT: parse_readout_request;
+            default: parse_ethernet;
+        }
+    }
+
+    state parse_readout_request {
+        packet.extract(hdr.readout_request);
+        transition select(hdr.readout_request.record) {
+            WRITE &&& WRITE: parse_readout_write;
+            default: accept;
+        }
+    }
+
+    state parse_readout_write {
+        packet.extract(hdr.readout_write);
+        transition accept;
+    }
+
+    state parse_ethernet {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ether_type) {
             ETHERTYPE_IPV4: parse_ipv4;
@@ -102,6 +127,7 @@ control ReporterDeparser(packet_out packet, in headers_t hdr) {
     EmitReport() emit_report;
 
     apply {
+        packet.emit(hdr.readout);
         emit_report.apply(packet, hdr.report);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.ipv4);

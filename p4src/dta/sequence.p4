@@ -2,6 +2,7 @@
 #ifndef TELEMARK_DTA_SEQUENCE_P4
 #define TELEMARK_DTA_SEQUENCE_P4
 
+#include "../include/readout.p4"
 #include "plan.p4"
 
 // So many reports of a reporter are remembered, a power of two: of these it is known which came.
@@ -20,6 +21,50 @@ const bit<1> IS_HERE = 1;
 
 #define HERE(reporter, sequence) \
     (((bit<32>)(reporter) * WINDOW) | ((sequence) & (WINDOW - 1)))
+
+// Numbers of readout records.
+const bit<16> REPORTER_STATE = 6;   // index: the reporter; the next number, reports missing
+const bit<16> REPORTER_WINDOW = 7;  // index: eight cells of dta_here; written only, to be empty
+
+control ReporterAccess(inout readout_values_t readout) {
+    bit<32> reporter = readout.index & (DTA_REPORTERS - 1);
+    bit<32> cells = (readout.index << 3) & (DTA_REPORTERS * DTA_WINDOW - 1);
+
+    action read_state() {
+        bit<32> expected;
+        bit<32> missing;
+        dta_expected.read(expected, reporter);
+        dta_missing.read(missing, reporter);
+        readout.value_0 = (bit<64>)expected;
+        readout.value_1 = (bit<64>)missing;
+    }
+
+    action write_state() {
+        dta_expected.write(reporter, (bit<32>)readout.value_0);
+        dta_missing.write(reporter, (bit<32>)readout.value_1);
+    }
+
+    action clear_cells() {
+        dta_here.write(cells, 0);
+        dta_here.write(cells + 1, 0);
+        dta_here.write(cells + 2, 0);
+        dta_here.write(cells + 3, 0);
+        dta_here.write(cells + 4, 0);
+        dta_here.write(cells + 5, 0);
+        dta_here.write(cells + 6, 0);
+        dta_here.write(cells + 7, 0);
+    }
+
+    apply {
+        if (readout.record == REPORTER_STATE) {
+            read_state();
+        } else if (readout.record == (REPORTER_STATE | WRITE)) {
+            write_state();
+        } else if (readout.record == (REPORTER_WINDOW | WRITE)) {
+            clear_cells();
+        }
+    }
+}
 
 struct arrival_t {
     bit<8> reporter;  // its index; UNTRACKED: nobody minds its numbers

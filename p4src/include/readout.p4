@@ -1,13 +1,19 @@
-/* How registers leave a switch: P4Runtime servers made with PI read counters, but no registers.
+/* How a controller reads and writes registers: P4Runtime servers made with PI have counters, but
+ * no registers.
  *
  *     controller --packet-out: record, index--> ingress, egress --packet-in: their registers-->
+ *     controller --packet-out: record | WRITE, index, values--> ingress --packet-in: the values-->
  *
  * A packet-out names a record (which registers) and an index into them. In ingress and again in
  * egress, the control that owns the record puts its registers into `readout_values_t`; each copy
  * is read by one action, so it is a snapshot. What follows the header comes back unchanged: a
  * controller puts a number there, to know the answers of its requests.
  *
- * The packet-in also says what the switch's clock was: this is how a controller finds its offset. */
+ * The packet-in also says what the switch's clock was: this is how a controller finds its offset.
+ *
+ * A program with records that can be written parses `readout_write_t` behind the request, if the
+ * record has the bit WRITE, and applies ReadoutWrite. One action writes all registers of a record,
+ * so that no packet sees half of them changed. */
 #ifndef TELEMARK_READOUT_P4
 #define TELEMARK_READOUT_P4
 
@@ -37,6 +43,15 @@ header readout_t {
 
 // Each record has a number, from 1 on. 0 is no request; in a request, it asks for the clock alone.
 
+const bit<16> WRITE = 0x8000;  // in a record's number: its registers are to be written
+
+header readout_write_t {
+    bit<64> value_0;
+    bit<64> value_1;
+    bit<64> value_2;
+    bit<64> value_3;
+}
+
 struct readout_values_t {
     bit<16> record;
     bit<32> index;
@@ -58,6 +73,20 @@ control ReadoutRequest(
         answer.switch_us = standard_metadata.ingress_global_timestamp;
         request.setInvalid();
         standard_metadata.egress_spec = standard_metadata.ingress_port;
+    }
+}
+
+/* Takes the values to be written off a request; the answer returns them. */
+@noWarn("unused")
+control ReadoutWrite(inout readout_write_t write, inout readout_values_t values) {
+    apply {
+        if (write.isValid()) {
+            values.value_0 = write.value_0;
+            values.value_1 = write.value_1;
+            values.value_2 = write.value_2;
+            values.value_3 = write.value_3;
+            write.setInvalid();
+        }
     }
 }
 

@@ -4,6 +4,7 @@
  *   ingress   answers of collectors end here; INT's ingress --> which session has the packet's path
  *   egress    INT's egress, where a sink's clone becomes a record (write.p4) */
 #define INT_MORE_HEADERS \
+    readout_write_t readout_write; \
     grh_t grh; \
     bth_t bth; \
     reth_t reth; \
@@ -85,9 +86,22 @@ parser SinkParser(
 
     state start {
         transition select(standard_metadata.ingress_port) {
-            CPU_PORT: parse_int;
+            CPU_PORT: parse_readout_request;
             default: parse_ethernet;
         }
+    }
+
+    state parse_readout_request {
+        packet.extract(hdr.readout_request);
+        transition select(hdr.readout_request.record) {
+            WRITE &&& WRITE: parse_readout_write;
+            default: accept;
+        }
+    }
+
+    state parse_readout_write {
+        packet.extract(hdr.readout_write);
+        transition accept;
     }
 
     // RoCE without IP never has INT.
@@ -132,14 +146,16 @@ control SinkIngress(
     NamedOutside() named;
     RecordList() recorded;
     ReadoutRequest() readout_request;
-    SessionReadout() session_readout;
+    ReadoutWrite() readout_write;
+    SessionAccess() session_access;
     ReadoutArrival() readout_arrival;
 
     apply {
         if (hdr.readout_request.isValid()) {
             readout_request.apply(
                 hdr.readout_request, hdr.readout, meta.readout, standard_metadata);
-            session_readout.apply(meta.readout);
+            readout_write.apply(hdr.readout_write, meta.readout);
+            session_access.apply(meta.readout);
             readout_arrival.apply(hdr.readout, meta.readout);
         } else {
             bit<8> answered = NO_SESSION;

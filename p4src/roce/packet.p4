@@ -8,6 +8,7 @@
 
 struct headers_t {
     readout_request_t readout_request;
+    readout_write_t readout_write;
     readout_t readout;
     ethernet_t ethernet;
     grh_t grh;

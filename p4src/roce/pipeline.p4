@@ -76,7 +76,8 @@ control RoceIngress(
     Answers() answers;
     RoceWatch() watch;
     ReadoutRequest() readout_request;
-    SessionReadout() session_readout;
+    ReadoutWrite() readout_write;
+    SessionAccess() session_access;
     ReadoutArrival() readout_arrival;
 
     action forward(bit<9> port) {
@@ -98,7 +99,8 @@ control RoceIngress(
         if (hdr.readout_request.isValid()) {
             readout_request.apply(
                 hdr.readout_request, hdr.readout, meta.readout, standard_metadata);
-            session_readout.apply(meta.readout);
+            readout_write.apply(hdr.readout_write, meta.readout);
+            session_access.apply(meta.readout);
             readout_arrival.apply(hdr.readout, meta.readout);
         } else {
             bit<8> answered = NO_SESSION;

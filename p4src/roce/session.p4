@@ -39,12 +39,15 @@ counter(ROCE_SESSIONS * 16, CounterType.packets) roce_events;
 
 #define ROCE_EVENT(session, kind) ((bit<32>)(session ++ kind))
 
-const bit<16> ROCE_RECORD = 1;  // number of the readout record
+// Numbers of readout records; index: the session.
+const bit<16> ROCE_SESSION = 1;  // PSN, slot, records lost, unanswered; to write them restarts it
+const bit<16> ROCE_PSN = 5;      // the PSN alone; written only
 
-/* Index: the session. Registers of arrival: PSN, slot, records lost, unanswered. */
-control SessionReadout(inout readout_values_t readout) {
+/* Reads or writes a session's registers. */
+control SessionAccess(inout readout_values_t readout) {
+    bit<32> session = readout.index & (ROCE_SESSIONS - 1);
+
     action read_session() {
-        bit<32> session = readout.index & (ROCE_SESSIONS - 1);
         bit<24> psn;
         bit<32> slot;
         bit<32> lost;
@@ -59,9 +62,27 @@ control SessionReadout(inout readout_values_t readout) {
         readout.value_3 = (bit<64>)unanswered;
     }
 
+    /* What was heard of an earlier queue pair says nothing of this one. */
+    action restart_session() {
+        roce_psn.write(session, (bit<24>)readout.value_0);
+        roce_slot.write(session, (bit<32>)readout.value_1);
+        roce_lost.write(session, (bit<32>)readout.value_2);
+        roce_unanswered.write(session, (bit<32>)readout.value_3);
+        roce_acked.write(session, 0);
+        roce_resumed.write(session, 0);
+    }
+
+    action write_psn() {
+        roce_psn.write(session, (bit<24>)readout.value_0);
+    }
+
     apply {
-        if (readout.record == ROCE_RECORD) {
+        if (readout.record == ROCE_SESSION) {
             read_session();
+        } else if (readout.record == (ROCE_SESSION | WRITE)) {
+            restart_session();
+        } else if (readout.record == (ROCE_PSN | WRITE)) {
+            write_psn();
         }
     }
 }

@@ -23,6 +23,14 @@ parser RoceParser(
 
     state parse_readout_request {
         packet.extract(hdr.readout_request);
+        transition select(hdr.readout_request.record) {
+            WRITE &&& WRITE: parse_readout_write;
+            default: accept;
+        }
+    }
+
+    state parse_readout_write {
+        packet.extract(hdr.readout_write);
         transition accept;
     }
 

@@ -15,7 +15,7 @@ from collectors.dta.hashes import checksums, key_words, slots
 from collectors.dta.packets import DTA, NACK_PORT, PORT, Append, KeyWrite, Nack, decode
 from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer
-from controllers.connection import connections
+from controllers.connection import connections, cpu_ports
 from controllers.dta import reporter, translator
 from controllers.dta.reporter import Reporter, State
 from controllers.dta.stores import KeyWriteStore
@@ -83,7 +83,9 @@ def test_reports_come_to_a_host_and_come_again(tmp_path: Path) -> None:
 
     async def main(run: Run) -> Network:
         topo = Hosts()
-        with Network(topo, run, program="p4src/dta/reporter.p4") as net:
+        with Network(
+            topo, run, program="p4src/dta/reporter.p4", switch_options=cpu_ports(topo)
+        ) as net:
             taker = net.run_application("h3", Denier(at=30, first=10, count=5))
             async with connections(net) as switches:
                 silent = Reporter("10.255.0.2", ["h3"], [])
@@ -132,7 +134,13 @@ def test_a_translator_has_reports_again_that_a_link_lost(tmp_path: Path) -> None
     async def main(run: Run) -> Network:
         programs = {"s1": "p4src/dta/reporter.p4", "s2": "p4src/dta/translator.p4"}
         dropping = ["ingress"]
-        with Network(Hosts(), run, program=programs, expected_drops=dropping) as net:
+        with Network(
+            Hosts(),
+            run,
+            program=programs,
+            expected_drops=dropping,
+            switch_options=cpu_ports(Hosts()),
+        ) as net:
             net.run_application("h3", responder)
             async with connections(net) as switches:
                 await reporter.configure(net, switches, {"s1": sender})

@@ -17,7 +17,7 @@ from collectors.dta.hashes import sessions as sessions_of
 from collectors.dta.packets import DTA, KeyIncrement, KeyWrite
 from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer, Target, Transport
-from controllers.connection import connections
+from controllers.connection import connections, cpu_ports
 from controllers.dta.gathering import ListStore, PostcardStore, SketchStore
 from controllers.dta.stores import CounterStore, KeyWriteStore
 from controllers.dta.translator import (
@@ -80,7 +80,13 @@ def test_reports_of_a_host_are_in_the_collector_s_memory(tmp_path: Path) -> None
 
     async def main(run: Run) -> Network:
         program = "p4src/dta/translator.p4"
-        with Network(OneSwitch(), run, program=program, expected_drops=["ingress"]) as net:
+        with Network(
+            OneSwitch(),
+            run,
+            program=program,
+            expected_drops=["ingress"],
+            switch_options=cpu_ports(OneSwitch()),
+        ) as net:
             net.run_application("h2", responder)
             async with connections(net) as switches:
                 await configure(net, switches, {"s1": translator})
@@ -180,7 +186,13 @@ def test_a_reporter_that_starts_anew_is_heard_from_its_first_report(tmp_path: Pa
 
     async def main(run: Run) -> Network:
         program = "p4src/dta/translator.p4"
-        with Network(OneSwitch(), run, program=program, expected_drops=["ingress"]) as net:
+        with Network(
+            OneSwitch(),
+            run,
+            program=program,
+            expected_drops=["ingress"],
+            switch_options=cpu_ports(OneSwitch()),
+        ) as net:
             net.run_application("h2", responder)
             async with connections(net) as switches:
                 await configure(net, switches, {"s1": translator})
@@ -227,7 +239,13 @@ def test_a_collector_that_was_restarted_goes_on_in_the_same_file(tmp_path: Path)
 
     async def main(run: Run) -> Network:
         program = "p4src/dta/translator.p4"
-        with Network(OneSwitch(), run, program=program, expected_drops=["ingress"]) as net:
+        with Network(
+            OneSwitch(),
+            run,
+            program=program,
+            expected_drops=["ingress"],
+            switch_options=cpu_ports(OneSwitch()),
+        ) as net:
             net.run_application("h2", responder)
             async with connections(net) as switches:
                 await configure(net, switches, {"s1": translator})
@@ -255,7 +273,13 @@ def test_a_translator_that_was_restarted_goes_on_with_its_reporters(tmp_path: Pa
         service = Service("10.0.0.2", [KeyWriteStore(1, SLOTS)])
         translator = Translator([session], [service], [TrackedReporter("10.0.0.1")])
         program = "p4src/dta/translator.p4"
-        with Network(OneSwitch(), run, program=program, expected_drops=["ingress"]) as net:
+        with Network(
+            OneSwitch(),
+            run,
+            program=program,
+            expected_drops=["ingress"],
+            switch_options=cpu_ports(OneSwitch()),
+        ) as net:
             net.run_application("h2", responder)
             async with connections(net) as switches:
                 await configure(net, switches, {"s1": translator})
@@ -303,7 +327,13 @@ def test_copies_for_two_collectors_are_not_mixed_up(tmp_path: Path) -> None:
 
     async def main(run: Run) -> Network:
         program = "p4src/dta/translator.p4"
-        with Network(TwoCollectors(), run, program=program, expected_drops=["ingress"]) as net:
+        with Network(
+            TwoCollectors(),
+            run,
+            program=program,
+            expected_drops=["ingress"],
+            switch_options=cpu_ports(TwoCollectors()),
+        ) as net:
             for host in hosts:
                 net.run_application(host, responders[host])
             async with connections(net) as switches:

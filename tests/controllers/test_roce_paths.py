@@ -13,7 +13,7 @@ from virtual_networks import virtually
 from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer
 from collectors.roce.region import ABSENT, PATH
-from controllers.connection import connections
+from controllers.connection import connections, cpu_ports
 from controllers.int.domain import Domain
 from controllers.int.watch import WatchedFlow
 from controllers.roce.paths import INSTRUCTIONS, Sink, configure
@@ -57,7 +57,9 @@ def measured(
     programs = dict.fromkeys(path, "p4src/int/int.p4") | {path[-1]: "p4src/roce/int_sink.p4"}
 
     async def main(run: Run) -> Found:
-        with Network(topo, run, program=programs, expected_drops=["ingress"]) as net:
+        with Network(
+            topo, run, program=programs, expected_drops=["ingress"], switch_options=cpu_ports(topo)
+        ) as net:
             responder = Responder(net.host("collector").IP(), [Writer(PEER, PATH, 4 * COUNT)])
             net.run_application("collector", responder)
             reported = net.run_application("collector", reports.KeepingCollector())

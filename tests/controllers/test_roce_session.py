@@ -15,7 +15,7 @@ from virtual_networks import virtually
 from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer, Target, Transport, gid
 from collectors.roce.region import TCP as TCP_RECORD
-from controllers.connection import connections
+from controllers.connection import connections, cpu_ports
 from controllers.roce.running import State, events, restart, state
 from controllers.roce.session import Content, Reporter, Session, configure
 from controllers.roce.watch import RecordedFlow, What
@@ -65,7 +65,13 @@ def measured(
     """The responder's outcome of COUNT segments, a millisecond apart; what is done around them."""
 
     async def main(run: Run) -> Network:
-        with Network(TwoSwitches(), run, program=PROGRAM, expected_drops=["ingress"]) as net:
+        with Network(
+            TwoSwitches(),
+            run,
+            program=PROGRAM,
+            expected_drops=["ingress"],
+            switch_options=cpu_ports(TwoSwitches()),
+        ) as net:
             net.run_application("h3", responder)
             async with connections(net) as switches:
                 await configure(net, switches, reporters)

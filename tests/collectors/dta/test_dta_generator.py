@@ -18,7 +18,7 @@ from collectors.dta.load import Format, Load, Reports
 from collectors.dta.packets import DTA, NACK_PORT, Nack, Op
 from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer
-from controllers.connection import connections
+from controllers.connection import connections, cpu_ports
 from controllers.dta import reporter, translator
 from controllers.dta.reporter import Reporter
 from controllers.dta.stores import KeyWriteStore
@@ -63,7 +63,13 @@ def generated(
     told: dict[str, Any] = {}
 
     async def main(run: Run) -> Network:
-        with Network(Pair(), run, program=PROGRAMS, expected_drops=["ingress"]) as net:
+        with Network(
+            Pair(),
+            run,
+            program=PROGRAMS,
+            expected_drops=["ingress"],
+            switch_options=cpu_ports(Pair()),
+        ) as net:
             net.run_application("h2", responder)
             async with connections(net) as switches:
                 silent = Reporter("10.255.0.1", ["h2"], [])

@@ -28,7 +28,7 @@ from collectors.dta.packets import DTA, KeyIncrement, KeyWrite
 from collectors.roce.endpoint import Peer, Transport
 from collectors.roce.region import Region
 from collectors.roce.verbs import Verbs
-from controllers.connection import connections
+from controllers.connection import connections, cpu_ports
 from controllers.dta.stores import CounterStore, KeyWriteStore
 from controllers.dta.translator import CounterSession, Service, Translator, WriteSession, configure
 from controllers.roce.running import events
@@ -62,7 +62,8 @@ def reports():
 """
 
 SCRIPT = """
-with Network(OneSwitch(), run, program="p4src/dta/translator.p4",
+topo = OneSwitch()
+with Network(topo, run, program="p4src/dta/translator.p4", switch_options=cpu_ports(topo),
              expected_drops=("ingress", "miss")) as net:
     host = net.host("h2")
     with machine_at(host, run.folder / "vm", {ADDRESS: "06:00:0a:00:09:01"}) as machine:

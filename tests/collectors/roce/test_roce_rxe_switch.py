@@ -33,7 +33,7 @@ from scapy.layers.l2 import Ether
 from collectors.roce.endpoint import Peer, Transport
 from collectors.roce.region import Region
 from collectors.roce.verbs import Verbs
-from controllers.connection import connections
+from controllers.connection import connections, cpu_ports
 from controllers.roce.running import events
 from controllers.roce.session import Content, Reporter, Session, configure
 from controllers.roce.watch import RecordedFlow, What
@@ -82,7 +82,8 @@ def heard(packets):
 """
 
 SCRIPT = """
-with Network(Dumbbell(2, loss_probability=0.05), run, program="p4src/roce/roce.p4",
+topo = Dumbbell(2, loss_probability=0.05)
+with Network(topo, run, program="p4src/roce/roce.p4", switch_options=cpu_ports(topo),
              expected_drops=("ingress", "miss", "egress")) as net:
     host = net.host("h2")
     packets = listening(host)
