@@ -10,9 +10,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.int.application import Collector
 from controllers.connection import connections, cpu_ports
 from controllers.int.domain import WINDOW_US, Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
+from int.reports import OURS
 from testbed.network import Network
 from testbed.results.report import Check
 from testbed.run import Run
@@ -49,6 +51,7 @@ async def measure_limits(options: argparse.Namespace, run: Run, delay_us: float)
     with Network(
         topo, run, program=options.program, name="limits", switch_options=cpu_ports(topo)
     ) as net:
+        net.run_application("collector", Collector(OURS))  # else its kernel answers each report
         addresses = net.host("h1").IP(), net.host("h2").IP()
         watched = [
             WatchedFlow(
