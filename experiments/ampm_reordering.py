@@ -31,7 +31,7 @@ from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Method
 from testbed import cli
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError, TestbedError
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.results.statistics import rms
@@ -236,10 +236,7 @@ def results_of(setting: Setting, seed: int, outcome: measurement.Outcome) -> lis
         first, second = report.records[FLOW][SENT], report.records[FLOW][CAME]
         if first is None or second is None:
             why = measurement.noise_of([outcome])
-            raise TestbedError(
-                f"run invalid: {setting.name}, block {block} was not read: {why}; "
-                "leave the machine more idle"
-            )
+            raise InvalidRunError(f"{setting.name}, block {block} was not read: {why}")
         overtaken = float("nan")
         pulse = np.flatnonzero(truth.pulse & (truth.block == block))
         if len(pulse) == 1 and second.pulses == 1:

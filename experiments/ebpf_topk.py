@@ -39,7 +39,7 @@ from ebpf.statistics.heavykeeper import columns_in
 from ebpf.statistics.offer import offering
 from ebpf.statistics.program import HEAVY_BYTES, Kept, Setting, counting
 from testbed import cli
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
@@ -211,15 +211,12 @@ def measure(stream: Stream, options: argparse.Namespace, seed: int) -> dict[str,
 def beside_hash_map(name: str, over: dict[str, Any]) -> float:
     """A way's cost by a hash map's: the median of rounds. Raises TestbedError where they differ."""
     if over["hash"].min() <= 0:
-        raise TestbedError(
-            "run invalid: in a round a hash map cost no more than nothing; leave the machine more "
-            "idle"
-        )
+        raise InvalidRunError("in a round a hash map cost no more than nothing")
     ratios = over[name] / over["hash"]
     if ratios.min() <= MOST_COST < np.median(ratios):
-        raise TestbedError(
-            f"run invalid: rounds differ on whether {WHICH[name]} costs at most {MOST_COST:g} of a "
-            f"hash map: from {ratios.min():.2g} to {ratios.max():.2g}; leave the machine more idle"
+        raise InvalidRunError(
+            f"rounds differ on whether {WHICH[name]} costs at most {MOST_COST:g} of a "
+            f"hash map: from {ratios.min():.2g} to {ratios.max():.2g}"
         )
     return float(np.median(ratios))
 

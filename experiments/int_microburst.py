@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from testbed import cli
-from testbed.errors import TestbedError
+from testbed.errors import FailedRunError, InvalidRunError, TestbedError
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
@@ -74,7 +74,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     outcome = await measure(options, run)
     seen = sightings(outcome.kept)
     if not len(seen):
-        raise TestbedError(f"--program {options.program}: no switch reported anything")
+        raise FailedRunError(f"--program {options.program}: no switch reported anything")
     refuse_stall(outcome)
     culprit = Culprit.of(seen)
     return Report(
@@ -96,9 +96,8 @@ def refuse_stall(outcome: Outcome) -> None:
     queue = max(outcome.queues.values(), key=lambda each: each.least_waiting.max())
     longest_ns = int(queue.came_ns[np.argmax(queue.least_waiting)]) - outcome.burst_ns
     if not 0 <= longest_ns <= 1e6 * AFTER_MS:
-        raise TestbedError(
-            f"run invalid: this machine stood still: the longest queue was {longest_ns / 1e6:.0f} "
-            "ms after the burst began; leave the machine more idle"
+        raise InvalidRunError(
+            f"the longest queue was {longest_ns / 1e6:.0f} ms after the burst began"
         )
 
 

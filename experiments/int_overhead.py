@@ -40,7 +40,7 @@ from rich.table import Table
 
 from collectors.int.shared import PATH_HOPS
 from testbed import cli
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError, TestbedError
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
@@ -94,9 +94,9 @@ def refuse_idle(outcome: Outcome) -> None:
     for sent in outcome.sent:
         filled_ns = sent.received * sent.case.wire_ns
         if sent.idle_ns > filled_ns:
-            raise TestbedError(
-                f"run invalid: nothing waited for a link for {sent.idle_ns / 1e6:.0f} ms, which "
-                f"had to send for {filled_ns / 1e6:.0f} ms: leave the machine more idle"
+            raise InvalidRunError(
+                f"nothing waited for a link for {sent.idle_ns / 1e6:.0f} ms, which "
+                f"had to send for {filled_ns / 1e6:.0f} ms"
             )
 
 

@@ -11,7 +11,9 @@ the kernel's stamp at the one host's veth to that at the other's it must have ta
 links took, and the last link, which INT does not see. On bmv2 rates are an eighth, and links lie
 behind the switches: their stamps must be of times at which packets were inside, as far as their
 clocks are known, and no more may have waited than others were inside. In a second network switches'
-clocks are apart, and what flows there and back tell of that must be so.
+clocks are apart, and what flows there and back tell of that must be so. In a third one flows have a
+DSCP of their own, more switches than hops, too small an MTU, and a checksum complement: captures
+must have the E and M bits, right checksums and the ports' utilisation.
 
 Claim: Ports, times and queues that INT tells of each packet at five switches are what it met, to
 the microsecond and the packet.
@@ -29,6 +31,7 @@ import numpy as np
 from int import on_bmv2
 from int.crossed import checks_of_clocks, measure_crossed, table_of_clocks
 from int.end_to_end import Accounts, Interval, behind, handed_over, read_accounts
+from int.limits import measure_limits
 from int.reports import KeepingCollector, Kept, Told, told_of, ways
 from int.truth import Passage, around, read_passages
 from matplotlib.axes import Axes
@@ -125,9 +128,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.packets = options.packets or (400 if options.quick else 2000)
     outcome = await measure(options, run)
     crossed = await measure_crossed(options, run, delay_us=DELAY_US)
+    limits = await measure_limits(options, run, DELAY_US)
     return Report(
         samples=samples_of(outcome),
-        checks=[*checks_of(outcome), *checks_of_clocks(crossed)],
+        checks=[*checks_of(outcome), *checks_of_clocks(crossed), *limits],
         metrics=metrics_of(outcome),
         figure=draw(outcome),
         caption=caption(options),

@@ -38,7 +38,7 @@ from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
 from testbed import cli
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError
 from testbed.results import plots, statistics
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
@@ -140,7 +140,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 def refuse_unread(target: str, outcome: Outcome) -> None:
     """Raise TestbedError where a switch could not be read: counts of some blocks say nothing."""
     for problem in (p for report in outcome.reports.values() for p in report.problems):
-        raise TestbedError(f"run invalid: {target}: {problem}; leave the machine more idle")
+        raise InvalidRunError(f"{target}: {problem}")
 
 
 def setting_of(options: argparse.Namespace, schedule: Schedule, bounds: Bounds) -> Setting:

@@ -43,7 +43,7 @@ from tcp.bottleneck import (
 from tcp.queue import Met
 
 from testbed import cli, programs
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError, TestbedError
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
@@ -101,9 +101,9 @@ def refuse_idle(name: str, outcome: Outcome) -> None:
     """Raise TestbedError where no queue was that of which the experiment is to tell."""
     longest = int(outcome.settled.least_waiting.max(initial=0))
     if longest < THRESHOLD:
-        raise TestbedError(
-            f"run invalid: {name}: no segment met more than {longest} packets in the queue, after "
-            f"{SETTLED_S:g} s of one flow that takes all it gets; leave the machine more idle"
+        raise InvalidRunError(
+            f"{name}: no segment met more than {longest} packets in the queue, after "
+            f"{SETTLED_S:g} s of one flow that takes all it gets"
         )
 
 

@@ -33,7 +33,7 @@ from xdp.settings import refuse_virtual
 
 from ebpf.threats.alerts import Kind
 from testbed import cli
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
@@ -81,10 +81,7 @@ def streamed(
     finally:
         ground.close()
     if lost(told.before[-1]):
-        raise TestbedError(
-            f"run invalid: {lost(told.before[-1])} packets got lost on the veth; leave the machine "
-            "more idle"
-        )
+        raise InvalidRunError(f"{lost(told.before[-1])} packets got lost on the veth")
     return told
 
 

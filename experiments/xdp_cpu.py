@@ -33,7 +33,7 @@ from xdp.loads import CONTENDERS, POLLING, Loaded, Plan
 from xdp.turns import Contender
 
 from testbed import cli
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError, TestbedError
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
@@ -110,10 +110,10 @@ class Curves:
         pairs = zip(self.all(own, own_pps), self.all(to, pps), strict=True)
         found = [each.busy / other.busy for each, other in pairs]
         if min(found) <= most < statistics.median(found):
-            raise TestbedError(
-                f"run invalid: rounds differ on whether {own.name} at {own_pps:,} packets a second "
+            raise InvalidRunError(
+                f"rounds differ on whether {own.name} at {own_pps:,} packets a second "
                 f"needs at most {most:g} of what {to.name} does at {pps:,}: from {min(found):.2g} "
-                f"to {max(found):.2g}; leave the machine more idle"
+                f"to {max(found):.2g}"
             )
         return statistics.median(found)
 

@@ -30,7 +30,7 @@ from xdp import settings, siege
 from xdp.siege import FILTERED, SERVERS, UNFILTERED, Held, Plan
 
 from testbed import cli
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError, TestbedError
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
@@ -87,9 +87,9 @@ class Curves:
         differ."""
         found = self.ratios(FILTERED, pps)
         if statistics.median(found) < KEPT <= max(found):
-            raise TestbedError(
-                f"run invalid: rounds differ on whether the filter keeps {KEPT:.0%}: from "
-                f"{min(found):.0%} to {max(found):.0%}; leave the machine more idle"
+            raise InvalidRunError(
+                f"rounds differ on whether the filter keeps {KEPT:.0%}: from "
+                f"{min(found):.0%} to {max(found):.0%}"
             )
         return min(statistics.median(found), 1)
 
@@ -103,16 +103,13 @@ def report(measured: Sequence[Held], plan: Plan) -> Report:
     """Raises TestbedError where no flood of which twice is offered stops the unfiltered server."""
     lost = sum(each.missing for each in measured)
     if lost:
-        raise TestbedError(
-            f"run invalid: {lost} frames of the flood are in no book; leave the machine more idle"
-        )
+        raise InvalidRunError(f"{lost} frames of the flood are in no book")
     curves = Curves(measured)
     stops_pps = curves.stops_pps(UNFILTERED)
     twice = [pps for pps in curves.floods_pps if 2 * pps in curves.floods_pps]
     if stops_pps not in twice:
-        raise TestbedError(
-            f"run invalid: no flood of up to {twice[-1]:,} packets a second stopped the server "
-            "without a filter; leave the machine more idle"
+        raise InvalidRunError(
+            f"no flood of up to {twice[-1]:,} packets a second stopped the server without a filter"
         )
     return Report(
         samples=[each._asdict() for each in measured],

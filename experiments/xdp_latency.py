@@ -31,7 +31,7 @@ from xdp.switching import MINIP4
 from xdp.turns import Contender
 
 from testbed import cli
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
@@ -83,10 +83,10 @@ class Rounds:
         """The ratio that is claimed. Raises TestbedError where it is missed in but some rounds."""
         found = self.ratios(REDIRECT, BRIDGE, came)
         if min(found) <= MOST[came] < statistics.median(found):
-            raise TestbedError(
-                f"run invalid: rounds differ on whether packets {came} take at most "
+            raise InvalidRunError(
+                f"rounds differ on whether packets {came} take at most "
                 f"{MOST[came]:.2g} of the bridge's time: from {min(found):.2g} to "
-                f"{max(found):.2g}; leave the machine more idle"
+                f"{max(found):.2g}"
             )
         return statistics.median(found)
 

@@ -13,7 +13,7 @@ from types import FrameType
 import finsy as fy
 
 from minip4.errors import Minip4Error
-from testbed.errors import TestbedError
+from testbed.errors import FailedRunError, InvalidRunError, TestbedError
 from testbed.whose import TELEMARK, Frames, is_under, of_user
 
 CLIENTS = ("finsy", "grpc")  # packages
@@ -26,6 +26,8 @@ class Account:
     line: str | None  # of what the user or the machine got wrong; None: the program did
     excerpt: str
     whole: str  # the traceback
+    problem: str | None = None  # of an InvalidRunError
+    is_failed_run: bool = False
 
 
 class ElsewhereError(Exception):
@@ -44,6 +46,8 @@ def account(error: Exception) -> Account:
     return Account(
         None if known is None else str(known), excerpt(error),
         "".join(traceback.format_exception(error)),
+        error.problem if isinstance(error, InvalidRunError) else None,
+        isinstance(error, FailedRunError),
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from typing import NoReturn
 from minip4.simulator.shared import MAX_THREADS
 from testbed import blame, kept
 from testbed.application import INSIDE
-from testbed.errors import TestbedError
+from testbed.errors import FailedRunError, TestbedError
 from testbed.progress import Progress
 from testbed.real import isolation
 from testbed.real.isolation import Interrupted
@@ -53,8 +53,9 @@ def main(
 
     `script` is the caller's __file__: its name is the experiment's. `experiment` is called inside
     namespaces of the run's own; what it reports is written below results/ (or --out), and the
-    status is 0 if all its checks passed, 1 if one failed, 2 for what the user or the machine got
-    wrong (in one line), and 3, with a traceback, for what the program did: see testbed.blame.
+    status is 0 if all its checks passed, 1 if one failed or the network kept the run from being
+    measured (in one line), 2 for what the user or, in real time, the machine got wrong (in one
+    line), and 3, with a traceback, for what the program did: see testbed.blame.
     """
     name = Path(script).stem
     if INSIDE in os.environ:
@@ -94,7 +95,7 @@ def start(
             print(told.whole, end="", file=sys.stderr)
         if told.line is not None:
             print(f"{name}: error: {told.line}", file=sys.stderr)
-            return UNUSABLE
+            return CHECK_FAILED if told.is_failed_run else UNUSABLE
         if not options.traceback:
             print(told.excerpt, end="", file=sys.stderr)
         return BROKEN
@@ -158,10 +159,19 @@ def aftermath(run: Run, options: argparse.Namespace) -> Iterator[None]:
     _allow_many_files()
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         _leave(run, options, has_failed=True)
+        if isinstance(error, Exception):
+            _refuse_excuse(run, options, error)
         raise
     _leave(run, options, has_failed=False)
+
+
+def _refuse_excuse(run: Run, options: argparse.Namespace, error: Exception) -> None:
+    """Raise FailedRunError for an InvalidRunError that the network, not the machine, caused."""
+    problem = blame.account(error).problem
+    if problem is not None and (options.time == "virtual" or run.undelivered.refused):
+        raise FailedRunError(f"run failed: {problem}") from error
 
 
 def _leave(run: Run, options: argparse.Namespace, *, has_failed: bool) -> None:

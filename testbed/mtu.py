@@ -4,6 +4,7 @@ from minip4.wire.shared import FRAME_ROOM, MAX_FRAME
 from testbed.errors import TestbedError
 
 ETHERNET_BYTES = 14  # of a frame's header; its check sequence never counts
+VLAN_TAG_BYTES = 4  # for which interfaces leave room beyond their MTU
 UDP_BYTES = 20 + 8  # of a datagram's headers, IPv4's among them
 USUAL_MTU = 1500  # bytes of the longest IP packet: Ethernet's (RFC 894)
 SMALLEST_MTU, LARGEST_MTU = 68, MAX_FRAME - ETHERNET_BYTES  # the smallest: RFC 791

@@ -28,6 +28,7 @@ from testbed.real.network import MininetPlant
 from testbed.real.targets.bmv2 import panel_interface
 from testbed.results.provenance import P4Source
 from testbed.run import Run
+from testbed.truth.refused import RefusedFrames
 from testbed.truth.undelivered import expected_reasons
 from testbed.virtual.clock import VirtualClock
 from testbed.virtual.network import VirtualPlant
@@ -86,7 +87,8 @@ class Network:
         self.links: list[tuple[LinkEnd, LinkEnd]] = []
         self.counters: dict[str, dict[str, Any]] = {}  # switch -> what `minip4 switch` counted
         self.interface_counters: dict[str, dict[str, int]] = {}  # interface -> kernel's counters
-        self.udp_losses: dict[str, int] = {}  # host -> datagrams that its kernel lost
+        self.udp_losses: dict[str, int] = {}  # host -> datagrams for which its kernel had no room
+        self.refused: list[RefusedFrames] = []  # by hosts, for a wrong checksum or length
         self.applications: list[Running] = []
         self.undelivered = run.undelivered
         self._run = run
@@ -116,6 +118,7 @@ class Network:
                     self.command_line()
                 self._finish()
             elif issubclass(kind, Exception):
+                self.undelivered.refused += self.plant.refused_frames()  # may be the cause of it
                 self.plant.check_alive()  # what a controller met may come of a dead switch
 
     def switch(self, name: str) -> Any:
@@ -303,10 +306,12 @@ class Network:
         self.counters = outcome.counters
         self.interface_counters = outcome.interface_counters
         self.udp_losses = outcome.udp_losses
+        self.refused = outcome.refused
         self.applications = outcome.applications
         for remark in outcome.remarks:
             self._run.progress.say(f"{self.name}: {remark}")
         self.undelivered.add_network(self.name, self.counters, self.expected_drops)
+        self.undelivered.refused += self.refused
 
 
 def _plant(settings: Settings, run: Run) -> Plant:

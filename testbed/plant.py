@@ -15,6 +15,7 @@ from mininet.topo import Topo
 from minip4.engine.shared import DROP_PORT
 from testbed.errors import TestbedError
 from testbed.programs import Program
+from testbed.truth.refused import RefusedFrames
 
 if TYPE_CHECKING:
     from testbed.application import Application, Running
@@ -63,6 +64,7 @@ class Outcome:
     counters: dict[str, dict[str, Any]] = field(default_factory=dict)
     interface_counters: dict[str, dict[str, int]] = field(default_factory=dict)
     udp_losses: dict[str, int] = field(default_factory=dict)
+    refused: list[RefusedFrames] = field(default_factory=list)
     applications: "list[Running]" = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)  # to be told the user
 
@@ -102,6 +104,9 @@ class Plant(Protocol):
 
     def check_alive(self) -> None:
         """Raise TestbedError for a switch or an application that ended by itself."""
+
+    def refused_frames(self) -> list[RefusedFrames]:
+        """Frames that hosts have dropped so far for a fault of the network."""
 
     def finish(self) -> Outcome:
         """Empty queues and links, stop the switches, and take all counters in."""

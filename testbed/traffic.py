@@ -139,6 +139,8 @@ def sent_at_once(records: NDArray[np.void]) -> NDArray[np.void]:
 class Carrier(Protocol):
     """What sends and receives flows, in real or in virtual time."""
 
+    late_remedy: ClassVar[str]  # what else helps where flows begin before all is ready
+
     async def prepare(self) -> int:
         """Return when all is ready to send and to receive: from when on traffic can start."""
 
@@ -209,7 +211,7 @@ class Traffic:
                 raise TestbedError(
                     f"flow {flow.id} of {flow.source} was to begin {late_ns / 1e9:g} s before "
                     f"everything was ready ({len(self._flows)} flows): leave out Traffic's "
-                    "start_ns, make it so much later, or leave the machine more idle"
+                    f"start_ns, make it so much later{self._carrier.late_remedy}"
                 )
 
 

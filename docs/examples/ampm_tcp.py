@@ -18,7 +18,7 @@ from controllers.ampm.watch import Bounds, Hop, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
 from testbed import cli
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError
 from testbed.network import Network
 from testbed.results.report import Check, Report
 from testbed.tcp import TcpFlow
@@ -52,7 +52,7 @@ async def experiment(options, run):
                 record = (await sending)[FLOW.id]
     problems = [problem for report in reports for problem in report.problems]
     if problems:
-        raise TestbedError(f"run invalid: {problems[0]}; leave the machine more idle")
+        raise InvalidRunError(problems[0])
     samples, checks = [], [Check("bytes received", record.received_bytes, FLOW.size_bytes)]
     for flow, path in ((1, PATH), (2, PATH[::-1])):
         for near, far in pairwise(path):
@@ -72,10 +72,7 @@ async def experiment(options, run):
             )
     rtt_ms = record.progress["rtt_us"].max() / 1000
     if rtt_ms > 50 and not all(check.passed for check in checks):  # they may not take L / 2
-        raise TestbedError(
-            f"run invalid: segments took {rtt_ms:.0f} ms, in the mean of some; leave the machine "
-            "more idle"
-        )
+        raise InvalidRunError(f"segments took {rtt_ms:.0f} ms, in the mean of some")
     return Report(samples, checks)
 
 

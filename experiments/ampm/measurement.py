@@ -20,7 +20,7 @@ from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
 from testbed import cli
 from testbed.clock import RealClock
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError, TestbedError
 from testbed.network import Network
 from testbed.results.report import Check
 from testbed.run import Run
@@ -176,7 +176,7 @@ def judged(
     if failed and not virtual and all(c.name.endswith(tuple(spoilable)) for c in failed):
         what = f"{failed[0].name}: {failed[0].measured:g}, expected {failed[0].expected:g}"
         allowed = f" +- {failed[0].tolerance:g}" if failed[0].tolerance else ""
-        raise TestbedError(f"run invalid: {what}{allowed}; {why}; leave the machine more idle")
+        raise InvalidRunError(f"{what}{allowed}; {why}")
     return checks
 
 
@@ -196,7 +196,7 @@ def noise(
 
 def _noise(waited_ns: int, late_ns: int, problems: Sequence[str]) -> str:
     text = (
-        f"this machine stood still: packets were in a switch for up to {waited_ns / 1e6:.1f} "
+        f"packets were in a switch for up to {waited_ns / 1e6:.1f} "
         f"ms, senders up to {late_ns / 1e6:.1f} ms late"
     )
     return f"{text}; {problems[0]}" if problems else text
@@ -240,9 +240,9 @@ def refuse_late_packets(
         return
     longest_us, least_us = delays_ns.max() / 1000, delays_ns.min() / 1000
     if not range_us[0] < least_us <= longest_us < range_us[1]:
-        raise TestbedError(
-            f"run invalid: {name}: packets took up to {longest_us:.0f} us to {point.switch}, and "
-            f"less than {range_us[1]:.0f} us are supposed; {why}; leave the machine more idle"
+        raise InvalidRunError(
+            f"{name}: packets took up to {longest_us:.0f} us to {point.switch}, and "
+            f"less than {range_us[1]:.0f} us are supposed; {why}"
         )
 
 
@@ -302,10 +302,7 @@ async def measure(setting: Setting, run: Run) -> Outcome:
                         run.progress.say(f"{setting.name}: {problem}")
                 sent = await traffic.finish()
     if not any(reports[block].complete for block in blocks):
-        raise TestbedError(
-            f"run invalid: no block could be measured: {reports[blocks[0]].problems[0]}; "
-            "leave the machine more idle"
-        )
+        raise InvalidRunError(f"no block could be measured: {reports[blocks[0]].problems[0]}")
     truths = read_truths(
         net,
         dict.fromkeys(flows, setting.path),
@@ -352,9 +349,7 @@ def _refuse_long_delays(setting: Setting, promised: Bounds, outcome: Outcome) ->
         try:
             check_limits(method, setting.schedule, Bounds(promised.clock_error_us, delay_us))
         except LimitError as error:
-            raise TestbedError(
-                f"run invalid: this machine stood still: {error}; leave the machine more idle"
-            ) from None
+            raise InvalidRunError(str(error)) from None
 
 
 def watched_paths(net: Network, setting: Setting) -> dict[WatchedFlow, list[Hop]]:

@@ -14,7 +14,7 @@ from ampm.truth import Interval, Truth
 from controllers.ampm.collector import BlockReport
 from controllers.ampm.records import Point, pulse_delay
 from controllers.ampm.watch import Method
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError
 
 PATH = ("s1", "s2", "s3")
 SENT = Point("s1", "departures")
@@ -229,9 +229,8 @@ def those_read(results: Sequence[BlockResult]) -> list[BlockResult]:
     promised = [r for r in results if r.setting.is_two_off or r.setting.is_inside(r.decoder, 0)]
     missing = [r for r in promised if np.isnan(r.error)]
     if 2 * len(missing) > len(promised):
-        raise TestbedError(
-            f"run invalid: {len(missing)} of {len(promised)} accounts of a block could not be read "
-            "in time; leave the machine more idle"
+        raise InvalidRunError(
+            f"{len(missing)} of {len(promised)} accounts of a block could not be read in time"
         )
     return [r for r in results if r not in missing]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Method
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError
 from testbed.network import Network
 from testbed.traffic import Flow, FlowRecord
 from testbed.truth import capture
@@ -151,8 +151,5 @@ def _blocks(
         return block
     decided = (earliest != latest) & is_known
     if np.any(latest[decided] - earliest[decided] > 1):
-        raise TestbedError(
-            "run invalid: this machine stood still: sending a packet took longer than a block; "
-            "leave the machine more idle"
-        )
+        raise InvalidRunError("sending a packet took longer than a block")
     return np.where(decided, np.where(earliest & 1 == colour, earliest, latest), block)

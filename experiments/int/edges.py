@@ -29,7 +29,7 @@ from ebpf.edge.ampm import MarkingEdge
 from ebpf.edge.postcards import PostcardEdge
 from int.marking import SCHEDULE, mark
 from int.reports import KeepingCollector, Kept
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError, TestbedError
 from testbed.network import Network
 from testbed.run import Run
 from testbed.traffic import Flow, FlowRecord
@@ -160,9 +160,9 @@ def refuse_unreported(edges: Mapping[str, PostcardEdge]) -> None:
     """Raise TestbedError where this machine was too slow to send what edges had to tell."""
     for host, edge in edges.items():
         if edge.without_room or edge.unsent:
-            raise TestbedError(
-                f"run invalid: the edge of {host} found no room for {edge.without_room} "
-                f"postcards, and could not send {edge.unsent}; leave the machine more idle"
+            raise InvalidRunError(
+                f"the edge of {host} found no room for {edge.without_room} "
+                f"postcards, and could not send {edge.unsent}"
             )
 
 
@@ -265,6 +265,4 @@ def refuse_late(outcome: Outcome) -> None:
     try:
         check_limits(METHODS, SCHEDULE, Bounds(0, took_ns / 1000))
     except LimitError as error:
-        raise TestbedError(
-            f"run invalid: this machine stood still: {error}; leave the machine more idle"
-        ) from None
+        raise InvalidRunError(str(error)) from None

@@ -9,7 +9,7 @@ from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.session import Edge
 from controllers.ampm.watch import Bounds, Hop, WatchedFlow
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError, TestbedError
 from testbed.network import Network
 from testbed.run import Run
 from testbed.traffic import AnyRecord, Flow, Traffic
@@ -44,5 +44,5 @@ async def mark(
             reports = [b async for b in collector.blocks(first, first + blocks + 2)]
             records = await traffic.finish()
     for problem in (problem for report in reports for problem in report.problems):
-        raise TestbedError(f"run invalid: {problem}; leave the machine more idle")
+        raise InvalidRunError(problem)
     return records, reports

@@ -14,7 +14,7 @@ from controllers.readout import RESOLUTION_US, Readouts
 from int.end_to_end import Interval
 from int.truth import Passage, around, read
 from testbed.clock import Clock
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError
 from testbed.network import Network
 from testbed.real.targets.bmv2 import Bmv2Switch
 from testbed.traffic import Flow, FlowRecord
@@ -36,10 +36,7 @@ async def find_clocks(
                 clock, good_us=Bmv2Switch.clock_error_us / 4
             )
         if error_us > Bmv2Switch.clock_error_us:
-            raise TestbedError(
-                f"run invalid: the clock of {name} was found to {error_us:.0f} us only; leave the "
-                "machine more idle"
-            )
+            raise InvalidRunError(f"the clock of {name} was found to {error_us:.0f} us only")
         found[name] = round(offset_us), error_us + RESOLUTION_US
     return found
 

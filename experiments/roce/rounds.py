@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from roce.turns import Kind, Turn
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError
 from testbed.results import plots
 
 AS_FAST = 0  # the load of which claims are
@@ -71,16 +71,14 @@ def refuse_noise(
         turns = [each.of(kind) for each in rounds]
         dropped = statistics.median(each.dropped / each.sent for each in turns)
         if dropped > MOST_DROPPED:
-            raise TestbedError(
-                f"run invalid: the kernel dropped {dropped:.0%} of the records for {kind.name}, "
-                f"{offer}; leave the machine more idle"
+            raise InvalidRunError(
+                f"the kernel dropped {dropped:.0%} of the records for {kind.name}, {offer}"
             )
     waited = statistics.mean(each.waited for one in rounds for each in one.turns)
     if failed and waited > MOST_WAITED:
-        raise TestbedError(
-            f"run invalid: this machine is busy: senders and collectors waited for a core for "
-            f"{waited:.0%} of the time, more than {MOST_WAITED:.0%}, and this failed: {failed[0]}; "
-            "leave the machine more idle"
+        raise InvalidRunError(
+            f"senders and collectors waited for a core for "
+            f"{waited:.0%} of the time, more than {MOST_WAITED:.0%}, and this failed: {failed[0]}"
         )
 
 

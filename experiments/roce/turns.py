@@ -20,7 +20,7 @@ import numpy as np
 from minip4.native.build import program
 from roce import takers
 from roce.offered import COLLECTOR, MAC, SENDER_MAC, Offered, Writes, write_frames
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError, TestbedError
 
 EXPERIMENTS = Path(__file__).parents[1]
 SENDER_CORE, COLLECTOR_CORE = 0, 1
@@ -184,9 +184,8 @@ def _await_backlog() -> None:
     deadline_s = time.monotonic() + PATIENCE_S
     while any(int(line.split()[BACKLOG], 16) for line in SOFTNET.read_text().splitlines()):
         if time.monotonic() > deadline_s:
-            raise TestbedError(
-                f"run invalid: for {PATIENCE_S:g} s a core did not come to frames that wait in the "
-                "kernel; leave the machine more idle"
+            raise InvalidRunError(
+                f"for {PATIENCE_S:g} s a core did not come to frames that wait in the kernel"
             )
         time.sleep(0.001)
 

@@ -15,7 +15,7 @@ from ebpf.loader import Program, Sent, attach_xdp, live, load
 from ebpf.threats.alerts import Alert, Kind
 from ebpf.threats.detector import Limits, Setting, detecting
 from ebpf.threats.mitigation import Mitigation
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError
 from xdp.attacks import Label
 from xdp.ground import DEVICE, PEER
 
@@ -118,10 +118,7 @@ class Scene:
         behind, dropped = self._counted[2], 0
         while arrived.sum() < left.sum() or behind.sum() + dropped < left.sum():
             if time.monotonic() > until + PATIENCE_S:
-                raise TestbedError(
-                    f"run invalid: of {left.sum()} packets {arrived.sum()} arrived; leave the "
-                    "machine more idle"
-                )
+                raise InvalidRunError(f"of {left.sum()} packets {arrived.sum()} arrived")
             dropped = self.filter.counts()["dropped"]
         time.sleep(max(until - time.monotonic(), 0))
 

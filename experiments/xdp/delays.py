@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ebpf.loader import ProgramObject, Sent, attach_tc, attach_xdp, chain, live, load
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError
 from xdp.forwarding import REDIRECT, RESTORED, TX
 from xdp.ground import DEVICE, OUT, PEER, SINK, Ground
 from xdp.settings import come_first
@@ -112,9 +112,8 @@ def _delay(
         time.sleep(GAP_S)
     ended, sent = int(counter["ended"][0]), (times + FIRST) * together
     if ended != sent:
-        raise TestbedError(
-            f"run invalid: {of.contender.name} was sent {sent} packets, of which {ended} ended; "
-            "leave the machine more idle"
+        raise InvalidRunError(
+            f"{of.contender.name} was sent {sent} packets, of which {ended} ended"
         )
     took_ns = of.ended.maps["took_ns"].mapped()[FIRST * together : ended]
     median_ns, p99_ns = np.percentile(took_ns, [50, 99])

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from ebpf.loader import load
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError
 from xdp.dropping import CONNTRACK, PORTS, RAW, SOCKETS, passing
 from xdp.ground import DEVICE, Ground
 from xdp.pace import Offered, Pace, paced, waited_ns
@@ -120,7 +120,7 @@ def _at_last(plan: Plan, of: tuple[int, str, int], pace: Pace, standing: Standin
                f"its cores for {waited:.0%} of the time")  # fmt: skip
         if counted != offered.packets and standing.follow is None:
             break
-    raise TestbedError(f"run invalid: {why}: leave the machine more idle")
+    raise InvalidRunError(why)
 
 
 def _offered(plan: Plan, pace: Pace, standing: Standing, pps: int) -> tuple[Offered, float, float]:

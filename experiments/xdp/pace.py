@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ebpf.loader import Program, chain, live, load
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError
 from xdp.ground import DEVICE
 
 SOURCE = "ebpf/datapath/pace.bpf.c"
@@ -50,7 +50,7 @@ class Pace:
         passed_ns = int(shared["passed_ns"])
         had_ns = passed_ns - int(shared["lost_ns"])
         if had_ns <= 0:
-            raise TestbedError("run invalid: no packet came in time: leave the machine more idle")
+            raise InvalidRunError("no packet came in time")
         return Offered(int(shared["offered"]), passed_ns, int(shared["used_ns"]) / had_ns,
                        1 - had_ns / passed_ns)  # fmt: skip
 

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from ebpf.loader import Program, Sent, live
-from testbed.errors import TestbedError
+from testbed.errors import InvalidRunError
 from xdp.ground import DEVICE, Ground
 
 MOST_WAITED = 0.2  # part of the time for which others may have the core, where ratios are missed
@@ -91,15 +91,12 @@ class Rounds:
         waited = max(statistics.median(turn.waited for turn in self.of(each))
                      for each in (contender, to))  # fmt: skip
         if waited > MOST_WAITED:
-            raise TestbedError(
-                f"run invalid: whether {asked} cannot be told ({missed}), as others had the core "
-                f"for {waited:.0%} of the time: leave the machine more idle"
+            raise InvalidRunError(
+                f"whether {asked} cannot be told ({missed}), as others had the core "
+                f"for {waited:.0%} of the time"
             )
         if max(found) >= times:
-            raise TestbedError(
-                f"run invalid: rounds differ on whether {asked}: {missed}: leave the machine more "
-                "idle"
-            )
+            raise InvalidRunError(f"rounds differ on whether {asked}: {missed}")
         return 1 / statistics.median(found)
 
     def scalings(self, contender: Contender) -> list[float]:
@@ -152,10 +149,7 @@ def turns(
 def _turn(number: int, name: str, sent: Sequence[Sent], counted: int) -> Turn:
     packets = sum(each.packets for each in sent)
     if counted != packets:
-        raise TestbedError(
-            f"run invalid: {name} was sent {packets} packets, and counted {counted}; leave the "
-            "machine more idle"
-        )
+        raise InvalidRunError(f"{name} was sent {packets} packets, and counted {counted}")
     cpu_ns, wall_ns = sum(each.cpu_ns for each in sent), sum(each.wall_ns for each in sent)
     rate = sum(each.packets / each.cpu_ns for each in sent) * 1e9
     return Turn(number, name, len(sent), packets, counted, cpu_ns / packets, rate,

@@ -269,6 +269,14 @@ class Virtual(Caller):
         self._library.virtual_host_counters(self._handle, host, byref(counters))
         return {field[0]: getattr(counters, field[0]) for field in HostCounters._fields_}
 
+    def first_malformed(self, host: int) -> tuple[int, bytes] | None:
+        """The time (ns) and bytes of the first frame in header_errors and checksum_errors."""
+        time_ns = u64()
+        length = self._library.virtual_first_malformed(
+            self._handle, host, byref(time_ns), self._room
+        )
+        return (time_ns.value, self._room.raw[:length]) if length else None
+
     def add_flow(self, spec: FlowSpec) -> int:
         """Let a flow begin at its time; return its number."""
         config = FlowConfig(
@@ -360,6 +368,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "cpu_read": (c_uint32, handle, c_uint32, text),
     "cpu_write": (c_int, handle, c_uint32, text, c_uint32),
     "host_counters": (None, handle, c_uint32, POINTER(HostCounters)),
+    "first_malformed": (c_uint32, handle, c_uint32, POINTER(u64), text),
     "add_flow": (c_uint32, handle, POINTER(FlowConfig)),
     "flow_result": (c_bool, handle, c_uint32, POINTER(shared.FlowResult)),
     "remove_flow": (None, handle, c_uint32),

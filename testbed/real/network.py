@@ -1,16 +1,19 @@
 """A network in real time: Mininet's namespaces, with a process for each switch."""
 
 import contextlib
+import itertools
+import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from ipaddress import IPv4Address, IPv4Interface
 from pathlib import Path
 from typing import Any
 
 import mininet.net
+import numpy as np
 from mininet.link import Intf, Link
 from mininet.log import lg, setLogLevel
 from mininet.net import Mininet
@@ -21,7 +24,7 @@ from minip4.engine.engine import Engine
 from testbed import links
 from testbed.application import Application, Place, Running
 from testbed.errors import TestbedError
-from testbed.mtu import SWITCH_MTU
+from testbed.mtu import ETHERNET_BYTES, SWITCH_MTU, VLAN_TAG_BYTES
 from testbed.plant import LinkEnd, Outcome, Settings
 from testbed.programs import Program, Source, compiled
 from testbed.real.applications import ApplicationProcess
@@ -35,11 +38,17 @@ from testbed.real.targets.bmv2 import PANEL, Bmv2Switch, panel_interface
 from testbed.real.targets.minip4 import Minip4Switch, SwitchSettings
 from testbed.real.traffic import ProcessCarrier
 from testbed.traffic import AnyFlow, Schedule
+from testbed.truth import capture
+from testbed.truth.refused import Fault, RefusedFrames, first_example
 
 MAX_INTERFACE = 15  # characters of an interface's name (IFNAMSIZ of <linux/if.h>, less its end)
 FRAMES_S = 1.0  # so long after the network's end frames may still be sent, as in virtual time
-# Kernel counters whose growth means that the kernel lost a datagram: /proc/net/snmp, by group.
-UDP_LOSSES = ("InErrors", "RcvbufErrors", "SndbufErrors", "InCsumErrors")
+# Counters of /proc/net/snmp and /proc/net/netstat: datagrams for which the kernel had no room; and
+# frames whose checksum or length is wrong (for UDP both are among InErrors, as is a full buffer).
+NO_ROOM = (("Udp", "RcvbufErrors"), ("Udp", "SndbufErrors"), ("Udp", "MemErrors"))
+MALFORMED = (("Ip", "InHdrErrors"), ("IpExt", "InTruncatedPkts"), ("Icmp", "InCsumErrors"),
+             ("Tcp", "InCsumErrors"), ("Udp", "InErrors"))  # fmt: skip
+FULL_BUFFERS = (("Udp", "RcvbufErrors"), ("Udp", "MemErrors"))
 
 
 class MininetPlant:
@@ -51,6 +60,7 @@ class MininetPlant:
         self.switches: Sequence[Minip4Switch] = []
         self.hosts: Sequence[Host] = []
         self.links: list[tuple[LinkEnd, LinkEnd]] = []
+        self._flow_ports: set[int] = set()  # of destinations
         self._frame_senders: list[FrameSender] = []
         self._applications: list[ApplicationProcess] = []
 
@@ -101,6 +111,7 @@ class MininetPlant:
     ) -> ProcessCarrier:
         """Processes that send and receive, in the hosts' namespaces."""
         hosts = {host.name: host for host in self.hosts}
+        self._flow_ports |= {flow.port for flow in flows}
         return ProcessCarrier(hosts, self._settings.folder, flows, schedules)
 
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
@@ -175,8 +186,66 @@ class MininetPlant:
         for host in self.hosts:
             proc = Path(f"/proc/{host.pid}/net")
             outcome.interface_counters |= _interface_counters(proc / "dev", host.name)
-            outcome.udp_losses[host.name] = _udp_losses(proc / "snmp")
+            outcome.udp_losses[host.name] = _sum(_protocol_counters(proc), NO_ROOM)
+        outcome.refused = self._malformed_frames(has_captures=self._settings.capture)
+        outcome.refused += self._take_out_too_long(outcome)
         return outcome
+
+    def refused_frames(self) -> list[RefusedFrames]:
+        """See Plant. Without an example: the switches still write their captures."""
+        return self._malformed_frames(has_captures=False)
+
+    def _malformed_frames(self, *, has_captures: bool) -> list[RefusedFrames]:
+        """Those that the kernel counted, with the first one of the captures as an example."""
+        refused = []
+        for host in self.hosts:
+            counters = _protocol_counters(Path(f"/proc/{host.pid}/net"))
+            malformed = _sum(counters, MALFORMED) - _sum(counters, FULL_BUFFERS)
+            if malformed:
+                paths = [self._capture(port, "out") for port, end in self._host_links()
+                         if end.node == host.name and has_captures]  # fmt: skip
+                captured = itertools.chain.from_iterable(map(capture.each_frame, paths))
+                frames = (frame for frame in map(self._completed, captured) if frame is not None)
+                example = first_example(frames, host.MAC())
+                refused.append(RefusedFrames(host.name, Fault.MALFORMED, malformed, example))
+        return refused
+
+    def _completed(self, frame: capture.Captured) -> tuple[int, bytes] | None:
+        """A captured frame and its time. None if it was cut, unless zeros followed, as in flows."""
+        ports = struct.unpack_from(">HH", frame.bytes.ljust(capture.UDP + 4), capture.UDP)
+        if len(frame.bytes) < frame.length and self._flow_ports.isdisjoint(ports):
+            return None
+        return frame.time_ns, frame.bytes.ljust(frame.length, b"\0")
+
+    def _take_out_too_long(self, outcome: Outcome) -> list[RefusedFrames]:
+        """Take out of the kernel's drops those on links to hosts that got frames above their MTU.
+
+        All of them, at both ends: the switch tries some frames more than once.
+        """
+        refused = []
+        for port, end in self._host_links() if self._settings.capture else ():
+            ends = [outcome.interface_counters[each.interface] for each in (port, end)]
+            dropped = ends[1]["dropped"]
+            if dropped and self._too_long(port, "out") > self._too_long(port, "lost"):
+                for each in ends:
+                    each["dropped"] = 0
+                outcome.counters[port.node]["ports"][str(port.port)]["kernel"]["send_errors"] = 0
+                refused.append(RefusedFrames(end.node, Fault.TOO_LONG, dropped))
+        return refused
+
+    def _too_long(self, port: LinkEnd, what: str) -> int:
+        longest = self._settings.mtu_bytes + ETHERNET_BYTES + VLAN_TAG_BYTES
+        lengths = capture.read(self._capture(port, what), width=1).length
+        return int(np.count_nonzero(lengths > longest))
+
+    def _host_links(self) -> list[tuple[LinkEnd, LinkEnd]]:
+        """Links between a switch and a host: the switch's end, and the host's."""
+        switches = {switch.name for switch in self.switches}
+        return [(near, far) for link in self.links for near, far in (link, link[::-1])
+                if near.node in switches and far.node not in switches]  # fmt: skip
+
+    def _capture(self, port: LinkEnd, what: str) -> Path:
+        return self._settings.folder / f"{port.interface}_{what}.pcap"
 
 
 def check_interfaces(topo: Topo, target: str) -> None:
@@ -312,8 +381,19 @@ def _interface_counters(path: Path, node: str) -> dict[str, dict[str, int]]:
     return counters
 
 
-def _udp_losses(path: Path) -> int:
-    """Datagrams that a kernel lost, from /proc/net/snmp: a line of names, then one of values."""
-    lines = [line.split() for line in path.read_text().splitlines() if line.startswith("Udp:")]
-    udp = dict(zip(*lines, strict=True))
-    return sum(int(udp[name]) for name in UDP_LOSSES)
+def _protocol_counters(proc: Path) -> dict[tuple[str, str], int]:
+    """The counters of `snmp` and `netstat` in a folder such as /proc/net, by group and name.
+
+    Of each group there is a line of names, then one of values.
+    """
+    counters = {}
+    for file in ("snmp", "netstat"):
+        lines = [line.split() for line in (proc / file).read_text().splitlines()]
+        for (group, *names), (_, *values) in zip(lines[::2], lines[1::2], strict=True):
+            for name, value in zip(names, values, strict=True):
+                counters[group.removesuffix(":"), name] = int(value)
+    return counters
+
+
+def _sum(counters: dict[tuple[str, str], int], names: Iterable[tuple[str, str]]) -> int:
+    return sum(counters.get(name, 0) for name in names)  # older kernels have no MemErrors

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from testbed.errors import FailedRunError, TestbedError
 from testbed.real.flow_processes import FlowProcesses
 from testbed.tcp import ANSWERS, PROGRESS, RECEIVED, TcpFlow, TcpRecord
 
@@ -19,8 +20,11 @@ class TcpProcesses(FlowProcesses):
         self._tcp_flow = flow
 
     async def finish_sending(self) -> None:
-        """Return when all was acknowledged. Raises TestbedError for a connection that failed."""
-        await self._sender.await_word("acknowledged")
+        """Return when all was acknowledged. Raises FailedRunError for a connection that failed."""
+        try:
+            await self._sender.await_word("acknowledged")
+        except TestbedError as error:
+            raise FailedRunError(str(error)) from error
 
     async def record(self) -> TcpRecord:
         """Close the connection, the receiver first, and read what both have recorded."""

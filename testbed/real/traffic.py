@@ -4,8 +4,9 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from testbed.errors import IDLE_MACHINE
 from testbed.real.tcp import TcpProcesses
 from testbed.real.udp import UdpProcesses
 from testbed.tcp import TcpFlow
@@ -16,6 +17,8 @@ LEAD_NS, LEAD_OF_FLOW_NS = 20_000_000, 200_000  # for telling senders when their
 
 class ProcessCarrier:
     """See testbed.traffic.Carrier."""
+
+    late_remedy: ClassVar[str] = f", or {IDLE_MACHINE}"
 
     def __init__(
         self, hosts: Mapping[str, Any], folder: Path, flows: Sequence[AnyFlow],

@@ -132,8 +132,7 @@ class _Sweep:
                 warned.add(outcome.warnings)
             for line in outcome.said:
                 self._run.progress.say(line)
-            self._run.undelivered.drops += outcome.undelivered.drops
-            self._run.undelivered.flows += outcome.undelivered.flows
+            self._run.undelivered.add(outcome.undelivered)
             self._run.origin.programs |= outcome.programs
             if outcome.failure is not None:
                 raise blame.ElsewhereError(outcome.failure)

@@ -8,10 +8,11 @@ why, and a frame that it dropped behind its counters is no packet that a link lo
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from testbed.errors import TestbedError
+from testbed.errors import IDLE_MACHINE, InvalidRunError
 from testbed.network import LinkEnd, Network
 from testbed.results.report import Check
 from testbed.traffic import AnyRecord, FlowRecord
+from testbed.truth.refused import Fault
 from testbed.truth.undelivered import programs_drop
 
 SWITCH_DROPS = ("ingress_drops", "egress_drops", "queue_drops", "no_port_drops", "memory_drops")
@@ -44,7 +45,7 @@ class Books:
         Frames that programs at XDP of an interface took, no packet socket sees: who attached them
         says what they counted, until the network ended, by interface.
 
-        Raises TestbedError on a drop by the kernel, or by bmv2 (unless the network expects its
+        Raises InvalidRunError on a drop by the kernel, or by bmv2 (unless the network expects its
         programs to drop: of bmv2 nobody can tell the two apart, nor copies from drops).
         """
         taken_at_xdp = taken_at_xdp or {}
@@ -126,16 +127,18 @@ def _refuse_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
     for name, counters in net.counters.items():
         for port in counters["ports"].values():
             drops[f"{name}'s packet socket on {port['interface']}"] = sum(port["kernel"].values())
+    # A UDP socket counts malformed datagrams among its drops, and cannot tell them apart.
+    malformed = {each.host: each.frames for each in net.refused if each.fault is Fault.MALFORMED}
     for record in records:
-        drops[f"receiving socket of flow {record.flow.id}"] = record.kernel_drops
+        unexplained = record.kernel_drops - malformed.get(record.flow.destination, 0)
+        drops[f"receiving socket of flow {record.flow.id}"] = max(unexplained, 0)
     for application in net.applications:
-        drops[str(application)] = application.kernel_drops
+        unexplained = application.kernel_drops - malformed.get(application.host, 0)
+        drops[str(application)] = max(unexplained, 0)
     found = [f"{count} at {place}" for place, count in drops.items() if count]
     if found:
-        raise TestbedError(
-            f"run invalid: the kernel dropped packets ({', '.join(found)}): "
-            "lower the rate, or leave the machine more idle; frames longer than a host's mtu_bytes "
-            "are dropped there, too"
+        raise InvalidRunError(
+            f"the kernel dropped packets ({', '.join(found)})", f"lower the rate, or {IDLE_MACHINE}"
         )
 
 
@@ -151,9 +154,9 @@ def _lacking_of_bmv2(counters: Mapping[str, Mapping[str, Mapping[str, int]]]) ->
 def _refuse_bmv2_drops(lacking: Mapping[str, int]) -> None:
     found = [f"{count} in {name}" for name, count in lacking.items() if count > 0]
     if found:
-        raise TestbedError(
-            f"run invalid: bmv2 dropped frames ({', '.join(found)}): they went in and never came "
-            "out; lower the rate, or leave the machine more idle"
+        raise InvalidRunError(
+            f"bmv2 dropped frames ({', '.join(found)}): they went in and never came out",
+            f"lower the rate, or {IDLE_MACHINE}",
         )
 
 

@@ -31,6 +31,15 @@ class Frames:
 
 
 @dataclass(frozen=True)
+class Captured:
+    """One frame of a capture."""
+
+    time_ns: int  # CLOCK_MONOTONIC
+    length: int  # on the wire
+    bytes: bytes  # fewer than `length` where the capture cut it
+
+
+@dataclass(frozen=True)
 class FlowFrames:
     """Frames of one flow, in order of time."""
 
@@ -84,6 +93,17 @@ def read(path: Path, width: int = 128) -> Frames:
         row += len(run)
     times = records["s"].astype(np.uint64) * 1_000_000_000 + records["ns"]
     return Frames(times, records["length"], matrix)
+
+
+def each_frame(path: Path) -> Iterator[Captured]:
+    """Yield the frames of a capture file. Raises TestbedError as read()."""
+    for run in _runs(path, np.fromfile(path, np.uint8)):
+        headers = _headers(run)
+        times_ns = headers["s"].astype(np.int64) * 1_000_000_000 + headers["ns"]
+        for time_ns, length, row in zip(
+            times_ns.tolist(), headers["length"].tolist(), run, strict=True
+        ):
+            yield Captured(time_ns, length, row[RECORD.itemsize :].tobytes())
 
 
 def shift(path: Path, to: Path, offset_ns: int) -> None:

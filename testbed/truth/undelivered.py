@@ -1,6 +1,7 @@
 """What the networks of a run did not deliver: flows that did not arrive, and what switches dropped.
 
 Books balance when a switch drops every packet, since it says so. Somebody must have wanted it.
+They also balance when a host drops frames because of a wrong checksum.
 """
 
 from collections import Counter
@@ -11,6 +12,7 @@ from typing import Any
 from testbed.errors import TestbedError
 from testbed.results.report import Check
 from testbed.traffic import AnyRecord, FlowRecord
+from testbed.truth.refused import Fault, RefusedFrames
 
 # Reasons of `minip4 switch` (docs/minip4.md), and what is told of each: {} is a port. `queue` and
 # `link` are not among them: queues fill up, and links lose, by a rate or a loss that was set.
@@ -54,6 +56,13 @@ class Undelivered:
 
     drops: list[Drop] = field(default_factory=list)
     flows: list[str] = field(default_factory=list)  # of which nothing arrived
+    refused: list[RefusedFrames] = field(default_factory=list)  # by hosts, for wrong checksums etc.
+
+    def add(self, other: "Undelivered") -> None:
+        """Add what the networks of another run did not deliver."""
+        self.drops += other.drops
+        self.flows += other.flows
+        self.refused += other.refused
 
     def add_network(
         self, network: str, counters: Mapping[str, Mapping[str, Any]], expected: Collection[str]
@@ -81,13 +90,20 @@ class Undelivered:
         ]
 
     def checks(self) -> list[Check]:
-        """One that fails, where nothing arrived of flows; else none."""
-        if not self.flows:
-            return []
-        more = f" and {len(self.flows) - 1} more" if len(self.flows) > 1 else ""
-        return [
-            Check(f"flows of which nothing arrived ({self.flows[0]}{more})", len(self.flows), 0)
-        ]
+        """Those that fail, where nothing arrived of flows or hosts refused frames; else none."""
+        checks = []
+        for fault in Fault:
+            frames, where = Counter[str](), [each for each in self.refused if each.fault is fault]
+            for each in where:
+                frames[each.host] += each.frames
+            if where:
+                hosts = ", ".join(f"{count} at {host}" for host, count in frames.items())
+                checks.append(Check(f"frames {fault.value} at hosts ({hosts})", frames.total(), 0))
+        if self.flows:
+            more = f" and {len(self.flows) - 1} more" if len(self.flows) > 1 else ""
+            name = f"flows of which nothing arrived ({self.flows[0]}{more})"
+            checks.append(Check(name, len(self.flows), 0))
+        return checks
 
     def warnings(self) -> list[str]:
         """A line for each switch, port and reason, over all networks; the worst ones first."""
@@ -99,7 +115,19 @@ class Undelivered:
                  for (switch, port, reason), count in packets.most_common(SHOWN)]  # fmt: skip
         if len(packets) > SHOWN:
             lines.append(f"warning: and {len(packets) - SHOWN} more such: see summary.json")
-        return lines
+        return [*self._warnings_of_hosts(), *lines]
+
+    def _warnings_of_hosts(self) -> list[str]:
+        """A line for each host and fault, over all networks, with the first example."""
+        lines = {}
+        for each in self.refused:
+            key = each.host, each.fault
+            same = [other for other in self.refused if (other.host, other.fault) == key]
+            example = next((f": {other.example}" for other in same if other.example), "")
+            frames = sum(other.frames for other in same)
+            lines[key] = (f"warning: host {each.host}: dropped {frames:,} frames "
+                          f"{each.fault.value}{example}")  # fmt: skip
+        return [*lines.values()]
 
 
 def programs_drop(expected: Collection[str]) -> bool:

@@ -16,9 +16,10 @@ from minip4.simulator.shared import CAPTURES, Stop
 from minip4.simulator.virtual import NEVER, Partition, Virtual
 from testbed import links
 from testbed.application import Application, Running
-from testbed.errors import TestbedError
+from testbed.errors import FailedRunError, TestbedError
 from testbed.plant import LinkEnd, Outcome, Settings, derived_seed
 from testbed.traffic import AnyFlow, Schedule
+from testbed.truth.refused import Fault, RefusedFrames, first_example
 from testbed.virtual.applications import Applications
 from testbed.virtual.clock import VirtualClock
 from testbed.virtual.options import parse
@@ -199,7 +200,7 @@ class VirtualPlant:
         stop = self._run_traced(until_ns, max_events)
         now_ns, events = self._virtual.now_ns, self._virtual.events
         if stop is Stop.SHORT:
-            raise TestbedError(
+            raise FailedRunError(
                 f"at {now_ns / 1e9:g} s of virtual time there is no memory for more packets "
                 f"({self._virtual.max_packets:,} at most): where switches copy packets in a loop, "
                 "mend their multicast groups or clones; else shorten queues, delays or bursts"
@@ -207,7 +208,7 @@ class VirtualPlant:
         if now_ns != self._instant_ns:
             self._instant_ns, self._instant_events = now_ns, events
         elif events - self._instant_events > CIRCLING_EVENTS:
-            raise TestbedError(
+            raise FailedRunError(
                 f"virtual time stands still at {now_ns / 1e9:g} s: frames go in circles over links "
                 "without delay_us or rate_bps; look at the switches' tables"
             )
@@ -271,6 +272,19 @@ class VirtualPlant:
     def check_alive(self) -> None:
         """Nothing: they live in this process."""
 
+    def refused_frames(self) -> list[RefusedFrames]:
+        """See Plant."""
+        refused = []
+        for host in self.hosts:
+            counted = self._virtual.host_counters(host.node)
+            if malformed := counted["header_errors"] + counted["checksum_errors"]:
+                first = self._virtual.first_malformed(host.node)
+                example = first_example([first] if first else [], host.mac)
+                refused.append(RefusedFrames(host.name, Fault.MALFORMED, malformed, example))
+            if too_long := counted["too_long"]:
+                refused.append(RefusedFrames(host.name, Fault.TOO_LONG, too_long))
+        return refused
+
     def finish(self) -> Outcome:
         """Let queues and links run empty, and take all counters in."""
         self._applications.close()
@@ -286,11 +300,10 @@ class VirtualPlant:
             outcome.counters[switch.name] = switch.read_counters()
         for host in self.hosts:
             counted = self._virtual.host_counters(host.node)
-            outcome.udp_losses[host.name] = counted["checksum_errors"]
             outcome.interface_counters[f"{host.name}-eth0"] = {
-                "received": counted["received"], "sent": counted["sent"],
-                "dropped": counted["too_long"],
+                "received": counted["received"], "sent": counted["sent"], "dropped": 0,
             }  # fmt: skip
+        outcome.refused = self.refused_frames()
         self._clock.detach()
         self._virtual.close()  # so that captures are complete
         for switch in self.switches:

@@ -1,11 +1,12 @@
 """Flows in virtual time: sources, listeners and TCP connections on the event queue."""
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from minip4.engine.errors import InvalidArgument
 from minip4.simulator.tcp import TcpSpec
 from minip4.simulator.virtual import FlowSpec, Virtual
-from testbed.errors import TestbedError
+from testbed.errors import FailedRunError, TestbedError
 from testbed.plant import derived_seed
 from testbed.tcp import TcpFlow, TcpRecord
 from testbed.traffic import (
@@ -24,6 +25,8 @@ POLL_NS = 10_000_000  # how often it is looked whether TCP flows are over
 
 class VirtualCarrier:
     """See testbed.traffic.Carrier."""
+
+    late_remedy: ClassVar[str] = ""
 
     def __init__(
         self, virtual: Virtual, clock: VirtualClock, hosts: Mapping[str, int],
@@ -99,7 +102,7 @@ class VirtualCarrier:
         )
 
     async def _await_acknowledgements(self) -> None:
-        """Return when all data of TCP flows have come. Raises TestbedError for one that failed."""
+        """Return when all data of TCP flows have come. Raises FailedRunError if one failed."""
         connections = self._virtual.connections
         for flow in self._tcp_flows:
             number = self._connections[flow.id]
@@ -107,12 +110,12 @@ class VirtualCarrier:
                 await self._clock.sleep_until(self._clock.now_ns() + POLL_NS)
             result = connections.result(number)
             if result.was_reset:
-                raise TestbedError(
+                raise FailedRunError(
                     f"flow {flow.id}: the connection from {flow.source} to {flow.destination} was "
                     "refused or reset"
                 )
             if result.has_failed:
-                raise TestbedError(
+                raise FailedRunError(
                     f"flow {flow.id}: {flow.source} has no connection to {flow.destination}, or "
                     "nothing was acknowledged for ten seconds"
                 )

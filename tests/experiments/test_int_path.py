@@ -55,12 +55,44 @@ FAULTS = {
         {"packets without a report", "reports, a packet each",
          "numbers of reports that did not come"},
     ),
+    "a sink that does not restore the DSCP": (
+        "sink.p4", "dscp[5:2] = hdr.shim.original[7:4];", "",
+        {"packets received with another DSCP"},
+    ),
+    "no E bit": (
+        "transit.p4", "tell(1, 0);", "tell(0, 0);", {"packets with a wrong E bit, on all links"},
+    ),
+    "no M bit": (
+        "transit.p4", "tell(0, 1);", "tell(0, 0);", {"packets with a wrong M bit, on all links"},
+    ),
+    "no checksum complement": (
+        "transit.p4", "16w0 ++ ~folded(added)", "0",
+        {"packets whose checksum the complement does not keep right",
+         "frames with a wrong checksum or length at hosts (100 at h2)",
+         "flows of which nothing arrived (limits: flow 3 from h1 to h2)"},
+    ),
+    "another utilisation": (
+        "hop.p4", "count + standard_metadata.packet_length",
+        "count + standard_metadata.packet_length + 4",
+        {"largest error of egress tx utilisation, millionths"},
+    ),
+    "a wrong UDP checksum": (
+        "lengths.p4", "hdr.ports.word[15:0] = checksum == 0 ? 16w0xFFFF : checksum;",
+        "hdr.ports.word[15:0] = checksum + 1;",
+        # 100 packets; 40 there and 40 back in the second network; 3 * 100 in the third one.
+        {"frames with a wrong checksum or length at hosts (440 at h2, 40 at h1)",
+         "flows of which nothing arrived (network: flow 1 from h1 to h2 and 5 more)",
+         "packets received in their order", "the collector's sum of hops and links, us"},
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "names", [("a clock that is off", "swapped ports", "another queue"),
-              ("a late stamp", "a lost report")],
+              ("a late stamp", "a lost report"),
+              ("a sink that does not restore the DSCP", "no E bit", "no M bit",
+               "another utilisation"),
+              ("no checksum complement",), ("a wrong UDP checksum",)],
 )  # fmt: skip
 def test_what_a_switch_says_wrongly_is_found_out(names: tuple[str, ...], tmp_path: Path) -> None:
     faults = [FAULTS[name] for name in names]

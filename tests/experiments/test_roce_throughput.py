@@ -120,7 +120,7 @@ def test_what_is_wrong_fails(wrong: dict[str, int], failed: str) -> None:
 
 def test_noise_decides_nothing() -> None:
     dear = {contenders.ROCE: {"collector_ns": 6000}}
-    with pytest.raises(TestbedError, match=r"run invalid: this machine is busy: .* for 9% of the"):
+    with pytest.raises(TestbedError, match=r"run invalid: .* waited for a core for 9% of the"):
         experiment.report(some_rounds((1, 1, 1), 0.09, dear), 80, OPTIONS)
     experiment.report(some_rounds(waited=0.09), 80, OPTIONS)
     with pytest.raises(

@@ -12,6 +12,8 @@ from xdp.ground import Ground
 from xdp.loads import CONTENDERS, POLLING, Loaded, Plan
 from xdp.pace import Offered, paced
 
+from testbed.errors import TestbedError
+
 experiment = module("xdp_cpu")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 NS = dict(zip(CONTENDERS, (70, 300, 700, 200, 150), strict=True))  # a packet's
@@ -56,7 +58,7 @@ def test_rounds_that_differ_decide_nothing() -> None:
             if (each.contender, each.offered_pps) == (PORTS.name, pps) and each.round > 1 else each
             for each in made()
         ]  # fmt: skip
-        with pytest.raises(loads.TestbedError, match=f"^run invalid: rounds differ .*{text}"):
+        with pytest.raises(TestbedError, match=f"^run invalid: rounds differ .*{text}"):
             experiment.report(measured, PLAN)
 
 
@@ -79,7 +81,7 @@ def test_what_others_disturbed_is_measured_again(monkeypatch: pytest.MonkeyPatch
     found = loads._at_last(PLAN, (1, "x", 5), None, standing)  # type: ignore[arg-type]
     assert (found.busy, found.tries) == (0.5, 3)
     monkeypatch.setattr(loads, "_offered", Script(*[(disturbed, 0, 0)] * loads.TRIES))
-    with pytest.raises(loads.TestbedError, match="others had its cores for 40% of the time"):
+    with pytest.raises(TestbedError, match="others had its cores for 40% of the time"):
         loads._at_last(PLAN, (1, "x", 5), None, standing)  # type: ignore[arg-type]
 
 

@@ -1,6 +1,7 @@
 /* Hosts: they answer ARP and ICMP echo requests, and give UDP datagrams to flows and applications, and
  * TCP segments to connections. */
 #include <arpa/inet.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "virtual_internal.h"
@@ -92,6 +93,7 @@ void host_close(struct host *host, uint16_t port)
 void host_free(struct host *host)
 {
     memory_give(host->listeners, host->listener_room * sizeof *host->listeners);
+    free(host->malformed);
 }
 
 /* --- what arrives ----------------------------------------------------------------------------- */
@@ -217,6 +219,21 @@ static bool receive_ipv4(struct node *node, struct packet *packet)
     return false;
 }
 
+static uint64_t malformed_frames(const struct host *host)
+{
+    return host->counters.header_errors + host->counters.checksum_errors;
+}
+
+/* Keeps the first one for the report of the run; without memory there is none to show. */
+static void keep_malformed(struct host *host, const struct packet *packet, uint64_t now_ns)
+{
+    if (host->malformed || !(host->malformed = malloc(packet->length)))
+        return;
+    memcpy(host->malformed, packet->data, packet->length);
+    host->malformed_length = packet->length;
+    host->malformed_ns = now_ns;
+}
+
 void host_receive(struct node *node, struct packet *packet)
 {
     static const uint8_t broadcast[6] = {255, 255, 255, 255, 255, 255};
@@ -228,6 +245,7 @@ void host_receive(struct node *node, struct packet *packet)
         return;
     }
     host->counters.received++;
+    uint64_t malformed_before = malformed_frames(host);
     if (host->frames)
         inbox_add(node->partition, host->frames - 1, (struct arrival_record){.length = packet->length},
                   packet->data);
@@ -241,6 +259,8 @@ void host_receive(struct node *node, struct packet *packet)
         is_answer = receive_arp(node, packet);
     else
         host->counters.unclaimed++;
+    if (malformed_frames(host) != malformed_before)
+        keep_malformed(host, packet, node->partition->now_ns);
     if (!is_answer)
         packet_give(node->partition->pool, packet);
 }
@@ -248,4 +268,15 @@ void host_receive(struct node *node, struct packet *packet)
 void virtual_host_counters(struct virtual *v, uint32_t node, struct virtual_host_counters *out)
 {
     *out = v->node[node]->host.counters;
+}
+
+uint32_t virtual_first_malformed(const struct virtual *v, uint32_t node, uint64_t *time_ns,
+                                 uint8_t *room)
+{
+    const struct host *host = &v->node[node]->host;
+    if (!host->malformed)
+        return 0;
+    *time_ns = host->malformed_ns;
+    memcpy(room, host->malformed, host->malformed_length);
+    return host->malformed_length;
 }

@@ -106,11 +106,15 @@ struct virtual_host_counters {
     uint64_t sent, received;   /* frames */
     uint64_t too_long;         /* frames that it did not take */
     uint64_t other_addresses;  /* not for this host's MAC or IP address */
-    uint64_t header_errors;    /* IPv4 headers that are malformed or fail their checksum */
-    uint64_t checksum_errors;  /* UDP or ICMP */
+    uint64_t header_errors;    /* ARP, and IPv4 headers: malformed, or with a wrong checksum */
+    uint64_t checksum_errors;  /* UDP, TCP or ICMP: a wrong checksum or length */
     uint64_t unclaimed;        /* for a protocol or port that nobody listens to */
 };
 void virtual_host_counters(struct virtual *v, uint32_t node, struct virtual_host_counters *out);
+/* Copies the first frame that a host counted in header_errors or checksum_errors into `room`, of
+ * PACKET_ROOM + PACKET_MAX_FRAME bytes. Returns its length, or 0: there is none. */
+uint32_t virtual_first_malformed(const struct virtual *v, uint32_t node, uint64_t *time_ns,
+                                 uint8_t *room);
 
 struct virtual_flow_config {
     uint32_t source, destination; /* hosts: the UDP datagrams go from one to the other */

@@ -56,6 +56,9 @@ struct host {
     bool has_application; /* or had one: what comes here may stop the network */
     uint32_t longest_frame; /* bytes, that it takes */
     struct virtual_host_counters counters;
+    uint8_t *malformed; /* the first frame of header_errors and checksum_errors; NULL: none */
+    uint64_t malformed_ns; /* when it came */
+    uint32_t malformed_length;
 };
 
 struct switching {

@@ -53,6 +53,7 @@ def network() -> Any:
             "s1-eth2": dict(interface),
         },
         udp_losses={"h1": 0, "h2": 0},
+        refused=[],
         applications=[],
         expected_drops=(),
     )
