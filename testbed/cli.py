@@ -141,7 +141,7 @@ def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> i
     with aftermath(run, options):
         report = _report_of(run, options, experiment)
         report.write(run.name, options, run.origin)
-        forget_others(run.spread)
+        forget_others(run.spread, run.name)
         report.show(options.out)
         if options.out.parent == RESULTS:
             print(f"All results: {index.build(RESULTS)}")
