@@ -44,7 +44,7 @@ def verdict(
         script.flush()
         try:
             done = subprocess.run(
-                [*TELEMARK, file, "--commands", script.name,
+                [*TELEMARK, file, "--yes", "--commands", script.name,
                  *(["--p4", program] if program else []),
                  "--target", options.target, "--time", options.time],
                 capture_output=True, text=True, check=False, timeout=LONGEST_S,

@@ -11,7 +11,6 @@ from functools import partial
 
 from controllers.connection import connection
 from described.network import DescribedNetwork, Host, Switch
-from described.readers import read
 from described.scripts import Scripts
 from described.topology import DescribedTopo
 from testbed import cli
@@ -21,11 +20,10 @@ from testbed.results.files import make_folder, replace
 from testbed.run import Run
 
 
-def conduct(options: argparse.Namespace, run: Run) -> int:
-    """Read the description, and run it. Returns the exit status; raises TestbedError."""
+def conduct(described: DescribedNetwork, options: argparse.Namespace, run: Run) -> int:
+    """Run a described network. Returns the exit status; raises TestbedError."""
     if options.commands is not None:
         script_lines(options.commands)  # what cannot be read is told before the network is made
-    described = read(options.file, options.p4)
     for line in described.told:
         run.progress.say(line)
     if options.time == "real":

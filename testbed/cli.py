@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from minip4.simulator.shared import MAX_THREADS
+from minip4.wire.shared import MAX_SNAPLEN
 from testbed import blame, kept
 from testbed.application import INSIDE
 from testbed.errors import FailedRunError, TestbedError
@@ -83,6 +84,8 @@ def start(
     try:
         options.target = available_target(options.target, options.time)
         check_threads(options.threads, options.time)
+        if options.snaplen is not None and not options.keep:
+            raise TestbedError("--snaplen: no captures are kept; use it with --keep")
         run = _run_virtual if options.time == "virtual" else _run_real
         return run(name, options, conduct, origin or Origin())
     except Interrupted as interrupted:
@@ -142,7 +145,7 @@ def _conduct(run: Run, options: argparse.Namespace, experiment: Experiment) -> i
     with aftermath(run, options):
         report = _report_of(run, options, experiment)
         report.write(run.name, options, run.origin)
-        forget_others(run.spread)
+        forget_others(run.spread, run.name)
         report.show(options.out)
         if options.out.parent == RESULTS:
             print(f"All results: {index.build(RESULTS)}")
@@ -156,6 +159,7 @@ def aftermath(run: Run, options: argparse.Namespace) -> Iterator[None]:
         files.make_folder(options.out)
         kept.check_place(options.out / KEPT)
         run.keeps = True
+        run.snaplen = options.snaplen or MAX_SNAPLEN
     _allow_many_files()
     try:
         yield
@@ -277,6 +281,10 @@ def add_run_options(common: "argparse._ActionsContainer") -> None:
         help="keep captures and logs of the run, in run/ below --out",
     )  # fmt: skip
     common.add_argument(
+        "--snaplen", type=_snaplen, metavar="BYTES",
+        help="bytes of each frame in the captures of --keep (default: whole frames)",
+    )  # fmt: skip
+    common.add_argument(
         "--traceback", action="store_true", help="where an error came from, call by call",
     )  # fmt: skip
 
@@ -380,6 +388,10 @@ def positive_int(text: str) -> int:
     return _integer(text, 1, "a whole number from 1")
 
 
+def _snaplen(text: str) -> int:
+    return _integer(text, 1, f"a whole number from 1 to {MAX_SNAPLEN}", MAX_SNAPLEN)
+
+
 def power_of_two(text: str) -> int:
     """1, 2, 4, 8, ..."""
     value = _integer(text, 1, "a power of two")
@@ -401,11 +413,11 @@ def _number(text: str, low: float, high: float, what: str) -> float:
     return value
 
 
-def _integer(text: str, low: int, what: str) -> int:
+def _integer(text: str, low: int, what: str, high: int = 2**63 - 1) -> int:
     try:
         value = int(text)
     except ValueError:
         value = -1
-    if not low <= value < 2**63:
+    if not low <= value <= high:
         raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
     return value

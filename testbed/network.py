@@ -277,6 +277,7 @@ class Network:
             seed=self.seed,
             mtu_bytes=self.mtu_bytes,
             capture=self._capture,
+            snaplen=self._run.snaplen,
             target=self._run.target,
             switch_options=self._switch_options,
             device_ids=numbers,

@@ -48,6 +48,7 @@ class Settings:
     seed: int
     mtu_bytes: int  # of hosts
     capture: bool
+    snaplen: int  # bytes of each frame in captures
     target: str  # what runs it: minip4 or bmv2
     switch_options: Mapping[str, Sequence[str]]  # switch -> further options of `minip4 switch`
     device_ids: Mapping[str, int]  # of each switch

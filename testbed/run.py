@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from minip4.compiler import CompiledProgram
+from minip4.wire.shared import SNAPLEN
 from testbed.bearing import Bearing
 from testbed.clock import Clock, RealClock
 from testbed.programs import Source
@@ -36,6 +37,7 @@ class Run:
     progress: Progress = field(default_factory=Progress)
     origin: Origin = field(default_factory=Origin)  # what its results will say of it
     keeps: bool = False  # its captures and logs
+    snaplen: int = SNAPLEN  # bytes of each frame in captures
     spread: Spread = field(default_factory=Spread)
     programs: dict[Source, CompiledProgram] = field(default_factory=dict)  # of all its networks
     undelivered: Undelivered = field(default_factory=Undelivered)  # by all its networks

@@ -12,7 +12,7 @@ from typing import Protocol
 from minip4.errors import Minip4Error
 from minip4.native.library import Signatures, declare
 from minip4.ports.shared import NO_CPU_PORT, NicCounters, PortsCounters
-from minip4.wire.shared import FRAME_ROOM
+from minip4.wire.shared import FRAME_ROOM, SNAPLEN
 
 ERROR_ROOM = 1024
 
@@ -32,8 +32,9 @@ class Driver:
     """Drives an engine from start() to stop(), with `ports` as {port number: interface}.
 
     Frames to `cpu_port` come out of cpu_receive(), and cpu_send() brings frames in there. Captures
-    go to `capture_folder`/<interface>_{in,out}.pcap and `loss_folder`/<interface>_lost.pcap; those
-    of when frames were handled (ports.h) to `stamp_folder`/<interface>_{taken,sending,sent}.pcap.
+    go to `capture_folder`/<interface>_{in,out}.pcap and `loss_folder`/<interface>_lost.pcap, with at
+    most `snaplen` bytes of each frame; those of when frames were handled (ports.h), with 128 bytes,
+    to `stamp_folder`/<interface>_{taken,sending,sent}.pcap.
     Raises DriverError when an interface or a capture file cannot be opened.
     """
 
@@ -46,6 +47,7 @@ class Driver:
         capture_folder: Path | None = None,
         loss_folder: Path | None = None,
         stamp_folder: Path | None = None,
+        snaplen: int = SNAPLEN,
     ) -> None:
         self.interfaces = dict(ports)
         self.capture_error: str | None = None
@@ -58,12 +60,12 @@ class Driver:
             for number, interface in ports.items():
                 if self._library.ports_add(self._handle, number, interface.encode()):
                     raise DriverError(f"port {number}@{interface}: {_reason()}")
-            for folder, capture in (
-                (capture_folder, self._library.ports_capture),
-                (loss_folder, self._library.ports_capture_lost),
-                (stamp_folder, self._library.ports_capture_handling),
+            for folder, capture, limit in (
+                (capture_folder, self._library.ports_capture, (snaplen,)),
+                (loss_folder, self._library.ports_capture_lost, (snaplen,)),
+                (stamp_folder, self._library.ports_capture_handling, ()),
             ):
-                if folder is not None and capture(self._handle, os.fsencode(folder)):
+                if folder is not None and capture(self._handle, os.fsencode(folder), *limit):
                     raise DriverError(f"cannot create a capture in {folder}: {_reason()}")
         except DriverError:
             self._destroy()
@@ -174,8 +176,8 @@ _handle, _number, _text = ctypes.c_void_p, ctypes.c_uint16, ctypes.c_char_p
 _SIGNATURES: Signatures = {
     "ports_create": (_handle, [_handle, ctypes.c_uint, _number]),
     "ports_add": (ctypes.c_int, [_handle, _number, _text]),
-    "ports_capture": (ctypes.c_int, [_handle, _text]),
-    "ports_capture_lost": (ctypes.c_int, [_handle, _text]),
+    "ports_capture": (ctypes.c_int, [_handle, _text, ctypes.c_uint32]),
+    "ports_capture_lost": (ctypes.c_int, [_handle, _text, ctypes.c_uint32]),
     "ports_capture_handling": (ctypes.c_int, [_handle, _text]),
     "ports_start": (ctypes.c_int, [_handle]),
     "ports_stop": (ctypes.c_int, [_handle, ctypes.c_uint64]),

@@ -41,7 +41,7 @@ from minip4.simulator.shared import (
 )
 from minip4.simulator.tcp import Connections
 from minip4.wire import C_FOLDER as WIRE
-from minip4.wire.shared import FRAME_ROOM, MAX_FRAME
+from minip4.wire.shared import FRAME_ROOM, MAX_FRAME, SNAPLEN
 
 NEVER = 2**64 - 1
 
@@ -197,13 +197,19 @@ class Virtual(Caller):
         """The ports of a node that wires are plugged into."""
         return self._ports.get(node, [])
 
-    def capture(self, switch: int, port: int, what: str, path: Path) -> None:
+    def capture(
+        self, switch: int, port: int, what: str, path: Path, snaplen: int = SNAPLEN
+    ) -> None:
         """Capture a port: what comes "in", goes "out", or is "lost" by its link.
+
+        At most `snaplen` bytes of each frame.
 
         Before the switch gets its engine.
         """
         number = CAPTURES.index(what)
-        if self._library.virtual_capture(self._handle, switch, port, number, os.fsencode(path)):
+        if self._library.virtual_capture(
+            self._handle, switch, port, number, os.fsencode(path), snaplen
+        ):
             raise Minip4Error(f"cannot create capture {path}: {os.strerror(ctypes.get_errno())}")
 
     def prepare(self, engine: Engine) -> Engine:
@@ -360,7 +366,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "add_host": (c_uint32, handle, text, c_uint32, c_uint32),
     "connect": (c_bool, handle, c_uint32, c_uint16, c_uint32, c_uint16),
     "set_engine": (c_bool, handle, c_uint32, handle, POINTER(Calls), c_bool),
-    "capture": (c_int, handle, c_uint32, c_uint16, c_int, text),
+    "capture": (c_int, handle, c_uint32, c_uint16, c_int, text, c_uint32),
     "refresh": (None, handle, c_uint32),
     "flying": (None, handle, c_uint32, c_uint16, POINTER(u64), POINTER(u64)),
     "too_long": (u64, handle, c_uint32, c_uint16),

@@ -7,6 +7,8 @@ from minip4.native.layouts import Shared
 
 MAX_FRAME = 9216  # PACKET_MAX_FRAME: bytes of the longest frame that a port takes (jumbo)
 FRAME_ROOM = 1024 + MAX_FRAME  # bytes; headers may grow by PACKET_ROOM
+SNAPLEN = 128  # CAPTURE_SNAPLEN: bytes of a frame that captures have, unless more are asked for
+MAX_SNAPLEN = 65535  # CAPTURE_MAX_SNAPLEN: whole frames
 
 
 class LinkConfig(ctypes.Structure):

@@ -76,6 +76,7 @@ class MininetPlant:
             folder=settings.folder,
             seed=settings.seed,
             capture=settings.capture,
+            snaplen=settings.snaplen,
             stamp_log=settings.stamp_log,
             options=dict(settings.switch_options),
             device_ids=settings.device_ids,

@@ -47,22 +47,22 @@ class P4Source:
         )
         return cls(path, tuple(defines), hashlib.sha256(own.encode()).hexdigest(), files)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled, it is of whatever checkout it is read in."""
-        files = [_shown(path) for path in self.files]
-        return _in_this_checkout, (_shown(self.path), self.defines, self.sha256, files)
+    def as_portable(self) -> tuple[str, tuple[str, ...], str, tuple[str, ...]]:
+        """Return plain data that from_portable() reads in another checkout, too."""
+        files = tuple(sorted(_shown(path) for path in self.files))
+        return _shown(self.path), self.defines, self.sha256, files
+
+    @classmethod
+    def from_portable(
+        cls, path: str, defines: tuple[str, ...], sha256: str, files: Iterable[str]
+    ) -> "P4Source":
+        """Return the program with its paths in this checkout."""
+        own = frozenset(REPOSITORY / file for file in files)
+        return cls(REPOSITORY / path, defines, sha256, own)
 
     def as_dict(self) -> dict[str, object]:
         """An entry of summary.json."""
         return {"path": _shown(self.path), "defines": list(self.defines), "sha256": self.sha256}
-
-
-def _in_this_checkout(
-    path: str, defines: tuple[str, ...], sha256: str, files: Iterable[str]
-) -> P4Source:
-    return P4Source(
-        REPOSITORY / path, defines, sha256, frozenset(REPOSITORY / file for file in files)
-    )
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ FIGURE_KINDS: Mapping[str, Any] = {
     "svg": {"Date": None},
     "pdf": {"CreationDate": None},
 }
-COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "keep", "traceback",
-                  "jobs", "scheduler", "again", "threads")  # fmt: skip
+COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "keep", "snaplen",
+                  "traceback", "jobs", "scheduler", "again", "threads")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,8 @@ def for_each(options: argparse.Namespace) -> list[str]:
     given = [f"--{name}={getattr(options, name)}" for name in ("target", "time", "seed")]
     if options.threads > 1:
         given.append(f"--threads={options.threads}")
+    if options.snaplen is not None:
+        given.append(f"--snaplen={options.snaplen}")
     flags = ("quick", "keep", "traceback")
     return given + [f"--{flag}" for flag in flags if getattr(options, flag)]
 

@@ -2,15 +2,15 @@
 
 That is what it was told (measure, setting, seed), the code of all modules' folders that are loaded,
 with the C there, the installed packages and the machine. P4 programs are known only when it is
-done: what it compiled is noted with it, and has to be what it was.
+done: what it compiled is noted with it, and has to be what it was. pickle makes bytes to hash here,
+and reads nothing: files are plain data.
 """
 
 import argparse
 import hashlib
 import json
-import lzma
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -18,29 +18,35 @@ from minip4.errors import Minip4Error
 from testbed.results.files import exclusive, make_folder, replace
 from testbed.results.provenance import P4Source, machine, python_files
 from testbed.run import Spread
+from testbed.sweep.plain_data import NotPlainDataError
 from testbed.sweep.task import Outcome, Task, unpacked
 
-MAX_BYTES = 1 << 30  # of all runs in a folder
+MAX_BYTES = 1 << 30  # of all runs of an experiment in a folder
 # Options that change nothing of what a run finds.
-ASIDE = {"out", "interactive", "keep", "traceback", "jobs", "scheduler", "again"}
+ASIDE = {"out", "interactive", "keep", "snaplen", "traceback", "jobs", "scheduler", "again"}
 
 
 class Kept:
     """The runs that are kept beside the results of one that wants to spread (`Spread.kept`)."""
 
-    def __init__(self, spread: Spread) -> None:
+    def __init__(self, spread: Spread, say: Callable[[str], None]) -> None:
         self._folder = spread.kept
         self._used = spread.used
+        self._say = say
 
     def find(self, task: Task) -> Outcome | None:
-        """What became of a task before; None: nobody knows, or its programs have changed."""
+        """What became of a task before; None: nobody knows, or its programs have changed.
+
+        Reports a file that cannot be read, in one line.
+        """
         if self._folder is None or not (path := self._folder / _name(task)).is_file():
             return None
         try:
             outcome = unpacked(path.read_bytes())
-        except (lzma.LZMAError, EOFError):  # the machine went down, or the disk is broken
+        except FileNotFoundError:  # a run of the same experiment has just ended
             return None
-        except FileNotFoundError:  # another experiment with the same folder has just ended
+        except (NotPlainDataError, OSError) as error:  # damaged, or written by another program
+            self._say(f"warning: {path}: not a cached run ({error}); the run is repeated")
             return None
         if not all(map(is_as_it_was, outcome.programs)):
             return None
@@ -60,13 +66,16 @@ class Kept:
                 self._used.add(path)
 
 
-def forget_others(spread: Spread) -> None:
-    """Remove what a sweep that is complete did not use: of other code, settings or seeds."""
+def forget_others(spread: Spread, experiment: str) -> None:
+    """Remove the cached runs of an experiment that its complete sweeps did not use.
+
+    They are of other code, settings or seeds. Other experiments' runs in the folder stay.
+    """
     if spread.kept is None or not spread.kept.exists():
         return
     with exclusive(spread.kept):
         for path in spread.kept.glob("*"):
-            if path not in spread.used:
+            if _experiment(path) == experiment and path not in spread.used:
                 path.unlink()
 
 
@@ -74,7 +83,11 @@ def _name(task: Task) -> str:
     setting = [_determining(value) for value in task.setting]
     measure = f"{task.measure.__module__}.{task.measure.__qualname__}"
     told = pickle.dumps((task.name, measure, setting, task.seed))
-    return hashlib.sha256(_code().encode() + told).hexdigest()
+    return f"{task.name}-{hashlib.sha256(_code().encode() + told).hexdigest()}"
+
+
+def _experiment(path: Path) -> str:
+    return path.name.rpartition("-")[0]
 
 
 def _determining(value: object) -> object:

@@ -51,7 +51,7 @@ def outcomes(
 ) -> Generator[tuple[int, bytes], None, None]:  # fmt: skip
     """Do the tasks of these numbers, at most `jobs` at once; yields them as they are done.
 
-    Each with its Outcome, pickled. A process that is killed costs the run that it was at, which
+    Each with its Outcome, packed. A process that is killed costs the run that it was at, which
     another one does again. Raises TestbedError where that happens too often. What the runs' files
     are lies in `folder` / number. No process is left, whatever ends this.
     """

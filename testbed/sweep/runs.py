@@ -14,6 +14,7 @@ from testbed.errors import TestbedError
 from testbed.run import Run
 from testbed.sweep import cluster, pool
 from testbed.sweep.kept import Kept, is_as_it_was
+from testbed.sweep.plain_data import NotPlainDataError
 from testbed.sweep.task import Outcome, Task, unpacked
 from testbed.virtual.clock import VirtualClock
 
@@ -27,8 +28,10 @@ async def sweep(
 
     In real time one after the other. In virtual time each is a run of its own, with a folder, and
     a time that begins at 1 s: so what it returns depends on `setting` and `run.seed` alone.
-    `measure` is a function of a module, what it returns can be pickled, and it changes nothing
-    that it is given: it may run in another process, or have run before (`run.spread`).
+    `measure` is a function of a module, and changes nothing that it is given: in virtual time it
+    may run in another process, or have run before (`run.spread`). So there it returns plain data:
+    None, numbers, strings, bytes, lists, tuples, sets, dicts, ranges, enums, numpy arrays and
+    scalars, and dataclasses and named tuples of these. TestbedError names a field that is not.
     Raises what a run raised, of the first one that failed.
     """
     return await _done(measure, [(setting, run.seed) for setting in settings], run)
@@ -51,7 +54,8 @@ async def _done(
     if not isinstance(run.clock, VirtualClock):
         return [await measure(*setting, replace(run, seed=seed)) for setting, seed in jobs]
     tasks = [
-        Task(measure, setting, run.name, seed, run.keeps, run.threads) for setting, seed in jobs
+        Task(measure, setting, run.name, seed, run.keeps, run.snaplen, run.threads)
+        for setting, seed in jobs
     ]
     return [outcome.result for outcome in _Sweep(tasks, run).outcomes()]
 
@@ -63,7 +67,7 @@ class _Sweep:
         self._tasks = tasks
         self._run = run
         self._outcomes: dict[int, Outcome] = {}
-        self._kept = Kept(run.spread)
+        self._kept = Kept(run.spread, run.progress.say)
 
     def outcomes(self) -> list[Outcome]:
         """Of all tasks; what is not known yet is done. Raises what a run raised."""
@@ -105,7 +109,13 @@ class _Sweep:
         return pool.outcomes(self._tasks, todo, jobs, folder, progress.update_note)
 
     def _take(self, number: int, packed: bytes) -> None:
-        outcome = self._outcomes[number] = unpacked(packed)
+        try:
+            outcome = self._outcomes[number] = unpacked(packed)
+        except NotPlainDataError as error:
+            raise TestbedError(
+                f"run {number + 1}: its result cannot be read here ({error}); have the script "
+                "of the experiment import the modules whose classes it returns"
+            ) from None
         for program in outcome.programs:
             if not is_as_it_was(program):
                 raise TestbedError(

@@ -2,8 +2,6 @@
 
 import contextlib
 import io
-import lzma
-import pickle
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +14,7 @@ from testbed.programs import Source
 from testbed.progress import Progress
 from testbed.results.provenance import Origin, P4Source
 from testbed.run import Run
+from testbed.sweep import plain_data
 from testbed.truth.undelivered import Undelivered
 from testbed.virtual.clock import VirtualClock
 
@@ -32,6 +31,7 @@ class Task:
     name: str  # the experiment's
     seed: int
     keeps: bool  # its captures and logs
+    snaplen: int  # bytes of each frame in captures
     threads: int  # of its networks
 
 
@@ -86,7 +86,7 @@ def execute(task: Task, folder: Path, tell: Tell, known: Known) -> Outcome:
     clock.on_progress = progress.refresh
     run = Run(
         task.name, folder, task.seed, clock=clock, progress=progress, origin=Origin(),
-        keeps=task.keeps, programs=known.compiled, threads=task.threads,
+        keeps=task.keeps, snaplen=task.snaplen, programs=known.compiled, threads=task.threads,
     )  # fmt: skip
     result, failure = None, None
     with contextlib.redirect_stderr(io.StringIO()) as warnings:
@@ -102,23 +102,25 @@ def execute(task: Task, folder: Path, tell: Tell, known: Known) -> Outcome:
 
 
 def packed(outcome: Outcome) -> bytes:
-    """An outcome as it goes to another process or machine, and into a file.
+    """Return an outcome as bytes, for another process or machine and for the cache.
 
-    The fastest of LZMA's presets: what AM-PM's runs return takes a fiftieth, in as little time as
-    with zlib a quarter.
+    A result that is not plain data becomes a failure that names the field.
     """
+    sources: Any = frozenset(source.as_portable() for source in outcome.programs)
+    plain = replace(outcome, programs=sources)
     try:
-        plain = pickle.dumps(outcome)
-    except (AttributeError, TypeError, pickle.PicklingError) as error:
-        wrong = TestbedError(f"what a run of a sweep returns has to go between processes: {error}")
-        plain = pickle.dumps(replace(outcome, result=None, failure=blame.account(wrong)))
-    return lzma.compress(plain, preset=0)
+        return plain_data.dump(plain, "run")
+    except TestbedError as error:
+        return plain_data.dump(replace(plain, result=None, failure=blame.account(error)), "run")
 
 
 def unpacked(data: bytes) -> Outcome:
-    """The outcome; raises lzma.LZMAError or EOFError where the data are not whole."""
-    outcome: Outcome = pickle.loads(lzma.decompress(data))
-    return outcome
+    """Return the outcome; raises plain_data.NotPlainDataError for bytes not made by packed()."""
+    plain = plain_data.load(data)
+    if not isinstance(plain, Outcome):
+        raise plain_data.NotPlainDataError(f"a {type(plain).__name__}, not the outcome of a run")
+    sources: Any = plain.programs
+    return replace(plain, programs=frozenset(P4Source.from_portable(*each) for each in sources))
 
 
 async def _measured(task: Task, run: Run) -> Any:

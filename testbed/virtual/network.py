@@ -388,4 +388,4 @@ class VirtualPlant:
         for end in ends:
             for what in CAPTURES:
                 path = self._settings.folder / f"{end.interface}_{what}.pcap"
-                self._virtual.capture(nodes[end.node], end.port, what, path)
+                self._virtual.capture(nodes[end.node], end.port, what, path, self._settings.snaplen)

@@ -35,7 +35,7 @@ def test_a_described_network_in_namespaces(tmp_path: Path) -> None:
         "# not a command\nsh minip4 tables GateIngress.routes --grpc-server-addr 127.0.0.1:50051 "
         "--device-id 0\nh1 ping -c 1 -W 5 h2\nexit\nh1 echo never\n"
     )
-    done = run(TELEMARK, "run", str(path), "--commands", str(script))
+    done = run(TELEMARK, "run", str(path), "--yes", "--commands", str(script))
     output = done.stdout
     assert (done.returncode, done.stderr) == (0, "")
     assert "default via 10.0.1.10 dev eth0" in output
@@ -88,3 +88,17 @@ def test_a_host_whose_shell_has_ended_hangs_nothing(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
     assert f"*** h1 echo on: {told}" in done.stdout
     assert "h2 echo still\nstill" in done.stdout.replace("\r", "")
+
+
+def test_commands_of_a_description_need_a_terminal_or_yes(tmp_path: Path) -> None:
+    described = exercise.topology()
+    described["hosts"]["h1"]["commands"] += ["touch executed"]
+    path = exercise.write(tmp_path / "x", described, exercise.runtime({"h1": 3, "h2": 7}), {})
+    script = tmp_path / "script"
+    script.write_text("h1 true\n")
+    done = run(TELEMARK, "run", str(path), "--commands", str(script))
+    assert (done.returncode, done.stdout, done.stderr) == (
+        2, "", f"telemark: error: {path}: 1 of its commands would run as root, and there is no "
+        "terminal to ask at; read them and use --yes\n",
+    )  # fmt: skip
+    assert not (tmp_path / "x" / "executed").exists()

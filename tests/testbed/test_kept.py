@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from loaded import StartExperiment
-from scapy.utils import RawPcapReader
+from scapy.layers.inet import IP, TCP, UDP
+from scapy.utils import RawPcapReader, rdpcap
 
 from testbed import kept
 from testbed.errors import TestbedError
@@ -54,6 +55,49 @@ def test_captures_have_the_time_of_day_and_stay_readable(
     else:
         assert 10**9 <= came[0] < 2 * 10**9
     assert 15 * 10**6 < came[-1] - came[0] < 10**9
+
+
+@pytest.mark.parametrize("kind", ["real", "virtual"])
+def test_kept_frames_are_whole_and_their_checksums_valid(
+    start_experiment: StartExperiment, tmp_path: Path, kind: str
+) -> None:
+    body = """
+with Network(Line(switches=1), run, program=WIRE) as net:
+    flows = [Flow(1, "h1", "h2", 1000, 20, 900), TcpFlow(2, "h1", "h2", size_bytes=20_000)]
+    async with Traffic(net, flows) as traffic:
+        await traffic.finish()
+return Report([], [Check("done", 1, 1)])
+"""
+    head = HEAD + "from testbed.tcp import TcpFlow\n"
+    process = start_experiment(body, "--time", kind, "--keep", head=head)
+    output, errors = process.communicate()
+    assert process.returncode == 0, output + errors
+    for name in ("s1-eth1_in", "s1-eth2_out", "s1-eth1_out"):
+        packets = rdpcap(str(tmp_path / "out" / "run" / "network" / f"{name}.pcap"))
+        assert len(packets) > (20 if name != "s1-eth1_out" else 1)
+        for packet in packets:
+            assert len(packet) == packet.wirelen
+            layer = UDP if UDP in packet else TCP
+            found = packet[layer].chksum
+            again = packet[IP].copy()
+            del again[layer].chksum
+            assert found == IP(bytes(again))[layer].chksum != 0
+
+
+def test_snaplen_limits_kept_frames_and_needs_keep(
+    start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    body = BODY.format("")
+    process = start_experiment(body, "--time", "virtual", "--keep", "--snaplen", "200", head=HEAD)
+    output, errors = process.communicate()
+    assert process.returncode == 0, output + errors
+    path = tmp_path / "out" / "run" / "network" / "s1-eth1_in.pcap"
+    assert max(map(len, rdpcap(str(path)))) == 200
+    process = start_experiment(body, "--time", "virtual", "--snaplen", "200", head=HEAD)
+    _, errors = process.communicate()
+    assert (process.returncode, errors) == (
+        2, "example: error: --snaplen: no captures are kept; use it with --keep\n",
+    )  # fmt: skip
 
 
 def test_without_it_nothing_stays(start_experiment: StartExperiment, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ class Captures:
         self.set = ctypes.c_void_p(self.library.capture_set_create())
 
     def open(self, path: Path) -> ctypes.c_void_p:
-        return ctypes.c_void_p(self.library.capture_open(self.set, bytes(path)))
+        return ctypes.c_void_p(self.library.capture_open(self.set, bytes(path), SNAPLEN))
 
     def frame(self, capture: ctypes.c_void_p, number: int, length: int) -> None:
         frame = number.to_bytes(4, "big") + bytes(length - 4)

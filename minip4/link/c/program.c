@@ -208,7 +208,8 @@ static struct ports *open_ports(struct engine *engine, const struct options *opt
     for (uint16_t i = 0; i < 2; i++)
         if (ports_add(ports, i, options->interface[i]))
             fail(options->interface[i]);
-    if (options->drop_folder && ports_capture_lost(ports, options->drop_folder))
+    if (options->drop_folder &&
+        ports_capture_lost(ports, options->drop_folder, CAPTURE_SNAPLEN))
         fail(options->drop_folder);
     return ports;
 }

@@ -59,7 +59,7 @@ int ports_add(struct ports *ports, uint16_t number, const char *interface)
 
 /* Opens folder/<interface>_<what>.pcap; NULL with errno set. */
 static struct capture *open_capture(struct ports *ports, struct port *port, const char *folder,
-                                    const char *what)
+                                    const char *what, uint32_t snaplen)
 {
     char path[PATH_SIZE];
     int length = snprintf(path, sizeof path, "%s/%s_%s.pcap", folder, nic_name(port->nic), what);
@@ -69,28 +69,28 @@ static struct capture *open_capture(struct ports *ports, struct port *port, cons
     }
     if (!ports->captures && !(ports->captures = capture_set_create()))
         return NULL;
-    return capture_open(ports->captures, path);
+    return capture_open(ports->captures, path, snaplen);
 }
 
-int ports_capture(struct ports *ports, const char *folder)
+int ports_capture(struct ports *ports, const char *folder, uint32_t snaplen)
 {
     for (unsigned i = 0; i < ports->count; i++) {
         struct port *port = ports->port[ports->numbers[i]];
-        port->captures[TAP_IN] = open_capture(ports, port, folder, "in");
+        port->captures[TAP_IN] = open_capture(ports, port, folder, "in", snaplen);
         if (!port->captures[TAP_IN])
             return -1;
-        port->captures[TAP_OUT] = open_capture(ports, port, folder, "out");
+        port->captures[TAP_OUT] = open_capture(ports, port, folder, "out", snaplen);
         if (!port->captures[TAP_OUT])
             return -1;
     }
     return 0;
 }
 
-int ports_capture_lost(struct ports *ports, const char *folder)
+int ports_capture_lost(struct ports *ports, const char *folder, uint32_t snaplen)
 {
     for (unsigned i = 0; i < ports->count; i++) {
         struct port *port = ports->port[ports->numbers[i]];
-        port->lost = open_capture(ports, port, folder, "lost");
+        port->lost = open_capture(ports, port, folder, "lost", snaplen);
         if (!port->lost)
             return -1;
     }
@@ -101,9 +101,10 @@ int ports_capture_handling(struct ports *ports, const char *folder)
 {
     for (unsigned i = 0; i < ports->count; i++) {
         struct port *port = ports->port[ports->numbers[i]];
-        port->taken = open_capture(ports, port, folder, "taken");
-        struct capture *sending = open_capture(ports, port, folder, "sending");
-        struct capture *sent = open_capture(ports, port, folder, "sent");
+        port->taken = open_capture(ports, port, folder, "taken", CAPTURE_SNAPLEN);
+        struct capture *sending =
+            open_capture(ports, port, folder, "sending", CAPTURE_SNAPLEN);
+        struct capture *sent = open_capture(ports, port, folder, "sent", CAPTURE_SNAPLEN);
         if (!port->taken || !sending || !sent)
             return -1;
         nic_capture(port->nic, sending, sent);

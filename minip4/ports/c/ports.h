@@ -21,10 +21,10 @@ struct ports;
 struct ports *ports_create(struct engine *engine, unsigned count, uint16_t cpu_port);
 /* All of the following return 0, or -1 with errno set. Before ports_start(): */
 int ports_add(struct ports *ports, uint16_t port, const char *interface);
-/* Captures all frames of the ports as folder/<interface>_{in,out}.pcap. */
-int ports_capture(struct ports *ports, const char *folder);
+/* Captures all frames of the ports as folder/<interface>_{in,out}.pcap, `snaplen` bytes of each at most. */
+int ports_capture(struct ports *ports, const char *folder, uint32_t snaplen);
 /* Captures what the ports' links lose as folder/<interface>_lost.pcap. */
-int ports_capture_lost(struct ports *ports, const char *folder);
+int ports_capture_lost(struct ports *ports, const char *folder, uint32_t snaplen);
 /* Captures what passes as folder/<interface>_{taken,sending,sent}.pcap: stamped with when the thread
  * took it from its ring, and when the call that handed it over began and ended. */
 int ports_capture_handling(struct ports *ports, const char *folder);

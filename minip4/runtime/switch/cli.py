@@ -13,6 +13,7 @@ from minip4.runtime.switch.port_options import (
     number,
     port_number,
 )
+from minip4.wire.shared import MAX_SNAPLEN, SNAPLEN
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how much faster the program's clock runs, in parts of 10^9 (0)")  # fmt: skip
     add("--pcap", type=Path, metavar="DIR", help="capture each port's frames there")
     add("--drop-log", type=Path, metavar="DIR", help="capture the frames that links lose there")
+    add("--snaplen", type=_snaplen, default=SNAPLEN, metavar="BYTES",
+        help="bytes of each frame in these two captures (default: %(default)s)")  # fmt: skip
     add("--stamp-log", type=Path, metavar="DIR",
         help="capture there when frames were taken in, and handed on")  # fmt: skip
     add("--counters", type=Path, metavar="FILE",
@@ -90,6 +93,10 @@ def _clock_drift(text: str) -> int:
 
 def _priorities(text: str) -> int:
     return int(number(text, int, 1, MAX_PRIORITIES))
+
+
+def _snaplen(text: str) -> int:
+    return int(number(text, int, 1, MAX_SNAPLEN))
 
 
 def _address(text: str) -> str:

@@ -76,6 +76,7 @@ class SwitchOptions:
     clock_offset_us: int
     clock_drift_ppb: int
     pcap: Path | None
+    snaplen: int
     drop_log: Path | None
     stamp_log: Path | None
     counters: Path | None

@@ -91,6 +91,7 @@ class _Switch:
             capture_folder=options.pcap,
             loss_folder=options.drop_log,
             stamp_folder=options.stamp_log,
+            snaplen=options.snaplen,
         )
         self._messages = Messages(device, self._driver, cpu_port=options.cpu_port is not None)
         messages = self._messages

@@ -180,11 +180,12 @@ bool virtual_connect(struct virtual *v, uint32_t node, uint16_t port, uint32_t o
     return true;
 }
 
-int virtual_capture(struct virtual *v, uint32_t node, uint16_t port, int what, const char *path)
+int virtual_capture(struct virtual *v, uint32_t node, uint16_t port, int what, const char *path,
+                    uint32_t snaplen)
 {
     if (!v->captures && !(v->captures = capture_set_create()))
         return -1;
-    struct capture *capture = capture_open(v->captures, path);
+    struct capture *capture = capture_open(v->captures, path, snaplen);
     if (!capture)
         return -1;
     v->node[node]->port[port].captured[what] = capture;

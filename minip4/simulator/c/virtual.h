@@ -64,7 +64,8 @@ struct virtual_partition {
 void virtual_partition(const struct virtual *v, uint32_t number, struct virtual_partition *out);
 /* Captures what enters or leaves a switch's port, or what its link loses: `what` is 0, 1, 2. Before
  * virtual_set_engine(). Returns 0, or -1 with errno set. */
-int virtual_capture(struct virtual *v, uint32_t node, uint16_t port, int what, const char *path);
+int virtual_capture(struct virtual *v, uint32_t node, uint16_t port, int what, const char *path,
+                    uint32_t snaplen);
 /* Looks anew when a switch is due: after its links or queues were changed. */
 void virtual_refresh(struct virtual *v, uint32_t node);
 /* Frames that a port has sent and that did not come out of its link yet, which its engine counts as

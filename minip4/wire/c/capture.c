@@ -27,12 +27,16 @@ struct record_header {
     uint32_t captured_length, original_length;
 };
 
+_Static_assert(sizeof(struct record_header) + CAPTURE_MAX_SNAPLEN <= BUFFER_SIZE,
+               "a frame fits into a buffer");
+
 enum { MAGIC_NANOSECONDS = 0xa1b23c4d, LINKTYPE_ETHERNET = 1 };
 
 struct capture {
     struct capture *next;
     struct capture_set *set;
     int fd;
+    uint32_t snaplen;
     uint8_t *filling; /* the data plane's, without the lock */
     size_t filled;
     uint8_t *saving; /* the writer's while to_save > 0; changes hands under the set's lock */
@@ -119,19 +123,20 @@ static void capture_free(struct capture *capture)
     free(capture);
 }
 
-struct capture *capture_open(struct capture_set *set, const char *path)
+struct capture *capture_open(struct capture_set *set, const char *path, uint32_t snaplen)
 {
     const struct file_header header = {
         .magic = MAGIC_NANOSECONDS,
         .version_major = 2,
         .version_minor = 4,
-        .snaplen = CAPTURE_SNAPLEN,
+        .snaplen = snaplen,
         .link_type = LINKTYPE_ETHERNET,
     };
     struct capture *capture = calloc(1, sizeof *capture);
     if (!capture)
         return NULL;
     capture->set = set;
+    capture->snaplen = snaplen;
     capture->filling = malloc(BUFFER_SIZE);
     capture->saving = malloc(BUFFER_SIZE);
     snprintf(capture->path, sizeof capture->path, "%s", path);
@@ -180,7 +185,7 @@ static void hand_over_waiting(struct capture *capture)
 void capture_frame(struct capture *capture, uint64_t time_ns, const uint8_t *frame,
                    uint32_t length)
 {
-    uint32_t captured = length < CAPTURE_SNAPLEN ? length : CAPTURE_SNAPLEN;
+    uint32_t captured = length < capture->snaplen ? length : capture->snaplen;
     struct record_header header = {
         .seconds = (uint32_t)(time_ns / 1000000000),
         .nanoseconds = (uint32_t)(time_ns % 1000000000),

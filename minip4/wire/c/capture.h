@@ -1,11 +1,14 @@
-/* Captures: pcap files with nanosecond times (CLOCK_MONOTONIC) and the first 128 bytes of frames. */
+/* Captures: pcap files with nanosecond times (CLOCK_MONOTONIC) and the first bytes of frames. */
 #ifndef MINIP4_CAPTURE_H
 #define MINIP4_CAPTURE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CAPTURE_SNAPLEN = 128 };
+enum {
+    CAPTURE_SNAPLEN = 128,      /* enough for headers and for what experiments read behind them */
+    CAPTURE_MAX_SNAPLEN = 65535 /* whole frames */
+};
 
 /* All captures of a process; one thread of its own writes them to disk. */
 struct capture_set;
@@ -14,8 +17,9 @@ struct capture;
 
 /* NULL when memory or threads are short. */
 struct capture_set *capture_set_create(void);
-/* Creates the file, with its header on disk; NULL: errno says why. It is closed with the set. */
-struct capture *capture_open(struct capture_set *set, const char *path);
+/* Creates the file, with its header on disk; NULL: errno says why. It is closed with the set. Of each
+ * frame at most `snaplen` bytes are written (1 to CAPTURE_MAX_SNAPLEN). */
+struct capture *capture_open(struct capture_set *set, const char *path, uint32_t snaplen);
 /* Appends a frame. Called by one thread for each file, which waits only when the disk is slower than the frames. */
 void capture_frame(struct capture *capture, uint64_t time_ns, const uint8_t *frame,
                    uint32_t length);

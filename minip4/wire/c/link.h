@@ -24,8 +24,6 @@ struct link_counters {
     uint64_t lost_packets, lost_bytes;           /* dropped by the dice */
 };                                               /* sent = delivered + lost + in flight */
 
-enum { LINK_DROP_SNAPLEN = 128 };
-
 /* Told of each frame that the link lost; must copy what it keeps. */
 typedef void (*link_drop_fn)(void *user, uint64_t now_ns, const uint8_t *frame, uint32_t length);
 /* Given each frame, and the exact time at which it comes out; owns it from then on. */

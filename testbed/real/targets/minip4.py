@@ -34,6 +34,7 @@ class SwitchSettings:
     folder: Path  # logs, counters, captures
     seed: int
     capture: bool
+    snaplen: int  # bytes of each frame in captures
     stamp_log: bool
     options: dict[str, Sequence[str]]  # switch -> further options of `minip4 switch`
     device_ids: Mapping[str, int]  # of each switch
@@ -152,7 +153,8 @@ class Minip4Switch(Shell, Switch):
             "--seed", str(derived_seed(settings.seed, self.name)),
         ]  # fmt: skip
         if settings.capture:
-            command += ["--pcap", str(settings.folder), "--drop-log", str(settings.folder)]
+            command += ["--pcap", str(settings.folder), "--drop-log", str(settings.folder),
+                        "--snaplen", str(settings.snaplen)]  # fmt: skip
         if settings.stamp_log:
             command += ["--stamp-log", str(settings.folder)]
         for interface, port in sorted(self.ports.items(), key=lambda item: item[1]):

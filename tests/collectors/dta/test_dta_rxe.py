@@ -1,6 +1,5 @@
 """What a translator writes into the memory of rdma_rxe, in a virtual machine at a host."""
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,13 @@ from collectors.dta.counters import COUNTER, Counters
 from collectors.dta.hashes import checksums, key_words, slots
 from collectors.dta.key_write import slot
 from testbed.real.vm import machine
+from testbed.sweep.plain_data import load
 
 pytestmark = pytest.mark.skipif(machine.missing() is not None, reason=str(machine.missing()))
 
 SLOTS, COUNT, COPIES = 64, 60, 2  # as the script has them
 
 HEAD = """
-import pickle
 from mininet.topo import Topo
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -34,6 +33,7 @@ from controllers.dta.translator import CounterSession, Service, Translator, Writ
 from controllers.roce.running import events
 from testbed.network import Network
 from testbed.real.vm.host import machine_at
+from testbed.sweep.plain_data import dump
 
 ADDRESS, SLOTS, COUNT, COPIES = "10.0.9.1", 64, 60, 2
 KINDS = (
@@ -96,7 +96,7 @@ with Network(topo, run, program="p4src/dta/translator.p4", switch_options=cpu_po
             "memory": [machine.call(getattr, region, "bytes").tobytes() for region in regions],
         }
 options.out.mkdir(exist_ok=True)
-(options.out / "found").write_bytes(pickle.dumps(found))
+(options.out / "found").write_bytes(dump(found, "found"))
 return Report(checks=[Check("done", 1, 1, 0)], samples=[{"done": 1}])
 """
 
@@ -117,7 +117,7 @@ def test_rxe_takes_what_a_translator_asks_for(
     started = start_experiment(SCRIPT, head=HEAD)
     output = started.communicate(timeout=300)
     assert started.returncode == 0, output
-    found: dict[str, Any] = pickle.loads((tmp_path / "out" / "found").read_bytes())
+    found: dict[str, Any] = load((tmp_path / "out" / "found").read_bytes())
     assert found["memory"][:3] == [written(words) for words in (1, 3, 7)]
     expected = np.zeros(COPIES * SLOTS, COUNTER)
     addends = np.arange(COUNT, dtype=np.uint64) << np.uint64(33)

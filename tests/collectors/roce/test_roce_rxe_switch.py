@@ -4,7 +4,6 @@ The link between loses frames in both directions. What then lies in its memory, 
 what it completed is held against our responder, which gets the very same frames.
 """
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ from collectors.roce.endpoint import Completion, Peer, Target
 from collectors.roce.packets import BTH, UC, Op
 from collectors.roce.region import Region
 from testbed.real.vm import machine
+from testbed.sweep.plain_data import load
 
 pytestmark = pytest.mark.skipif(machine.missing() is not None, reason=str(machine.missing()))
 
 HEAD = """
-import ctypes, os, pickle, socket
+import ctypes, os, socket
 from pathlib import Path
 import numpy as np
 from scapy.layers.inet import IP, TCP
@@ -39,6 +39,7 @@ from controllers.roce.session import Content, Reporter, Session, configure
 from controllers.roce.watch import RecordedFlow, What
 from testbed.network import Network
 from testbed.real.vm.host import machine_at
+from testbed.sweep.plain_data import dump
 from testbed.truth.capture import read
 from topologies.dumbbell import Dumbbell
 
@@ -122,7 +123,7 @@ with Network(topo, run, program="p4src/roce/roce.p4", switch_options=cpu_ports(t
         }
 lost = read(net.capture("s1", "s2", "lost")).length
 options.out.mkdir(exist_ok=True)
-(options.out / "found").write_bytes(pickle.dumps(found | {"lost": len(lost)}))
+(options.out / "found").write_bytes(dump(found | {"lost": len(lost)}, "found"))
 return Report(checks=[Check("done", 1, 1, 0)], samples=[{"done": 1}])
 """
 
@@ -153,7 +154,7 @@ def test_rxe_makes_of_a_switchs_packets_what_it_should(
     started = start_experiment(SCRIPT, head=HEAD)
     output = started.communicate(timeout=300)
     assert started.returncode == 0, output
-    found: dict[str, Any] = pickle.loads((tmp_path / "out" / "found").read_bytes())
+    found: dict[str, Any] = load((tmp_path / "out" / "found").read_bytes())
     for peer, target, memory in zip(found["peers"], found["targets"], found["memory"], strict=True):
         requests = of_queue_pair(found["out"], target.qpn)
         answers = of_queue_pair(found["in"], peer.qpn)

@@ -3,11 +3,15 @@
 import argparse
 import errno
 import importlib.util
+import io
+import lzma
+import pickle
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +20,7 @@ from loaded import StartExperiment
 from testbed.errors import TestbedError
 from testbed.results.provenance import REPOSITORY, P4Source
 from testbed.run import Run, Spread
-from testbed.sweep import kept
+from testbed.sweep import kept, plain_data
 from testbed.sweep.kept import Kept, forget_others
 from testbed.sweep.task import Outcome, Task, packed, unpacked
 from testbed.truth.undelivered import Undelivered
@@ -30,7 +34,9 @@ async def another(_setting: object, _run: Run) -> None:
     """Another one's."""
 
 
-TASK = Task(measure, (0.5, argparse.Namespace(rate=100, out="a", jobs=1)), "example", 1, False, 1)
+TASK = Task(
+    measure, (0.5, argparse.Namespace(rate=100, out="a", jobs=1)), "example", 1, False, 128, 1
+)
 PROGRAM = '#include "rate.p4"\nconst bit<8> HERE = RATE;\n'
 
 
@@ -40,6 +46,7 @@ class Checkout:
 
     folder: Path
     spread: Spread
+    said: list[str] = field(default_factory=list)
 
     def outcome(self) -> Outcome:
         """Of a run that found a number, with that program."""
@@ -50,7 +57,11 @@ class Checkout:
         """What a run started anew knows of a task."""
         kept._code.cache_clear()
         kept.is_as_it_was.cache_clear()
-        return Kept(self.spread).find(task)
+        return self.kept.find(task)
+
+    @property
+    def kept(self) -> Kept:
+        return Kept(self.spread, self.said.append)
 
     @property
     def file(self) -> Path:
@@ -71,7 +82,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checko
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "example.py")])
     made = Checkout(tmp_path, Spread(kept=tmp_path / ".runs"))
     kept._code.cache_clear()
-    Kept(Spread(kept=made.spread.kept)).add(TASK, packed(made.outcome()))  # by an earlier run
+    Kept(Spread(kept=made.spread.kept), print).add(TASK, packed(made.outcome()))  # an earlier run
     yield made
     kept._code.cache_clear()
     kept.is_as_it_was.cache_clear()
@@ -150,12 +161,47 @@ def killed_while_it_wrote(path: Path) -> None:
 def test_what_is_not_whole_is_not_believed(
     spoil: Callable[[Path], None], checkout: Checkout
 ) -> None:
-    spoil(checkout.file)
+    path = checkout.file
+    spoil(path)
     assert checkout.find() is None
-    Kept(checkout.spread).add(TASK, packed(checkout.outcome()))
+    if path.exists():
+        (line,) = checkout.said
+        assert line.startswith(f"warning: {path}: not a cached run (")
+        assert line.endswith("; the run is repeated")
+    checkout.kept.add(TASK, packed(checkout.outcome()))
     assert checkout.find() == checkout.outcome()
-    forget_others(checkout.spread)
+    forget_others(checkout.spread, TASK.name)
     assert not checkout.file.name.startswith(".")
+
+
+class Malicious:
+    """Executes code where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("pack", [bytes, lzma.compress], ids=["plain", "compressed"])
+def test_a_pickle_in_the_cache_is_not_executed(
+    checkout: Checkout, pack: Callable[[bytes], bytes]
+) -> None:
+    path = checkout.folder / "executed"
+    checkout.file.write_bytes(pack(pickle.dumps(Malicious(path))))
+    assert checkout.find() is None
+    assert not path.exists()
+    assert len(checkout.said) == 1
+
+
+def test_an_array_of_objects_in_the_cache_is_not_executed(checkout: Checkout) -> None:
+    path, file = checkout.folder / "executed", io.BytesIO()
+    structure = np.frombuffer(b'["array", 0]', np.uint8)
+    np.savez(file, **{plain_data.STRUCTURE: structure, "0": np.array([Malicious(path)])})
+    checkout.file.write_bytes(lzma.compress(file.getvalue()))
+    assert checkout.find() is None
+    assert not path.exists()
 
 
 def test_arrays_take_little_room() -> None:
@@ -219,11 +265,21 @@ async def measure(number, run):
 
 def test_two_experiments_may_have_the_same_folder(checkout: Checkout) -> None:
     """What one removes at its end is not there for the other, which goes on."""
-    other = Kept(Spread(kept=checkout.spread.kept))
+    other = Kept(Spread(kept=checkout.spread.kept), print)
     assert other.find(TASK) is not None
-    forget_others(checkout.spread)
+    forget_others(checkout.spread, TASK.name)
     other.add(replace(TASK, seed=2), packed(checkout.outcome()))
     assert checkout.find(replace(TASK, seed=2)) == checkout.outcome()
+
+
+def test_an_experiment_leaves_the_runs_of_others_in_its_folder(checkout: Checkout) -> None:
+    """Also those of one whose name begins as its own."""
+    others = [replace(TASK, name=name) for name in ("other", "example-2")]
+    for task in others:
+        Kept(Spread(kept=checkout.spread.kept), print).add(task, packed(checkout.outcome()))
+    forget_others(checkout.spread, TASK.name)  # which used none
+    assert checkout.find() is None
+    assert all(checkout.find(task) for task in others)
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing_half(
@@ -236,5 +292,5 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half(
     monkeypatch.setattr(Path, "write_bytes", full)
     before = {*checkout.file.parent.iterdir()}
     with pytest.raises(TestbedError, match=r"cannot be written: No space left on device$"):
-        Kept(checkout.spread).add(replace(TASK, seed=2), packed(checkout.outcome()))
+        checkout.kept.add(replace(TASK, seed=2), packed(checkout.outcome()))
     assert {*checkout.file.parent.iterdir()} == before

@@ -176,7 +176,7 @@ def test_what_cannot_go_between_processes_is_told(start_experiment: StartExperim
     done = start_experiment(SWEEP, *VIRTUAL, head=head)
     _, errors = done.communicate()
     assert done.wait() == 2
-    assert errors.startswith("example: error: what a run of a sweep returns has to go between")
+    assert errors.startswith("example: error: run.result: a function cannot be stored; ")
     assert errors.count("\n") == 1
 
 

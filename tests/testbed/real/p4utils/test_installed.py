@@ -94,7 +94,7 @@ def test_a_network_with_a_file_of_commands_and_a_controller(tmp_path: Path, targ
         (tmp_path / name).write_text(text)
     done = subprocess.run(
         [sys.executable, "-m", "telemark.cli", "run", str(tmp_path / "network.py"), "--target",
-         target, "--commands", str(tmp_path / "typed")],
+         target, "--yes", "--commands", str(tmp_path / "typed")],
         cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

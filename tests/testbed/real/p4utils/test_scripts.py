@@ -83,7 +83,7 @@ def test_it_runs_in_namespaces_with_commands_and_leaves_the_machine_alone(
     )
     before = HUGE_PAGES.read_text()
     done = subprocess.run(
-        [*TELEMARK, "run", str(script.relative_to(tmp_path.parent)), "--seed", "4",
+        [*TELEMARK, "run", str(script.relative_to(tmp_path.parent)), "--seed", "4", "--yes",
          "--commands", str(commands.relative_to(tmp_path.parent))],
         cwd=tmp_path.parent, capture_output=True, text=True, check=False, timeout=300,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[4]),
