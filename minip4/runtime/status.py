@@ -39,6 +39,10 @@ def denied(message: str) -> StatusError:
     return StatusError(Code.PERMISSION_DENIED, message)
 
 
+def exhausted(message: str) -> StatusError:
+    return StatusError(Code.RESOURCE_EXHAUSTED, message)
+
+
 def unimplemented(message: str) -> StatusError:
     return StatusError(Code.UNIMPLEMENTED, message)
 

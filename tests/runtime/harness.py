@@ -4,7 +4,7 @@ import asyncio
 import functools
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -16,8 +16,11 @@ from finsy.proto import U128, p4i, p4r, p4r_grpc, rpc_status
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from minip4.runtime.service.device import Device
+from minip4.runtime.service.pipeline import Pipeline
 from minip4.runtime.service.server import Service, serve
 from minip4.runtime.service.stream import Messages
+from minip4.runtime.service.turns import Turns
+from minip4.runtime.status import StatusError
 
 PROGRAMS = Path(__file__).parent / "programs"
 CPU_PORT = 255
@@ -139,6 +142,13 @@ async def bench(name: str | None = "control", *, primary: bool = True) -> AsyncI
         await running.channel.close()
         messages.stop()
         await server.stop(0)
+
+
+def perform(
+    pipeline: Pipeline, updates: Sequence[p4r.Update], atomicity: int
+) -> list[StatusError | None]:
+    """Write to a pipeline that no server has."""
+    return asyncio.run(pipeline.write(updates, atomicity, Turns(has_pauses=False)))
 
 
 def arbitration(election_id: int, role: str = "", device_id: int = 1) -> p4r.StreamMessageRequest:

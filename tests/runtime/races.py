@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from finsy.proto import p4r
-from harness import compiled, config, delete, entry, exact, insert, lpm, modify, ternary
+from harness import compiled, config, delete, entry, exact, insert, lpm, modify, perform, ternary
 from rig import FRAME, Host, make_links
 from test_extras import digest, group, known_source, member, meter, one_shot, to, value_set
 from test_state import clone, counter, multicast, register
@@ -51,7 +51,7 @@ class Scene:
         assert right.receive()[14:] == frame[14:]
 
     def write(self, *updates: p4r.Update, atomicity: int = 0) -> None:
-        errors = self.pipeline.write(updates, atomicity)
+        errors = perform(self.pipeline, updates, atomicity)
         assert not any(errors), errors
 
     def read(self, *entities: p4r.Entity) -> None:

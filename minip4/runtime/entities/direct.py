@@ -41,8 +41,11 @@ class DirectCounters:
 
         return write
 
-    def read(self, message: p4r.DirectCounterEntry) -> Iterator[p4r.Entity]:
-        """Yield the counts of one entry, of one table's entries, or (table id 0) of all."""
+    def read(self, message: p4r.DirectCounterEntry) -> Iterator[p4r.Entity | None]:
+        """Yield the counts of one entry, of one table's entries, or (table id 0) of all.
+
+        None is a chance for other tasks, if they do not write.
+        """
         if message.table_entry.table_id:
             tables = [self._table(message.table_entry.table_id)]
         else:
@@ -50,9 +53,12 @@ class DirectCounters:
         for table in tables:
             yield from self._read_table(table, message)
 
-    def _read_table(self, table: Table, message: p4r.DirectCounterEntry) -> list[p4r.Entity]:
+    def _read_table(
+        self, table: Table, message: p4r.DirectCounterEntry
+    ) -> Iterator[p4r.Entity | None]:
         assert table.direct_counter is not None
         entities = []
+        yield None
         for entry in self._tables.select(table, message.table_entry):
             entity = p4r.Entity()
             place = self._tables.encode_place(table, entry)
@@ -60,7 +66,8 @@ class DirectCounters:
             data = counter_data(table.direct_counter.spec, *entry.count)
             entity.direct_counter_entry.data.CopyFrom(data)
             entities.append(entity)
-        return entities
+            yield None
+        yield from entities
 
     def _table(self, table_id: int) -> Table:
         table = self._schema.table(table_id)

@@ -110,8 +110,11 @@ class DirectMeters:
         settings = decode_settings(what, message)
         return lambda: self._write(what, table, entry, settings)
 
-    def read(self, message: p4r.DirectMeterEntry) -> Iterator[p4r.Entity]:
-        """Yield the rates of one entry, of one table's entries, or (table id 0) of all."""
+    def read(self, message: p4r.DirectMeterEntry) -> Iterator[p4r.Entity | None]:
+        """Yield the rates of one entry, of one table's entries, or (table id 0) of all.
+
+        None is a chance for other tasks, if they do not write.
+        """
         if message.table_entry.table_id:
             tables = [self._table(message.table_entry.table_id)]
         else:
@@ -122,11 +125,14 @@ class DirectMeters:
     def state(self) -> Iterator[p4r.Update]:
         """The updates that bring an empty pipeline here, once its entries are there."""
         for entity in self.read(p4r.DirectMeterEntry()):
-            if entity.direct_meter_entry.HasField("config"):
+            if entity is not None and entity.direct_meter_entry.HasField("config"):
                 yield p4r.Update(type=MODIFY, entity=entity)
 
-    def _read_table(self, table: Table, message: p4r.DirectMeterEntry) -> list[p4r.Entity]:
+    def _read_table(
+        self, table: Table, message: p4r.DirectMeterEntry
+    ) -> Iterator[p4r.Entity | None]:
         entities = []
+        yield None
         for entry in self._tables.select(table, message.table_entry):
             entity = p4r.Entity()
             meter = entity.direct_meter_entry
@@ -138,7 +144,8 @@ class DirectMeters:
                 counts = self._dataplane.direct_meter_counts(table.name, entry.handle)
                 meter.counter_data.CopyFrom(encode_counts(counts))
             entities.append(entity)
-        return entities
+            yield None
+        yield from entities
 
     def _write(self, what: str, table: Table, entry: p4r.TableEntry, settings: _Settings) -> Undo:
         name, handle = table.name, self._tables.find(table, entry)

@@ -99,8 +99,11 @@ class Tables:
             return lambda: self._insert(table, place, target, notes, direct)
         return lambda: self._modify(table, place, target, notes, direct)
 
-    def read(self, message: p4r.TableEntry) -> Iterator[p4r.Entity]:
-        """Yield the entries that a read request asks for; table id 0 asks for every table."""
+    def read(self, message: p4r.TableEntry) -> Iterator[p4r.Entity | None]:
+        """Yield the entries that a read request asks for; table id 0 asks for every table.
+
+        None is a chance for other tasks, if they do not write.
+        """
         if message.table_id == 0:
             tables = list(self._schema.tables.values())
             if message.match:
@@ -119,7 +122,7 @@ class Tables:
             if table.id in self._changed_defaults:
                 yield p4r.Update(type=MODIFY, entity=self._read_default(table))
             for entity in self._read_table(table, p4r.TableEntry()):
-                if not entity.table_entry.is_const:
+                if entity is not None and not entity.table_entry.is_const:
                     yield p4r.Update(type=INSERT, entity=entity)
 
     @property
@@ -287,11 +290,13 @@ class Tables:
                 message.action.action.CopyFrom(encode_action(action, params))
         return p4r.Entity(table_entry=message)
 
-    def _read_table(self, table: Table, message: p4r.TableEntry) -> list[p4r.Entity]:
-        return [
-            p4r.Entity(table_entry=self._encode(table, entry, message))
-            for entry in self.select(table, message)
-        ]
+    def _read_table(self, table: Table, message: p4r.TableEntry) -> Iterator[p4r.Entity | None]:
+        entities = []
+        yield None
+        for entry in self.select(table, message):
+            entities.append(p4r.Entity(table_entry=self._encode(table, entry, message)))
+            yield None
+        yield from entities
 
     def _encode(self, table: Table, entry: Entry, request: p4r.TableEntry) -> p4r.TableEntry:
         message = self.encode_place(table, entry)

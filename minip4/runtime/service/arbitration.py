@@ -5,10 +5,21 @@ from dataclasses import dataclass, field
 
 from finsy.proto import U128, p4r
 
-from minip4.runtime.status import Code, StatusError, denied, invalid, not_found, unimplemented
+from minip4.runtime.status import (
+    Code,
+    StatusError,
+    denied,
+    exhausted,
+    invalid,
+    not_found,
+    unimplemented,
+)
 
 MAX_QUEUED = 4096  # packets and digests that wait for a slow controller; more are dropped
 MAX_ANSWERS = 256  # answers that wait besides; a controller that takes none is not listened to
+MAX_STREAMS = 256  # open at a time, of all roles
+MAX_ROLES = 1024  # whose highest election id is remembered
+MAX_ROLE_NAME = 256  # bytes of UTF-8
 
 
 @dataclass(eq=False)
@@ -51,11 +62,25 @@ class _Role:
 
 
 class Arbitration:
-    """Holds every stream that has introduced itself, and each role's primary."""
+    """Holds every open stream, and each role's controllers and primary.
+
+    A role is freed with its last stream, except for its highest election id: a controller with a
+    lower one must not become primary later. P4Runtime 1.4.1, 5.3 ("Rules for Handling
+    MasterArbitrationUpdate Messages"): `election_id_past` is the highest id the server has ever
+    seen for the device and role.
+    """
 
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
-        self._roles: dict[str, _Role] = {}
+        self._streams = 0
+        self._roles: dict[str, _Role] = {}  # with a stream
+        self._highest: dict[str, int] = {}  # election id, of roles without a stream
+
+    def join(self) -> None:
+        """Count a stream that is opened. Raises StatusError if there are too many."""
+        if self._streams >= MAX_STREAMS:
+            raise exhausted(f"{MAX_STREAMS} streams are open; close one before you open another")
+        self._streams += 1
 
     def update(self, client: Client, message: p4r.MasterArbitrationUpdate) -> None:
         """Take a controller's arbitration message; StatusError ends its stream."""
@@ -66,23 +91,30 @@ class Arbitration:
                 Code.FAILED_PRECONDITION,
                 f"this stream has role {client.role!r}: open another one for role {name!r}",
             )
-        role = self._roles.setdefault(name, _Role())
+        role = self._roles.get(name) or self._new_role(name)
         wanted = U128.decode(message.election_id)
         if wanted and any(c.election_id == wanted and c is not client for c in role.clients):
             raise invalid(f"Election id {wanted} already exists: another controller uses it")
         if client.role is None:
             client.role = name
             role.clients.append(client)
+            self._roles[name] = role
+            self._highest.pop(name, None)
         client.election_id = wanted
         self._elect(role, client)
 
     def leave(self, client: Client) -> None:
-        """Forget a stream that ended."""
+        """Forget a stream that ended, and its role if no other stream has it."""
+        self._streams -= 1
         if client.role is None:
             return
         role = self._roles[client.role]
         role.clients.remove(client)
         self._elect(role, None)
+        if not role.clients:
+            del self._roles[client.role]
+            if role.highest is not None:
+                self._highest[client.role] = role.highest
 
     def check(self, device_id: int, role_name: str, role_id: int, election_id: int) -> None:
         """Refuse a write by anyone but the primary."""
@@ -104,6 +136,16 @@ class Arbitration:
     def primaries(self) -> list[Client]:
         """Who gets packets and digests: the primary of each role."""
         return [role.primary for role in self._roles.values() if role.primary is not None]
+
+    def _new_role(self, name: str) -> _Role:
+        """Return a role that had no stream. Raises StatusError if there are too many roles."""
+        is_known = name in self._highest or not name  # the default role always has a place
+        if not is_known and len(self._roles) + len(self._highest) >= MAX_ROLES:
+            raise exhausted(
+                f"role {name!r}: election ids of {MAX_ROLES} roles are remembered; use one of "
+                "these roles, or restart the switch"
+            )
+        return _Role(highest=self._highest.get(name))
 
     def _elect(self, role: _Role, sender: Client | None) -> None:
         """Find the primary anew; tell everyone when it changed, else only the sender."""
@@ -146,5 +188,8 @@ def _role_name(role: p4r.Role) -> str:
     if role.id:
         raise unimplemented("numeric role ids are not supported, name the role")
     if role.HasField("config"):
-        raise unimplemented(f"role {role.name!r}: a role's config is not supported")
+        raise unimplemented(f"role {role.name[:40]!r}: a role's config is not supported")
+    size = len(role.name.encode())
+    if size > MAX_ROLE_NAME:
+        raise invalid(f"role name: {size} bytes; use at most {MAX_ROLE_NAME}")
     return str(role.name)

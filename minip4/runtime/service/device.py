@@ -43,6 +43,7 @@ class Device(Generic[D]):
         self._install = install
         self._in_thread = in_thread
         self._changing = asyncio.Lock()
+        self.access = asyncio.Lock()  # of who reads or writes entries, or exchanges the pipeline
 
     def adopt(self, p4info: p4i.P4Info, blob: bytes, dataplane: D) -> None:
         """Take over a data plane that is already at work."""
@@ -91,25 +92,30 @@ class Device(Generic[D]):
         """Do a SetForwardingPipelineConfig (spec 10.3); what runs keeps running when it fails."""
         async with self._changing:
             if action == SetRequest.COMMIT:
-                self._commit()
+                async with self.access:
+                    self._commit()
                 return
             if action not in SetRequest.Action.values() or action == SetRequest.UNSPECIFIED:
                 raise invalid(f"action {action} is none of SetForwardingPipelineConfig's")
             pipeline = await self._build(config)
-            try:
-                if action == SetRequest.RECONCILE_AND_COMMIT and self.running is not None:
-                    pipeline.take_over(self.running)
-            except StatusError:
-                pipeline.close()
-                raise
-            if action == SetRequest.VERIFY:
-                pipeline.close()
-                return
-            self._forget_saved()
-            if action == SetRequest.VERIFY_AND_SAVE:
-                self._saved = pipeline
-            else:
-                self._run(pipeline)
+            async with self.access:
+                self._put_in_place(action, pipeline)
+
+    def _put_in_place(self, action: int, pipeline: Pipeline[D]) -> None:
+        try:
+            if action == SetRequest.RECONCILE_AND_COMMIT and self.running is not None:
+                pipeline.take_over(self.running)
+        except StatusError:
+            pipeline.close()
+            raise
+        if action == SetRequest.VERIFY:
+            pipeline.close()
+            return
+        self._forget_saved()
+        if action == SetRequest.VERIFY_AND_SAVE:
+            self._saved = pipeline
+        else:
+            self._run(pipeline)
 
     async def _build(self, config: p4r.ForwardingPipelineConfig) -> Pipeline[D]:
         program = device_config.decode(config.p4_device_config)

@@ -21,10 +21,11 @@ from minip4.runtime.p4info import agreement, binding
 from minip4.runtime.p4info.packetio import ControllerHeader
 from minip4.runtime.p4info.schema import Schema
 from minip4.runtime.p4info.translation import Strings
+from minip4.runtime.service.turns import Turns
 from minip4.runtime.status import Code, StatusError, invalid, unimplemented
 
 _Prepare = Callable[[int, Any], Operation]
-_Read = Callable[[Any], Iterator[p4r.Entity]]
+_Read = Callable[[Any], Iterator[p4r.Entity | None]]
 
 
 class Pipeline(Generic[D]):
@@ -99,16 +100,28 @@ class Pipeline(Generic[D]):
         for handler in self._stateful:
             yield from handler.state()
 
-    def write(self, updates: Sequence[p4r.Update], atomicity: int) -> list[StatusError | None]:
-        """Perform updates in order; return what became of each. Atomic: all or none (spec 12.2)."""
+    async def write(
+        self, updates: Sequence[p4r.Update], atomicity: int, turns: Turns
+    ) -> list[StatusError | None]:
+        """Perform updates in order; return what became of each. Atomic: all or none (spec 12.2).
+
+        No other write may take place in its pauses.
+        """
         for strings in self._strings:
             strings.begin()
-        if atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR:
-            return [self._write_one(update) for update in updates]
-        return self._write_all(updates)
+        if atomicity != p4r.WriteRequest.CONTINUE_ON_ERROR:
+            return await self._write_all(updates, turns)
+        errors = []
+        for update in updates:
+            errors.append(self._write_one(update))
+            await turns.pause()
+        return errors
 
-    def read(self, request: p4r.Entity) -> Iterator[p4r.Entity]:
-        """Yield the entities that one entity of a ReadRequest stands for."""
+    def read(self, request: p4r.Entity) -> Iterator[p4r.Entity | None]:
+        """Yield the entities that one entity of a ReadRequest stands for.
+
+        None is a chance for other tasks, if they do not write.
+        """
         kind, (_, read) = self._handler(request)
         return read(getattr(request, kind))
 
@@ -119,7 +132,9 @@ class Pipeline(Generic[D]):
             return error
         return None
 
-    def _write_all(self, updates: Sequence[p4r.Update]) -> list[StatusError | None]:
+    async def _write_all(
+        self, updates: Sequence[p4r.Update], turns: Turns
+    ) -> list[StatusError | None]:
         errors: list[StatusError | None] = [None] * len(updates)
         operations: list[Operation] = []
         failed = None
@@ -130,6 +145,7 @@ class Pipeline(Generic[D]):
                 failed = i
                 errors[i] = error
                 break
+            await turns.pause()
         if failed is None:
             failed = self._perform(operations, errors)
         if failed is None:

@@ -11,15 +11,25 @@ from minip4.runtime.service.arbitration import Client, check_device
 from minip4.runtime.service.device import Device
 from minip4.runtime.service.pipeline import Pipeline
 from minip4.runtime.service.stream import Messages
-from minip4.runtime.status import Code, StatusError, details, invalid, write_status
+from minip4.runtime.service.turns import Turns
+from minip4.runtime.status import (
+    Code,
+    StatusError,
+    details,
+    exhausted,
+    invalid,
+    write_status,
+)
 
 API_VERSION = "1.4.1"
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 15_000, 10_000
 READ_CHUNK = 500  # entities in one ReadResponse: well under a client's 4 MB limit
+MAX_MESSAGE_BYTES = 64 << 20  # of a request; gRPC refuses more with RESOURCE_EXHAUSTED
+MAX_UPDATES = 1 << 20  # of one WriteRequest
 
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second switch on the same port is an error
-    ("grpc.max_receive_message_length", 128 << 20),  # a million entries
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_metadata_size", 64 * 1024),
     # A controller whose host vanished without a word is no primary for ever; and controllers may
     # ask for signs of life themselves, as often as every 5 s.
@@ -33,11 +43,12 @@ _OPTIONS = (
 
 
 class Service(p4r_grpc.P4RuntimeServicer):
-    """P4Runtime's calls."""
+    """P4Runtime's calls. Without `has_pauses`, in virtual time, each is done in one go."""
 
-    def __init__(self, device: Device, messages: Messages) -> None:
+    def __init__(self, device: Device, messages: Messages, *, has_pauses: bool = True) -> None:
         self._device = device
         self._messages = messages
+        self._has_pauses = has_pauses
 
     async def Capabilities(
         self, request: p4r.CapabilitiesRequest, context: grpc.aio.ServicerContext
@@ -68,10 +79,9 @@ class Service(p4r_grpc.P4RuntimeServicer):
         self, request: p4r.WriteRequest, context: grpc.aio.ServicerContext
     ) -> p4r.WriteResponse:
         try:
-            self._check_writer(request)
-            if request.atomicity not in p4r.WriteRequest.Atomicity.values():
-                raise invalid(f"atomicity {request.atomicity}, expected 0 to 2")
-            errors = self._device.pipeline.write(request.updates, request.atomicity)
+            writing = self._write(request)
+            # A Write that has begun is completed, even if its controller leaves (spec 5.3).
+            errors = await (asyncio.shield(writing) if self._has_pauses else writing)
         except StatusError as error:
             await _abort(context, error)
         if any(errors):
@@ -85,24 +95,21 @@ class Service(p4r_grpc.P4RuntimeServicer):
         try:
             check_device(self._device.device_id, request.device_id)
             pipeline = self._device.pipeline
-            response = p4r.ReadResponse()
-            for entity in _entities(pipeline, request):
-                response.entities.append(entity)
-                if len(response.entities) == READ_CHUNK:
-                    yield response
-                    response = p4r.ReadResponse()
-                    if pipeline.closed:
-                        raise StatusError(Code.ABORTED, "another pipeline was committed meanwhile")
+            entities = _entities(pipeline, request)
+            while (response := await self._next_response(pipeline, entities)).entities:
+                yield response
         except StatusError as error:
             await _abort(context, error)
-        if response.entities:
-            yield response
 
     async def StreamChannel(
         self,
         requests: AsyncIterator[p4r.StreamMessageRequest],
         context: grpc.aio.ServicerContext,
     ) -> AsyncIterator[p4r.StreamMessageResponse]:
+        try:
+            self._device.arbitration.join()
+        except StatusError as error:
+            await _abort(context, error)
         client = Client()
         reader = asyncio.create_task(self._take_all(client, requests))
         try:
@@ -114,6 +121,36 @@ class Service(p4r_grpc.P4RuntimeServicer):
         finally:
             reader.cancel()
             self._device.arbitration.leave(client)
+
+    async def _write(self, request: p4r.WriteRequest) -> list[StatusError | None]:
+        async with self._device.access:
+            self._check_writer(request)
+            if request.atomicity not in p4r.WriteRequest.Atomicity.values():
+                raise invalid(f"atomicity {request.atomicity}, expected 0 to 2")
+            if len(request.updates) > MAX_UPDATES:
+                raise exhausted(
+                    f"WriteRequest: {len(request.updates)} updates; send at most {MAX_UPDATES} "
+                    "in one request"
+                )
+            turns = Turns(has_pauses=self._has_pauses)
+            return await self._device.pipeline.write(request.updates, request.atomicity, turns)
+
+    async def _next_response(
+        self, pipeline: Pipeline, entities: Iterator[p4r.Entity | None]
+    ) -> p4r.ReadResponse:
+        """Take up to READ_CHUNK entities; none at the end."""
+        response = p4r.ReadResponse()
+        turns = Turns(has_pauses=self._has_pauses)
+        async with self._device.access:
+            if pipeline.closed:
+                raise StatusError(Code.ABORTED, "another pipeline was committed meanwhile")
+            for entity in entities:
+                if entity is not None:
+                    response.entities.append(entity)
+                    if len(response.entities) == READ_CHUNK:
+                        break
+                await turns.pause()
+        return response
 
     async def _take_all(
         self, client: Client, requests: AsyncIterator[p4r.StreamMessageRequest]
@@ -173,7 +210,7 @@ async def serve(
     return server, port
 
 
-def _entities(pipeline: Pipeline, request: p4r.ReadRequest) -> Iterator[p4r.Entity]:
+def _entities(pipeline: Pipeline, request: p4r.ReadRequest) -> Iterator[p4r.Entity | None]:
     for entity in request.entities:
         yield from pipeline.read(entity)
 

@@ -73,7 +73,7 @@ class VirtualSwitch:
         except StatusError as error:
             raise Minip4Error(f"P4Info: {error.message}") from error
         self.messages = Messages(self.device, self, cpu_port=options.cpu_port is not None)
-        self.service = Service(self.device, self.messages)
+        self.service = Service(self.device, self.messages, has_pauses=False)
         self._control = ControlServer(self, self._settings)
         virtual.install(node, self.dataplane)
 

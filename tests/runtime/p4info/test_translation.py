@@ -32,6 +32,7 @@ from minip4.runtime.client.dump import key_text
 from minip4.runtime.p4info.packetio import header_layout
 from minip4.runtime.p4info.schema import Schema
 from minip4.runtime.p4info.translation import Strings
+from minip4.runtime.service.turns import Turns
 
 Set = p4r.SetForwardingPipelineConfigRequest
 NAME = "translated"
@@ -265,7 +266,7 @@ async def test_digests_and_registers_have_the_controllers_values() -> None:
         cell.register_entry.data.bitstring = b"uplink"
         await running.write(modify(cell))
         assert await running.read(cell) == [cell]
-        running.device.running_pipeline.write([], 0)
+        await running.device.running_pipeline.write([], 0, Turns())
         running.device.running_pipeline.schema.translations["port_t"].collect()
         assert await running.read(cell) == [cell]  # for how long, only the program knows
 

@@ -1,11 +1,14 @@
 """Who may write: several controllers, one of them the primary (P4Runtime spec 5)."""
 
+import asyncio
 from typing import Any
 
 import grpc
 import pytest
 from finsy.proto import U128, p4r
-from harness import arbitration, asynchronous, bench
+from harness import Bench, arbitration, asynchronous, bench
+
+from minip4.runtime.service import arbitration as limits
 
 OK = grpc.StatusCode.OK.value[0]
 ALREADY_EXISTS = grpc.StatusCode.ALREADY_EXISTS.value[0]
@@ -117,3 +120,75 @@ async def test_anyone_may_read() -> None:
         await running.read(p4r.Entity(table_entry=p4r.TableEntry()))
         reply = await running.stub.Capabilities(p4r.CapabilitiesRequest())
         assert reply.p4runtime_api_version.startswith("1.")
+
+
+async def refusal(running: Bench, role: str = "") -> grpc.aio.AioRpcError:
+    """Open a stream that the server refuses; return the error that ends it."""
+    stream = await running.arbitrate(1, role)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stream.read()
+    return caught.value
+
+
+async def end(running: Bench, stream: Any) -> None:
+    """Close a stream, and wait until the server has freed it."""
+    before = running.device.arbitration._streams
+    await stream.done_writing()
+    while running.device.arbitration._streams == before:
+        await asyncio.sleep(0)
+
+
+@asynchronous
+async def test_a_role_without_streams_keeps_only_its_highest_election_id() -> None:
+    """Spec 5.3: the highest id that was ever seen counts; a role without one is forgotten."""
+    async with bench(primary=False) as running:
+        for election_id in (5, 0):
+            stream = await running.arbitrate(election_id, f"role {election_id}")
+            await told(stream)
+            await end(running, stream)
+        assert not running.device.arbitration._roles
+        assert running.device.arbitration._highest == {"role 5": 5}
+        late = await running.arbitrate(4, "role 5")
+        assert await told(late) == (NOT_FOUND, 5)
+        again = await running.arbitrate(6, "role 5")
+        assert await told(again) == (OK, 6)
+        assert not running.device.arbitration._highest
+
+
+@asynchronous
+async def test_the_number_of_roles_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_ROLES", 2)
+    async with bench(primary=False) as running:
+        closed = await running.arbitrate(1, "one")
+        await told(closed)
+        await end(running, closed)
+        await told(await running.arbitrate(1, "two"))
+        error = await refusal(running, "three")
+        assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "role 'three': election ids of 2 roles are remembered" in error.details()
+        assert await told(await running.arbitrate(2, "one")) == (OK, 2)
+        assert await told(await running.arbitrate(1)) == (OK, 1)  # the default role
+
+
+@asynchronous
+async def test_a_role_name_has_a_limit() -> None:
+    async with bench(primary=False) as running:
+        await told(await running.arbitrate(1, "x" * limits.MAX_ROLE_NAME))
+        error = await refusal(running, "x" * (limits.MAX_ROLE_NAME + 1))
+        assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert error.details() == "role name: 257 bytes; use at most 256"
+
+
+@asynchronous
+async def test_the_number_of_streams_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_STREAMS", 2)
+    async with bench(primary=False) as running:
+        silent = running.stub.StreamChannel()  # counts before it introduces itself
+        await silent.wait_for_connection()
+        first = await running.arbitrate(1)
+        await told(first)
+        error = await refusal(running)
+        assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "2 streams are open" in error.details()
+        await end(running, first)
+        assert await told(await running.arbitrate(2)) == (OK, 2)
