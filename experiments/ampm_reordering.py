@@ -21,15 +21,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from ampm import measurement
-from ampm.machine import Machine, Workload, machine_for
-from ampm.measurement import LEAST_BLOCK_US
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Method
+from experiments.shared.ampm import measurement
+from experiments.shared.ampm.machine import Machine, Workload, machine_for
+from experiments.shared.ampm.measurement import LEAST_BLOCK_US
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots

@@ -21,8 +21,15 @@ from functools import partial
 from itertools import product
 
 import numpy as np
-from ampm.machine import Workload, machine_for
-from ampm.measurement import (
+from matplotlib.figure import Figure
+
+from controllers.ampm.collector import BlockReport, Collector
+from controllers.ampm.records import Record
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Bounds, Method
+from controllers.connection import cpu_ports
+from experiments.shared.ampm.machine import Workload, machine_for
+from experiments.shared.ampm.measurement import (
     LEAST_BLOCK_US,
     add_block_option,
     add_common_options,
@@ -32,7 +39,7 @@ from ampm.measurement import (
     noise,
     worst,
 )
-from ampm.scale import (
+from experiments.shared.ampm.scale import (
     BACKHAULS,
     UNKNOWN,
     measured_losses,
@@ -42,13 +49,6 @@ from ampm.scale import (
     truths_of,
     watch_list,
 )
-from matplotlib.figure import Figure
-
-from controllers.ampm.collector import BlockReport, Collector
-from controllers.ampm.records import Record
-from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Bounds, Method
-from controllers.connection import cpu_ports
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.network import Network

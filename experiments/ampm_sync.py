@@ -23,8 +23,16 @@ from functools import partial
 
 import finsy as fy
 import numpy as np
-from ampm.machine import Machine, Workload, machine_for
-from ampm.measurement import (
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from controllers.ampm.collector import BlockReport, Collector
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Hop, WatchedFlow
+from controllers.connection import connection, cpu_ports
+from controllers.forwarding import forwarding_entries
+from experiments.shared.ampm.machine import Machine, Workload, machine_for
+from experiments.shared.ampm.measurement import (
     LEAST_BLOCK_US,
     UDP,
     add_block_option,
@@ -34,8 +42,8 @@ from ampm.measurement import (
     noise,
     worst,
 )
-from ampm.stamps import passages, read_inside
-from ampm.sync import (
+from experiments.shared.ampm.stamps import passages, read_inside
+from experiments.shared.ampm.sync import (
     DECODERS,
     DOUBLE,
     ERRORS,
@@ -61,15 +69,7 @@ from ampm.sync import (
     rms_by_run,
     those_read,
 )
-from ampm.truth import read_truths
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from controllers.ampm.collector import BlockReport, Collector
-from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Hop, WatchedFlow
-from controllers.connection import connection, cpu_ports
-from controllers.forwarding import forwarding_entries
+from experiments.shared.ampm.truth import read_truths
 from testbed import cli
 from testbed.clock import ClockAhead
 from testbed.errors import TestbedError

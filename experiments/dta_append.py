@@ -26,8 +26,6 @@ from functools import partial
 from multiprocessing.connection import Connection
 
 import numpy as np
-from dta.reports import filled
-from dta.translating import PROGRAM, checks, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -37,6 +35,8 @@ from collectors.dta.packets import Append
 from collectors.roce.region import Region
 from controllers.dta.gathering import ListStore, flush_lists
 from controllers.roce.running import refuse_bmv2
+from experiments.shared.dta.reports import filled
+from experiments.shared.dta.translating import PROGRAM, checks, translating
 from managed.dta.fabric import Area
 from testbed import cli
 from testbed.real.isolation import STOPPING, uninterrupted

@@ -22,8 +22,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from dta.reports import filled
-from dta.translating import PROGRAM, Running, checks, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -36,6 +34,8 @@ from collectors.roce.region import Region
 from controllers.dta.gathering import PostcardStore, flush_rows
 from controllers.dta.stores import KeyWriteStore
 from controllers.roce.running import refuse_bmv2
+from experiments.shared.dta.reports import filled
+from experiments.shared.dta.translating import PROGRAM, Running, checks, translating
 from managed.dta.fabric import Area
 from testbed import cli
 from testbed.results import plots

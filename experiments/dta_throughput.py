@@ -24,9 +24,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from dta.costs import Costs, checks_of, costs_tables, draw_cpu, measured, refuse_one_core
-from dta.reports import filled
-from dta.translating import PROGRAM, checks, translating
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from scapy.packet import Packet
@@ -41,6 +38,16 @@ from controllers.dta.gathering import ListStore, PostcardStore
 from controllers.dta.stores import CounterStore, KeyWriteStore
 from controllers.dta.translator import CounterSession
 from controllers.roce.running import refuse_bmv2
+from experiments.shared.dta.costs import (
+    Costs,
+    checks_of,
+    costs_tables,
+    draw_cpu,
+    measured,
+    refuse_one_core,
+)
+from experiments.shared.dta.reports import filled
+from experiments.shared.dta.translating import PROGRAM, checks, translating
 from managed.dta.fabric import Area
 from testbed import cli
 from testbed.results import plots

@@ -26,9 +26,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from int.agreement import Enclosed, enclosures, pulses_apart, stamps_apart
-from int.edges import LINKS, LOSSY, MOST_PACKETS, PLACES, PROGRAM, Outcome, measure
-from int.marking import SCHEDULE, refuse_rare
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
@@ -36,6 +33,17 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from controllers.ampm.records import Point
+from experiments.shared.int.agreement import Enclosed, enclosures, pulses_apart, stamps_apart
+from experiments.shared.int.edges import (
+    LINKS,
+    LOSSY,
+    MOST_PACKETS,
+    PLACES,
+    PROGRAM,
+    Outcome,
+    measure,
+)
+from experiments.shared.int.marking import SCHEDULE, refuse_rare
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots, statistics

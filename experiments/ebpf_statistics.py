@@ -26,13 +26,13 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from xdp.settings import refuse_virtual
-from xdp.streams import Stream, random_flows, zipf
 
 from ebpf.statistics import distinct, exact, norms, quantiles
 from ebpf.statistics.offer import offering
 from ebpf.statistics.program import Kept, Setting, Window, counting
 from ebpf.statistics.samples import SAMPLE, mean_distance, medians, wasserstein
+from experiments.shared.xdp.settings import refuse_virtual
+from experiments.shared.xdp.streams import Stream, random_flows, zipf
 from testbed import cli
 from testbed.results import plots
 from testbed.results.agreement import agreement, mean_chance

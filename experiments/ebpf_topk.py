@@ -28,8 +28,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
-from xdp.settings import refuse_virtual
-from xdp.streams import EXPONENT, Stream, captured, zipf
 
 from ebpf.loader import load
 from ebpf.statistics import hashes
@@ -38,6 +36,8 @@ from ebpf.statistics.frequent import Frequent
 from ebpf.statistics.heavykeeper import columns_in
 from ebpf.statistics.offer import offering
 from ebpf.statistics.program import HEAVY_BYTES, Kept, Setting, counting
+from experiments.shared.xdp.settings import refuse_virtual
+from experiments.shared.xdp.streams import EXPONENT, Stream, captured, zipf
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots

@@ -22,11 +22,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
-from int.replaying import Hosts, Shape, Taken
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
 
+from experiments.shared.int.replaying import Hosts, Shape, Taken
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots

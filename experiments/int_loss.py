@@ -23,7 +23,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from int.loss import (
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from rich.table import Table
+
+from experiments.shared.int.loss import (
     CAUSES,
     PROGRAM,
     SEGMENTS,
@@ -36,13 +41,8 @@ from int.loss import (
     reported,
     true_losses,
 )
-from int.marking import refuse_rare
-from int.truth import refuse_bmv2
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
-from rich.table import Table
-
+from experiments.shared.int.marking import refuse_rare
+from experiments.shared.int.truth import refuse_bmv2
 from testbed import cli
 from testbed.results import plots
 from testbed.results.report import Check, Report, table

@@ -22,9 +22,14 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 import argparse
 
 import numpy as np
-from int.animation import COLOURS, replay_of
-from int.culprit import Culprit, sightings
-from int.microburst import (
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from rich.table import Table
+
+from experiments.shared.int.animation import COLOURS, replay_of
+from experiments.shared.int.culprit import Culprit, sightings
+from experiments.shared.int.microburst import (
     BURST_BPS,
     BURST_S,
     FRAME_BYTES,
@@ -35,12 +40,7 @@ from int.microburst import (
     measure,
     path_of,
 )
-from int.truth import EMPTY_QUEUES, refuse_bmv2
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
-from rich.table import Table
-
+from experiments.shared.int.truth import EMPTY_QUEUES, refuse_bmv2
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots

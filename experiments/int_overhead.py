@@ -20,8 +20,13 @@ import argparse
 from collections.abc import Sequence
 
 import numpy as np
-from int.cpu import SIZE, Costs, measure_cpu
-from int.overhead import (
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from collectors.int.shared import PATH_HOPS
+from experiments.shared.int.cpu import SIZE, Costs, measure_cpu
+from experiments.shared.int.overhead import (
     METADATA,
     RATE_BPS,
     SIZES,
@@ -33,12 +38,7 @@ from int.overhead import (
     Transferred,
     measure,
 )
-from int.truth import refuse_bmv2
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from rich.table import Table
-
-from collectors.int.shared import PATH_HOPS
+from experiments.shared.int.truth import refuse_bmv2
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots

@@ -26,11 +26,6 @@ import argparse
 from dataclasses import dataclass
 
 import numpy as np
-from int import on_bmv2
-from int.crossed import checks_of_clocks, measure_crossed, table_of_clocks
-from int.end_to_end import Accounts, Interval, behind, handed_over, read_accounts
-from int.reports import KeepingCollector, Kept, Told, told_of, ways
-from int.truth import Passage, around, read_passages
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -39,6 +34,11 @@ from rich.table import Table
 from controllers.connection import connections, cpu_ports
 from controllers.int.domain import Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
+from experiments.shared.int import on_bmv2
+from experiments.shared.int.crossed import checks_of_clocks, measure_crossed, table_of_clocks
+from experiments.shared.int.end_to_end import Accounts, Interval, behind, handed_over, read_accounts
+from experiments.shared.int.reports import KeepingCollector, Kept, Told, told_of, ways
+from experiments.shared.int.truth import Passage, around, read_passages
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.network import Network

@@ -18,17 +18,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from ampm.delays import delays_of
-from ampm.machine import Workload, machine_for
-from ampm.measurement import (
-    LEAST_BLOCK_US,
-    Outcome,
-    Setting,
-    add_common_options,
-    fitting,
-    flow_count,
-    measure,
-)
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -37,6 +26,17 @@ from rich.table import Table
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
+from experiments.shared.ampm.delays import delays_of
+from experiments.shared.ampm.machine import Workload, machine_for
+from experiments.shared.ampm.measurement import (
+    LEAST_BLOCK_US,
+    Outcome,
+    Setting,
+    add_common_options,
+    fitting,
+    flow_count,
+    measure,
+)
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots, statistics
