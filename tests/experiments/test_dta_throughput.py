@@ -121,7 +121,7 @@ def kept(how: str, text: str) -> list[int]:
     """
     keys, _ = contenders.keys_and_data(5000)
     sent = contenders.datagrams(keys[np.arange(12_000) % 5000], np.arange(12_000, dtype=np.uint32))
-    source = EXPERIMENTS / "roce" / "c" / f"keep_{how}.c"
+    source = EXPERIMENTS / "shared" / "roce" / "c" / f"keep_{how}.c"
     main = """
         int main(void) {
             uint8_t report[KEY_WRITE_BYTES];
