@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from rich.table import Table
 
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
@@ -310,7 +311,7 @@ def metrics_of(setting: Setting, results: Sequence[BlockResult]) -> dict[str, ob
     }
 
 
-def summary_table(results: dict[Setting, list[BlockResult]]) -> object:
+def summary_table(results: dict[Setting, list[BlockResult]]) -> Table:
     """A row for each setting."""
     rows = [
         (f"{100 * s.held:g} %", s.packets, s.lateness, sum(r.step_error != 0 for r in found),

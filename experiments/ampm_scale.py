@@ -19,9 +19,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from rich.table import Table
 
 from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.records import Record
@@ -201,7 +203,7 @@ async def measure(
     ) as net:  # fmt: skip
         flows = flows_of(topo, count, options, schedule)
         watched = watch_list(net, topo, flows)
-        loads = {}
+        loads: dict[str, Load] = {}
         for what, registers in READINGS.items():
             async with Collector(
                 watched, schedule, run.clock, bounds=bounds, records=registers
@@ -328,7 +330,7 @@ def metrics_of(found: Sequence[Measurement]) -> dict[str, object]:
     }
 
 
-def summary_table(found: Sequence[Measurement]) -> object:
+def summary_table(found: Sequence[Measurement]) -> Table:
     """A row for each size."""
     rows = [
         (
@@ -353,7 +355,7 @@ def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
     lengths_s = np.geomspace(0.1, 2 * CARRIERS_BLOCK_S, 50)
     most = max(m.flows for m in found)
     for number, switches in enumerate(options.switches):
-        style = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
+        style: dict[str, Any] = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
         for what, line in zip(READINGS, ("-", "--"), strict=True):
             costs: dict[int, list[float]] = {}  # by flows; not those that the machine cannot do
             for m in found:

@@ -233,7 +233,7 @@ def draw_polling(axes: Axes, polled: Sequence[Polled]) -> None:
         axes.plot([each.readers for each in those], [each.entries_per_s / 1e6 for each in those],
                   label=f"B = {size}")  # fmt: skip
     axes.set(xlabel="Processes that read", ylabel="Entries a second (millions)", ylim=(0, None))
-    axes.set_xticks(READERS, READERS)
+    axes.set_xticks(READERS, [*map(str, READERS)])
     plots.legend(axes, 2)
 
 

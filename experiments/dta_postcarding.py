@@ -192,8 +192,10 @@ async def paths(cache: Cache, load: Load, rate_pps: float) -> Point:
     is_last = answer.is_known[:, -1] & (answer.values[:, -1] == reported[:, -1])
     is_right = np.where(is_alone, is_whole, is_last & (answer.is_known.sum(axis=1) == 1))
     requests = await running.requests() - before
-    counts = (int(each.sum()) for each in (is_whole, ~is_right, is_alone))
-    return Point(cache.rows, flows, len(keys) // flows, *counts, requests)
+    return Point(
+        cache.rows, flows, len(keys) // flows, found=int(is_whole.sum()),
+        wrong=int((~is_right).sum()), alone=int(is_alone.sum()), requests=requests,
+    )  # fmt: skip
 
 
 def some_keys(count: int, dice: np.random.Generator) -> Words:

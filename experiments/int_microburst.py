@@ -148,7 +148,7 @@ def checks_of_culprit(outcome: Outcome, culprit: Culprit) -> list[Check]:
     named = culprit.came[culprit.came["flow"] == flow.port]
     came_us = outcome.queues[node].came_ns[outcome.queues[node].left["port"] == flow.port] // 1000
     first_us, last_us = (culprit.came["time_ns"][[0, -1]] // 1000).tolist()
-    came = np.count_nonzero((came_us >= first_us) & (came_us <= last_us))
+    came = int(np.count_nonzero((came_us >= first_us) & (came_us <= last_us)))
     late, really_late = late_packets(outcome)
     return [
         Check("guilty switch, by number", culprit.node, node),

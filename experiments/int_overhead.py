@@ -44,6 +44,7 @@ from testbed.errors import TestbedError
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
+from testbed.traffic import AnyFlow
 
 MOST_HOPS = PATH_HOPS - 1  # that push; the last switch is told, too
 
@@ -161,7 +162,7 @@ def row_of_tcp(transferred: Transferred) -> dict[str, object]:
     }
 
 
-def _row(case: Case, protocol: str) -> dict[str, object]:
+def _row(case: Case[AnyFlow], protocol: str) -> dict[str, object]:
     return {
         "protocol": protocol,
         "hops": case.hops,

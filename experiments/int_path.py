@@ -112,7 +112,10 @@ class Outcome:
         """A bmv2 stamps a packet while it is inside, as far as its clock is known."""
         into_ns, out_ns = self.inside[hop]
         none = np.zeros_like(into_ns)
-        stamps = (into_ns - error_ns) // 1000, (out_ns + error_ns) // 1000
+        stamps = (
+            ((into_ns - error_ns) // 1000).astype(np.int64),
+            ((out_ns + error_ns) // 1000).astype(np.int64),
+        )
         times = dict.fromkeys(QUANTITIES[:2], stamps)
         return times | dict(zip(
             QUANTITIES[2:], ((none, (out_ns - into_ns) // 1000 + 1), (none, self.ahead[hop])),

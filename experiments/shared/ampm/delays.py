@@ -118,14 +118,14 @@ def delays_of(
                 chosen = here & truth.pulse
             else:
                 chosen = here & (came_ns[0] // 1000 <= came) & (came <= came_ns[1] // 1000)
-            least_us, most_us = _together(estimator, *(bound[chosen] for bound in bounds_us))
+            taken_us = _together(estimator, *(bound[chosen] for bound in bounds_us))
             samples.append(
                 DelaySample(
                     estimator,
                     block,
                     delay.delay_us,
-                    None if least_us is None else (least_us + most_us) / 2,
-                    0.0 if least_us is None else (most_us - least_us) / 2,
+                    None if taken_us is None else sum(taken_us) / 2,
+                    0.0 if taken_us is None else (taken_us[1] - taken_us[0]) / 2,
                     delay.problem,
                 )
             )
@@ -134,11 +134,11 @@ def delays_of(
 
 def _together(
     estimator: str, least_us: NDArray[np.float64], most_us: NDArray[np.float64]
-) -> tuple[float, float] | tuple[None, None]:
+) -> tuple[float, float] | None:
     """What packets took, whichever of them was measured; of all: in the mean. None: none came."""
     known = ~np.isnan(least_us)
     if not known.any():
-        return None, None
+        return None
     if estimator == "mean":
         return float(least_us[known].mean()), float(most_us[known].mean())
     return float(least_us[known].min()), float(most_us[known].max())
@@ -148,7 +148,7 @@ def _measured(
     methods: Method, first: PointRecord, second: PointRecord
 ) -> Iterator[tuple[str, Delay, int | None]]:
     """Estimator, delay, and when the packet was at the first point; None: it is the pulse."""
-    if methods == Method.STEP:
+    if methods == Method.STEP.value:  # with Method.STEP, mypy does not know combined flags below
         yield "first packet", first_packet_delay(first, second), first.first_us
         yield "mean", mean_delay(first, second), None
     elif Method.HASHED in methods:

@@ -41,5 +41,5 @@ def wrong_blocks(
         here = truth.block == block
         pulses = np.count_nonzero(truth.pulse & here)
         must = (surely & here).any() and left[maybe & here].all()
-        wrong += pulses > 1 or (must and not pulses)
+        wrong += int(pulses > 1 or (must and not pulses))
     return wrong

@@ -125,7 +125,7 @@ def steps(
 
     `delays_us`: of the links between the switches, in their order.
     """
-    found = {}
+    found: dict[str, tuple[Times, Times]] = {}
     before = (truth.sent_ns, truth.handed_ns)
     for switch, link_us in zip(truth.path, [*delays_us, 0.0], strict=True):
         arrived, left = (truth.time_ns[Point(switch, name)] for name in ("arrivals", "departures"))

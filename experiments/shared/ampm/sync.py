@@ -201,7 +201,7 @@ def rms_by_run(results: Sequence[BlockResult]) -> NDArray[np.float64]:
     runs: dict[int, list[float]] = {}
     for r in results:
         runs.setdefault(r.setting.seed, []).append(r.error)
-    means = [np.mean(np.square(errors)) for errors in runs.values()]
+    means = [float(np.mean(np.square(errors))) for errors in runs.values()]
     return np.sqrt([mean for mean in means if not np.isnan(mean)] or [float("nan")])
 
 

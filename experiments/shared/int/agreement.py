@@ -56,8 +56,8 @@ def enclosures(outcome: Outcome) -> dict[tuple[str, str], Enclosed]:
                 chain = [free_us, sending_us, received_us, after, edge.known_us]
                 least, most = received_us - left_us, edge.known_us - left_us
         passed = outcome.is_at(far) & (before != NEVER) & (after != NEVER)
-        spans = [each[passed] for each in (after - before, least, most)]
-        found[near, far] = Enclosed(*spans, descending([each[passed] for each in chain]))
+        wrong = descending([each[passed] for each in chain])
+        found[near, far] = Enclosed((after - before)[passed], least[passed], most[passed], wrong)
     return found
 
 
@@ -101,7 +101,7 @@ def _pulses_outside(outcome: Outcome, point: Point, least: Times, most: Times) -
     is_pulse = outcome.truth.pulse & outcome.is_at(point.switch)
     wrong = 0
     for report in outcome.blocks:
-        record = report.records[outcome.record.flow.id][point]
+        record = report.known_records(outcome.record.flow.id)[point]
         (which,) = np.nonzero(is_pulse & (outcome.truth.block == report.block))
         inside = (least[which] <= record.pulse_us) & (record.pulse_us <= most[which])
         wrong += int(record.pulses != len(which) or not inside.all())

@@ -99,8 +99,8 @@ class Outcome:
 
     def counted(self, point: Point) -> NDArray[np.int64]:
         """Packets of each block, by alternate marking."""
-        records = [report.records[self.record.flow.id][point] for report in self.blocks]
-        return np.array([record.packets for record in records])
+        flow = self.record.flow.id
+        return np.array([report.known_records(flow)[point].packets for report in self.blocks])
 
 
 async def measure(flow: Flow, percent: float, blocks: int, program: str, run: Run) -> Outcome:
@@ -116,13 +116,14 @@ async def measure(flow: Flow, percent: float, blocks: int, program: str, run: Ru
         for near, far in LOSSY:
             net.switch(near).set_link(net.port(near, far), loss_probability=percent / 100)
         collector = net.run_application("collector", KeepingCollector())
-        ends = [net.host(name).IP() for name in HOSTS]
+        source, destination = (net.host(name).IP() for name in HOSTS)
         domain = Domain("collector", [
-            WatchedFlow(*ends, UDP, dst_port=flow.port, instructions=WANTED, mode=Mode.EXPORT)
+            WatchedFlow(source, destination, UDP, dst_port=flow.port, instructions=WANTED,
+                        mode=Mode.EXPORT)
         ])  # fmt: skip
         async with connections(net) as switches:
             await configure(net, switches, domain)
-        marked = MarkedFlow(flow.id, *ends, UDP, dst_port=flow.port, methods=METHODS)
+        marked = MarkedFlow(flow.id, source, destination, UDP, dst_port=flow.port, methods=METHODS)
         path = marking_path(net, domain, edges)
         postcards = postcard_edges(net, HOSTS, domain, edges)
         records, reports = await mark(net, {marked: path}, [flow], blocks, run)
@@ -247,11 +248,11 @@ def _told(
     known[known] = hashes[at[known]] == reports["packet"][known]
     known[known] = packets[at[known]] < count
     which, hops = packets[at[known]], kept.hops[reports["first_hop"][known]]
-    times = [np.full(count, NEVER, np.int64) for _ in range(3)]
+    came_us, left_us, known_us = (np.full(count, NEVER, np.int64) for _ in range(3))
     values = hops["ingress_ns"], hops["egress_ns"], reports["time_ns"][known]
-    for array, values_ns in zip(times, values, strict=True):
+    for array, values_ns in zip((came_us, left_us, known_us), values, strict=True):
         array[which] = values_ns.astype(np.int64) // 1000
-    return Told(*times, len(reports) - len(np.unique(which)))
+    return Told(came_us, left_us, known_us, len(reports) - len(np.unique(which)))
 
 
 def refuse_late(outcome: Outcome) -> None:

@@ -26,7 +26,7 @@ from experiments.shared.int.reports import KeepingCollector, Kept
 from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.run import Run
-from testbed.traffic import AnyRecord, Flow
+from testbed.traffic import Flow, FlowRecord
 from testbed.truth import capture
 from testbed.truth.books import Books
 from topologies.parking_lot import ParkingLot
@@ -75,7 +75,7 @@ class Outcome:
     blocks: list[BlockReport]
     kept: Kept
     truths: Mapping[int, Truth]  # of each flow
-    records: Mapping[int, AnyRecord]
+    records: Mapping[int, FlowRecord]
     nodes: Mapping[str, int]  # node ids of the switches
     in_ports: Mapping[str, int]  # of the switches, on the path
     lost_reports: NDArray[np.void]  # LOST: what the link on the way to the collector dropped
@@ -170,7 +170,8 @@ def without(found: Sequence[fy.P4TableEntry], mac: str) -> list[fy.P4TableEntry]
     """Entries but the one that forwards to this address."""
     return [
         entry for entry in found
-        if entry.table_id != "forwarding" or entry.match["hdr.ethernet.dst_addr"] != mac
+        if entry.table_id != "forwarding" or not entry.match
+        or entry.match["hdr.ethernet.dst_addr"] != mac
     ]  # fmt: skip
 
 
@@ -187,13 +188,14 @@ def lost_reports(net: Network) -> NDArray[np.void]:
 def true_losses(outcome: Outcome, segment: tuple[Point, Point]) -> NDArray[np.int64]:
     """Packets lost on a segment in each block, by captures."""
     blocks = range(outcome.blocks[0].block, outcome.blocks[-1].block + 1)
-    return sum(truth.lost(*segment, blocks) for truth in outcome.truths.values())
+    lost = [truth.lost(*segment, blocks) for truth in outcome.truths.values()]
+    return np.sum(lost, axis=0, dtype=np.int64)
 
 
 def marked_losses(outcome: Outcome, segment: tuple[Point, Point]) -> NDArray[np.int64]:
     """The same by alternate marking: the difference of two counters."""
-    counted = [[report.records[NUMBER][point] for point in segment] for report in outcome.blocks]
-    return np.array([first.packets - second.packets for first, second in counted])
+    known = [report.known_records(NUMBER) for report in outcome.blocks]
+    return np.array([each[segment[0]].packets - each[segment[1]].packets for each in known])
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,8 @@ def reported(outcome: Outcome, cause: Cause, flows: Mapping[Cause | None, Flow])
     came = kept.groups["sequence"][kept.reports["node"] == node]
     unseen = lost if not len(came) else lost[(lost < came.min()) | (lost > came.max())]
     in_gaps = int(gaps["count"][gaps["node"] == node].sum())
-    return Reported(len(ours), by_block, np.count_nonzero(~right), in_gaps, len(lost), len(unseen))
+    wrong = int(np.count_nonzero(~right))
+    return Reported(len(ours), by_block, wrong, in_gaps, len(lost), len(unseen))
 
 
 def blocks_of(reports: NDArray[np.void], hops: NDArray[np.void]) -> NDArray[np.int64]:

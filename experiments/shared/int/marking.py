@@ -11,7 +11,7 @@ from experiments.shared.ampm.measurement import AHEAD_US, LEAST_BLOCK_US
 from testbed.errors import TestbedError
 from testbed.network import Network
 from testbed.run import Run
-from testbed.traffic import AnyRecord, Flow, Traffic
+from testbed.traffic import Flow, FlowRecord, Traffic
 
 SCHEDULE, BOUNDS = Schedule(LEAST_BLOCK_US), Bounds(0, 50_000)
 
@@ -30,7 +30,7 @@ def refuse_rare(rate_pps: float) -> None:
 async def mark(
     net: Network, watched: Mapping[WatchedFlow, Sequence[Hop | Edge]], flows: Sequence[Flow],
     blocks: int, run: Run,
-) -> tuple[dict[int, AnyRecord], list[BlockReport]]:  # fmt: skip
+) -> tuple[dict[int, FlowRecord], list[BlockReport]]:  # fmt: skip
     """Send flows that fill so many blocks, and half of one before and after, and read all of these.
 
     Raises TestbedError where a switch could not be read in time.

@@ -1,7 +1,7 @@
 """The same traffic with each of INT's modes and with alternate marking: what it cost, and saw."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,7 +23,7 @@ from experiments.shared.int.truth import Passage, read, read_passages
 from testbed.network import Network
 from testbed.patterns import Poisson
 from testbed.run import Run
-from testbed.traffic import AnyRecord, Flow, Traffic
+from testbed.traffic import Flow, FlowRecord, Traffic
 from testbed.truth import capture
 from testbed.truth.books import Books
 from topologies.parking_lot import ParkingLot
@@ -80,16 +80,16 @@ class Found:
         """Packets that are known to be lost between s3 and s4: by AM-PM's counters; or by what both
         told of, where both report by themselves. A packet that does not arrive tells nothing."""
         if self.findings is None:
-            near, far = Point(LOSSY[0], "departures"), Point(LOSSY[1], "arrivals")
-            return sum(r[near].packets - r[far].packets for r in self.records)
+            left, came = Point(LOSSY[0], "departures"), Point(LOSSY[1], "arrivals")
+            return sum(r[left].packets - r[came].packets for r in self.records)
         told = {place: int(hop["latency_ns"]["count"]) for place, hop in self.told.items()}
         near, far = (told.get(PATH.index(switch), 0) for switch in LOSSY)
         return near - far
 
     @property
-    def records(self) -> list[Mapping[Point, PointRecord | None]]:
+    def records(self) -> list[dict[Point, PointRecord]]:
         """AM-PM's, of all blocks."""
-        return [report.records[1] for report in self.blocks]
+        return [report.known_records(1) for report in self.blocks]
 
     @property
     def delays(self) -> int:
@@ -147,7 +147,7 @@ async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
         report_packets=len(reports[-1]),
         report_bytes=int(reports[-1].sum()),
         report_link_bytes=sum(int(lengths.sum()) for lengths in reports),
-        lost=np.count_nonzero(lost["port"] == flows[0].port),
+        lost=int(np.count_nonzero(lost["port"] == flows[0].port)),
         lost_pulses=pulses_of(net, flows[0]) if mode == AMPM else 0,
         truth=read_passages(net, flows[0], PATH, stamped=stamped),
         findings=None if mode == AMPM else collector.result,
@@ -158,7 +158,7 @@ async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
 
 async def report(
     net: Network, flows: Sequence[Flow], mode: str, run: Run
-) -> dict[int, AnyRecord]:  # fmt: skip
+) -> dict[int, FlowRecord]:  # fmt: skip
     """Have INT report all packets of the first flow."""
     watched = WatchedFlow(
         net.host("h1").IP(), net.host("h2").IP(), dst_port=flows[0].port, protocol=17,
@@ -189,7 +189,7 @@ def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
 
 def pulses_of(net: Network, flow: Flow) -> int:
     """Packets that AM-PM marked as pulses, of those that the link lost."""
-    return np.count_nonzero(capture.read_flow(net.capture(*LOSSY, "lost"), flow).dscp & 2)
+    return int(np.count_nonzero(capture.read_flow(net.capture(*LOSSY, "lost"), flow).dscp & 2))
 
 
 def frames(net: Network, near: str, far: str, port: int) -> NDArray[np.void]:

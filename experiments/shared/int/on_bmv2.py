@@ -50,12 +50,12 @@ def read_inside(net: Network, flow: Flow, path: Sequence[str]) -> list[Interval]
     For networks that neither lose packets of the flow nor change their order.
     """
     return [
-        tuple(
-            _ours(net.capture(switch, neighbour, what, inner=True), flow)
-            for neighbour, what in ((before, "out"), (after, "in"))
+        (
+            _ours(net.capture(switch, before, "out", inner=True), flow),
+            _ours(net.capture(switch, after, "in", inner=True), flow),
         )
         for before, switch, after in around(flow, path)
-    ]  # type: ignore[misc]  # two each
+    ]
 
 
 def read_ahead(net: Network, switch: str, after: str, flow: Flow) -> NDArray[np.int64]:

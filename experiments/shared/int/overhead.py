@@ -1,11 +1,11 @@
 """Sends over a path of which one link is narrow, with and without INT: what gets through."""
 
 import argparse
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from experiments.shared.int.truth import read
 from testbed.network import Network
 from testbed.run import Run
 from testbed.tcp import TcpFlow, TcpRecord
-from testbed.traffic import AnyRecord, Flow, FlowRecord, Traffic
+from testbed.traffic import AnyFlow, Flow, FlowRecord, Traffic
 from testbed.truth import capture
 from testbed.truth.books import Books
 from testbed.truth.checksums import segments, wrong_checksums
@@ -47,15 +47,16 @@ TCP_TOLERANCE = {
     "virtual": 1e-9,  # of floating-point numbers
 }
 TCP_TRIES = 3
+CaseFlow_co = TypeVar("CaseFlow_co", bound=AnyFlow, covariant=True)
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(Generic[CaseFlow_co]):
     """A flow through so many switches that push, and one behind them that takes INT off."""
 
     hops: int
     metadata: int  # bytes that a switch pushes; 0: no INT
-    flow: Flow | TcpFlow
+    flow: CaseFlow_co
 
     @property
     def size(self) -> int:
@@ -104,7 +105,7 @@ class Case:
 class Sent:
     """A UDP flow that filled the narrow link, and how far it is from what the link's rate says."""
 
-    case: Case
+    case: Case[Flow]
     received: int
     goodput_bps: float  # by the receiver's clock, while something waited for the link; NaN
     # if packets were lost, and so with what follows from times
@@ -123,7 +124,7 @@ class Sent:
 class Transferred:
     """TCP's bulk transfer, in real time by hosts' kernels."""
 
-    case: Case
+    case: Case[TcpFlow]
     goodput_bps: float  # from the first data that the receiver took to the last
     retransmitted: int  # segments
 
@@ -139,9 +140,12 @@ class Outcome:
     books: Books
 
     @property
-    def watched(self) -> list[Case]:
+    def watched(self) -> list[Case[AnyFlow]]:
         """Those with INT."""
-        cases = [*(sent.case for sent in self.sent), *(tcp.case for tcp in self.transferred)]
+        cases: list[Case[AnyFlow]] = [
+            *(sent.case for sent in self.sent),
+            *(tcp.case for tcp in self.transferred),
+        ]
         return [case for case in cases if case.metadata]
 
 
@@ -157,34 +161,39 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
     queue = max(case.flow.count for case in cases)  # nothing is lost
     switches = max(options.hops) + 1
     topo = ParkingLot(switches, rate_bps=WIDER_BPS, delay_us=DELAY_US, queue_packets=queue)
-    records: dict[int, AnyRecord] = {}
+    records: dict[int, FlowRecord] = {}
+    transferred: dict[int, TcpRecord] = {}
     with Network(topo, run, program=options.program, stamp_log=real) as net:
         collector = net.run_application("collector", Collector(OURS))
-        watched = [case.watched(net) for case in (*cases, *transfers) if case.metadata]
+        every: list[Case[AnyFlow]] = [*cases, *transfers]
+        watched = [case.watched(net) for case in every if case.metadata]
         mtu_bytes = longest_bytes(max(options.hops))
         async with connections(net) as connected:
             await configure(
                 net, connected, Domain("collector", watched, mtu_bytes=mtu_bytes, changes=Changes())
             )
         for hops in options.hops:
-            some = [case for case in (*cases, *transfers) if case.hops == hops]
-            async for found in _sent(net, some, queue, TCP_TOLERANCE[options.time]):
-                records |= found
+            some = [case for case in cases if case.hops == hops]
+            some_tcp = [case for case in transfers if case.hops == hops]
+            tolerance = TCP_TOLERANCE[options.time]
+            found, found_tcp = await _send(net, some, some_tcp, queue, tolerance)
+            records |= found
+            transferred |= found_tcp
         errors = sum(_thrown_away(net.host(name)) for name in topo.hosts()) if real else 0
     if not real:
         errors = sum(_wrong_checksums(net, case) for case in transfers if case.metadata)
     return Outcome(
         sent=_all_sent(net, cases, records, stamped=real),
-        transferred=[_transferred(case, records[case.flow.id]) for case in transfers],
+        transferred=[_transferred(case, transferred[case.flow.id]) for case in transfers],
         checksum_errors=errors,
         findings=collector.result,
-        books=Books.of(net, records),
+        books=Books.of(net, {**records, **transferred}),
     )
 
 
-def udp_cases(options: argparse.Namespace) -> list[Case]:
+def udp_cases(options: argparse.Namespace) -> list[Case[Flow]]:
     """Each fills its narrow link for as long as is asked for, one after the other."""
-    cases: list[Case] = []
+    cases: list[Case[Flow]] = []
     for hops in options.hops:
         after_s = 0.0
         for size in SIZES:
@@ -200,7 +209,7 @@ def udp_cases(options: argparse.Namespace) -> list[Case]:
     return cases
 
 
-def tcp_cases(options: argparse.Namespace) -> list[Case]:
+def tcp_cases(options: argparse.Namespace) -> list[Case[TcpFlow]]:
     """Bulk transfers, of full segments alone."""
     segment = max(SIZES) - TCP_HEADERS
     size_bytes = max(round(options.tcp_seconds * RATE_BPS / 8 / segment), 2) * segment
@@ -211,28 +220,30 @@ def tcp_cases(options: argparse.Namespace) -> list[Case]:
     ]
 
 
-async def _sent(
-    net: Network, cases: Sequence[Case], queue: int, tolerance: float
-) -> AsyncIterator[dict[int, AnyRecord]]:
-    """Send cases of one length of path, whose last link before INT is taken off becomes narrow.
-    Its queue has room for `queue` packets."""
+async def _send(
+    net: Network, cases: Sequence[Case[Flow]], transfers: Sequence[Case[TcpFlow]], queue: int,
+    tolerance: float,
+) -> tuple[dict[int, FlowRecord], dict[int, TcpRecord]]:  # fmt: skip
+    """Send all flows with the same path, and return their records by the flows' ids.
+
+    The last link before INT is removed is narrow meanwhile; its queue holds `queue` packets.
+    """
     *_, narrow, last = cases[0].path
     switch, port = net.switch(narrow), net.port(narrow, last)
     switch.set_link(port, rate_bps=RATE_BPS)
-    async with Traffic(net, [c.flow for c in cases if isinstance(c.flow, Flow)]) as traffic:
-        yield await traffic.finish()
+    async with Traffic(net, [case.flow for case in cases]) as traffic:
+        records = await traffic.finish()
     switch.set_queue(port, depth=TCP_QUEUE)  # it would fill a longer one, and wait as long
-    for case in cases:
-        if isinstance(case.flow, TcpFlow):
-            yield {case.flow.id: await _best_transfer(net, case, tolerance)}
+    transferred = {t.flow.id: await _best_transfer(net, t, tolerance) for t in transfers}
     switch.set_queue(port, depth=queue)
     switch.set_link(port, rate_bps=WIDER_BPS)
+    return records, transferred
 
 
-async def _best_transfer(net: Network, case: Case, tolerance: float) -> AnyRecord:
+async def _best_transfer(net: Network, case: Case[TcpFlow], tolerance: float) -> TcpRecord:
     """What else the machine does makes a transfer slower, never faster: so one that falls short is
     made again."""
-    tries = []
+    tries: list[TcpRecord] = []
     while len(tries) < TCP_TRIES:
         async with Traffic(net, [case.flow]) as traffic:
             tries += [*(await traffic.finish()).values()]
@@ -242,7 +253,7 @@ async def _best_transfer(net: Network, case: Case, tolerance: float) -> AnyRecor
 
 
 def _all_sent(
-    net: Network, cases: Sequence[Case], records: Mapping[int, AnyRecord], *, stamped: bool
+    net: Network, cases: Sequence[Case[Flow]], records: Mapping[int, FlowRecord], *, stamped: bool
 ) -> list[Sent]:
     """What captures and hosts tell of UDP flows."""
     link = cache(lambda switch, after: read(net.capture(switch, after, "out")))
@@ -253,25 +264,23 @@ def _all_sent(
     for case in cases:
         nodes = [case.flow.source, *case.path, case.flow.destination]
         lengths = [_ours(link(*ends), case)["length"] for ends in pairwise(nodes[1:])]
-        wrong = sum(np.count_nonzero(each != case.frame_bytes(hop))
+        wrong = sum(int(np.count_nonzero(each != case.frame_bytes(hop)))
                     for hop, each in enumerate(lengths, start=1))  # fmt: skip
         before, narrow, last = nodes[-4:-1]
         taken_ns = _ours(took_in(narrow, before), case)["time_ns"]
         left_ns = _ours(link(narrow, last), case)["time_ns"]
         free_ns = left_ns + case.wire_ns + DELAY_US * 1000
         handed_ns = handed_over(net, case.flow, last) if stamped else (free_ns, free_ns)
-        record = records[case.flow.id]
-        assert isinstance(record, FlowRecord)
-        found.append(sent_by(case, record, (taken_ns, left_ns), handed_ns, wrong))
+        found.append(sent_by(case, records[case.flow.id], (taken_ns, left_ns), handed_ns, wrong))
     return found
 
 
-def _ours(frames: NDArray[np.void], case: Case) -> NDArray[np.void]:
+def _ours(frames: NDArray[np.void], case: Case[Flow]) -> NDArray[np.void]:
     return frames[frames["port"] == case.flow.port]
 
 
 def sent_by(
-    case: Case, record: FlowRecord, passed_ns: Interval, handed_ns: Interval, wrong: int
+    case: Case[Flow], record: FlowRecord, passed_ns: Interval, handed_ns: Interval, wrong: int
 ) -> Sent:
     """`passed_ns`: when the narrow link's switch had taken packets in, and they left for the link;
     `handed_ns`: between which times the host got them. A link sends the next packet when the one
@@ -279,7 +288,12 @@ def sent_by(
     taken_ns, left_ns = passed_ns
     received_ns = record.received["received_ns"].astype(np.int64)
     if not len(received_ns) == len(left_ns) == case.flow.count:  # a check of its own
-        return Sent(case, len(received_ns), *[np.nan] * 3, wrong, *[np.nan] * 4)
+        unknown = np.nan
+        return Sent(
+            case, len(received_ns), goodput_bps=unknown, packets_per_s=unknown, idle_ns=unknown,
+            wrong_lengths=wrong, link_error_ns=unknown, host_error_ns=unknown, early=unknown,
+            latest_ns=unknown,
+        )  # fmt: skip
     gone_ns = left_ns[:-1] + case.wire_ns
     waited_ns = np.maximum(taken_ns[1:] - gone_ns, 0)
     free_ns = left_ns + case.wire_ns + DELAY_US * 1000
@@ -297,19 +311,18 @@ def sent_by(
         wrong_lengths=wrong,
         link_error_ns=int(abs(left_ns[1:] - gone_ns - waited_ns).max()),
         host_error_ns=int(max(by_theory_ns + least - took_ns, took_ns - by_theory_ns - most, 0)),
-        early=np.count_nonzero(received_ns < free_ns),
+        early=int(np.count_nonzero(received_ns < free_ns)),
         latest_ns=int((received_ns - free_ns).max()),
     )
 
 
-def _transferred(case: Case, record: AnyRecord) -> Transferred:
-    assert isinstance(record, TcpRecord)
+def _transferred(case: Case[TcpFlow], record: TcpRecord) -> Transferred:
     times_ns, totals = (record.received[name].astype(np.int64) for name in ("time_ns", "bytes"))
     goodput_bps = 8e9 * (totals[-1] - totals[0]) / (times_ns[-1] - times_ns[0])
     return Transferred(case, goodput_bps, record.retransmitted_segments)
 
 
-def _wrong_checksums(net: Network, case: Case) -> int:
+def _wrong_checksums(net: Network, case: Case[TcpFlow]) -> int:
     """Segments with a wrong one on the way to the host, of which INT came off."""
     came = net.capture(case.path[-1], case.flow.destination, "out")
     return wrong_checksums(segments(capture.read(came, width=case.size)))

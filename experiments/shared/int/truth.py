@@ -84,10 +84,8 @@ def read_queue(net: Network, switch: str, after: str, *, stamped: bool) -> Queue
     which = np.searchsorted(came[["port", "number"]], left[["port", "number"]])
     came_ns, taken_ns = came["time_ns"][which], taken["time_ns"][which]
     order = np.arange(len(left))
-    least, most = (
-        np.maximum(order - np.searchsorted(left["time_ns"], times_ns, side), 0)
-        for times_ns, side in ((taken_ns, "right"), (came_ns, "left"))
-    )
+    least = np.maximum(order - np.searchsorted(left["time_ns"], taken_ns, "right"), 0)
+    most = np.maximum(order - np.searchsorted(left["time_ns"], came_ns, "left"), 0)
     return Queue(left, came_ns, least, most)
 
 
