@@ -68,11 +68,15 @@ class Switch:
         for answer in answers:
             self.aged += len(answer.idle_timeout_notification.table_entry)
 
-    def write(self, kind: int, count: int, port: int, *, atomic: bool) -> None:
+    def write(
+        self, kind: p4r.Update.Type.ValueType, count: int, port: int, *, atomic: bool
+    ) -> None:
         """Insert, modify or delete `count` entries: in one atomic request, or in many."""
         updates = [p4r.Update(type=kind, entity=self._entry(i, port)) for i in range(count)]
         size = count if atomic else MANY
-        atomicity = p4r.WriteRequest.DATAPLANE_ATOMIC if atomic else 0
+        atomicity = (
+            p4r.WriteRequest.DATAPLANE_ATOMIC if atomic else p4r.WriteRequest.CONTINUE_ON_ERROR
+        )
         for start in range(0, count, size):
             part = updates[start : start + size]
             self._write(part, atomicity)
@@ -88,7 +92,9 @@ class Switch:
         zero = p4r.Entity()
         zero.CopyFrom(all_cells)
         zero.counter_entry.data.packet_count = 0
-        self._write([p4r.Update(type=p4r.Update.MODIFY, entity=zero)], 0)
+        self._write(
+            [p4r.Update(type=p4r.Update.MODIFY, entity=zero)], p4r.WriteRequest.CONTINUE_ON_ERROR
+        )
         return sum(1 for _ in self._read(all_cells))
 
     def await_idle(self, times: int) -> None:
@@ -108,7 +114,9 @@ class Switch:
         counters: dict[str, Any] = json.loads(self._counters.read_text())
         return counters
 
-    def _write(self, updates: Sequence[p4r.Update], atomicity: int) -> None:
+    def _write(
+        self, updates: Sequence[p4r.Update], atomicity: p4r.WriteRequest.Atomicity.ValueType
+    ) -> None:
         request = p4r.WriteRequest(device_id=1, updates=updates, atomicity=atomicity)
         request.election_id.low = 1
         self._stub.Write(request)

@@ -45,7 +45,7 @@ def verdict(
         try:
             done = subprocess.run(
                 [*TELEMARK, file, "--yes", "--commands", script.name,
-                 *(["--p4", program] if program else []),
+                 *(["--p4", str(program)] if program else []),
                  "--target", options.target, "--time", options.time],
                 capture_output=True, text=True, check=False, timeout=LONGEST_S,
                 stdin=subprocess.DEVNULL,

@@ -9,6 +9,7 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 
 import argparse
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -109,14 +110,16 @@ def reported(found: Translated, run: Run) -> Report:
     carried_out, refused = found.counts.accepted.total(), found.counts.refused.total()
     columns = ("reports", "requests", "refused", "reports/s of this machine")
     shown = [(count, carried_out, refused, found.reports_per_s)]
-    answers.checks += [
+    checks = [
+        *answers.checks,
         Check("bytes of memory that are not the model's",
               int((memory.bytes != model.bytes).sum()), 0),
         Check("requests carried out", carried_out, COPIES * count),
         Check("requests refused", refused, 0),
     ]  # fmt: skip
-    answers.tables += [table("Packets", columns, shown)]
-    return answers
+    return replace(
+        answers, checks=checks, tables=[*answers.tables, table("Packets", columns, shown)]
+    )
 
 
 if __name__ == "__main__":

@@ -43,11 +43,11 @@ def main() -> int:
 
 
 def _verdict(network: Network, options: argparse.Namespace) -> str:
+    file = options.clone / network.file
     if options.time == "virtual":
-        commands, expected = _described.PINGALL, (_described.ALL_ANSWERED,)
-    else:
-        commands, expected = _commands(network.commands, options.target), network.expected
-    return _described.verdict(options.clone / network.file, commands, expected, options)
+        return _described.verdict(file, _described.PINGALL, [_described.ALL_ANSWERED], options)
+    commands = _commands(network.commands, options.target)
+    return _described.verdict(file, commands, network.expected, options)
 
 
 def _commands(commands: str, target: str) -> str:

@@ -41,7 +41,7 @@ SHARE = 1_000_000  # records that are sent, and compared, between two lines of p
 SPOILED_EVERY = 1000
 COLLECTOR, WRITER = "10.66.0.2", Peer("10.66.0.1", qpn=0x100, psn=0)
 MACS = {"collector": "02:00:00:00:00:02", "sender": "02:00:00:00:00:01"}
-FACTORS = np.arange(1, TCP.itemsize // 2, 2, np.uint32)  # of a record's words: as in number.c
+FACTORS = np.arange(1, TCP.itemsize // 2, 2, dtype=np.uint32)  # of a record's words: as in number.c
 PATIENCE_S = 2.0  # without a further frame: what was not counted by then is lost
 MOST_DROPPED = 0.9
 NO_IPV6 = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")

@@ -32,6 +32,7 @@ from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Lpm
 from minip4.runtime.service.pipeline import Pipeline
+from minip4.runtime.service.turns import Turns
 from minip4.runtime.status import StatusError
 from minip4.runtime.switch import control
 from testbed import cli
@@ -126,7 +127,8 @@ class Benchmark:
         try:
             pipeline = Pipeline(p4r.ForwardingPipelineConfig(p4info=self._p4info), engine)
             updates = [(+e).encode_update(schema) for e in self._entries(leads)]
-            for error in filter(None, pipeline.write(updates, 0)):
+            turns = Turns(has_pauses=False)
+            for error in filter(None, asyncio.run(pipeline.write(updates, 0, turns))):
                 raise error
         except (StatusError, ValueError) as error:  # finsy's, of names that are not there
             raise TestbedError(f"the program is none in SAI's shape: {error}") from error

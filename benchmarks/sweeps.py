@@ -97,7 +97,7 @@ def measure(
 ) -> Sample:
     """Run an experiment, all anew; or once more, with all that it kept."""
     out = folder / name
-    command = [sys.executable, FOLDER / f"{name}.py", "--time=virtual", f"--jobs={jobs}",
+    command = [sys.executable, str(FOLDER / f"{name}.py"), "--time=virtual", f"--jobs={jobs}",
                f"--out={out}"]  # fmt: skip
     command += ["--quick", "--seeds=2"] if quick else []
     command += [] if is_kept else ["--again"]

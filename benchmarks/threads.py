@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from _claims import AtLeast, AtMost, claims_table
@@ -223,7 +224,7 @@ def speed_ups(samples: list[Sample], switches: int, delay_us: float) -> list[flo
 def most_times(samples: list[Sample], switches: int, delay_us: float, apart: int) -> list[float]:
     """What the machine lets so many threads reach at most, in each round: by runs apart, until the
     last of them ends."""
-    where = {"switches": switches, "delay_us": delay_us, "threads": 1}
+    where: dict[str, Any] = {"switches": switches, "delay_us": delay_us, "threads": 1}
     return [
         apart * one.wall_s
         / max(s.wall_s for s in select(samples, apart=apart, round=one.round, **where))

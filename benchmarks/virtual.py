@@ -36,6 +36,7 @@ from testbed.results.report import Check, Report, Table, table
 from testbed.run import Run
 from testbed.traffic import Flow, Traffic
 from testbed.truth.books import Books
+from testbed.virtual.network import VirtualPlant
 from topologies.leaf_spine import LeafSpine
 
 # Switches -> fabric: pods x (leaves + spines) + spines x cores.
@@ -128,6 +129,7 @@ async def measure(
     topo = LeafSpine(**FABRICS[switches], **LINK)
     name = f"{switches}-switches-{number}"
     with Network(topo, run, program=ROUTER, name=name, capture=False) as net:
+        assert isinstance(net.plant, VirtualPlant)
         for switch in topo.switches():
             async with connection(net, switch) as controller:
                 entries = routing_entries(net, switch, topo.routes(switch))

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import finsy as fy
 import matplotlib as mpl
@@ -100,8 +100,8 @@ async def transfer(run: Run, methods: Method) -> Wire:
     topo = Line(switches=2, loss_probability=LOSS, delay_us=DELAY_US)
     with Network(topo, run, program="p4src/ampm/ampm.p4", switch_options=cpu_ports(topo)) as net:
         hops = [Hop(connection(net, name), forwarding_entries(net, name)) for name in PATH]
-        addresses = (net.host(name).IP() for name in ("h1", "h2"))
-        watched = WatchedFlow(1, *addresses, UDP, methods=methods)
+        source, destination = (net.host(name).IP() for name in ("h1", "h2"))
+        watched = WatchedFlow(1, source, destination, UDP, methods=methods)
         bounds = Bounds(delay_us=DELAY_US)
         async with Collector({watched: hops}, SCHEDULE, run.clock, bounds=bounds) as collector:
             await collector.watch()
@@ -130,7 +130,7 @@ def seen(net: Network, flow: Flow, methods: Method, first: int, reports: list[Bl
     colour, pulse = out.dscp & 1, out.dscp >> 1 & 1
     if Method.MULTIPLEXED in methods:
         pulse = colour ^ sent_us // L & 1
-    samples = {t for r in reports for t in r.records[1][SENT].samples.values()}
+    samples = {t for r in reports for t in r.known_records(1)[SENT].samples.values()}
     return Wire(
         (sent_us - start_us) / L,
         (received_us[out.sequence] - start_us) / L,
@@ -154,9 +154,11 @@ def draw(methods: Method, wire: Wire) -> Figure:
         is_lost = np.isnan(received)
         end = (sent + DELAY_US / L / 2, 0.5) if is_lost else (received, 0)
         axes.plot((sent, end[0]), (1, end[1]), "-", color=paint, linewidth=2 if pulse else 0.6)
-        shape = {"marker": "D" if pulse else "o", "markersize": 6 if pulse else 3.5}
-        edge = {"markeredgecolor": "black" if pulse or sample else paint,
-                "markeredgewidth": 1.4 if sample else 0.7}  # fmt: skip
+        shape: dict[str, Any] = {"marker": "D" if pulse else "o", "markersize": 6 if pulse else 3.5}
+        edge: dict[str, Any] = {
+            "markeredgecolor": "black" if pulse or sample else paint,
+            "markeredgewidth": 1.4 if sample else 0.7,
+        }
         for x, y in ((sent, 1), (received, 0)):
             axes.plot(x, y, color=paint, zorder=3, **shape, **edge)
         if is_lost:
@@ -213,8 +215,8 @@ def known(methods: Method, report: BlockReport) -> str:
 
 def legend(methods: Method) -> list[Line2D]:
     def dot(label: str, paint: str = "white", **style: object) -> Line2D:
-        shape = {"marker": "o", "markeredgecolor": paint, **style}
-        return Line2D([], [], linestyle="", color=paint, label=label, **shape)  # type: ignore[arg-type]
+        shape: dict[str, Any] = {"marker": "o", "markeredgecolor": paint, **style}
+        return Line2D([], [], linestyle="", color=paint, label=label, **shape)
 
     entries = []
     if methods & (Method.STEP | Method.MULTIPLEXED):

@@ -36,10 +36,11 @@ def linked(page: Path) -> set[Path]:
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Pages that the navigation does not name belong to methods that came later."""
-    named = {page for entry in config.nav for pages in entry.values()
+    navigation = config.nav or []
+    named = {page for entry in navigation for pages in entry.values()
              for page in (pages if isinstance(pages, list) else [entry])
              for page in page.values()}  # fmt: skip
-    (methods,) = [entry["Methods"] for entry in config.nav if "Methods" in entry]
+    (methods,) = [entry["Methods"] for entry in navigation if "Methods" in entry]
     for path in sorted((ROOT / "docs").glob("*.md")):
         if path.name not in named:
             methods.append({path.read_text().partition("\n")[0].lstrip("# "): path.name})

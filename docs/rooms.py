@@ -44,7 +44,7 @@ def imports(path: Path, known: Collection[str]) -> Iterator[str]:
             names = [name if name in known else node.module for name in joined]
         else:
             continue
-        yield from (name for name in names if name.split(".")[0] in OURS)
+        yield from (name for name in names if name.split(".")[0] in (*OURS, *SCRIPTS))
 
 
 def folder(module: str, path: Path) -> str:

@@ -22,10 +22,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from ampm.delays import delays_of
-from ampm.links import Link, taken_in
-from ampm.machine import Machine, Workload, machine_for
-from ampm.measurement import (
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from controllers.ampm.records import Point
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Bounds, Method
+from experiments.shared.ampm.delays import delays_of
+from experiments.shared.ampm.links import Link, taken_in
+from experiments.shared.ampm.machine import Machine, Workload, machine_for
+from experiments.shared.ampm.measurement import (
     LEAST_BLOCK_US,
     Outcome,
     Setting,
@@ -39,14 +46,7 @@ from ampm.measurement import (
     noise_of,
     worst,
 )
-from ampm.truth import NEVER
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from rich.table import Table
-
-from controllers.ampm.records import Point
-from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Bounds, Method
+from experiments.shared.ampm.truth import NEVER
 from testbed import cli
 from testbed.patterns import Poisson
 from testbed.results import plots

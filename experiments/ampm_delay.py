@@ -23,8 +23,13 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-from ampm.delay_cases import Case, Results, Row, kinds_of
-from ampm.delays import (
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from controllers.ampm.records import Point
+from experiments.shared.ampm.delay_cases import Case, Results, Row, kinds_of
+from experiments.shared.ampm.delays import (
     ESTIMATORS,
     METHODS,
     check_options,
@@ -32,8 +37,8 @@ from ampm.delays import (
     samples_are_fair,
     true_delays_us,
 )
-from ampm.machine import Machine, Workload, machine_for
-from ampm.measurement import (
+from experiments.shared.ampm.machine import Machine, Workload, machine_for
+from experiments.shared.ampm.measurement import (
     Setting,
     add_common_options,
     flow_count,
@@ -42,12 +47,7 @@ from ampm.measurement import (
     noise_of,
     worst,
 )
-from ampm.stamps import Times, order_checks, steps, width_metrics
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from rich.table import Table
-
-from controllers.ampm.records import Point
+from experiments.shared.ampm.stamps import Times, order_checks, steps, width_metrics
 from testbed import cli
 from testbed.patterns import Poisson
 from testbed.results import plots, statistics

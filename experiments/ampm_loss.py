@@ -20,8 +20,16 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
-from ampm.machine import Workload, machine_for
-from ampm.measurement import (
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from rich.table import Table
+
+from controllers.ampm.records import Point, pulse_loss
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Bounds, LimitError, Method, check_limits
+from experiments.shared.ampm.machine import Workload, machine_for
+from experiments.shared.ampm.measurement import (
     LEAST_BLOCK_US,
     Outcome,
     Setting,
@@ -36,14 +44,6 @@ from ampm.measurement import (
     noise_of,
     worst,
 )
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
-from rich.table import Table
-
-from controllers.ampm.records import Point, pulse_loss
-from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Bounds, LimitError, Method, check_limits
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots

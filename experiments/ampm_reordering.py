@@ -21,15 +21,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from ampm import measurement
-from ampm.machine import Machine, Workload, machine_for
-from ampm.measurement import LEAST_BLOCK_US
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from rich.table import Table
 
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Method
+from experiments.shared.ampm import measurement
+from experiments.shared.ampm.machine import Machine, Workload, machine_for
+from experiments.shared.ampm.measurement import LEAST_BLOCK_US
 from testbed import cli
 from testbed.errors import InvalidRunError, TestbedError
 from testbed.results import plots
@@ -307,7 +308,7 @@ def metrics_of(setting: Setting, results: Sequence[BlockResult]) -> dict[str, ob
     }
 
 
-def summary_table(results: dict[Setting, list[BlockResult]]) -> object:
+def summary_table(results: dict[Setting, list[BlockResult]]) -> Table:
     """A row for each setting."""
     rows = [
         (f"{100 * s.held:g} %", s.packets, s.lateness, sum(r.step_error != 0 for r in found),

@@ -19,10 +19,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
-from ampm.machine import Workload, machine_for
-from ampm.measurement import (
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from controllers.ampm.collector import BlockReport, Collector
+from controllers.ampm.records import Record
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Bounds, Method
+from controllers.connection import cpu_ports
+from experiments.shared.ampm.machine import Workload, machine_for
+from experiments.shared.ampm.measurement import (
     LEAST_BLOCK_US,
     add_block_option,
     add_common_options,
@@ -32,7 +41,7 @@ from ampm.measurement import (
     noise,
     worst,
 )
-from ampm.scale import (
+from experiments.shared.ampm.scale import (
     BACKHAULS,
     UNKNOWN,
     measured_losses,
@@ -42,13 +51,6 @@ from ampm.scale import (
     truths_of,
     watch_list,
 )
-from matplotlib.figure import Figure
-
-from controllers.ampm.collector import BlockReport, Collector
-from controllers.ampm.records import Record
-from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Bounds, Method
-from controllers.connection import cpu_ports
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.network import Network
@@ -201,7 +203,7 @@ async def measure(
     ) as net:  # fmt: skip
         flows = flows_of(topo, count, options, schedule)
         watched = watch_list(net, topo, flows)
-        loads = {}
+        loads: dict[str, Load] = {}
         for what, registers in READINGS.items():
             async with Collector(
                 watched, schedule, run.clock, bounds=bounds, records=registers
@@ -328,7 +330,7 @@ def metrics_of(found: Sequence[Measurement]) -> dict[str, object]:
     }
 
 
-def summary_table(found: Sequence[Measurement]) -> object:
+def summary_table(found: Sequence[Measurement]) -> Table:
     """A row for each size."""
     rows = [
         (
@@ -353,7 +355,7 @@ def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
     lengths_s = np.geomspace(0.1, 2 * CARRIERS_BLOCK_S, 50)
     most = max(m.flows for m in found)
     for number, switches in enumerate(options.switches):
-        style = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
+        style: dict[str, Any] = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
         for what, line in zip(READINGS, ("-", "--"), strict=True):
             costs: dict[int, list[float]] = {}  # by flows; not those that the machine cannot do
             for m in found:

@@ -20,11 +20,21 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import finsy as fy
 import numpy as np
-from ampm.machine import Machine, Workload, machine_for
-from ampm.measurement import (
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from controllers.ampm.collector import BlockReport, Collector
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Hop, WatchedFlow
+from controllers.connection import connection, cpu_ports
+from controllers.forwarding import forwarding_entries
+from experiments.shared.ampm.machine import Machine, Workload, machine_for
+from experiments.shared.ampm.measurement import (
     LEAST_BLOCK_US,
     UDP,
     add_block_option,
@@ -34,8 +44,8 @@ from ampm.measurement import (
     noise,
     worst,
 )
-from ampm.stamps import passages, read_inside
-from ampm.sync import (
+from experiments.shared.ampm.stamps import passages, read_inside
+from experiments.shared.ampm.sync import (
     DECODERS,
     DOUBLE,
     ERRORS,
@@ -61,15 +71,7 @@ from ampm.sync import (
     rms_by_run,
     those_read,
 )
-from ampm.truth import read_truths
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-from controllers.ampm.collector import BlockReport, Collector
-from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Hop, WatchedFlow
-from controllers.connection import connection, cpu_ports
-from controllers.forwarding import forwarding_entries
+from experiments.shared.ampm.truth import read_truths
 from testbed import cli
 from testbed.clock import ClockAhead
 from testbed.errors import TestbedError
@@ -269,7 +271,7 @@ def law_checks(results: Sequence[BlockResult], decoder: Decoder) -> list[Check]:
     if not results:
         return []
     laws = [law_packets(r.setting, decoder, r.true_sent) for r in results]
-    ratio = np.mean([(r.error / law) ** 2 for r, law in zip(results, laws, strict=True)])
+    ratio = float(np.mean([(r.error / law) ** 2 for r, law in zip(results, laws, strict=True)]))
     tolerance = 4 * 2 * relative_scatter(len(results))  # squares scatter twice as much
     return [Check(f"{decoder.name}, beyond: mean square error over its law", ratio, 1, tolerance)]
 
@@ -299,7 +301,7 @@ def checks_of_claim(results: Sequence[BlockResult]) -> list[Check]:
     return checks
 
 
-def summary_table(results: Sequence[BlockResult]) -> object:
+def summary_table(results: Sequence[BlockResult]) -> Table:
     """A row for each clock error: exact blocks, and the root mean square error."""
     by_decoder = [of_error(results, decoder) for decoder in DECODERS]
     rows = [
@@ -319,7 +321,7 @@ def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
     """Left: error of a block's loss. Right: how many blocks are right."""
     figure, (left, right) = plots.figure(2, height_in=2.8)
     for number, decoder in enumerate(DECODERS):
-        style = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
+        style: dict[str, Any] = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
         by_error = of_error(results, decoder)
         errors = [*by_error]
         rms = [rms_by_run(found) for found in by_error.values()]

@@ -26,8 +26,6 @@ from functools import partial
 from multiprocessing.connection import Connection
 
 import numpy as np
-from dta.reports import filled
-from dta.translating import PROGRAM, checks, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -37,6 +35,8 @@ from collectors.dta.packets import Append
 from collectors.roce.region import Region
 from controllers.dta.gathering import ListStore, flush_lists
 from controllers.roce.running import refuse_bmv2
+from experiments.shared.dta.reports import filled
+from experiments.shared.dta.translating import PROGRAM, checks, translating
 from managed.dta.fabric import Area
 from testbed import cli
 from testbed.real.isolation import STOPPING, uninterrupted
@@ -233,7 +233,7 @@ def draw_polling(axes: Axes, polled: Sequence[Polled]) -> None:
         axes.plot([each.readers for each in those], [each.entries_per_s / 1e6 for each in those],
                   label=f"B = {size}")  # fmt: skip
     axes.set(xlabel="Processes that read", ylabel="Entries a second (millions)", ylim=(0, None))
-    axes.set_xticks(READERS, READERS)
+    axes.set_xticks(READERS, [*map(str, READERS)])
     plots.legend(axes, 2)
 
 

@@ -20,8 +20,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from dta.reports import filled
-from dta.translating import PROGRAM, checks, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -34,6 +32,8 @@ from collectors.roce.region import Region
 from controllers.dta.stores import CounterStore
 from controllers.dta.translator import CounterSession
 from controllers.roce.running import refuse_bmv2
+from experiments.shared.dta.reports import filled
+from experiments.shared.dta.translating import PROGRAM, checks, translating
 from managed.dta.fabric import Area
 from testbed import cli
 from testbed.results import plots

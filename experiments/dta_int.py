@@ -22,8 +22,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from dta import fabric
-from dta.fabric import SINK_PROGRAM, Told, tracing
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -43,6 +41,8 @@ from collectors.dta.postcards import CHUNK, Postcards
 from collectors.dta.theory import mean_success
 from collectors.roce.region import Region
 from controllers.roce.running import refuse_bmv2
+from experiments.shared.dta import fabric
+from experiments.shared.dta.fabric import SINK_PROGRAM, Told, tracing
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots

@@ -15,13 +15,12 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
-from dta.reports import filled
-from dta.translating import PROGRAM, checks, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -39,6 +38,8 @@ from collectors.dta.theory import (
 from collectors.roce.region import Region
 from controllers.dta.stores import KeyWriteStore
 from controllers.roce.running import refuse_bmv2
+from experiments.shared.dta.reports import filled
+from experiments.shared.dta.translating import PROGRAM, checks, translating
 from managed.dta.fabric import Area
 from testbed import cli
 from testbed.results import plots
@@ -77,7 +78,8 @@ def power_of_two(text: str) -> int:
     return number
 
 
-class Point(NamedTuple):
+@dataclass(frozen=True)
+class Point:
     """Answers to queries, and what theory expects of one."""
 
     panel: str
@@ -112,7 +114,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     exact = [check for _, held in found for check in held]
     points += checksum_points(options.model_slots >> 2, dice)
     return Report(
-        samples=[point._asdict() for point in points],
+        samples=[asdict(point) for point in points],
         checks=[*exact, agreement("all panels", [point.chance for point in points])],
         metrics={"points": len(points)},
         figure=draw(points),
@@ -219,7 +221,9 @@ def draw(points: Sequence[Point]) -> Figure:
     """Success by load, the best number of copies shaded; by age; and wrong answers."""
     figure, (by_load, by_age, by_bits) = plots.figure(3)
     for number, copies in enumerate(COPIES):
-        look = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number], "linestyle": ""}
+        look: dict[str, Any] = {
+            "color": plots.COLOURS[number], "marker": plots.MARKERS[number], "linestyle": "",
+        }  # fmt: skip
         for axes, panel, theory in ((by_load, "load", mean_success), (by_age, "age", success)):
             found = [p for p in points if (p.panel, p.copies) == (panel, copies)]
             if found:

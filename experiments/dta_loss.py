@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 import numpy as np
-from dta.losing import DELAY_US, PATIENCE, REPORTER_PROGRAM, Found, Way, flows, measure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -30,6 +29,15 @@ from rich.table import Table
 from collectors.dta.hashes import Words
 from collectors.roce.endpoint import Transport
 from controllers.roce.running import refuse_bmv2
+from experiments.shared.dta.losing import (
+    DELAY_US,
+    PATIENCE,
+    REPORTER_PROGRAM,
+    Found,
+    Way,
+    flows,
+    measure,
+)
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots

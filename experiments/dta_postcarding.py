@@ -22,8 +22,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from dta.reports import filled
-from dta.translating import PROGRAM, Running, checks, translating
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -36,6 +34,8 @@ from collectors.roce.region import Region
 from controllers.dta.gathering import PostcardStore, flush_rows
 from controllers.dta.stores import KeyWriteStore
 from controllers.roce.running import refuse_bmv2
+from experiments.shared.dta.reports import filled
+from experiments.shared.dta.translating import PROGRAM, Running, checks, translating
 from managed.dta.fabric import Area
 from testbed import cli
 from testbed.results import plots
@@ -192,8 +192,10 @@ async def paths(cache: Cache, load: Load, rate_pps: float) -> Point:
     is_last = answer.is_known[:, -1] & (answer.values[:, -1] == reported[:, -1])
     is_right = np.where(is_alone, is_whole, is_last & (answer.is_known.sum(axis=1) == 1))
     requests = await running.requests() - before
-    counts = (int(each.sum()) for each in (is_whole, ~is_right, is_alone))
-    return Point(cache.rows, flows, len(keys) // flows, *counts, requests)
+    return Point(
+        cache.rows, flows, len(keys) // flows, found=int(is_whole.sum()),
+        wrong=int((~is_right).sum()), alone=int(is_alone.sum()), requests=requests,
+    )  # fmt: skip
 
 
 def some_keys(count: int, dice: np.random.Generator) -> Words:

@@ -22,11 +22,10 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
-from dta.costs import Costs, checks_of, costs_tables, draw_cpu, measured, refuse_one_core
-from dta.reports import filled
-from dta.translating import PROGRAM, checks, translating
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from scapy.packet import Packet
@@ -41,6 +40,16 @@ from controllers.dta.gathering import ListStore, PostcardStore
 from controllers.dta.stores import CounterStore, KeyWriteStore
 from controllers.dta.translator import CounterSession
 from controllers.roce.running import refuse_bmv2
+from experiments.shared.dta.costs import (
+    Costs,
+    checks_of,
+    costs_tables,
+    draw_cpu,
+    measured,
+    refuse_one_core,
+)
+from experiments.shared.dta.reports import filled
+from experiments.shared.dta.translating import PROGRAM, checks, translating
 from managed.dta.fabric import Area
 from testbed import cli
 from testbed.results import plots
@@ -95,6 +104,11 @@ def postcard_words(words: NDArray[np.uint32], count: int) -> list[NDArray[np.uin
     return [first, *(words[:4, path]), words[4]]
 
 
+def _list_store(entries: int, sessions: range) -> ListStore:
+    """Return the store of a list that is written `entries` at a time."""
+    return ListStore(entries, SLOTS, 1, sessions[0])
+
+
 def cases() -> list[Case]:
     """Each primitive, by its sizes."""
     found = []
@@ -108,7 +122,7 @@ def cases() -> list[Case]:
             Case("Key-Increment", copies, counters, KeyIncrement(redundancy=copies), copies),
         ]
     for size in BATCHES:
-        area = Area(batch(size), SLOTS, lambda over, size=size: ListStore(size, SLOTS, 1, over[0]))
+        area = Area(batch(size), SLOTS, partial(_list_store, size))
         found.append(Case("Append", size, area, Append(), 1 / size))
     paths = Area(CHUNK, SLOTS, lambda over: PostcardStore(SLOTS, sessions=over))
     return [*found, Case("Postcarding", HOPS, paths, Postcard(), 1 / HOPS)]
@@ -167,13 +181,13 @@ def with_costs(
     )  # fmt: skip
 
 
-def draw(axes: Axes, samples: Sequence[dict[str, object]]) -> None:
+def draw(axes: Axes, samples: Sequence[dict[str, Any]]) -> None:
     """Operations of a report, by copies, and by the reports that share one."""
     for number, primitive in enumerate(dict.fromkeys(str(each["primitive"]) for each in samples)):
         draw_primitive(axes, [each for each in samples if each["primitive"] == primitive], number)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
-    axes.set_xticks(BATCHES, BATCHES)
+    axes.set_xticks(BATCHES, [*map(str, BATCHES)])
     ticks = [2.0**power for power in range(-4, 4)]
     axes.set_yticks(ticks, [f"{tick:g}" if tick >= 1 else f"1/{1 / tick:g}" for tick in ticks])
     axes.set(xlabel="Copies N, entries B of a batch, hops of a path",
@@ -181,7 +195,7 @@ def draw(axes: Axes, samples: Sequence[dict[str, object]]) -> None:
     plots.legend(axes, 2)
 
 
-def draw_primitive(axes: Axes, samples: Sequence[dict[str, object]], number: int) -> None:
+def draw_primitive(axes: Axes, samples: Sequence[dict[str, Any]], number: int) -> None:
     """One of them; the second one's marks around those of the first."""
     is_ring = number == 1
     axes.plot([each["size"] for each in samples], [each["of_a_report"] for each in samples],

@@ -24,11 +24,9 @@ import argparse
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from int.agreement import Enclosed, enclosures, pulses_apart, stamps_apart
-from int.edges import LINKS, LOSSY, MOST_PACKETS, PLACES, PROGRAM, Outcome, measure
-from int.marking import SCHEDULE, refuse_rare
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
@@ -36,6 +34,17 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from controllers.ampm.records import Point
+from experiments.shared.int.agreement import Enclosed, enclosures, pulses_apart, stamps_apart
+from experiments.shared.int.edges import (
+    LINKS,
+    LOSSY,
+    MOST_PACKETS,
+    PLACES,
+    PROGRAM,
+    Outcome,
+    measure,
+)
+from experiments.shared.int.marking import SCHEDULE, refuse_rare
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots, statistics
@@ -46,7 +55,7 @@ from testbed.traffic import Flow
 
 LEAST_LEFT = 20  # packets of a block at h2, in the mean: so that chance leaves no block empty
 COMPLETE = slice(1, -2)  # before these half a block is read, behind them half a one and none
-STYLES = {
+STYLES: dict[str, dict[str, Any]] = {
     "told": {"color": plots.COLOURS[0], "linewidth": 2.5},
     "least": {"color": plots.COLOURS[1], "linestyle": "--"},
     "most": {"color": plots.COLOURS[2], "linestyle": ":", "linewidth": 1.5},
@@ -152,7 +161,7 @@ def checks_of(at: str, outcome: Outcome, found: Found) -> list[Check]:
     told = {place: outcome.told[place].came_us >= 0 for place in PLACES}
     missing = [np.setxor1d(np.flatnonzero(told[near] & ~told[far]), outcome.lost[near, far])
                for near, far in LINKS]  # fmt: skip
-    empty = np.count_nonzero(found.counted["h2"][COMPLETE] == 0)
+    empty = int(np.count_nonzero(found.counted["h2"][COMPLETE] == 0))
     return [
         Check(f"{at}: complete blocks of which nothing came to h2", empty, 0),
         Check(f"{at}, AM-PM: largest error of a place's block, packets",
@@ -160,7 +169,7 @@ def checks_of(at: str, outcome: Outcome, found: Found) -> list[Check]:
         Check(f"{at}, AM-PM: largest difference of a block to a link's log, packets",
               abs(np.array(by_links)).max(), 0),
         Check(f"{at}, INT-XD: packets without a postcard where they were",
-              sum(np.count_nonzero(told[place] != outcome.is_at(place)) for place in PLACES), 0),
+              sum(int((told[place] != outcome.is_at(place)).sum()) for place in PLACES), 0),
         Check(f"{at}, INT-XD: postcards of no packet, or a second time",
               sum(outcome.told[place].beyond for place in PLACES), 0),
         Check(f"{at}, INT-XD: packets that were lost elsewhere by a link's log",

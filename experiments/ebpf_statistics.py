@@ -26,13 +26,13 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from xdp.settings import refuse_virtual
-from xdp.streams import Stream, random_flows, zipf
 
 from ebpf.statistics import distinct, exact, norms, quantiles
 from ebpf.statistics.offer import offering
 from ebpf.statistics.program import Kept, Setting, Window, counting
 from ebpf.statistics.samples import SAMPLE, mean_distance, medians, wasserstein
+from experiments.shared.xdp.settings import refuse_virtual
+from experiments.shared.xdp.streams import Stream, random_flows, zipf
 from testbed import cli
 from testbed.results import plots
 from testbed.results.agreement import agreement, mean_chance
@@ -141,6 +141,8 @@ def quartered(packets: int, dice: np.random.Generator) -> NDArray[np.int64]:
 
 def beyond(whole: Window, lengths: NDArray[np.int64]) -> int:
     """Quantiles and centres that are not as good as they must be."""
+    assert whole.lengths is not None
+    assert whole.sample is not None
     true = {part: exact.quantile(lengths, part) for part in PARTS}
     wrong = sum(
         abs(whole.lengths.quantile(part) - value) > quantiles.RELATIVE_ERROR * value
@@ -159,6 +161,11 @@ def of_sets(
     whole = windows[0] + windows[1]
     registers, minima, sketch = whole.registers, whole.minima, whole.sketch
     first, second = (window.minima for window in windows)
+    assert registers is not None
+    assert minima is not None
+    assert sketch is not None
+    assert first is not None
+    assert second is not None
     flows = len(exact.counts(stream.numbers))
     found = {"distinct": (registers.estimate / flows - 1, distinct.STANDARD_ERROR)}
     for rank in RANKS:
@@ -192,16 +199,19 @@ def variance_of_f2(stream: Stream) -> float:
 
 def far_rows(whole: Window, stream: Stream) -> int:
     """Rows whose estimate is beyond CHEBYSHEV standard deviations."""
+    assert whole.sketch is not None
     distances = np.abs(whole.sketch.of_rows - exact.moment(stream.numbers, 2))
     return int((distances > CHEBYSHEV * math.sqrt(variance_of_f2(stream))).sum())
 
 
 def of_sample(whole: Window, stream: Stream) -> dict[str, tuple[float, float]]:
     """Errors of the share of each quarter of the stream in the sample."""
+    assert whole.sample is not None
+    sampled = whole.sample.lengths
     spread = deviation(SAMPLE, 1 / QUARTERS, len(stream.numbers))
     return {
         f"sample, quarter {quarter + 1}": (
-            float((whole.sample.lengths % QUARTERS == quarter).mean()
+            float((sampled % QUARTERS == quarter).mean()
                   - (stream.lengths % QUARTERS == quarter).mean()), spread)
         for quarter in range(QUARTERS)
     }  # fmt: skip
@@ -249,7 +259,7 @@ def draw(points: Sequence[Point], costs: Mapping[str, NDArray[np.float64]]) -> F
     left.set_yticks(places, [each.statistic for each in shown])
     left.set(xlabel="Error (root of the mean of squares)", xscale="log")
     ticks = [0.005, 0.01, 0.02, 0.05, 0.1]
-    left.set_xticks(ticks, ticks)
+    left.set_xticks(ticks, [*map(str, ticks)])
     left.minorticks_off()
     left.invert_yaxis()
     right.barh([*costs], [np.median(each) for each in costs.values()],

@@ -28,8 +28,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
-from xdp.settings import refuse_virtual
-from xdp.streams import EXPONENT, Stream, captured, zipf
 
 from ebpf.loader import load
 from ebpf.statistics import hashes
@@ -38,6 +36,8 @@ from ebpf.statistics.frequent import Frequent
 from ebpf.statistics.heavykeeper import columns_in
 from ebpf.statistics.offer import offering
 from ebpf.statistics.program import HEAVY_BYTES, Kept, Setting, counting
+from experiments.shared.xdp.settings import refuse_virtual
+from experiments.shared.xdp.streams import EXPONENT, Stream, captured, zipf
 from testbed import cli
 from testbed.errors import InvalidRunError
 from testbed.results import plots
@@ -129,6 +129,7 @@ def kept_heavy(memory_kb: int, number: int, stream: Stream, seed: int) -> Found:
     with offering(stream.rows) as offer, counting(setting) as statistics:
         offer.through(statistics.at_xdp, len(stream.numbers))
         heavy = statistics.flip().heavy
+    assert heavy is not None
     counts = stream.counts
     true = stream.by_key(counts)
     least = np.sort(counts)[::-1][:TOP].min()
@@ -150,6 +151,7 @@ def frequent(stream: Stream, seed: int) -> list[Found]:
         for part in parts:
             offer.through(statistics.at_xdp, len(part), start=int(part[0]))
             window = statistics.flip()
+            assert window.counted is not None
             kept.append((window.counted, window.totals.uncounted))
     within = stream.numbers[parts[max(BASIC_WINDOWS)][0] :]
     counts = np.bincount(within, minlength=len(stream.flows)).astype(np.int64)
@@ -262,7 +264,7 @@ def draw(found: Sequence[Found], costs: dict[str, Any]) -> Figure:
                  for memory in MEMORY_KB]  # fmt: skip
         left.plot(MEMORY_KB, means, label=label)
     left.set(xlabel="HeavyKeeper's memory (KB)", ylabel=f"Part, of the top {TOP}", xscale="log")
-    left.set_xticks(MEMORY_KB, MEMORY_KB)
+    left.set_xticks(MEMORY_KB, [*map(str, MEMORY_KB)])
     left.minorticks_off()
     for windows in BASIC_WINDOWS:
         each = [e for e in found if e.method == "FREQUENT" and e.windows == windows]
@@ -270,7 +272,7 @@ def draw(found: Sequence[Found], costs: dict[str, Any]) -> Figure:
                     label=f"{windows} basic windows")  # fmt: skip
     middle.set(xlabel="Flows in a summary, k", ylabel="Sure to be reported: 2δ / N",
                xscale="log", yscale="log")  # fmt: skip
-    middle.set_xticks(LISTED, LISTED)
+    middle.set_xticks(LISTED, [*map(str, LISTED)])
     middle.minorticks_off()
     draw_costs(right, costs)
     plots.legend(left, 1)

@@ -20,13 +20,13 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from int.replaying import Hosts, Shape, Taken
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
 
+from experiments.shared.int.replaying import Hosts, Shape, Taken
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots
@@ -223,7 +223,7 @@ def draw_rates(axes: Axes, turns: Sequence[Turn]) -> None:
     """Each shape a line; where datagrams were lost, or piled up, the marker is hollow."""
     for number, shape in enumerate(dict.fromkeys(turn.shape for turn in turns)):
         ours = sorted((turn for turn in turns if turn.shape == shape), key=lambda t: t.offered)
-        style = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
+        style: dict[str, Any] = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
         x, y = ([value(turn) for turn in ours] for value in (
             lambda t: t.offered / 1e6, lambda t: 100 * t.taken.busy))  # fmt: skip
         reports = plots.count(shape.reports, "report")

@@ -23,7 +23,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from int.loss import (
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from rich.table import Table
+
+from experiments.shared.int.loss import (
     CAUSES,
     PROGRAM,
     SEGMENTS,
@@ -36,13 +41,8 @@ from int.loss import (
     reported,
     true_losses,
 )
-from int.marking import refuse_rare
-from int.truth import refuse_bmv2
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
-from rich.table import Table
-
+from experiments.shared.int.marking import refuse_rare
+from experiments.shared.int.truth import refuse_bmv2
 from testbed import cli
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
@@ -138,14 +138,14 @@ def checks_of(at: str, outcome: Outcome, found: Sequence[Found]) -> list[Check]:
     return [
         Check(f"{at}, AM-PM: largest error of a block, packets", abs(np.array(errors)).max(), 0),
         Check(f"{at}, AM-PM: packets lost in all, by the hosts' sequence numbers",
-              sum(marked_losses(outcome, segment).sum() for segment in SEGMENTS), lost),
+              sum(int(marked_losses(outcome, segment).sum()) for segment in SEGMENTS), lost),
         Check(name + "largest difference to what a switch dropped, packets",
               max(map(abs, missed)), 0),
         Check(name + "that name another port, reason or flow",
               sum(each.reported.wrong for each in by_switches), 0),
         Check(name + "of packets that no switch dropped", len(outcome.kept.reports) - told, 0),
         Check(name + "blocks in which they tell more than was dropped", sum(
-            np.count_nonzero(each.reported.by_block > each.true) for each in by_switches), 0),
+            int(np.count_nonzero(each.reported.by_block > each.true)) for each in by_switches), 0),
         Check(name + "largest difference between gaps and what the link lost",
               max(map(abs, unknown)), 0),
         *outcome.books.checks(at),

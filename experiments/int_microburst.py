@@ -22,9 +22,14 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 import argparse
 
 import numpy as np
-from int.animation import COLOURS, replay_of
-from int.culprit import Culprit, sightings
-from int.microburst import (
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from rich.table import Table
+
+from experiments.shared.int.animation import COLOURS, replay_of
+from experiments.shared.int.culprit import Culprit, sightings
+from experiments.shared.int.microburst import (
     BURST_BPS,
     BURST_S,
     FRAME_BYTES,
@@ -35,12 +40,7 @@ from int.microburst import (
     measure,
     path_of,
 )
-from int.truth import EMPTY_QUEUES, refuse_bmv2
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
-from rich.table import Table
-
+from experiments.shared.int.truth import EMPTY_QUEUES, refuse_bmv2
 from testbed import cli
 from testbed.errors import FailedRunError, InvalidRunError, TestbedError
 from testbed.results import plots
@@ -147,7 +147,7 @@ def checks_of_culprit(outcome: Outcome, culprit: Culprit) -> list[Check]:
     named = culprit.came[culprit.came["flow"] == flow.port]
     came_us = outcome.queues[node].came_ns[outcome.queues[node].left["port"] == flow.port] // 1000
     first_us, last_us = (culprit.came["time_ns"][[0, -1]] // 1000).tolist()
-    came = np.count_nonzero((came_us >= first_us) & (came_us <= last_us))
+    came = int(np.count_nonzero((came_us >= first_us) & (came_us <= last_us)))
     late, really_late = late_packets(outcome)
     return [
         Check("guilty switch, by number", culprit.node, node),

@@ -22,13 +22,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from int.marking import refuse_rare
-from int.modes import AMPM, GROUPED, GROUPING, MODES, PATH, Found, measure
-from int.truth import EMPTY_QUEUES, refuse_bmv2
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
 
+from experiments.shared.int.marking import refuse_rare
+from experiments.shared.int.modes import AMPM, GROUPED, GROUPING, MODES, PATH, Found, measure
+from experiments.shared.int.truth import EMPTY_QUEUES, refuse_bmv2
 from testbed import cli
 from testbed.results import plots
 from testbed.results.report import Check, Report, table

@@ -20,8 +20,13 @@ import argparse
 from collections.abc import Sequence
 
 import numpy as np
-from int.cpu import SIZE, Costs, measure_cpu
-from int.overhead import (
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from collectors.int.shared import PATH_HOPS
+from experiments.shared.int.cpu import SIZE, Costs, measure_cpu
+from experiments.shared.int.overhead import (
     METADATA,
     RATE_BPS,
     SIZES,
@@ -33,17 +38,13 @@ from int.overhead import (
     Transferred,
     measure,
 )
-from int.truth import refuse_bmv2
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from rich.table import Table
-
-from collectors.int.shared import PATH_HOPS
+from experiments.shared.int.truth import refuse_bmv2
 from testbed import cli
 from testbed.errors import InvalidRunError, TestbedError
 from testbed.results import plots
 from testbed.results.report import Check, Report, table
 from testbed.run import Run
+from testbed.traffic import AnyFlow
 
 MOST_HOPS = PATH_HOPS - 1  # that push; the last switch is told, too
 
@@ -161,7 +162,7 @@ def row_of_tcp(transferred: Transferred) -> dict[str, object]:
     }
 
 
-def _row(case: Case, protocol: str) -> dict[str, object]:
+def _row(case: Case[AnyFlow], protocol: str) -> dict[str, object]:
     return {
         "protocol": protocol,
         "hops": case.hops,

@@ -28,12 +28,6 @@ import argparse
 from dataclasses import dataclass
 
 import numpy as np
-from int import on_bmv2
-from int.crossed import checks_of_clocks, measure_crossed, table_of_clocks
-from int.end_to_end import Accounts, Interval, behind, handed_over, read_accounts
-from int.limits import measure_limits
-from int.reports import KeepingCollector, Kept, Told, told_of, ways
-from int.truth import Passage, around, read_passages
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -42,6 +36,12 @@ from rich.table import Table
 from controllers.connection import connections, cpu_ports
 from controllers.int.domain import Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
+from experiments.shared.int import on_bmv2
+from experiments.shared.int.crossed import checks_of_clocks, measure_crossed, table_of_clocks
+from experiments.shared.int.end_to_end import Accounts, Interval, behind, handed_over, read_accounts
+from experiments.shared.int.limits import measure_limits
+from experiments.shared.int.reports import KeepingCollector, Kept, Told, told_of, ways
+from experiments.shared.int.truth import Passage, around, read_passages
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.network import Network
@@ -115,7 +115,10 @@ class Outcome:
         """A bmv2 stamps a packet while it is inside, as far as its clock is known."""
         into_ns, out_ns = self.inside[hop]
         none = np.zeros_like(into_ns)
-        stamps = (into_ns - error_ns) // 1000, (out_ns + error_ns) // 1000
+        stamps = (
+            ((into_ns - error_ns) // 1000).astype(np.int64),
+            ((out_ns + error_ns) // 1000).astype(np.int64),
+        )
         times = dict.fromkeys(QUANTITIES[:2], stamps)
         return times | dict(zip(
             QUANTITIES[2:], ((none, (out_ns - into_ns) // 1000 + 1), (none, self.ahead[hop])),

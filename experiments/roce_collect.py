@@ -30,8 +30,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.table import Table
-from roce import rxe
-from roce.reporting import (
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+
+from collectors.roce.endpoint import Transport, gid
+from controllers.roce.running import events, refuse_bmv2
+from controllers.roce.session import Content
+from experiments.shared.roce import rxe
+from experiments.shared.roce.reporting import (
     DELAY_US,
     PROGRAM,
     RECORDS,
@@ -40,12 +46,6 @@ from roce.reporting import (
     Taken,
     reporting,
 )
-from scapy.layers.inet import IP, TCP
-from scapy.layers.l2 import Ether
-
-from collectors.roce.endpoint import Transport, gid
-from controllers.roce.running import events, refuse_bmv2
-from controllers.roce.session import Content
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots, statistics

@@ -26,9 +26,6 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from rich.table import Table
-from roce import rxe
-from roce.real_session import KINDS, captured, fields
-from roce.reporting import PROGRAM, Collection, reporting
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
@@ -37,6 +34,9 @@ from collectors.roce.packets import icrc
 from controllers.roce.running import refuse_bmv2
 from controllers.roce.session import Content, Session
 from controllers.roce.watch import RecordedFlow, What
+from experiments.shared.roce import rxe
+from experiments.shared.roce.real_session import KINDS, captured, fields
+from experiments.shared.roce.reporting import PROGRAM, Collection, reporting
 from testbed import cli
 from testbed.results import plots
 from testbed.results.report import Check, Report, table

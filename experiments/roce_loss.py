@@ -27,11 +27,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from rich.table import Table
-from roce.reporting import DELAY_US, PEER, PROGRAM, Collection, Running, reporting
 
 from collectors.roce.application import Outcome
 from collectors.roce.endpoint import Transport
 from controllers.roce.running import events, refuse_bmv2, set_psn, state
+from experiments.shared.roce.reporting import (
+    DELAY_US,
+    PEER,
+    PROGRAM,
+    Collection,
+    Running,
+    reporting,
+)
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.network import Network

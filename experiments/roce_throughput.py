@@ -24,12 +24,20 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 from rich.table import Table
-from roce import takers
-from roce.contenders import COLLECTORS, NOBODY, ROCE, UDP, UDP_NAPS, UNREAD
-from roce.offered import RECORDS_WRITTEN
-from roce.rounds import AS_FAST, Round, draw_costs, middle, refuse_noise, unaccounted, wrong
-from roce.turns import COLLECTOR_CORE, NAP_US, turn
 
+from experiments.shared.roce import takers
+from experiments.shared.roce.contenders import COLLECTORS, NOBODY, ROCE, UDP, UDP_NAPS, UNREAD
+from experiments.shared.roce.offered import RECORDS_WRITTEN
+from experiments.shared.roce.rounds import (
+    AS_FAST,
+    Round,
+    draw_costs,
+    middle,
+    refuse_noise,
+    unaccounted,
+    wrong,
+)
+from experiments.shared.roce.turns import COLLECTOR_CORE, NAP_US, turn
 from testbed import cli
 from testbed.errors import TestbedError
 from testbed.results import plots

@@ -14,10 +14,15 @@ N with a probability of at most delta = e^-rows.
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
+import argparse
 import math
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
+import finsy as fy
 import numpy as np
+from matplotlib.figure import Figure
 
 from controllers.connection import connections, cpu_ports
 from controllers.count_min import ROWS, CountMin
@@ -27,6 +32,7 @@ from testbed.bearing import probe
 from testbed.network import Network
 from testbed.results import plots
 from testbed.results.report import Check, Report
+from testbed.run import Run
 from testbed.sweep.runs import sweep
 from testbed.traffic import Flow, Traffic
 from testbed.truth.books import Books
@@ -36,13 +42,13 @@ DELTA = math.exp(-ROWS)
 UDP = 17
 
 
-def add_options(parser):
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--flows", type=cli.positive_int, default=100, metavar="N",
                         help="default: %(default)s")  # fmt: skip
     cli.add_rate_option(parser, 1000, "each flow")
 
 
-async def experiment(options, run):
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
     if run.target == "bmv2":  # which forwards no more than it can
         async with network(0.1, "probe", run) as (net, _, _):
             bearing = await probe(net, flows_of(net.topo, options, run.seed), run)
@@ -57,7 +63,7 @@ async def experiment(options, run):
         # At most DELTA of all flows; of these, by chance, up to five standard deviations more.
         most = DELTA + 5 * math.sqrt(DELTA * (1 - DELTA) / len(found))
         checks += [
-            Check(f"eps {eps:g}: estimates below the truth", np.sum(errors < 0), 0),
+            Check(f"eps {eps:g}: estimates below the truth", int((errors < 0).sum()), 0),
             Check(f"eps {eps:g}: part of them above it by more than eps N", above, 0, most),
             *books.checks(f"eps {eps:g}"),
         ]
@@ -67,7 +73,9 @@ async def experiment(options, run):
 
 
 @asynccontextmanager
-async def network(eps, name, run):
+async def network(
+    eps: float, name: str, run: Run
+) -> AsyncIterator[tuple[Network, Mapping[str, fy.Switch], CountMin]]:
     """A network, connections to its switches, and the sketch that these count in."""
     topo = LeafSpine(leaves=4, spines=2)
     sketch = CountMin(math.ceil(math.e / eps), run.seed)
@@ -83,14 +91,16 @@ async def network(eps, name, run):
             yield net, switches, sketch
 
 
-async def measure(eps, options, run):
+async def measure(
+    eps: float, options: argparse.Namespace, run: Run
+) -> tuple[list[dict[str, Any]], Books]:
     """A sample for each flow, and the books of the network."""
     async with network(eps, f"eps-{eps:g}", run) as (net, switches, sketch):
         spines = [name for name, place in net.topo.places.items() if place.tier == "spine"]
         flows = flows_of(net.topo, options, run.seed)
         async with Traffic(net, flows) as traffic:
             records = await traffic.finish()
-        counters = sum([await sketch.read(switches[name]) for name in spines])
+        counters = np.sum([await sketch.read(switches[name]) for name in spines], axis=0)
         samples = []
         for flow in flows:
             src_addr, dst_addr = net.host(flow.source).IP(), net.host(flow.destination).IP()
@@ -103,18 +113,19 @@ async def measure(eps, options, run):
     return samples, Books.of(net, records)
 
 
-def flows_of(topo, options, seed):
+def flows_of(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:
     """Between random hosts; by Zipf's law the n-th has 1 / n of the first one's packets, which
     are sent for two seconds."""
     dice = np.random.default_rng(seed)
-    return [
-        Flow(n, *dice.choice(topo.hosts(), 2, replace=False), rate_pps=options.rate,
-             count=math.ceil(2 * options.rate / n), after_s=dice.random())
-        for n in range(1, options.flows + 1)
-    ]  # fmt: skip
+    flows = []
+    for n in range(1, options.flows + 1):
+        source, destination = dice.choice(topo.hosts(), 2, replace=False)
+        count = math.ceil(2 * options.rate / n)
+        flows.append(Flow(n, source, destination, options.rate, count, after_s=dice.random()))
+    return flows
 
 
-def draw(samples):
+def draw(samples: Sequence[dict[str, Any]]) -> Figure:
     """How far estimates are above the truth, by the width of the sketch, and what theory allows."""
     figure, (axes,) = plots.figure()
     widths = sorted({sample["width"] for sample in samples})

@@ -18,17 +18,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from ampm.delays import delays_of
-from ampm.machine import Workload, machine_for
-from ampm.measurement import (
-    LEAST_BLOCK_US,
-    Outcome,
-    Setting,
-    add_common_options,
-    fitting,
-    flow_count,
-    measure,
-)
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -37,6 +26,17 @@ from rich.table import Table
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
+from experiments.shared.ampm.delays import delays_of
+from experiments.shared.ampm.machine import Workload, machine_for
+from experiments.shared.ampm.measurement import (
+    LEAST_BLOCK_US,
+    Outcome,
+    Setting,
+    add_common_options,
+    fitting,
+    flow_count,
+    measure,
+)
 from testbed import cli
 from testbed.errors import InvalidRunError
 from testbed.results import plots, statistics
@@ -83,13 +83,11 @@ class Found:
     def counts(self) -> dict[Point, tuple[int, int]]:
         """Packets and bytes that each point counted in all blocks, the partial ones too."""
         records = [report.records[self.flow.id] for report in self.outcome.reports.values()]
-        return {
-            point: (
-                sum(of[point].packets for of in records if of[point]),
-                sum(of[point].bytes for of in records if of[point]),
-            )
-            for point in POINTS
-        }  # type: ignore[union-attr]  # mypy does not see that they are there
+        found = {}
+        for point in POINTS:
+            known = [record for of in records if (record := of[point]) is not None]
+            found[point] = sum(r.packets for r in known), sum(r.bytes for r in known)
+        return found
 
     @property
     def lost(self) -> dict[str, NDArray[np.int64]]:
@@ -123,7 +121,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             folder = run.folder / f"{target}-{seed}"
             folder.mkdir()
             seeded = replace(run, target=target, folder=folder, seed=seed)
-            outcome = await measure(seeded, setting)
+            outcome = await measure(setting, seeded)
             refuse_unread(target, outcome)
             found.append(Found(target, seed, outcome, flow))
     return Report(

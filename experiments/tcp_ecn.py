@@ -27,7 +27,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
-from tcp.bottleneck import (
+
+from experiments.shared.tcp.bottleneck import (
     FRAME_BYTES,
     PROBED_S,
     QUEUE,
@@ -40,8 +41,7 @@ from tcp.bottleneck import (
     monitor,
     product_packets,
 )
-from tcp.queue import Met
-
+from experiments.shared.tcp.queue import Met
 from testbed import cli, programs
 from testbed.errors import InvalidRunError, TestbedError
 from testbed.results import plots

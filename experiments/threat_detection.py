@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
-from xdp import attacks
-from xdp.alarms import STEPS, WINDOW, Scene, Told, lost, summary
-from xdp.attacks import Label
-from xdp.ground import Ground
-from xdp.settings import refuse_virtual
 
 from ebpf.threats.alerts import Kind
+from experiments.shared.xdp import attacks
+from experiments.shared.xdp.alarms import STEPS, WINDOW, Scene, Told, lost, summary
+from experiments.shared.xdp.attacks import Label
+from experiments.shared.xdp.ground import Ground
+from experiments.shared.xdp.settings import refuse_virtual
 from testbed import cli
 from testbed.errors import InvalidRunError
 from testbed.results import plots

@@ -26,12 +26,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
-from xdp import loads, settings
-from xdp.dropping import PORTS, RAW
-from xdp.frames import FLOWS, LENGTH, flows
-from xdp.loads import CONTENDERS, POLLING, Loaded, Plan
-from xdp.turns import Contender
 
+from experiments.shared.xdp import loads, settings
+from experiments.shared.xdp.dropping import PORTS, RAW
+from experiments.shared.xdp.frames import FLOWS, LENGTH, flows
+from experiments.shared.xdp.loads import CONTENDERS, POLLING, Loaded, Plan
+from experiments.shared.xdp.turns import Contender
 from testbed import cli
 from testbed.errors import InvalidRunError, TestbedError
 from testbed.results import plots

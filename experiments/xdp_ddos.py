@@ -26,9 +26,9 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
-from xdp import settings, siege
-from xdp.siege import FILTERED, SERVERS, UNFILTERED, Held, Plan
 
+from experiments.shared.xdp import settings, siege
+from experiments.shared.xdp.siege import FILTERED, SERVERS, UNFILTERED, Held, Plan
 from testbed import cli
 from testbed.errors import InvalidRunError, TestbedError
 from testbed.results import plots

@@ -23,14 +23,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
-from xdp import settings
-from xdp.bars import draw_medians, draw_published, draw_ratios
-from xdp.dropping import ALL, CONNTRACK, CONTENDERS, FILTER, PORTS, PROGRAMS, RAW
-from xdp.frames import FLOWS, LENGTH, flows
-from xdp.turns import Offer, Rounds, Turn, turns
 
 from ebpf.loader import load
 from ebpf.loader import run as run_programs
+from experiments.shared.xdp import settings
+from experiments.shared.xdp.bars import draw_medians, draw_published, draw_ratios
+from experiments.shared.xdp.dropping import ALL, CONNTRACK, CONTENDERS, FILTER, PORTS, PROGRAMS, RAW
+from experiments.shared.xdp.frames import FLOWS, LENGTH, flows
+from experiments.shared.xdp.turns import Offer, Rounds, Turn, turns
 from testbed import cli
 from testbed.results import plots
 from testbed.results.report import Check, Report, table

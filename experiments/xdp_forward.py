@@ -21,13 +21,20 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 from rich.table import Table
-from xdp import settings
-from xdp.bars import draw_ratios
-from xdp.forwarding import BY_KERNEL, DESTINATION, REDIRECT, RESTORED, ROUTING, TX
-from xdp.frames import FLOWS, LENGTH, flows
-from xdp.switching import MINIP4
-from xdp.turns import Offer, Rounds, Turn, turns
 
+from experiments.shared.xdp import settings
+from experiments.shared.xdp.bars import draw_ratios
+from experiments.shared.xdp.forwarding import (
+    BY_KERNEL,
+    DESTINATION,
+    REDIRECT,
+    RESTORED,
+    ROUTING,
+    TX,
+)
+from experiments.shared.xdp.frames import FLOWS, LENGTH, flows
+from experiments.shared.xdp.switching import MINIP4
+from experiments.shared.xdp.turns import Offer, Rounds, Turn, turns
 from testbed import cli
 from testbed.results import plots
 from testbed.results.report import Check, Report, table

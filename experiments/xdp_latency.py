@@ -23,13 +23,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
-from xdp import delays, settings
-from xdp.delays import ALONE, BATCH, BATCHES, Delay, Plan
-from xdp.forwarding import BRIDGE, DESTINATION, REDIRECT, ROUTING, TC, TX
-from xdp.frames import FLOWS, LENGTH, flows
-from xdp.switching import MINIP4
-from xdp.turns import Contender
 
+from experiments.shared.xdp import delays, settings
+from experiments.shared.xdp.delays import ALONE, BATCH, BATCHES, Delay, Plan
+from experiments.shared.xdp.forwarding import BRIDGE, DESTINATION, REDIRECT, ROUTING, TC, TX
+from experiments.shared.xdp.frames import FLOWS, LENGTH, flows
+from experiments.shared.xdp.switching import MINIP4
+from experiments.shared.xdp.turns import Contender
 from testbed import cli
 from testbed.errors import InvalidRunError
 from testbed.results import plots

@@ -22,12 +22,21 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 from rich.table import Table
-from xdp import settings
-from xdp.balancing import ANYWHERE, IPVS, MACS, NAT, REALS, VIP, XDP, ipvs_missing
-from xdp.bars import draw_ratios
-from xdp.frames import FLOWS, flows
-from xdp.turns import Contender, Offer, Rounds, Turn, turns
 
+from experiments.shared.xdp import settings
+from experiments.shared.xdp.balancing import (
+    ANYWHERE,
+    IPVS,
+    MACS,
+    NAT,
+    REALS,
+    VIP,
+    XDP,
+    ipvs_missing,
+)
+from experiments.shared.xdp.bars import draw_ratios
+from experiments.shared.xdp.frames import FLOWS, flows
+from experiments.shared.xdp.turns import Contender, Offer, Rounds, Turn, turns
 from testbed import cli
 from testbed.results import plots
 from testbed.results.report import Check, Report, table

@@ -23,10 +23,10 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 from rich.table import Table
-from xdp import routing, settings
-from xdp.bars import draw_medians, draw_published
-from xdp.turns import Contender, Offer, Rounds, Turn, turns
 
+from experiments.shared.xdp import routing, settings
+from experiments.shared.xdp.bars import draw_medians, draw_published
+from experiments.shared.xdp.turns import Contender, Offer, Rounds, Turn, turns
 from testbed import cli
 from testbed.results import plots
 from testbed.results.report import Check, Report, table

@@ -8,14 +8,18 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 
-class Clock(Protocol):
-    """The common clock of an experiment, its controllers, its switches and its traffic."""
+class ReadableClock(Protocol):
+    """A clock that shows a time, and at which one can wait for a time."""
 
     def now_ns(self) -> int:
         """Nanoseconds since an arbitrary start."""
 
     async def sleep_until(self, time_ns: int) -> None:
         """Return at `time_ns`, or just after; at once when it has passed."""
+
+
+class Clock(ReadableClock, Protocol):
+    """The common clock of an experiment, its controllers, its switches and its traffic."""
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end, as asyncio.run() does; its timers use this clock too."""

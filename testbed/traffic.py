@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 AnyFlow: TypeAlias = "Flow | TcpFlow"
 AnyRecord: TypeAlias = "FlowRecord | TcpRecord"
+Record = TypeVar("Record", bound=AnyRecord)
 
 HEADERS_BYTES = ETHERNET_BYTES + UDP_BYTES
 # handed_ns: when the call that sent it had returned. In between its frame was at the other end.
@@ -154,7 +155,7 @@ class Carrier(Protocol):
         """End what still runs; may be called at any time."""
 
 
-class Traffic:
+class Traffic(Generic[Record]):
     """Flows, UDP or TCP, that start together at `start_ns`; use with `async with`.
 
     On entry the receivers listen and the senders wait for their time; `finish()` waits for the
@@ -162,6 +163,24 @@ class Traffic:
     soon as all are ready: in real time, senders and receivers are processes, of which a hundred
     take a second or so. `start_ns` then says when it was.
     """
+
+    @overload
+    def __init__(
+        self: "Traffic[FlowRecord]", net: "Network", flows: "Sequence[Flow]",
+        start_ns: float | None = None,
+    ) -> None: ...  # fmt: skip
+
+    @overload
+    def __init__(
+        self: "Traffic[TcpRecord]", net: "Network", flows: "Sequence[TcpFlow]",
+        start_ns: float | None = None,
+    ) -> None: ...  # fmt: skip
+
+    @overload
+    def __init__(
+        self: "Traffic[AnyRecord]", net: "Network", flows: Sequence[AnyFlow],
+        start_ns: float | None = None,
+    ) -> None: ...  # fmt: skip
 
     def __init__(
         self, net: "Network", flows: Sequence[AnyFlow], start_ns: float | None = None
@@ -178,7 +197,7 @@ class Traffic:
         self._wanted_ns = None if start_ns is None else int(start_ns)  # of `now + 0.5 * SECOND`
         self.start_ns = 0  # known from entry on
 
-    async def __aenter__(self) -> "Traffic":
+    async def __aenter__(self) -> "Traffic[Record]":
         try:
             ready_ns = await self._carrier.prepare()
             self.start_ns = ready_ns if self._wanted_ns is None else self._wanted_ns
@@ -192,7 +211,7 @@ class Traffic:
     async def __aexit__(self, *_error: object) -> None:
         await self._carrier.stop()
 
-    async def finish(self, drain_s: float = 0.3) -> dict[int, AnyRecord]:
+    async def finish(self, drain_s: float = 0.3) -> dict[int, Record]:
         """Wait until all is sent, and `drain_s` longer for what is on its way.
 
         Returns the records by the flows' ids: FlowRecord for UDP, TcpRecord for TCP.
@@ -201,7 +220,7 @@ class Traffic:
         """
         records = await self._carrier.finish(drain_s)
         self._net.undelivered.add_flows(self._net.name, records.values())
-        return records
+        return cast("dict[int, Record]", records)  # of the flows' kind: see __init__
 
     def _refuse_late(self, ready_ns: int) -> None:
         """Raise TestbedError when a flow was to begin before all were ready."""

@@ -61,10 +61,10 @@ MAY_IMPORT = {
     "collectors": ["testbed", "minip4.native", "minip4.simulator"],
     "ebpf": ["testbed", "minip4.errors", "minip4.native"],
     "experiments": ["controllers", "collectors", "ebpf", "managed", "topologies", "testbed",
-                    "minip4.native", "minip4.simulator", "experiments.xdp.switching"],
+                    "minip4.native", "minip4.simulator", "experiments.shared.xdp.switching"],
     # A switch within the process, beside programs at XDP: in the turns of one core.
-    "experiments.xdp.switching": ["experiments", "testbed", "minip4.compiler", "minip4.engine",
-                                  "minip4.ports"],
+    "experiments.shared.xdp.switching": ["experiments", "testbed", "minip4.compiler",
+                                         "minip4.engine", "minip4.ports"],
     "benchmarks": ["controllers", "collectors", "ebpf", "managed", "topologies", "testbed",
                    "minip4"],
 }  # fmt: skip

@@ -45,7 +45,8 @@ from controllers.ampm.watch import (
     watch_entry,
 )
 from controllers.readout import RESOLUTION_US
-from testbed.clock import Clock
+from testbed.clock import Clock, ReadableClock
+from testbed.errors import TestbedError
 
 T = TypeVar("T")
 
@@ -67,6 +68,14 @@ class BlockReport:
     def complete(self) -> bool:
         """Whether every point of every flow is known."""
         return not self.problems
+
+    def known_records(self, flow: int) -> dict[Point, PointRecord]:
+        """Return a flow's record at each of its points. Raises TestbedError if one is unknown."""
+        known = {point: each for point, each in self.records[flow].items() if each is not None}
+        if len(known) < len(self.records[flow]):
+            why = self.problems[0] if self.problems else f"block {self.block} is incomplete"
+            raise TestbedError(f"run invalid: {why}; leave the machine more idle")
+        return known
 
 
 @dataclass
@@ -162,7 +171,7 @@ class Collector:
 
     async def blocks(
         self, first: int, last: int, *, switches: Collection[str] | None = None,
-        clock: Clock | None = None,
+        clock: ReadableClock | None = None,
     ) -> AsyncIterator[BlockReport]:  # fmt: skip
         """Yield what is known of the blocks `first` to `last`, each when half the next has passed.
 
@@ -219,7 +228,7 @@ class Collector:
                     of_flow[Point(hop.name, name)] = record
         return BlockReport(block, records, [p for part in parts.values() for p in part.problems])
 
-    async def _part(self, session: PlaceSession, block: int, clock: Clock) -> _Part:
+    async def _part(self, session: PlaceSession, block: int, clock: ReadableClock) -> _Part:
         """A switch's part of a block."""
         totals, colour = self._totals[session.name], colour_of(block)
         part = _Part()
@@ -247,7 +256,7 @@ class Collector:
                 part.problems.append(f"{where}: {error}")
         return part
 
-    async def _read(self, session: PlaceSession, block: int, clock: Clock) -> Reading:
+    async def _read(self, session: PlaceSession, block: int, clock: ReadableClock) -> Reading:
         """Read a block, once more where that fails, as long as its counters stand still."""
         deadline_us = self.schedule.start_us(block + 2) - self._guard_us
         pause_us = (deadline_us - self.schedule.reading_us(block)) / RETRIES
@@ -330,7 +339,7 @@ async def _together(coroutines: Iterable[Coroutine[None, None, T]]) -> list[T]:
     return results  # type: ignore[return-value]  # no exception is among them
 
 
-def _now_us(clock: Clock) -> int:
+def _now_us(clock: ReadableClock) -> int:
     return clock.now_ns() // 1000
 
 

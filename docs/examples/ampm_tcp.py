@@ -53,14 +53,15 @@ async def experiment(options, run):
     problems = [problem for report in reports for problem in report.problems]
     if problems:
         raise InvalidRunError(problems[0])
-    samples, checks = [], [Check("bytes received", record.received_bytes, FLOW.size_bytes)]
+    samples: list[dict] = []
+    checks = [Check("bytes received", record.received_bytes, FLOW.size_bytes)]
     for flow, path in ((1, PATH), (2, PATH[::-1])):
         for near, far in pairwise(path):
             frames = capture.read(net.capture(near, far, "lost"))
             colour = frames.bytes[:, 15] >> 2 & 1  # the lowest bit of the DSCP
             blocks = schedule.attribute(frames.time_ns.astype(np.int64) // 1000, colour)
             for report in reports:
-                points = report.records[flow]
+                points = report.known_records(flow)
                 sent = points[Point(near, "departures")].packets
                 lost = sent - points[Point(far, "arrivals")].packets
                 true = int((blocks == report.block).sum())

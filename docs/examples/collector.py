@@ -50,8 +50,8 @@ class Collector(Application):
     """Keeps the numbers of all reports, and when they came."""
 
     def __init__(self) -> None:
-        self.numbers = []
-        self.times_ns = []
+        self.numbers: list[np.ndarray] = []
+        self.times_ns: list[np.ndarray] = []
 
     def start(self, host) -> None:
         host.udp(PORT, self.on_reports, hold_us=10_000)

@@ -33,8 +33,8 @@ class Driver:
 
     Frames to `cpu_port` come out of cpu_receive(), and cpu_send() brings frames in there. Captures
     go to `capture_folder`/<interface>_{in,out}.pcap and `loss_folder`/<interface>_lost.pcap, with
-    at most `snaplen` bytes of each frame; those of when frames were handled (ports.h), with 128 bytes,
-    to `stamp_folder`/<interface>_{taken,sending,sent}.pcap.
+    at most `snaplen` bytes of each frame; those of when frames were handled (ports.h), with 128
+    bytes, to `stamp_folder`/<interface>_{taken,sending,sent}.pcap.
     Raises DriverError when an interface or a capture file cannot be opened.
     """
 

@@ -56,7 +56,8 @@ class ApplicationProcess:
         task = Task(
             place,
             interface=str(host.defaultIntf()),
-            paths=[str(Path(path).absolute()) for path in sys.path],
+            # Of an editable install, an entry is no path, but the name of an import hook.
+            paths=[str(Path(p).absolute()) if Path(p).exists() else p for p in sys.path],
             script=None if script is None else str(Path(script).absolute()),
         )
         told = pickle.dumps(task) + packed(application, str(self.running))

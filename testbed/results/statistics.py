@@ -10,7 +10,7 @@ NORMAL_999 = 3.2905  # 99.9 % of a normal distribution lie within so many standa
 KOLMOGOROV_999 = 1.949  # Kolmogorov's distribution: 99.9 % lie below
 
 
-def percentiles(values: NDArray[np.float64]) -> dict[str, float]:
+def percentiles(values: NDArray[np.float64] | NDArray[np.int64]) -> dict[str, float]:
     """What describes a distribution with a tail; nothing where there are no values."""
     if not len(values):
         return {}

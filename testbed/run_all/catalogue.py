@@ -23,11 +23,11 @@ class Experiment:
 
     @property
     def system(self) -> str | None:
-        """Whose scripts share a folder beside it: `ampm`, `int`, ...; None of no system."""
+        """The system whose shared/ package the script uses: `ampm`, `int`, ...; None if none."""
         system, _, _ = self.name.partition("_")
         if self.is_in_the_kernel:
             return "xdp"  # ebpf_topk, say
-        return system if (self.script.parent / system).is_dir() else None
+        return system if (self.script.parent / "shared" / system).is_dir() else None
 
     @property
     def is_in_the_kernel(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from testbed import blame
 from testbed.errors import TestbedError
@@ -18,12 +18,18 @@ from testbed.sweep.plain_data import NotPlainDataError
 from testbed.sweep.task import Outcome, Task, unpacked
 from testbed.virtual.clock import VirtualClock
 
+if TYPE_CHECKING:  # typing has these from Python 3.11 on
+    from typing_extensions import TypeVarTuple, Unpack
+
+    Setting = TypeVarTuple("Setting")
+
 T = TypeVar("T")
 
 
 async def sweep(
-    measure: Callable[..., Awaitable[T]], settings: Iterable[tuple[Any, ...]], run: Run
-) -> list[T]:
+    measure: "Callable[[Unpack[Setting], Run], Awaitable[T]]",
+    settings: "Iterable[tuple[Unpack[Setting]]]", run: Run,
+) -> list[T]:  # fmt: skip
     """`await measure(*setting, run)` of each setting, in their order.
 
     In real time one after the other. In virtual time each is a run of its own, with a folder, and
@@ -38,7 +44,8 @@ async def sweep(
 
 
 async def sweep_seeds(
-    measure: Callable[..., Awaitable[T]], settings: Iterable[tuple[Any, ...]],
+    measure: "Callable[[Unpack[Setting], Run], Awaitable[T]]",
+    settings: "Iterable[tuple[Unpack[Setting]]]",
     seeds: Sequence[int], run: Run,
 ) -> list[list[T]]:  # fmt: skip
     """As sweep(), of each setting with each seed: a list for each setting, by the seeds."""

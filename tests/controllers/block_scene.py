@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from ampm.truth import read_truths
 
 from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.records import Point
@@ -13,6 +12,7 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, Method, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
+from experiments.shared.ampm.truth import read_truths
 from minip4.runtime.status import Code, StatusError
 from testbed.network import Network
 from testbed.run import Run

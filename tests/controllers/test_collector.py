@@ -5,7 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from ampm.truth import read_truths
 from block_scene import (
     BOUNDS,
     LINK_DELAY_US,
@@ -28,6 +27,7 @@ from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.records import Point
 from controllers.ampm.watch import Bounds, LimitError, Method, WatchedFlow
 from controllers.connection import cpu_ports
+from experiments.shared.ampm.truth import read_truths
 from testbed.network import Network
 from testbed.run import Run
 from testbed.traffic import Flow, Traffic

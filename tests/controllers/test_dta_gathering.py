@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dta.translating import translating
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
@@ -24,6 +23,7 @@ from controllers.dta.gathering import (
     flush_rows,
     restart_list,
 )
+from experiments.shared.dta.translating import translating
 from managed.dta.fabric import Area
 from testbed.network import Network
 from testbed.run import Run

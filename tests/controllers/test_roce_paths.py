@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from int.truth import Passage, read_passages
 from scripts import module
 from virtual_networks import virtually
 
@@ -20,13 +19,14 @@ from controllers.roce.paths import INSTRUCTIONS, Sink, configure
 from controllers.roce.running import events
 from controllers.roce.session import Content, Session
 from controllers.roce.watch import RecordedFlow
+from experiments.shared.int.truth import Passage, read_passages
 from testbed.network import Network
 from testbed.patterns import Poisson
 from testbed.run import Run
 from testbed.traffic import Flow, Traffic
 from topologies.parking_lot import ParkingLot
 
-reports = module("int.reports")
+reports = module("experiments.shared.int.reports")
 PEER = Peer("10.0.9.1", qpn=0x11, psn=0xFFFFF0)
 COUNT, RATE_PPS, BYTES = 60, 1000, 200
 LINK = {"rate_bps": 20_000_000, "delay_us": 500, "queue_packets": 1000}

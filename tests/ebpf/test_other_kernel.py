@@ -15,7 +15,7 @@ from testbed.real.vm import machine
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(
     str(path.relative_to(ROOT))
-    for folder in ("ebpf", "experiments")
+    for folder in ("ebpf", "experiments/shared")
     for path in ROOT.glob(f"{folder}/*/*.bpf.c")
 )
 SCRIPT = """

@@ -27,7 +27,8 @@ from types import ModuleType
 from typing import IO, Any
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-MODULES = ("ampm.measurement", "fontTools.subset", "matplotlib.backends.backend_agg",
+MODULES = ("experiments.shared.ampm.measurement", "fontTools.subset",
+           "matplotlib.backends.backend_agg",
            "matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg",
            "scapy.layers.inet", "testbed.cli", "testbed.network", "testbed.results.plots",
            "testbed.tcp")  # fmt: skip

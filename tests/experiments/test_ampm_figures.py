@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from ampm import delay_cases, sync
-from ampm.delays import ESTIMATORS, DelaySample
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 from scripts import module
 
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds
+from experiments.shared.ampm import delay_cases, sync
+from experiments.shared.ampm.delays import ESTIMATORS, DelaySample
 from testbed.results import plots
 from testbed.truth.books import Books
 

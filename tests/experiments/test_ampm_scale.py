@@ -14,7 +14,7 @@ from testbed.traffic import Flow
 from topologies.backhaul import Backhaul
 
 scale = module("ampm_scale")
-losses_of = module("ampm.scale")
+losses_of = module("experiments.shared.ampm.scale")
 
 
 @pytest.mark.parametrize("switches", sorted(scale.BACKHAULS))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ampm import sync
 from numpy.typing import NDArray
 from scripts import run
 
 from controllers.ampm.schedule import Schedule
+from experiments.shared.ampm import sync
 
 L = 2**20
 BLOCK = 8

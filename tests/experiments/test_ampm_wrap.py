@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ampm.measurement import Outcome, Setting, flow_count, measure
 from virtual_networks import COMPILED
 
 from controllers.ampm.records import Point, mean_delay, pulse_delay, sample_delays
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
 from controllers.readout import CLOCK_BITS
+from experiments.shared.ampm.measurement import Outcome, Setting, flow_count, measure
 from testbed.run import Run
 from testbed.traffic import Flow
 from testbed.virtual.clock import VirtualClock

@@ -10,21 +10,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from roce import offered, turns
-from roce.rounds import Round
 from scripts import EXPERIMENTS, module
 from virtual_networks import virtually
 
 from collectors.dta.packets import Append, KeyWrite, Postcard
 from collectors.roce.endpoint import Counts
 from collectors.roce.shared import Reason
+from experiments.shared.roce import offered, turns
+from experiments.shared.roce.rounds import Round
 from minip4.native.build import program
 from testbed.errors import TestbedError
 from testbed.results.report import Report
 from testbed.run import Run
 
 experiment = module("dta_throughput")
-contenders, costs = module("dta.contenders"), module("dta.costs")
+contenders, costs = (
+    module("experiments.shared.dta.contenders"),
+    module("experiments.shared.dta.costs"),
+)
 NOBODY, BY_DTA, BY_CPU = contenders.kinds()
 REPORTS = 320  # 20 batches, 64 paths
 
@@ -67,7 +70,7 @@ def test_operations_of_a_report(
 def test_of_what_is_refused_probes_are_no_fault(
     reason: Reason, is_fine: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translating = module("dta.translating")
+    translating = module("experiments.shared.dta.translating")
     books = SimpleNamespace(checks=lambda _: [])
     monkeypatch.setattr(translating, "Books", SimpleNamespace(of=lambda *_: books))
     counts = Counts(Counter(WRITE_ONLY=7), Counter({reason.name: 2}))
@@ -118,7 +121,7 @@ def kept(how: str, text: str) -> list[int]:
     """
     keys, _ = contenders.keys_and_data(5000)
     sent = contenders.datagrams(keys[np.arange(12_000) % 5000], np.arange(12_000, dtype=np.uint32))
-    source = EXPERIMENTS / "roce" / "c" / f"keep_{how}.c"
+    source = EXPERIMENTS / "shared" / "roce" / "c" / f"keep_{how}.c"
     main = """
         int main(void) {
             uint8_t report[KEY_WRITE_BYTES];

@@ -9,9 +9,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from ampm.stamps import Handling
-from ampm.truth import NEVER, Truth
-from int.edges import (
+from scripts import failed_checks, faulty_program, module, run, samples
+
+from controllers.ampm.collector import BlockReport
+from controllers.ampm.records import Point, PointRecord
+from controllers.int.domain import REPORT_PORT
+from experiments.shared.ampm.stamps import Handling
+from experiments.shared.ampm.truth import NEVER, Truth
+from experiments.shared.int.edges import (
     LINKS,
     LOSSY,
     PLACES,
@@ -24,13 +29,8 @@ from int.edges import (
     refuse_unreported,
     told_by,
 )
-from int.marking import SCHEDULE
-from int.reports import OF_GROUP, OF_HOP, OF_REPORT, Kept
-from scripts import failed_checks, faulty_program, module, run, samples
-
-from controllers.ampm.collector import BlockReport
-from controllers.ampm.records import Point, PointRecord
-from controllers.int.domain import REPORT_PORT
+from experiments.shared.int.marking import SCHEDULE
+from experiments.shared.int.reports import OF_GROUP, OF_HOP, OF_REPORT, Kept
 from testbed.errors import TestbedError
 from testbed.traffic import RECEIVED, SENT, Flow, FlowRecord
 from testbed.truth.books import Books

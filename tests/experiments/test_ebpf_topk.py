@@ -10,9 +10,9 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 from scripts import module, run
-from xdp.streams import captured, zipf
 
 from ebpf.statistics import frequent
+from experiments.shared.xdp.streams import captured, zipf
 from testbed.errors import TestbedError
 
 experiment = module("ebpf_topk")

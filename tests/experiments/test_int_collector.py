@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from decoding import datagrams
-from int import replay
-from int.replaying import Shape, Taken
-from scripts import EXPERIMENTS, module, run
+from scripts import module, run
 
 from collectors.int.decoder import Decoder, Encoding
+from experiments.shared.int import replay
+from experiments.shared.int.replaying import Shape, Taken
 
 SHAPE = Shape(10, 5, 100)
 ALL_CAME = Taken(
@@ -82,15 +82,14 @@ def test_what_is_replayed_is_what_was_asked_for(reports: int, hops: int, flows: 
 TURN = """
 import sys
 from pathlib import Path
-sys.path.append({experiments!r})
-from int.replaying import Hosts, Shape
+from experiments.shared.int.replaying import Hosts, Shape
 with Hosts(Path({folder!r})) as hosts:
     print(hosts.take(Shape(10, 5, 100), 5000, 0.2))
 """
 
 
 def test_a_turn_over_a_veth(tmp_path: Path) -> None:
-    script = TURN.format(experiments=str(EXPERIMENTS), folder=str(tmp_path))
+    script = TURN.format(folder=str(tmp_path))
     done = subprocess.run(
         ["unshare", "-n", sys.executable, "-c", script], capture_output=True, text=True,
         check=False, timeout=300,

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 import wire
 from arriving import frames
-from roce import contenders, offered, rounds, takers, turns
 from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
-from scripts import EXPERIMENTS, module, run
+from scripts import module, run
 from wire import namespace, veth
 
 from collectors.roce.application import FIRST_RKEY
 from collectors.roce.region import TCP, Region
 from collectors.roce.softnic import SoftNic
+from experiments.shared.roce import contenders, offered, rounds, takers, turns
 from testbed.errors import TestbedError
 
 experiment = module("roce_throughput")
@@ -134,15 +134,14 @@ def test_noise_decides_nothing() -> None:
 TURN = """
 import sys
 from pathlib import Path
-sys.path.append({experiments!r})
-from roce import contenders as all, turns
+from experiments.shared.roce import contenders as all, turns
 for kind in (all.NOBODY, all.ROCE, all.UDP_NAPS, all.PACKET, all.UNREAD):
     print(turns.turn(Path({folder!r}), kind, 20_000, 0.25))
 """
 
 
 def test_a_turn_over_a_veth(tmp_path: Path) -> None:
-    script = TURN.format(experiments=str(EXPERIMENTS), folder=str(tmp_path))
+    script = TURN.format(folder=str(tmp_path))
     done = subprocess.run(
         ["unshare", "-n", sys.executable, "-c", script], capture_output=True, text=True,
         check=False, timeout=300,

@@ -1,6 +1,8 @@
 """experiments/targets.py: whatever differs between the targets is found out."""
 
+import argparse
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +13,9 @@ import scripts
 
 from controllers.ampm.records import Point, PointRecord
 from testbed.errors import TestbedError
+from testbed.run import Run
 from testbed.traffic import Flow
+from testbed.virtual.clock import VirtualClock
 
 targets = scripts.module("targets")
 FLOW = Flow(1, "h1", "h2", 1000, 30)
@@ -78,6 +82,29 @@ def test_a_delay_that_cannot_be_is_found(
 ) -> None:
     row = {"least_delay_us": least, "measured_delay_us": measured, "most_delay_us": most}
     assert targets.misjudged([row]) == is_wrong
+
+
+def test_the_whole_experiment_passes_with_minip4_as_both_targets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = targets.measure
+
+    async def measure_on_minip4(setting: Any, run: Run) -> Any:
+        return await measure(setting, replace(run, target="minip4"))
+
+    monkeypatch.setattr(targets.cli, "available_target", lambda _target, _time: "minip4")
+    monkeypatch.setattr(targets, "measure", measure_on_minip4)
+    options = argparse.Namespace(
+        loss=5, rate=1000, blocks=2, quick=True, seed=1, seeds=1, time="virtual",
+        target="auto", program="p4src/ampm/ampm.p4",
+    )  # fmt: skip
+    clock = VirtualClock()
+    report = clock.run(targets.experiment(options, Run("targets", tmp_path, 1, clock=clock)))
+    assert [check.name for check in report.checks if not check.passed] == []
+    assert [(row["target"], row["block"]) for row in report.samples] == [
+        ("minip4", 0), ("minip4", 1), ("bmv2", 0), ("bmv2", 1),
+    ]  # fmt: skip
+    assert report.figure is not None
 
 
 def test_virtual_time_has_no_bmv2(tmp_path: Path) -> None:

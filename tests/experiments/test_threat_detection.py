@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from scripts import module, run
-from xdp import attacks
-from xdp.alarms import STEPS, WINDOW, Told, summary
-from xdp.attacks import Label
 
 from ebpf.threats.alerts import Kind
 from ebpf.threats.mitigation import Mitigation
+from experiments.shared.xdp import attacks
+from experiments.shared.xdp.alarms import STEPS, WINDOW, Told, summary
+from experiments.shared.xdp.attacks import Label
 
 experiment = module("threat_detection")
 OPTIONS = argparse.Namespace(runs=1, time="real", quick=False)

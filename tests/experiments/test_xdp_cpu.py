@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 from scripts import module, run
-from xdp import loads
-from xdp.dropping import PORTS, passing
-from xdp.frames import flows
-from xdp.ground import Ground
-from xdp.loads import CONTENDERS, POLLING, Loaded, Plan
-from xdp.pace import Offered, paced
 
+from experiments.shared.xdp import loads
+from experiments.shared.xdp.dropping import PORTS, passing
+from experiments.shared.xdp.frames import flows
+from experiments.shared.xdp.ground import Ground
+from experiments.shared.xdp.loads import CONTENDERS, POLLING, Loaded, Plan
+from experiments.shared.xdp.pace import Offered, paced
 from testbed.errors import TestbedError
 
 experiment = module("xdp_cpu")

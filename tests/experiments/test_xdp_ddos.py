@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 from scripts import module
-from xdp import card, siege, transactions
-from xdp.frames import flows
-from xdp.siege import FILTERED, SERVERS, UNFILTERED, UNREAD, Held, Plan, Siege
 
 from ebpf.loader import load, run
+from experiments.shared.xdp import card, siege, transactions
+from experiments.shared.xdp.frames import flows
+from experiments.shared.xdp.siege import FILTERED, SERVERS, UNFILTERED, UNREAD, Held, Plan, Siege
 from testbed.errors import TestbedError
 from testbed.results.report import Report
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from scripts import module, run
-from xdp import dropping, frames, ground
-from xdp.turns import Offer, Turn, turns
 
 from ebpf.loader import run_live
+from experiments.shared.xdp import dropping, frames, ground
+from experiments.shared.xdp.turns import Offer, Turn, turns
 from testbed.errors import TestbedError
 
 experiment = module("xdp_drop")

@@ -5,9 +5,10 @@ import os
 
 import pytest
 from scripts import module
-from xdp import forwarding, frames
-from xdp.switching import MINIP4
-from xdp.turns import Contender, Offer, Turn, turns
+
+from experiments.shared.xdp import forwarding, frames
+from experiments.shared.xdp.switching import MINIP4
+from experiments.shared.xdp.turns import Contender, Offer, Turn, turns
 
 experiment = module("xdp_forward")
 OPTIONS = argparse.Namespace(rounds=3, packets=100, time="real", quick=False)

@@ -5,10 +5,10 @@ import os
 
 import pytest
 from scripts import module
-from xdp import delays, forwarding, frames
-from xdp.delays import ALONE, BATCH, BATCHES, Delay, Plan
-from xdp.turns import Contender, Standing
 
+from experiments.shared.xdp import delays, forwarding, frames
+from experiments.shared.xdp.delays import ALONE, BATCH, BATCHES, Delay, Plan
+from experiments.shared.xdp.turns import Contender, Standing
 from testbed.errors import TestbedError
 from testbed.results.report import Report
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from scripts import module, run
-from xdp import balancing, frames, ground
-from xdp.turns import Contender, Offer, Turn, turns
 
 from ebpf.loader import run_live
+from experiments.shared.xdp import balancing, frames, ground
+from experiments.shared.xdp.turns import Contender, Offer, Turn, turns
 
 experiment = module("xdp_loadbalancer")
 OPTIONS = argparse.Namespace(rounds=3, packets=100, time="real", quick=False)

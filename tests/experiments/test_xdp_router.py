@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from scripts import module, run
-from xdp import routing
-from xdp.turns import Offer, Turn, turns
 
+from experiments.shared.xdp import routing
+from experiments.shared.xdp.turns import Offer, Turn, turns
 from testbed.errors import TestbedError
 
 experiment = module("xdp_router")

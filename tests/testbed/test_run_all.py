@@ -201,7 +201,7 @@ def test_a_run_depends_on_what_its_programs_include(tmp_path: Path) -> None:
 def test_some_can_be_chosen(experiments: Experiments, tmp_path: Path) -> None:
     for name in ("ampm_a", "ampm_b", "ebpf_a", "int_a", "starter", "xdp_a"):
         experiments.add(name)
-    (experiments.folder / "ampm").mkdir()
+    (experiments.folder / "shared" / "ampm").mkdir(parents=True)
 
     def ran(*arguments: str) -> list[str]:
         lines = experiments.run_all("--again", *arguments)[1].splitlines()
@@ -216,7 +216,7 @@ def test_some_can_be_chosen(experiments: Experiments, tmp_path: Path) -> None:
 def test_none_chosen_is_told(experiments: Experiments) -> None:
     experiments.add("int_a")
     experiments.add("starter")
-    (experiments.folder / "int").mkdir()
+    (experiments.folder / "shared" / "int").mkdir(parents=True)
     with pytest.raises(TestbedError, match="none of --only starter is of --system int"):
         experiments.run_all("--only", "starter", "--system", "int")
 
@@ -257,7 +257,7 @@ def test_what_needs_bmv2_is_left_out_where_there_is_none(
 @pytest.mark.parametrize("system", ["dta", "int", "roce"])
 def test_what_bmv2_cannot_do_is_left_out(experiments: Experiments, system: str) -> None:
     experiments.add(f"{system}_some", 2)
-    (experiments.folder / system).mkdir()
+    (experiments.folder / "shared" / system).mkdir(parents=True)
     assert experiments.run_all()[0] == 2
     status, said = experiments.run_all("--target", "bmv2")
     assert status == 0

@@ -32,7 +32,7 @@ from testbed.network import Network
 from testbed.run import Run
 from testbed.traffic import Flow, Traffic
 
-reports = module("int.reports")
+reports = module("experiments.shared.int.reports")
 SLOTS = 1 << 10
 PEERS = [Peer("10.255.1.2", qpn=0x11 + number, psn=5) for number in range(2)]
 MIX = {Op.KEY_WRITE: 1.0, Op.POSTCARDING: 1.0}

@@ -23,7 +23,6 @@ from judge import ADDRESSES, OWN_MAC, PEER_MAC, Judge, Outcome, Rxe, answering
 from numpy.typing import NDArray
 from path_sink import ALL, SLOTS, Sink, path, pushed
 from requester import Session, add, write
-from roce.real_session import IMMEDIATE, KINDS, RECORD, TRANSPORTS, RealSession, captured, fields
 from roce_path import SWITCH_ADDR, SWITCH_QPN
 from scapy.layers.inet import ICMP
 from scapy.layers.l2 import Ether
@@ -43,6 +42,15 @@ from collectors.roce.packets import BTH, DETH, RETH, Nak
 from collectors.roce.region import PATH, TCP, Region
 from collectors.roce.softnic import Limits, SoftNic
 from collectors.roce.verbs import Verbs
+from experiments.shared.roce.real_session import (
+    IMMEDIATE,
+    KINDS,
+    RECORD,
+    TRANSPORTS,
+    RealSession,
+    captured,
+    fields,
+)
 from testbed.errors import TestbedError
 from testbed.real.vm import machine
 from testbed.real.vm.machine import Machine, Socket

@@ -11,7 +11,11 @@ from controllers.ampm.records import Point, PointRecord
 from controllers.ampm.watch import Method
 from testbed.traffic import Flow
 
-delays, sync, truth_module = module("ampm.delays"), module("ampm.sync"), module("ampm.truth")
+delays, sync, truth_module = (
+    module("experiments.shared.ampm.delays"),
+    module("experiments.shared.ampm.sync"),
+    module("experiments.shared.ampm.truth"),
+)
 PATH = ("s1", "s2")
 CAME, DONE = Point("s1", "arrivals"), Point("s2", "departures")
 FLOW = Flow(1, "h1", "h2", 1000, 3)

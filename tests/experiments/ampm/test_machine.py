@@ -18,8 +18,8 @@ from testbed.traffic import Flow
 from testbed.virtual.clock import VirtualClock
 from topologies.line import Line
 
-machine = module("ampm.machine")
-measurement = module("ampm.measurement")
+machine = module("experiments.shared.ampm.machine")
+measurement = module("experiments.shared.ampm.measurement")
 WATCHED, BACKGROUND = (Flow(number, "h1", "h2", 1000, 1000) for number in (1, 2))
 SETTING = measurement.Setting(
     "x", Line(), ("s1", "s2", "s3"), {WATCHED: Method.STEP}, Schedule(2**18), Bounds(), 4,

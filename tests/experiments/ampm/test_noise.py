@@ -10,8 +10,8 @@ from controllers.ampm.records import Point
 from testbed.errors import TestbedError
 from testbed.results.report import Check
 
-ampm = module("ampm.measurement")
-truth_module = module("ampm.truth")
+ampm = module("experiments.shared.ampm.measurement")
+truth_module = module("experiments.shared.ampm.truth")
 UNREAD, WRONG = "at 1 %: blocks that were not read", "at 1 %: packets in a wrong block"
 END = Point("s1", "departures")
 
@@ -147,7 +147,9 @@ def test_packets_that_came_sooner_than_is_supposed_make_a_run_invalid() -> None:
 def test_a_delay_may_lie_anywhere_within_the_true_one_s_bounds(
     measured_us: float, outside_us: float
 ) -> None:
-    sample = module("ampm.delays").DelaySample("pulse", 8, measured_us, 10.0, 3.0)
+    sample = module("experiments.shared.ampm.delays").DelaySample(
+        "pulse", 8, measured_us, 10.0, 3.0
+    )
     assert sample.outside_us == outside_us
 
 

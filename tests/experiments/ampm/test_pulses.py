@@ -34,7 +34,7 @@ def test_blocks_without_the_one_pulse(
 ) -> None:  # fmt: skip
     sent_ns, handed_ns = (1000 * (5 * LENGTH_US + np.array(us)) for us in calls_us)
     left_ns = np.where(np.array(left) == 1, handed_ns, NEVER)
-    truth = module("ampm.truth").Truth(
+    truth = module("experiments.shared.ampm.truth").Truth(
         ("s1",), np.array([5, 5]), np.array(is_pulse, np.bool_),
         {Point("s1", "arrivals"): handed_ns, Point("s1", "departures"): left_ns},
         sent_ns, handed_ns, left_ns,
@@ -46,7 +46,7 @@ def test_blocks_without_the_one_pulse(
         def switch(self, name: str) -> "Exact":
             return self
 
-    found = module("ampm.pulses").blocks_without_one(
+    found = module("experiments.shared.ampm.pulses").blocks_without_one(
         Exact(), truth, method, Schedule(LENGTH_US), range(5, 6)
     )
     assert found == wrong

@@ -17,8 +17,8 @@ from testbed.traffic import Flow, Traffic
 from testbed.virtual.clock import VirtualClock
 from topologies.line import Line
 
-stamps = module("ampm.stamps")
-truth_module = module("ampm.truth")
+stamps = module("experiments.shared.ampm.stamps")
+truth_module = module("experiments.shared.ampm.truth")
 PATH = ("s1", "s2")
 PROGRAM = "p4src/ampm/ampm.p4"
 LINK_US = 1000.0

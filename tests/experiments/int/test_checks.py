@@ -16,7 +16,11 @@ from virtual_networks import virtually
 from collectors.int.shared import Trouble
 from testbed.results.report import Check
 
-int_path, int_loss, loss = from_file("int_path"), module("int_loss"), module("int.loss")
+int_path, int_loss, loss = (
+    from_file("int_path"),
+    module("int_loss"),
+    module("experiments.shared.int.loss"),
+)
 
 Change = tuple[str, Callable[[Any], object]]
 """The name of a check, and what in an outcome makes it fail."""

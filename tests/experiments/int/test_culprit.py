@@ -8,7 +8,7 @@ from scripts import module
 
 from collectors.int.shared import HOP, REPORT
 
-culprit = module("int.culprit")
+culprit = module("experiments.shared.int.culprit")
 
 
 def seen(rows: list[tuple[int, int, int, int, int, int]]) -> np.ndarray:

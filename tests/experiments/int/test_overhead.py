@@ -7,7 +7,7 @@ from scripts import module
 
 from testbed.traffic import RECEIVED, Flow, FlowRecord
 
-overhead = module("int.overhead")
+overhead = module("experiments.shared.int.overhead")
 COUNT = 5
 CASE = overhead.Case(2, 16, Flow(1, "h1", "x3", 1000, COUNT, 128))
 WIRE_NS = (128 + 16 + 2 * 16) * 800  # at 10 Mbit/s

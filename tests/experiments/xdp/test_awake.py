@@ -9,15 +9,15 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from xdp import awake
-from xdp.awake import Awake
+from experiments.shared.xdp import awake
+from experiments.shared.xdp.awake import Awake
 
 EXPERIMENTS = Path(awake.__file__).parents[1]
 # With a share of its core like others': behind them it would end only when they let it.
 PARENT = """
 import os
 import signal
-from xdp import awake
+from experiments.shared.xdp import awake
 awake.LAST_NICE, os.SCHED_IDLE = 0, os.SCHED_OTHER
 print(awake.Awake(0)._process.pid, flush=True)
 signal.pause()

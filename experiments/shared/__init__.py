@@ -1,0 +1,1 @@
+"""Code that several experiments share: a package per system."""

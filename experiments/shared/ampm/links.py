@@ -1,0 +1,49 @@
+"""When a link of the path was busy, by what is known of each frame that its switch sent."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controllers.ampm.records import Point
+from experiments.shared.ampm.measurement import Outcome
+
+
+def taken_in(outcome: Outcome, flow: int, switch: str) -> NDArray[np.int64]:
+    """When a switch took each packet in; in virtual time as soon as it came."""
+    handling = outcome.handling.get(flow)
+    if handling:
+        return handling[switch].taken_ns
+    return outcome.truths[flow].time_ns[Point(switch, "arrivals")]
+
+
+@dataclass(frozen=True)
+class Link:
+    """The link behind a switch, by the captures of all frames that it sent, in their order."""
+
+    taken_ns: NDArray[np.int64]  # when the switch took each of them in
+    left_ns: NDArray[np.int64]  # when it left the queue
+    end_ns: NDArray[np.float64]  # when the link had sent it
+
+    @classmethod
+    def of(cls, outcome: Outcome, switch: str, rate_bps: float) -> "Link":
+        """The link of a run."""
+        taken, left, end = [], [], []
+        sent = Point(switch, "departures")
+        for number, truth in outcome.truths.items():
+            through = truth.passed(sent)
+            taken.append(taken_in(outcome, number, switch)[through])
+            left.append(truth.time_ns[sent][through])
+            end.append(left[-1] + outcome.sent[number].flow.size * 8e9 / rate_bps)
+        order = np.argsort(np.concatenate(taken), kind="stable")
+        return cls(*(np.concatenate(parts)[order] for parts in (taken, left, end)))
+
+    def free_ns(self, time_ns: int) -> float:
+        """When it has sent what the switch had taken in before a time."""
+        before = np.searchsorted(self.taken_ns, time_ns, side="left")
+        return float(self.end_ns[before - 1]) if before else 0.0
+
+    def waiting(self, times_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many frames were in the switch's queue when it took others in."""
+        before = np.searchsorted(self.taken_ns, times_ns, side="left")
+        return np.asarray(before - np.searchsorted(self.left_ns, times_ns, side="right"))

@@ -1,0 +1,271 @@
+"""What theory says of wrong clocks in ampm_sync.py, and what decoders made of its blocks."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controllers.ampm.collector import BlockReport
+from controllers.ampm.records import Point, pulse_delay
+from controllers.ampm.watch import Method
+from experiments.shared.ampm.machine import Machine
+from experiments.shared.ampm.measurement import refuse_late_packets, stamped_by
+from experiments.shared.ampm.stamps import between_us
+from experiments.shared.ampm.truth import Interval, Truth
+from testbed.errors import InvalidRunError
+
+PATH = ("s1", "s2", "s3")
+SENT = Point("s1", "departures")
+LINK_DELAY_US = 1000
+LOSS = 0.02  # of each link
+NOISE_US = 20_000  # what a busy machine may add to the delay in real time
+
+
+ERRORS = (0, 0.05, 0.1, 0.15, 0.2, 0.21, 0.24, 0.3, 0.4, 0.45, 0.49, 0.55, 0.65, 0.8, 1, 1.25, 1.5,
+          1.75, 2, 2.25, 2.5)  # fmt: skip
+FEW_ERRORS = (0, 0.17, 0.3, 0.4, 0.6, 1, 2)
+FEWEST_ERRORS = (0.1, 0.4, 0.6, 2)
+FEWEST_ERRORS_ON_BMV2 = (0.05, 0.6)  # blocks are longer there
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A way to find out which block a packet is of, and up to where it is exact."""
+
+    name: str
+    flow: int
+    point: Point
+    links: int  # on the way to the point
+    bound: float  # exact while A + D < bound, in units of L: docs/ampm.md
+    count_bound: float  # what the packets bear, if not the pulse
+
+    @property
+    def loss(self) -> float:
+        """The probability that a packet is lost before the point."""
+        return 1 - (1 - LOSS) ** self.links
+
+
+NEIGHBOURS = (-2, 0, 2)  # blocks of the same colour
+
+METHODS = {1: Method.MULTIPLEXED, 2: Method.DOUBLE}  # by flow
+NAIVE = Decoder("multiplexed, bit alone", 1, Point("s2", "arrivals"), 1, 0, 0)
+MULTIPLEXED = Decoder("multiplexed, time slots", 1, Point("s3", "arrivals"), 2, 7 / 32, 1 / 4)
+DOUBLE = Decoder("double", 2, Point("s3", "arrivals"), 2, 1 / 2, 1 / 2)
+DECODERS = (NAIVE, MULTIPLEXED, DOUBLE)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One run: how wrong the clocks of s2 and s3 are, in lengths of a block; above 0: ahead."""
+
+    error: float
+    block_us: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"A-{self.error:+g}-L-{self.block_us}-{self.seed}"
+
+    @property
+    def ahead_us(self) -> int:
+        return round(self.error * self.block_us)
+
+    @property
+    def is_two_off(self) -> bool:
+        """Colours are right again, and of the wrong block."""
+        return abs(self.error) == 2
+
+    def lateness(self, decoder: Decoder) -> float:
+        """How late packets seem to be at a decoder, A + D in lengths of a block."""
+        return self.error + decoder.links * LINK_DELAY_US / self.block_us
+
+    def is_inside(self, decoder: Decoder, noise_us: float) -> bool:
+        """The decoder must be exact."""
+        return abs(self.lateness(decoder)) + noise_us / self.block_us < decoder.bound
+
+    def misplaced(self, decoder: Decoder) -> float:
+        """The law beyond the bound: the part of a block that is counted in another one."""
+        return min(max(abs(self.lateness(decoder)) - decoder.count_bound, 0), 1)
+
+
+@dataclass(frozen=True)
+class BlockResult:
+    """What a decoder made of one block, and what was true."""
+
+    setting: Setting
+    decoder: Decoder
+    block: int
+    sent: float
+    true_sent: int
+    counted: float  # NaN: a switch's record was gone when it was read; then all is unknown
+    arrived: dict[int, int]  # number of a block, from this one: its packets that did arrive
+    pulses: int
+    true_pulses: int  # 0: lost on the way
+    delay_error_us: float  # measured - true - difference of the clocks; NaN: no pulse, no delay
+
+    @property
+    def error(self) -> float:
+        """Measured loss - true loss, packets; NaN: unknown."""
+        return (self.sent - self.counted) - (self.true_sent - self.arrived[0])
+
+    @property
+    def has_pulse_right(self) -> bool:
+        """One pulse, or none if it was lost; and the delay is that packet's."""
+        another = self.setting.block_us / 64  # other blocks' pulses are further away
+        return self.pulses == self.true_pulses <= 1 and not abs(self.delay_error_us) > another
+
+    @property
+    def is_exact(self) -> bool:
+        return self.error == 0 and self.has_pulse_right
+
+    def has_count_of(self, distance: int) -> bool:
+        """So many packets were counted as belong to the block so far away, exactly."""
+        return self.counted == self.arrived[distance]
+
+    def row(self) -> dict[str, object]:
+        """A row of samples.csv."""
+        return {
+            "clock_error_L": self.setting.error,
+            "block_us": self.setting.block_us,
+            "seed": self.setting.seed,
+            "decoder": self.decoder.name,
+            "block": self.block,
+            "sent": self.sent,
+            "measured_loss": self.sent - self.counted,
+            "true_loss": self.true_sent - self.arrived[0],
+            "counted": self.counted,
+            **{f"arrived_of_block{k:+d}": count for k, count in sorted(self.arrived.items())},
+            "pulses": self.pulses,
+            "true_pulses": self.true_pulses,
+            "delay_error_us": self.delay_error_us,
+        }
+
+
+def result(
+    setting: Setting, decoder: Decoder, reports: tuple[BlockReport, BlockReport], truth: Truth,
+    passed: Mapping[Point, Interval],
+) -> BlockResult:  # fmt: skip
+    """One decoder's account of a block, beside the truth; `reports` of s1, and of s2 and s3.
+
+    `passed`: between which times packets were at each point.
+    """
+    sent, come = reports
+    block = sent.block
+    first, second = sent.records[decoder.flow][SENT], come.records[decoder.flow][decoder.point]
+    has_come = truth.passed(decoder.point)
+    pulse = np.flatnonzero(truth.pulse & has_come & (truth.block == block))
+    delay_us = pulse_delay(first, second).delay_us if first and second else None
+    delay_error_us = float("nan")
+    if delay_us is not None and len(pulse) == 1:
+        least_us, most_us = (
+            float(bound[pulse[0]]) for bound in between_us(passed[SENT], passed[decoder.point])
+        )
+        nearest_us = min(max(float(delay_us - setting.ahead_us), least_us), most_us)
+        delay_error_us = delay_us - nearest_us - setting.ahead_us
+    return BlockResult(
+        setting, decoder, block,
+        sent=first.packets if first else float("nan"),
+        true_sent=int(np.count_nonzero(truth.block == block)),
+        counted=second.packets if second else float("nan"),
+        arrived={
+            k: int(np.count_nonzero(has_come & (truth.block == block + k))) for k in NEIGHBOURS
+        },
+        pulses=second.pulses if second else 0,
+        true_pulses=len(pulse),
+        delay_error_us=delay_error_us,
+    )  # fmt: skip
+
+
+def law_packets(setting: Setting, decoder: Decoder, packets: float) -> float:
+    """Standard deviation of a block's loss, for random times of `packets` a block.
+
+    A part w of the block is counted elsewhere, and as long a part of another one is counted here:
+    two independent numbers of packets, of variance w * packets * (1 - loss) each.
+    """
+    return float(np.sqrt(2 * setting.misplaced(decoder) * packets * (1 - decoder.loss)))
+
+
+def relative_scatter(blocks: int) -> float:
+    """How far the root mean square error of so many blocks in a row is off its law by chance.
+
+    As a part of it, one standard deviation: the squares of normal variables of which each depends
+    on one other by half have a mean that scatters by sqrt(3 / n), and its root by half of that.
+    """
+    return float(np.sqrt(3 / blocks) / 2)
+
+
+def rms_by_run(results: Sequence[BlockResult]) -> NDArray[np.float64]:
+    """Root mean square error of a block's loss in each run, packets."""
+    runs: dict[int, list[float]] = {}
+    for r in results:
+        runs.setdefault(r.setting.seed, []).append(r.error)
+    means = [float(np.mean(np.square(errors))) for errors in runs.values()]
+    return np.sqrt([mean for mean in means if not np.isnan(mean)] or [float("nan")])
+
+
+def refuse_noise(
+    setting: Setting, truths: Mapping[int, Truth], machine: Machine, target: str, why: str
+) -> None:
+    """Raise TestbedError where packets took so long that a decoder need not be exact any more."""
+    for decoder in DECODERS:
+        off = 0.0 if setting.is_two_off and decoder != NAIVE else setting.error
+        if off != setting.error or setting.is_inside(decoder, machine.delay_us):
+            least_us, most_us = (
+                (sign * decoder.bound - off) * setting.block_us - sign * machine.clock_error_us
+                for sign in (-1, 1)
+            )
+            name, point = f"{setting.name}, {decoder.name}", stamped_by(decoder.point, target)
+            refuse_late_packets(name, truths[decoder.flow], point, (least_us, most_us), why)
+
+
+def those_read(results: Sequence[BlockResult]) -> list[BlockResult]:
+    """But for blocks that a busy machine read too late where every block can be read.
+
+    Beyond a decoder's bound records may be gone; that is what it does wrong there. Raises
+    TestbedError when more than half are missing.
+    """
+    promised = [r for r in results if r.setting.is_two_off or r.setting.is_inside(r.decoder, 0)]
+    missing = [r for r in promised if np.isnan(r.error)]
+    if 2 * len(missing) > len(promised):
+        raise InvalidRunError(
+            f"{len(missing)} of {len(promised)} accounts of a block could not be read in time"
+        )
+    return [r for r in results if r not in missing]
+
+
+def errors_of(options: argparse.Namespace) -> tuple[float, ...]:
+    """Clock errors to try, in lengths of a block."""
+    if options.time == "virtual":
+        return FEW_ERRORS if options.quick else ERRORS
+    if options.target == "bmv2" and options.quick:
+        return FEWEST_ERRORS_ON_BMV2
+    return FEWEST_ERRORS if options.quick else FEW_ERRORS
+
+
+def of_error(results: Sequence[BlockResult], decoder: Decoder) -> dict[float, list[BlockResult]]:
+    """The blocks of a decoder, by the amount of the clock error."""
+    found: dict[float, list[BlockResult]] = {}
+    for r in results:
+        if r.decoder == decoder:
+            found.setdefault(abs(r.setting.error), []).append(r)
+    return found
+
+
+def exact_percent(results: Sequence[BlockResult]) -> float:
+    return 100 * sum(r.is_exact for r in results) / len(results)
+
+
+def metrics_of(results: Sequence[BlockResult]) -> dict[str, object]:
+    """By decoder and clock error: the error of a block, and how many blocks are exact."""
+    return {
+        decoder.name: {
+            f"{error:g} L": {
+                "rms_packets": float(rms_by_run(found).mean()),
+                "exact_percent": exact_percent(found),
+            }
+            for error, found in of_error(results, decoder).items()
+        }
+        for decoder in DECODERS
+    }

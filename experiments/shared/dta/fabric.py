@@ -1,0 +1,258 @@
+"""Paths over a fat tree into memory: INT by all switches, taken off and told by DTA at the edge.
+
+Behind the first core switch are a translator, s21, and the collector. Truth are captures of what
+came to each switch: by how often a packet was routed, in which order.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+import finsy as fy
+import numpy as np
+from numpy.typing import NDArray
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+from collectors.dta.hashes import HOPS, Words
+from collectors.dta.key_write import slot
+from collectors.dta.packets import PORT as DTA_PORT
+from collectors.dta.packets import Op
+from collectors.dta.paths import WORDS
+from collectors.dta.postcards import CHUNK
+from collectors.roce.application import Responder, Writer
+from collectors.roce.endpoint import Peer
+from controllers.connection import connections, cpu_ports
+from controllers.dta import sink, translator
+from controllers.dta.gathering import PostcardStore
+from controllers.dta.sink import INSTRUCTIONS, Sink
+from controllers.dta.stores import KeyWriteStore, Store
+from controllers.dta.translator import Service, Translator, WriteSession
+from controllers.dta.watch import Paths, Postcards, Want, WatchedFlow
+from controllers.int.domain import Domain, node_id
+from controllers.int.watch import WatchedFlow as EmbeddedFlow
+from controllers.roce.running import state
+from experiments.shared.dta.reports import numbers_in
+from testbed.application import Application, Host
+from testbed.errors import TestbedError
+from testbed.network import Network
+from testbed.results.report import Check
+from testbed.run import Run
+from testbed.truth import capture
+from testbed.truth.books import Books
+from topologies.leaf_spine import LeafSpine
+
+SINK_PROGRAM, TRANSLATOR_PROGRAM = "p4src/dta/int_sink.p4", "p4src/dta/translator.p4"
+TRANSLATOR, COLLECTOR, COLLECTOR_ADDR, USERS = "s21", "collector", "10.200.0.1", "10.0.0.0/8"
+USER_PORT, UDP_PROTOCOL, FIRST_TTL = 5000, 17, 64
+PATHS, CARDS = "paths", "cards"  # files of the two stores
+EXPECTED = ("ingress", "miss", "egress")  # reports and answers end in the translator
+PEERS = [Peer("10.255.9.1", qpn=0x11 + number, psn=0xFFFF00) for number in range(2)]
+PSNS = 1 << 24
+LEAD_NS, SETTLE_NS, GAP_NS = 200_000_000, 300_000_000, 20_000
+TTL, SRC_PORT, DST_PORT, OPCODE, HOP, KEY = 22, 34, 36, 43, 51, 54  # where they begin in a frame
+FIRST_PORT = 1024  # of users
+MOST_FLOWS = (1 << 16) - FIRST_PORT
+
+
+class Traced(LeafSpine):
+    """`pods` of the four pods of a fat tree of switches with four ports.
+
+    The translator is at its first core switch, and the collector behind it.
+    """
+
+    def __init__(self, pods: int) -> None:
+        super().__init__(leaves=2, spines=2, hosts=2, pods=pods, cores=2)
+        self.routers = self.switches()
+        self.addLink(self.switch("core", 0, 0), self.addSwitch(TRANSLATOR))
+        self.addLink(TRANSLATOR, self.addHost(COLLECTOR, ip=f"{COLLECTOR_ADDR}/8"))
+
+    @property
+    def edges(self) -> list[str]:
+        """The switches that have hosts."""
+        return [name for name in self.routers if self.places[name].tier == "leaf"]
+
+    @property
+    def users(self) -> list[str]:
+        """The hosts, but the collector."""
+        return [name for name in self.hosts() if name != COLLECTOR]
+
+
+class Receiver(Application):
+    """Takes what flows bring."""
+
+    def start(self, host: Host) -> None:
+        """Listen."""
+        host.udp(USER_PORT, hold_us=10_000)
+
+
+@dataclass(frozen=True)
+class Tracing:
+    """A network that tells paths."""
+
+    net: Network
+    topo: Traced
+    switches: Mapping[str, fy.Switch]
+    sessions: Sequence[WriteSession]
+    _run: Run
+
+    async def send(self, keys: Words, rate_pps: float, packets: int) -> None:
+        """Have flows (n, 4) begin one after the other, and wait until they are in memory."""
+        start_ns = self._run.clock.now_ns() + LEAD_NS
+        begin_ns = (start_ns + np.arange(len(keys)) * (1e9 / rate_pps)).astype(np.int64)
+        by_address = {int_of(self.net.host(name).IP()): name for name in self.topo.users}
+        for address, name in by_address.items():
+            own = np.flatnonzero(keys[:, 0] == address)
+            frames = [self._frame(keys[flow], by_address) for flow in own]
+            times = begin_ns[own, np.newaxis] + np.arange(packets) * GAP_NS
+            if len(own):
+                repeated = [frame for frame in frames for _ in range(packets)]
+                self.net.send_frames(name, times.reshape(-1).tolist(), repeated)
+        await self._run.clock.sleep_until(int(begin_ns[-1]) + SETTLE_NS)
+
+    def _frame(self, key: Words, by_address: dict[int, str]) -> bytes:
+        sender, receiver = (self.net.host(by_address[int(address)]) for address in key[:2])
+        packet = Ether(src=sender.MAC(), dst=receiver.MAC())
+        packet = packet / IP(src=sender.IP(), dst=receiver.IP(), ttl=FIRST_TTL)
+        return bytes(packet / UDP(sport=int(key[2]) >> 16, dport=USER_PORT) / Raw(bytes(18)))
+
+    async def writes(self) -> list[int]:
+        """How many requests each session has sent so far."""
+        sent = [await state(self.switches[TRANSLATOR], session) for session in self.sessions]
+        return [
+            (each.psn - session.peer.psn) % PSNS
+            for each, session in zip(sent, self.sessions, strict=True)
+        ]
+
+
+@asynccontextmanager
+async def tracing(
+    run: Run, name: str, *, pods: int, copies: int, slots: int, program: str = SINK_PROGRAM
+) -> AsyncIterator[Tracing]:
+    """A network whose application is the responder; `slots` of each of the two stores.
+
+    Paths are told by Key-Write and by postcards, into the files PATHS and CARDS of the run's
+    folder. `program`: of the switches at the edge.
+    """
+    topo = Traced(pods)
+    writers = [
+        Writer(peer, record, slots, run.folder / file)
+        for peer, record, file in zip(PEERS, (slot(WORDS), CHUNK), (PATHS, CARDS), strict=True)
+    ]
+    responder = Responder(COLLECTOR_ADDR, writers)
+    sessions = [
+        WriteSession(number, COLLECTOR, peer, target)
+        for number, (peer, target) in enumerate(zip(PEERS, responder.targets, strict=True), 1)
+    ]
+    stores: list[Store] = [KeyWriteStore(WORDS, slots), PostcardStore(slots, sessions=range(2, 3))]
+    place = Translator(sessions, [Service(COLLECTOR_ADDR, stores)])
+    domain = Domain(
+        COLLECTOR, [EmbeddedFlow(USERS, USERS, UDP_PROTOCOL, instructions=INSTRUCTIONS)],
+        routes={switch: topo.routes(switch) for switch in topo.routers},
+    )  # fmt: skip
+    of_users = WatchedFlow(USERS, USERS, UDP_PROTOCOL, wanted=Want.DATA | Want.POSTCARD)
+    sinks = {
+        edge: Sink(f"10.255.0.{number}", [COLLECTOR], [of_users], number, data=Paths(copies),
+                   postcards=Postcards(copies))
+        for number, edge in enumerate(topo.edges, 1)
+    }  # fmt: skip
+    programs = dict.fromkeys(topo.routers, "p4src/int/int.p4") | dict.fromkeys(topo.edges, program)
+    programs[TRANSLATOR] = TRANSLATOR_PROGRAM
+    with Network(
+        topo, run, program=programs, name=name, expected_drops=EXPECTED,
+        switch_options=cpu_ports(topo),
+    ) as net:  # fmt: skip
+        net.run_application(COLLECTOR, responder)
+        for user in topo.users:
+            net.run_application(user, Receiver())
+        async with connections(net) as switches:
+            await translator.configure(net, switches, {TRANSLATOR: place})
+            routers = {router: switches[router] for router in topo.routers}
+            await sink.configure(net, routers, domain, sinks)
+            yield Tracing(net, topo, switches, sessions, run)
+
+
+def users(pods: int) -> list[str]:
+    """The addresses of the hosts of so many pods."""
+    topo = Traced(pods)
+    return [str(topo.nodeInfo(name)["ip"]).partition("/")[0] for name in topo.users]
+
+
+def flows(addresses: Sequence[str], count: int, dice: np.random.Generator) -> Words:
+    """Keys of so many flows between two of these addresses, all different: (count, 4).
+
+    Up to MOST_FLOWS their source ports differ, too.
+    """
+    numbers = np.array([int_of(address) for address in addresses], np.uint32)
+    keys = np.zeros((count, 4), np.uint32)
+    keys[:, :2] = numbers[np.argsort(dice.random((count, len(numbers))), axis=1)[:, :2]]
+    rounds, ports = np.divmod(dice.permutation(count), MOST_FLOWS)
+    keys[:, 2] = (FIRST_PORT + ports) << 16 | (USER_PORT + rounds)
+    keys[:, 3] = UDP_PROTOCOL << 24
+    return keys
+
+
+def true_paths(tracing: Tracing, keys: Words) -> NDArray[np.int64]:
+    """Of each flow the switches that its packets came to, in order, by captures: (n, 5).
+
+    They are numbered as in INT, -1 behind the end. Raises TestbedError where a flow took two paths.
+    """
+    net, flow_of = tracing.net, _by_port(keys)
+    found = np.full((len(keys), HOPS), -1)
+    for router in tracing.topo.routers:
+        node = node_id(net, router)
+        for neighbour in net.neighbours(router):
+            frames = capture.read(net.capture(router, neighbour, "in")).bytes
+            frames = frames[numbers_in(frames, DST_PORT, 2) == USER_PORT]
+            flow = flow_of[numbers_in(frames, SRC_PORT, 2)]
+            hop = FIRST_TTL - frames[:, TTL].astype(np.int64)
+            if not np.isin(found[flow, hop], (-1, node)).all():
+                raise TestbedError(f"{router}: flows came there at a hop where they were elsewhere")
+            found[flow, hop] = node
+    return found
+
+
+@dataclass(frozen=True)
+class Told:
+    """Reports that came to the translator, by a capture: which flows, in the order of arrival."""
+
+    by_key_write: NDArray[np.int64]
+    by_postcards: NDArray[np.int64]  # when the last one came, that of hop 0
+    postcards: int
+
+
+def told(tracing: Tracing, keys: Words) -> Told:
+    """What the sinks have told of flows (n, 4)."""
+    core = tracing.topo.switch("core", 0, 0)
+    frames = capture.read(tracing.net.capture(core, TRANSLATOR, "out")).bytes
+    frames = frames[numbers_in(frames, DST_PORT, 2) == DTA_PORT]
+    flow = _by_port(keys)[numbers_in(frames, KEY + 8, 2)]
+    is_card = frames[:, OPCODE] == Op.POSTCARDING
+    is_last = is_card & (frames[:, HOP] == 0)
+    return Told(flow[frames[:, OPCODE] == Op.KEY_WRITE], flow[is_last], int(is_card.sum()))
+
+
+def checks(tracing: Tracing, writes: int) -> list[Check]:
+    """That the collector carried out so many requests and refused none, and the network's books."""
+    net, name = tracing.net, tracing.net.name
+    counts = net.applications[0].result.counts
+    refused = counts.refused.total() - counts.refused["DUPLICATE"]
+    return [
+        Check(f"{name}: requests carried out", counts.accepted.total(), writes),
+        Check(f"{name}: requests refused", refused, 0),
+        *Books.of(net, {}).checks(f"{name}: books"),
+    ]
+
+
+def int_of(address: str) -> int:
+    """An IPv4 address as a number."""
+    return int(IPv4Address(address))
+
+
+def _by_port(keys: Words) -> NDArray[np.int64]:
+    """Which flow has a source port."""
+    found = np.full(1 << 16, -1)
+    found[keys[:, 2] >> 16] = np.arange(len(keys))
+    return found

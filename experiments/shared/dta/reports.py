@@ -1,0 +1,50 @@
+"""Frames of DTA reports, as many as an experiment needs, by numpy; and numbers in frames."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet
+
+from collectors.dta.packets import DTA
+from experiments.shared.dta.translating import COLLECTOR_ADDR, REPORTER_ADDR
+
+REPORTER, SEQUENCE = 44, 46  # where these numbers begin in a frame
+
+
+def filled(
+    report: Packet, words: Sequence[ArrayLike], sequence: ArrayLike = 0, reporter: ArrayLike = 0
+) -> list[bytes]:
+    """Frames of `report` with other last words: `words` are columns of 32 bits, (n,) or one number.
+
+    scapy makes one, numpy the rest. Sequence numbers need to differ only where they are tracked.
+    """
+    ether = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
+    ip = IP(src=REPORTER_ADDR, dst=COLLECTOR_ADDR)
+    one = bytes(ether / ip / UDP(sport=40041, chksum=0) / DTA() / report)
+    ending = np.stack(np.broadcast_arrays(*words), axis=1).astype(">u4")
+    octets = np.tile(np.frombuffer(one, np.uint8), (len(ending), 1))
+    octets[:, len(one) - 4 * ending.shape[1] :] = octets_of(ending)
+    octets[:, SEQUENCE : SEQUENCE + 4] = octets_of(_column(sequence, len(ending), ">u4"))
+    octets[:, REPORTER : REPORTER + 2] = octets_of(_column(reporter, len(ending), ">u2"))
+    return [row.tobytes() for row in octets]
+
+
+def octets_of(values: NDArray[Any]) -> NDArray[np.uint8]:
+    """Their bytes as they lie in memory: (n, ...)."""
+    return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
+
+
+def numbers_in(frames: NDArray[np.uint8], at: int, size: int) -> NDArray[np.int64]:
+    """Of each frame the big-endian number there."""
+    found = np.zeros(len(frames), np.int64)
+    for byte in frames[:, at : at + size].T:
+        found = found << 8 | byte
+    return found
+
+
+def _column(values: ArrayLike, count: int, kind: str) -> NDArray[np.generic]:
+    return np.broadcast_to(np.asarray(values), count).astype(kind)[:, np.newaxis]

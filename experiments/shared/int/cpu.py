@@ -1,0 +1,77 @@
+"""What INT costs switches: CPU time of a packet, beside the same program without it."""
+
+import argparse
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.int.application import Collector
+from controllers.connection import connections
+from controllers.int.domain import Changes, Domain, configure
+from experiments.shared.int.overhead import SIZES, Case, longest_bytes
+from experiments.shared.int.reports import OURS
+from testbed.network import Network
+from testbed.run import Run
+from testbed.traffic import Flow, Traffic
+from topologies.parking_lot import ParkingLot
+
+SIZE, RATE_PPS, COUNT, ROUNDS = min(SIZES), 100_000, 20_000, 7
+AHEAD_NS, BEHIND_NS = 10_000_000, 10_000_000  # of a flow's first packet, and its last
+
+
+@dataclass(frozen=True)
+class Costs:
+    """CPU time for a packet at a switch, ns: a row for each round, a column for each case."""
+
+    hops: int
+    metadata: list[int]  # bytes a switch; the first: no INT
+    ns: NDArray[np.float64]
+
+    @property
+    def least_ns(self) -> NDArray[np.float64]:
+        """Of all rounds: what else the machine does only adds to it."""
+        return self.ns.min(axis=0)
+
+    @property
+    def ratios(self) -> NDArray[np.float64]:
+        """To the same program without INT."""
+        return self.least_ns / self.least_ns[0]
+
+
+async def measure_cpu(options: argparse.Namespace, run: Run) -> Costs:
+    """Send the same packets again and again, with one metadata after the other, without captures.
+
+    In virtual time alone: it is the CPU time of the process, which has nothing to do but events. In
+    real time what a switch's thread takes for INT goes down in what its kernel takes for a packet.
+    """
+    hops = max(options.hops)
+    cases = [
+        Case(hops, metadata, Flow(number, "h1", f"x{hops + 1}", RATE_PPS, COUNT, SIZE))
+        for number, metadata in enumerate(options.metadata, start=1)
+    ]
+    rows = []
+    with Network(
+        ParkingLot(hops + 1), run, program=options.program, name="cpu", capture=False
+    ) as net:  # fmt: skip
+        net.run_application("collector", Collector(OURS))
+        watched = [case.watched(net) for case in cases if case.metadata]
+        domain = Domain("collector", watched, mtu_bytes=longest_bytes(hops), changes=Changes())
+        async with connections(net) as switches:
+            await configure(net, switches, domain)
+        for _ in range(2 if options.quick else ROUNDS):
+            rows.append([await _cost_ns(net, case, run) for case in cases])
+    return Costs(hops, list(options.metadata), np.array(rows))
+
+
+async def _cost_ns(net: Network, case: Case, run: Run) -> float:
+    """Of a packet at a switch, mean of all of the path."""
+    start_ns = run.clock.now_ns() + 2 * AHEAD_NS
+    async with Traffic(net, [case.flow], start_ns) as traffic:
+        await run.clock.sleep_until(start_ns - AHEAD_NS)
+        before_ns = time.process_time_ns()
+        await run.clock.sleep_until(start_ns + COUNT * 10**9 // RATE_PPS + BEHIND_NS)
+        took_ns = time.process_time_ns() - before_ns
+        await traffic.finish()
+    return took_ns / COUNT / len(case.path)

@@ -1,0 +1,242 @@
+"""Packets that are lost for different reasons at once: what alternate marking and drop reports say.
+
+Each switch of the path loses some for a reason of its own, and so does its first link.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import finsy as fy
+import numpy as np
+from numpy.typing import NDArray
+
+from controllers.ampm.collector import BlockReport
+from controllers.ampm.records import Point
+from controllers.ampm.watch import Hop, Method
+from controllers.ampm.watch import WatchedFlow as MarkedFlow
+from controllers.connection import connection, connections, cpu_ports
+from controllers.int.access import Denied
+from controllers.int.domain import REPORT_PORT, Domain, configure, entries, node_id
+from controllers.int.watch import Instruction, Mode, WatchedFlow
+from controllers.routing import routing_entries, shortest_routes
+from experiments.shared.ampm.truth import Truth, read_truths
+from experiments.shared.int.marking import SCHEDULE, mark
+from experiments.shared.int.reports import KeepingCollector, Kept
+from testbed.errors import TestbedError
+from testbed.network import Network
+from testbed.run import Run
+from testbed.traffic import Flow, FlowRecord
+from testbed.truth import capture
+from testbed.truth.books import Books
+from topologies.parking_lot import ParkingLot
+
+PROGRAM = "p4src/int/with_ampm.p4"
+PATH = ("s1", "s2", "s3", "s4", "s5")
+POINTS = [Point(switch, name) for switch in PATH for name in ("arrivals", "departures")]
+SEGMENTS = [*pairwise(POINTS)]
+DELAY_US = 500
+UDP, NUMBER = 17, 1  # of the one flow that alternate marking counts: all packets of h1
+EVERYWHERE = "10.0.0.0/24"
+GROUP_HEADER = 14 + 20 + 8  # where it begins in a report's frame
+DROP_REPORTS = (1, 2)  # hw_id of ingress, and of queues
+# The last queue lets a flow pass, and not much more: most of a burst finds it full.
+BURST_PPS, QUEUE_RATES, QUEUE_PACKETS = 20_000, 2, 4
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why packets are lost: between which counting points, and what drop reports say of it."""
+
+    name: str
+    segment: tuple[Point, Point]
+    reason: int | None = None  # None: no switch drops them, and so none can report it
+
+
+def inside(switch: str) -> tuple[Point, Point]:
+    """The segment within a switch."""
+    return Point(switch, "arrivals"), Point(switch, "departures")
+
+
+CAUSES = (
+    Cause("lossy link", (Point("s1", "departures"), Point("s2", "arrivals"))),
+    Cause("access list", inside("s2"), 80),
+    Cause("no route", inside("s3"), 29),
+    Cause("time to live", inside("s4"), 26),
+    Cause("full queue", inside("s5"), 71),
+)
+LINK, DENIED, UNROUTED, EXPIRED, FULL = CAUSES
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was found of one configured loss, and what is true."""
+
+    blocks: list[BlockReport]
+    kept: Kept
+    truths: Mapping[int, Truth]  # of each flow
+    records: Mapping[int, FlowRecord]
+    nodes: Mapping[str, int]  # node ids of the switches
+    in_ports: Mapping[str, int]  # of the switches, on the path
+    lost_reports: NDArray[np.void]  # LOST: what the link on the way to the collector dropped
+    books: Books
+
+
+LOST = np.dtype([("node", "<u4"), ("sequence", "<u4")])
+
+
+def flows_of(percent: float, rate_pps: float, blocks: int) -> dict[Cause | None, Flow]:
+    """What is sent: for each cause within a switch a flow that meets it, of so much of all packets
+    (that of the full queue in a burst); and what only the queue and the link may lose.
+
+    Raises TestbedError where nothing is left of that.
+    """
+    lasts_s = (blocks + 1) * SCHEDULE.block_us / 1e6
+    share = percent / 100
+    flows: dict[Cause | None, Flow] = {}
+    doomed = (DENIED, UNROUTED, EXPIRED, FULL) if percent else ()
+    if len(doomed) * share >= 1:
+        raise TestbedError(
+            f"--loss {percent:g}: {len(doomed)} switches lose so much of all packets each: take "
+            f"less than {100 / len(doomed):.0f}"
+        )
+    for number, cause in enumerate((None, *doomed), start=1):
+        packets = rate_pps * lasts_s * (share if cause else 1 - len(doomed) * share)
+        count = max(round(packets), 1)
+        rate, after_s = count / lasts_s, 0.5 * lasts_s / count
+        if cause is FULL:
+            rate, after_s = BURST_PPS, 0.5 * lasts_s
+        to, ttl = "x5" if cause is UNROUTED else "h2", 1 if cause is EXPIRED else 64
+        flows[cause] = Flow(
+            number, "h1", to, rate, count, size=100, after_s=after_s, ttl=ttl,
+            may_vanish=cause is not None,
+        )  # fmt: skip
+    return flows
+
+
+async def measure(
+    flows: Mapping[Cause | None, Flow], percent: float, blocks: int, program: str, run: Run
+) -> Outcome:
+    """Send these flows, and have the first link lose so much of them, and of the reports."""
+    sent = [*flows.values()]
+    topo = ParkingLot(len(PATH), delay_us=DELAY_US)
+    switch_options = {name: [*cpu, "--deflect-on-drop"] for name, cpu in cpu_ports(topo).items()}
+    with Network(
+        topo, run, program=program, name=f"loss-{percent:g}", switch_options=switch_options,
+        expected_drops={"ingress", "miss"},
+    ) as net:  # fmt: skip
+        for near, far in (("s1", "s2"), ("s2", "s1")):
+            link = net.port(near, far)
+            net.switch(near).set_link(link, loss_probability=percent / 100)
+        rate_pps = round(QUEUE_RATES * flows[None].rate_pps)
+        net.switch("s5").set_queue(net.port("s5", "h2"), depth=QUEUE_PACKETS, rate_pps=rate_pps)
+        collector = net.run_application("collector", KeepingCollector())
+        watched = WatchedFlow(net.host("h1").IP(), EVERYWHERE, mode=Mode.DROPS)
+        drops = Instruction.LEVEL_1 | Instruction.INGRESS_TIME
+        denied = [Denied(dst_port=flow.port, switches=(DENIED.segment[0].switch,))
+                  for cause, flow in flows.items() if cause is DENIED]  # fmt: skip
+        domain = Domain("collector", [watched], drops=drops, denied=denied)
+        async with connections(net) as switches:
+            await configure(net, switches, domain)
+        marked = MarkedFlow(NUMBER, net.host("h1").IP(), EVERYWHERE, UDP, methods=Method.STEP)
+        path = [Hop(connection(net, name), entries_of(net, name, domain)) for name in PATH]
+        records, reports = await mark(net, {marked: path}, sent, blocks, run)
+    outcome = Outcome(
+        blocks=reports,
+        kept=collector.result,
+        truths=read_truths(net, dict.fromkeys(sent, PATH), SCHEDULE, Method.STEP, records),
+        records=records,
+        nodes={switch: node_id(net, switch) for switch in PATH},
+        in_ports={near: net.port(near, before) for before, near in pairwise(("h1", *PATH))},
+        lost_reports=lost_reports(net),
+        books=Books.of(net, records),
+    )
+    net.discard()
+    return outcome
+
+
+def entries_of(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
+    """What a switch needs for INT and to forward; s3 and s4 lack that for some packets."""
+    found = entries(net, switch, domain)
+    if switch == UNROUTED.segment[0].switch:
+        return without(found, net.host("x5").MAC())
+    if switch in (EXPIRED.segment[0].switch, PATH[-1]):  # routers, which look at the time to live
+        routes = shortest_routes(net, switch)
+        return without(found, net.host("h2").MAC()) + routing_entries(net, switch, routes)
+    return found
+
+
+def without(found: Sequence[fy.P4TableEntry], mac: str) -> list[fy.P4TableEntry]:
+    """Entries but the one that forwards to this address."""
+    return [
+        entry for entry in found
+        if entry.table_id != "forwarding" or not entry.match
+        or entry.match["hdr.ethernet.dst_addr"] != mac
+    ]  # fmt: skip
+
+
+def lost_reports(net: Network) -> NDArray[np.void]:
+    """LOST: reports of dropped packets that the link from s2 to s1 lost."""
+    frames = capture.read(net.capture("s2", "s1", "lost")).bytes
+    is_report = (frames[:, 36:38] == [*REPORT_PORT.to_bytes(2, "big")]).all(axis=1)
+    words = np.ascontiguousarray(frames[is_report, GROUP_HEADER : GROUP_HEADER + 8]).view(">u4")
+    lost = np.zeros(len(words), LOST)
+    lost["node"], lost["sequence"] = words[:, 1], words[:, 0] & 0x3FFFFF
+    return lost[np.isin(words[:, 0] >> 22 & 0x3F, DROP_REPORTS)]
+
+
+def true_losses(outcome: Outcome, segment: tuple[Point, Point]) -> NDArray[np.int64]:
+    """Packets lost on a segment in each block, by captures."""
+    blocks = range(outcome.blocks[0].block, outcome.blocks[-1].block + 1)
+    lost = [truth.lost(*segment, blocks) for truth in outcome.truths.values()]
+    return np.sum(lost, axis=0, dtype=np.int64)
+
+
+def marked_losses(outcome: Outcome, segment: tuple[Point, Point]) -> NDArray[np.int64]:
+    """The same by alternate marking: the difference of two counters."""
+    known = [report.known_records(NUMBER) for report in outcome.blocks]
+    return np.array([each[segment[0]].packets - each[segment[1]].packets for each in known])
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What the reports of a switch's drops say."""
+
+    came: int
+    by_block: NDArray[np.int64]
+    wrong: int  # of those that came: with another port, reason or flow, or a time out of all blocks
+    in_gaps: int  # reports that the collector knows to be lost
+    lost: int  # reports that the link lost, by its log;
+    unseen: int  # of these, with no number that came before, or none after: they leave no gap
+
+
+def reported(outcome: Outcome, cause: Cause, flows: Mapping[Cause | None, Flow]) -> Reported:
+    """What the switch of a cause reported."""
+    blocks = range(outcome.blocks[0].block, outcome.blocks[-1].block + 1)
+    switch = cause.segment[0].switch
+    node, kept = outcome.nodes[switch], outcome.kept
+    ours = kept.reports[kept.reports["node"] == node] if cause.reason else kept.reports[:0]
+    hops = kept.hops[ours["first_hop"]]
+    right = (ours["reason"] == cause.reason) & (hops["ingress"] == outcome.in_ports[switch])
+    # A full queue has no room for others, either.
+    met = [flows[each].port for each in (cause, None if cause is FULL else cause) if each in flows]
+    right &= np.isin(ours["key"]["destination_port"], met)
+    place = blocks_of(ours, hops) - blocks.start
+    right &= (place >= 0) & (place < len(blocks))
+    by_block = np.bincount(place[right], minlength=len(blocks))
+    gaps = kept.findings.gaps
+    lost = outcome.lost_reports["sequence"][outcome.lost_reports["node"] == node]
+    came = kept.groups["sequence"][kept.reports["node"] == node]
+    unseen = lost if not len(came) else lost[(lost < came.min()) | (lost > came.max())]
+    in_gaps = int(gaps["count"][gaps["node"] == node].sum())
+    wrong = int(np.count_nonzero(~right))
+    return Reported(len(ours), by_block, wrong, in_gaps, len(lost), len(unseen))
+
+
+def blocks_of(reports: NDArray[np.void], hops: NDArray[np.void]) -> NDArray[np.int64]:
+    """Of which block of alternate marking the packets are that reports tell of: by their colour, a
+    bit of the DSCP, and by when they came."""
+    times_us = hops["ingress_ns"].astype(np.int64) // 1000
+    block, within = np.divmod(times_us, SCHEDULE.block_us)
+    beside = np.where(within < SCHEDULE.block_us // 2, block - 1, block + 1)
+    return np.where(reports["dscp"] & 1 == block & 1, block, beside)

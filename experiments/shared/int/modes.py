@@ -1,0 +1,198 @@
+"""The same traffic with each of INT's modes and with alternate marking: what it cost, and saw."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.int.application import Collector, Findings
+from controllers.ampm.collector import BlockReport
+from controllers.ampm.records import Point, PointRecord, pulse_delay
+from controllers.ampm.watch import Method
+from controllers.connection import connections, cpu_ports
+from controllers.int.domain import REPORT_PORT, Domain, configure
+from controllers.int.grouping import Grouping, flush
+from controllers.int.watch import Instruction, Mode, WatchedFlow
+from experiments.shared.ampm.measurement import Setting, flow_count, watched_paths
+from experiments.shared.int.marking import BOUNDS, SCHEDULE, mark
+from experiments.shared.int.reports import OURS
+from experiments.shared.int.truth import Passage, read, read_passages
+from testbed.network import Network
+from testbed.patterns import Poisson
+from testbed.run import Run
+from testbed.traffic import Flow, FlowRecord, Traffic
+from testbed.truth import capture
+from testbed.truth.books import Books
+from topologies.parking_lot import ParkingLot
+
+PATH = ("s1", "s2", "s3", "s4", "s5")
+LOSSY = ("s3", "s4")
+RATE_BPS, DELAY_US, QUEUE = 20_000_000, 500, 1000
+WATCHED_BYTES, CROSS_BYTES, CROSS_LOAD = 200, 1000, 0.7
+GROUPED, GROUPING = "XD, grouped", Grouping()
+MODES = {
+    "MD": Mode.DATA, "MX": Mode.INSTRUCTIONS, "XD": Mode.EXPORT, GROUPED: Mode.EXPORT,
+}  # fmt: skip
+AMPM = "AM-PM"
+PROGRAMS = {AMPM: "p4src/ampm/ampm.p4", GROUPED: "p4src/int/grouped.p4"}  # of others --program
+SENT_NS = 100_000_000  # what was flushed has come after so long
+WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
+          | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one mode cost and saw, and what is true."""
+
+    mode: str
+    packets: NDArray[np.int64]  # of the flow, on each link of the path
+    bytes: NDArray[np.int64]  # of these
+    unidentified: NDArray[np.int64]  # of these, packets without an identification
+    report_packets: int  # that went to the collector
+    report_bytes: int  # of these
+    report_link_bytes: int  # on all links on the way there
+    lost: int  # packets of the flow, by the lossy link
+    lost_pulses: int  # of these, packets that AM-PM marked as pulses
+    truth: list[Passage]
+    findings: Findings | None  # of INT
+    blocks: list[BlockReport]  # of AM-PM
+    books: Books
+
+    @property
+    def added(self) -> NDArray[np.int64]:
+        """Bytes that telemetry added to the packets, by link."""
+        return self.bytes - self.packets * WATCHED_BYTES
+
+    @property
+    def told(self) -> dict[int, np.void]:
+        """What INT's collector knows of each switch, by its place on the path."""
+        assert self.findings is not None
+        return {
+            int(hop["node"]) - 1: hop
+            for flow in self.findings.flows for hop in flow["path"][: flow["hops"]]
+        }  # fmt: skip
+
+    @property
+    def losses_seen(self) -> int:
+        """Packets that are known to be lost between s3 and s4: by AM-PM's counters; or by what both
+        told of, where both report by themselves. A packet that does not arrive tells nothing."""
+        if self.findings is None:
+            left, came = Point(LOSSY[0], "departures"), Point(LOSSY[1], "arrivals")
+            return sum(r[left].packets - r[came].packets for r in self.records)
+        told = {place: int(hop["latency_ns"]["count"]) for place, hop in self.told.items()}
+        near, far = (told.get(PATH.index(switch), 0) for switch in LOSSY)
+        return near - far
+
+    @property
+    def records(self) -> list[dict[Point, PointRecord]]:
+        """AM-PM's, of all blocks."""
+        return [report.known_records(1) for report in self.blocks]
+
+    @property
+    def delays(self) -> int:
+        """How many times a switch's latency is known."""
+        if self.findings is None:
+            of_switches = [(Point(s, "arrivals"), Point(s, "departures")) for s in PATH]
+            return sum(
+                pulse_delay(r[first], r[second]).delay_us is not None
+                for r in self.records for first, second in of_switches
+            )  # fmt: skip
+        return sum(int(hop["latency_ns"]["count"]) for hop in self.told.values())
+
+    @property
+    def longest_queue(self) -> int | None:
+        """That any switch told of; None: it tells of none."""
+        if self.findings is None:
+            return None
+        return max((int(hop["occupancy"]["most"]) for hop in self.told.values()), default=0)
+
+    @property
+    def readings(self) -> int:
+        """Reports; of AM-PM, how often a switch was read."""
+        return self.findings.reports if self.findings else len(self.blocks) * len(PATH)
+
+
+async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
+    """Send the same traffic through switches that do this."""
+    topo = ParkingLot(len(PATH), rate_bps=RATE_BPS, delay_us=DELAY_US, queue_packets=QUEUE)
+    flows = flows_of(topo, options)
+    stamped = options.time == "real"
+    with Network(
+        topo, run, program=PROGRAMS.get(mode, options.program), switch_options=cpu_ports(topo),
+        stamp_log=stamped, expected_drops=("ingress",) if mode == GROUPED else (),
+    ) as net:  # fmt: skip
+        port = net.port(*LOSSY)
+        net.switch(LOSSY[0]).set_link(port, loss_probability=options.loss / 100)
+        collector = net.run_application("collector", Collector(OURS))
+        if mode == AMPM:
+            setting = Setting(
+                "marked", topo, PATH, {flows[0]: Method.DOUBLE}, SCHEDULE, BOUNDS, options.blocks
+            )
+            paths = watched_paths(net, setting)
+            records, blocks = await mark(net, paths, flows, options.blocks, run)
+        else:
+            records, blocks = await report(net, flows, mode, run), []
+    upstream = [*pairwise(reversed(PATH)), (PATH[0], "collector")]
+    reports = [frames(net, *link, REPORT_PORT)["length"] for link in upstream]
+    ours = [frames(net, *link, flows[0].port) for link in pairwise([*PATH, "h2"])]
+    lost = read(net.capture(*LOSSY, "lost"))
+    return Found(
+        mode=mode,
+        packets=np.array([len(each) for each in ours]),
+        bytes=np.array([each["length"].sum() for each in ours]),
+        unidentified=np.array([np.sum(each["identification"] == 0) for each in ours]),
+        report_packets=len(reports[-1]),
+        report_bytes=int(reports[-1].sum()),
+        report_link_bytes=sum(int(lengths.sum()) for lengths in reports),
+        lost=int(np.count_nonzero(lost["port"] == flows[0].port)),
+        lost_pulses=pulses_of(net, flows[0]) if mode == AMPM else 0,
+        truth=read_passages(net, flows[0], PATH, stamped=stamped),
+        findings=None if mode == AMPM else collector.result,
+        blocks=blocks,
+        books=Books.of(net, records),
+    )
+
+
+async def report(
+    net: Network, flows: Sequence[Flow], mode: str, run: Run
+) -> dict[int, FlowRecord]:  # fmt: skip
+    """Have INT report all packets of the first flow."""
+    watched = WatchedFlow(
+        net.host("h1").IP(), net.host("h2").IP(), dst_port=flows[0].port, protocol=17,
+        instructions=WANTED, mode=MODES[mode],
+    )  # fmt: skip
+    grouping = GROUPING if mode == GROUPED else None
+    async with connections(net) as switches:
+        await configure(net, switches, Domain("collector", [watched], grouping=grouping))
+        async with Traffic(net, flows) as traffic:
+            records = await traffic.finish()
+        if grouping:
+            await flush(switches.values())
+            await run.clock.sleep_until(run.clock.now_ns() + SENT_NS)
+        return records
+
+
+def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
+    """The watched flow, and what shares one link each with it."""
+    count = flow_count(options.rate, options.blocks, SCHEDULE)
+    rate_pps = CROSS_LOAD * RATE_BPS / 8 / CROSS_BYTES
+    crossing = max(round(rate_pps * count / options.rate), 1)
+    return [
+        Flow(1, "h1", "h2", options.rate, count, WATCHED_BYTES),
+        *(Flow(number, *ends, rate_pps, crossing, CROSS_BYTES, pattern=Poisson())
+          for number, ends in enumerate(topo.crossings, start=2)),
+    ]  # fmt: skip
+
+
+def pulses_of(net: Network, flow: Flow) -> int:
+    """Packets that AM-PM marked as pulses, of those that the link lost."""
+    return int(np.count_nonzero(capture.read_flow(net.capture(*LOSSY, "lost"), flow).dscp & 2))
+
+
+def frames(net: Network, near: str, far: str, port: int) -> NDArray[np.void]:
+    """FRAME: what a switch sent to a neighbour, to this UDP port."""
+    found = read(net.capture(near, far, "out"))
+    return found[found["port"] == port]

@@ -1,0 +1,89 @@
+"""INT on bmv2: clocks that have to be found, and between what and what its values can be.
+
+A bmv2 sits behind a panel, whose links shape what leaves: so its own queues stay almost empty. Each
+has a clock of its own, and stamps a packet some time while it is inside, behind the panel.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import finsy as fy
+import numpy as np
+from numpy.typing import NDArray
+
+from controllers.readout import RESOLUTION_US, Readouts
+from experiments.shared.int.end_to_end import Interval
+from experiments.shared.int.truth import Passage, around, read
+from testbed.clock import Clock
+from testbed.errors import InvalidRunError
+from testbed.network import Network
+from testbed.real.targets.bmv2 import Bmv2Switch
+from testbed.traffic import Flow, FlowRecord
+
+SLOWER = 8  # rates on bmv2, of those on minip4
+
+
+async def find_clocks(
+    switches: Mapping[str, fy.Switch], clock: Clock
+) -> dict[str, tuple[int, float]]:
+    """Of each switch, what to add to its clock to get `clock`, and how wrong that may be, in us.
+
+    Raises TestbedError for one that is found less well than bmv2's clocks are promised to be.
+    """
+    found = {}
+    for name, switch in switches.items():
+        async with Readouts(switch) as readouts:
+            offset_us, error_us = await readouts.clock_offset(
+                clock, good_us=Bmv2Switch.clock_error_us / 4
+            )
+        if error_us > Bmv2Switch.clock_error_us:
+            raise InvalidRunError(f"the clock of {name} was found to {error_us:.0f} us only")
+        found[name] = round(offset_us), error_us + RESOLUTION_US
+    return found
+
+
+def read_inside(net: Network, flow: Flow, path: Sequence[str]) -> list[Interval]:
+    """When each packet, in the order of sending, went into each bmv2 of a path and was out of it.
+
+    For networks that neither lose packets of the flow nor change their order.
+    """
+    return [
+        (
+            _ours(net.capture(switch, before, "out", inner=True), flow),
+            _ours(net.capture(switch, after, "in", inner=True), flow),
+        )
+        for before, switch, after in around(flow, path)
+    ]
+
+
+def read_ahead(net: Network, switch: str, after: str, flow: Flow) -> NDArray[np.int64]:
+    """How many packets for the same port were inside when each of a flow's went in: at most so many
+    can have waited in bmv2's queue."""
+    left = read(net.capture(switch, after, "in", inner=True))
+    went = np.concatenate([
+        read(net.capture(switch, n, "out", inner=True)) for n in net.neighbours(switch)
+    ])  # fmt: skip
+    went = went[np.argsort(went[["port", "number"]])]
+    into_ns = went["time_ns"][np.searchsorted(went[["port", "number"]], left[["port", "number"]])]
+    ahead = np.arange(len(left)) - np.searchsorted(left["time_ns"], into_ns, "right")
+    return np.maximum(ahead, 0)[left["port"] == flow.port]
+
+
+def unseen(
+    first: Passage, inside: Sequence[Interval], record: FlowRecord,
+    clocks: Mapping[str, tuple[int, float]],
+) -> Interval:  # fmt: skip
+    """What INT does not see of each packet, ns, at least and at most: what comes before the first
+    bmv2's stamp, and behind the last one's."""
+    received_ns = np.zeros(record.flow.count, np.int64)
+    received_ns[record.received["sequence"]] = record.received["received_ns"]
+    error_ns = round(2000 * max(error_us for _, error_us in clocks.values()))
+    (into_first, out_first), (into_last, out_last) = inside[0], inside[-1]
+    least_ns = into_first - first.came_ns + received_ns - out_last
+    most_ns = out_first - first.came_ns + received_ns - into_last
+    return least_ns - error_ns, most_ns + error_ns
+
+
+def _ours(path: object, flow: Flow) -> NDArray[np.int64]:
+    frames = read(path)  # type: ignore[arg-type]
+    ours: NDArray[np.int64] = frames["time_ns"][frames["port"] == flow.port]
+    return ours

@@ -1,0 +1,334 @@
+"""Sends over a path of which one link is narrow, with and without INT: what gets through."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.int.application import Collector, Findings
+from controllers.connection import connections
+from controllers.int.domain import Changes, Domain, configure
+from controllers.int.watch import Instruction, WatchedFlow
+from experiments.shared.int.end_to_end import Interval, handed_over
+from experiments.shared.int.reports import OURS
+from experiments.shared.int.truth import read
+from testbed.network import Network
+from testbed.run import Run
+from testbed.tcp import TcpFlow, TcpRecord
+from testbed.traffic import AnyFlow, Flow, FlowRecord, Traffic
+from testbed.truth import capture
+from testbed.truth.books import Books
+from testbed.truth.checksums import segments, wrong_checksums
+from topologies.parking_lot import ParkingLot
+
+RATE_BPS, WIDER_BPS, DELAY_US = 10_000_000, 20_000_000, 100
+TCP_QUEUE = 64  # packets
+SURPLUS = 1.25  # of what the narrow link takes: so a queue forms
+SIZES = (128, 1514)
+UDP_HEADERS, TCP_HEADERS = 42, 66  # of frames; TCP's has a timestamp option
+TCP, UDP = 6, 17
+INT_BYTES = 16  # shim and INT header, once
+_FOUR = Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
+_SIX = _FOUR | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME
+_NINE = _SIX | Instruction.LEVEL_2 | Instruction.UTILISATION | Instruction.BUFFER
+# By what a switch pushes of them, in bytes: 4 each, and 8 of times and level 2 interfaces (INT 2.1,
+# 5.7). 0: no INT.
+METADATA = {
+    0: Instruction(0), 4: Instruction.NODE_ID, 16: _FOUR, 32: _SIX, 48: _NINE,
+}  # fmt: skip
+TCP_METADATA = (0, 32)
+TCP_TOLERANCE = {
+    "real": 0.02,  # slow start, segments that are sent again, and what else the machine does
+    "virtual": 1e-9,  # of floating-point numbers
+}
+TCP_TRIES = 3
+CaseFlow_co = TypeVar("CaseFlow_co", bound=AnyFlow, covariant=True)
+
+
+@dataclass(frozen=True)
+class Case(Generic[CaseFlow_co]):
+    """A flow through so many switches that push, and one behind them that takes INT off."""
+
+    hops: int
+    metadata: int  # bytes that a switch pushes; 0: no INT
+    flow: CaseFlow_co
+
+    @property
+    def size(self) -> int:
+        """Bytes of a frame as hosts send it; of TCP's a full one."""
+        return self.flow.size if isinstance(self.flow, Flow) else max(SIZES)
+
+    def frame_bytes(self, hop: int) -> int:
+        """Of a frame on the link behind the `hop`-th switch, by the format of INT-MD."""
+        if not self.metadata or hop > self.hops:
+            return self.size
+        return self.size + INT_BYTES + hop * self.metadata
+
+    @property
+    def path(self) -> list[str]:
+        """The switches."""
+        return [f"s{number}" for number in range(1, self.hops + 2)]
+
+    @property
+    def nodes_told(self) -> list[int]:
+        """Numbers of the switches that say something: of node ids alone, the last one's report has
+        no metadata."""
+        tells_last = METADATA[self.metadata] != Instruction.NODE_ID
+        return [*range(1, self.hops + 1 + tells_last)]
+
+    @property
+    def wire_ns(self) -> int:
+        """What a frame takes on the narrow link, the last one before INT is taken off."""
+        return self.frame_bytes(self.hops) * 8 * 10**9 // RATE_BPS
+
+    @property
+    def goodput_bps(self) -> float:
+        """What a full narrow link leaves for the data of UDP or TCP."""
+        headers = UDP_HEADERS if isinstance(self.flow, Flow) else TCP_HEADERS
+        return (self.size - headers) * 8e9 / self.wire_ns
+
+    def watched(self, net: Network) -> WatchedFlow:
+        """For the watch list."""
+        return WatchedFlow(
+            net.host(self.flow.source).IP(), net.host(self.flow.destination).IP(),
+            protocol=UDP if isinstance(self.flow, Flow) else TCP, dst_port=self.flow.port,
+            instructions=METADATA[self.metadata],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A UDP flow that filled the narrow link, and how far it is from what the link's rate says."""
+
+    case: Case[Flow]
+    received: int
+    goodput_bps: float  # by the receiver's clock, while something waited for the link; NaN
+    # if packets were lost, and so with what follows from times
+    packets_per_s: float
+    idle_ns: float  # nothing waited for the link, since its switch had not taken the next packet in
+    wrong_lengths: int  # frames on all links of the path that are longer or shorter than by theory
+    link_error_ns: float  # the largest: when frames left for the narrow link, against its rate
+    host_error_ns: (
+        float  # the receiver's time between packets, beyond theory and how late each came
+    )
+    early: float  # packets that the host had before the link let them go
+    latest_ns: float  # the most that one came to its host later than that
+
+
+@dataclass(frozen=True)
+class Transferred:
+    """TCP's bulk transfer, in real time by hosts' kernels."""
+
+    case: Case[TcpFlow]
+    goodput_bps: float  # from the first data that the receiver took to the last
+    retransmitted: int  # segments
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of all cases."""
+
+    sent: list[Sent]
+    transferred: list[Transferred]
+    checksum_errors: int  # segments that came to hosts with one
+    findings: Findings
+    books: Books
+
+    @property
+    def watched(self) -> list[Case[AnyFlow]]:
+        """Those with INT."""
+        cases: list[Case[AnyFlow]] = [
+            *(sent.case for sent in self.sent),
+            *(tcp.case for tcp in self.transferred),
+        ]
+        return [case for case in cases if case.metadata]
+
+
+def longest_bytes(hops: int) -> int:
+    """Of a frame between switches."""
+    return max(SIZES) + INT_BYTES + hops * max(METADATA)
+
+
+async def measure(options: argparse.Namespace, run: Run) -> Outcome:
+    """Send all cases one after the other."""
+    real = options.time == "real"
+    cases, transfers = udp_cases(options), tcp_cases(options)
+    queue = max(case.flow.count for case in cases)  # nothing is lost
+    switches = max(options.hops) + 1
+    topo = ParkingLot(switches, rate_bps=WIDER_BPS, delay_us=DELAY_US, queue_packets=queue)
+    records: dict[int, FlowRecord] = {}
+    transferred: dict[int, TcpRecord] = {}
+    with Network(topo, run, program=options.program, stamp_log=real) as net:
+        collector = net.run_application("collector", Collector(OURS))
+        every: list[Case[AnyFlow]] = [*cases, *transfers]
+        watched = [case.watched(net) for case in every if case.metadata]
+        mtu_bytes = longest_bytes(max(options.hops))
+        async with connections(net) as connected:
+            await configure(
+                net, connected, Domain("collector", watched, mtu_bytes=mtu_bytes, changes=Changes())
+            )
+        for hops in options.hops:
+            some = [case for case in cases if case.hops == hops]
+            some_tcp = [case for case in transfers if case.hops == hops]
+            tolerance = TCP_TOLERANCE[options.time]
+            found, found_tcp = await _send(net, some, some_tcp, queue, tolerance)
+            records |= found
+            transferred |= found_tcp
+        errors = sum(_thrown_away(net.host(name)) for name in topo.hosts()) if real else 0
+    if not real:
+        errors = sum(_wrong_checksums(net, case) for case in transfers if case.metadata)
+    return Outcome(
+        sent=_all_sent(net, cases, records, stamped=real),
+        transferred=[_transferred(case, transferred[case.flow.id]) for case in transfers],
+        checksum_errors=errors,
+        findings=collector.result,
+        books=Books.of(net, {**records, **transferred}),
+    )
+
+
+def udp_cases(options: argparse.Namespace) -> list[Case[Flow]]:
+    """Each fills its narrow link for as long as is asked for, one after the other."""
+    cases: list[Case[Flow]] = []
+    for hops in options.hops:
+        after_s = 0.0
+        for size in SIZES:
+            for metadata in options.metadata:
+                bare = Case(hops, metadata, Flow(0, "h1", "h2", 1, 1, size))
+                count = max(round(options.seconds * 1e9 / bare.wire_ns), 8)
+                flow = Flow(
+                    len(cases) + 1, "h1", f"x{hops + 1}", SURPLUS * 1e9 / bare.wire_ns, count, size,
+                    after_s=after_s,
+                )  # fmt: skip
+                cases.append(Case(hops, metadata, flow))
+                after_s += 1.1 * options.seconds + 0.05
+    return cases
+
+
+def tcp_cases(options: argparse.Namespace) -> list[Case[TcpFlow]]:
+    """Bulk transfers, of full segments alone."""
+    segment = max(SIZES) - TCP_HEADERS
+    size_bytes = max(round(options.tcp_seconds * RATE_BPS / 8 / segment), 2) * segment
+    pairs = [(hops, metadata) for hops in options.hops for metadata in TCP_METADATA]
+    return [
+        Case(hops, metadata, TcpFlow(1000 + number, "h1", f"x{hops + 1}", size_bytes))
+        for number, (hops, metadata) in enumerate(pairs)
+    ]
+
+
+async def _send(
+    net: Network, cases: Sequence[Case[Flow]], transfers: Sequence[Case[TcpFlow]], queue: int,
+    tolerance: float,
+) -> tuple[dict[int, FlowRecord], dict[int, TcpRecord]]:  # fmt: skip
+    """Send all flows with the same path, and return their records by the flows' ids.
+
+    The last link before INT is removed is narrow meanwhile; its queue holds `queue` packets.
+    """
+    *_, narrow, last = cases[0].path
+    switch, port = net.switch(narrow), net.port(narrow, last)
+    switch.set_link(port, rate_bps=RATE_BPS)
+    async with Traffic(net, [case.flow for case in cases]) as traffic:
+        records = await traffic.finish()
+    switch.set_queue(port, depth=TCP_QUEUE)  # it would fill a longer one, and wait as long
+    transferred = {t.flow.id: await _best_transfer(net, t, tolerance) for t in transfers}
+    switch.set_queue(port, depth=queue)
+    switch.set_link(port, rate_bps=WIDER_BPS)
+    return records, transferred
+
+
+async def _best_transfer(net: Network, case: Case[TcpFlow], tolerance: float) -> TcpRecord:
+    """What else the machine does makes a transfer slower, never faster: so one that falls short is
+    made again."""
+    tries: list[TcpRecord] = []
+    while len(tries) < TCP_TRIES:
+        async with Traffic(net, [case.flow]) as traffic:
+            tries += [*(await traffic.finish()).values()]
+        if _transferred(case, tries[-1]).goodput_bps >= (1 - tolerance) * case.goodput_bps:
+            break
+    return max(tries, key=lambda record: _transferred(case, record).goodput_bps)
+
+
+def _all_sent(
+    net: Network, cases: Sequence[Case[Flow]], records: Mapping[int, FlowRecord], *, stamped: bool
+) -> list[Sent]:
+    """What captures and hosts tell of UDP flows."""
+    link = cache(lambda switch, after: read(net.capture(switch, after, "out")))
+    took_in = cache(
+        lambda switch, before: read(net.capture(switch, before, "taken" if stamped else "in"))
+    )
+    found = []
+    for case in cases:
+        nodes = [case.flow.source, *case.path, case.flow.destination]
+        lengths = [_ours(link(*ends), case)["length"] for ends in pairwise(nodes[1:])]
+        wrong = sum(int(np.count_nonzero(each != case.frame_bytes(hop)))
+                    for hop, each in enumerate(lengths, start=1))  # fmt: skip
+        before, narrow, last = nodes[-4:-1]
+        taken_ns = _ours(took_in(narrow, before), case)["time_ns"]
+        left_ns = _ours(link(narrow, last), case)["time_ns"]
+        free_ns = left_ns + case.wire_ns + DELAY_US * 1000
+        handed_ns = handed_over(net, case.flow, last) if stamped else (free_ns, free_ns)
+        found.append(sent_by(case, records[case.flow.id], (taken_ns, left_ns), handed_ns, wrong))
+    return found
+
+
+def _ours(frames: NDArray[np.void], case: Case[Flow]) -> NDArray[np.void]:
+    return frames[frames["port"] == case.flow.port]
+
+
+def sent_by(
+    case: Case[Flow], record: FlowRecord, passed_ns: Interval, handed_ns: Interval, wrong: int
+) -> Sent:
+    """`passed_ns`: when the narrow link's switch had taken packets in, and they left for the link;
+    `handed_ns`: between which times the host got them. A link sends the next packet when the one
+    before has gone, or later, when there is one."""
+    taken_ns, left_ns = passed_ns
+    received_ns = record.received["received_ns"].astype(np.int64)
+    if not len(received_ns) == len(left_ns) == case.flow.count:  # a check of its own
+        unknown = np.nan
+        return Sent(
+            case, len(received_ns), goodput_bps=unknown, packets_per_s=unknown, idle_ns=unknown,
+            wrong_lengths=wrong, link_error_ns=unknown, host_error_ns=unknown, early=unknown,
+            latest_ns=unknown,
+        )  # fmt: skip
+    gone_ns = left_ns[:-1] + case.wire_ns
+    waited_ns = np.maximum(taken_ns[1:] - gone_ns, 0)
+    free_ns = left_ns + case.wire_ns + DELAY_US * 1000
+    least_late, most_late = (handed - free_ns for handed in handed_ns)
+    packets, idle_ns = len(received_ns) - 1, int(waited_ns.sum())
+    by_theory_ns = packets * case.wire_ns + idle_ns
+    took_ns = int(received_ns[-1] - received_ns[0])
+    least, most = least_late[-1] - most_late[0], most_late[-1] - least_late[0]
+    return Sent(
+        case=case,
+        received=len(received_ns),
+        goodput_bps=8e9 * packets * (case.size - UDP_HEADERS) / (took_ns - idle_ns),
+        packets_per_s=1e9 * packets / (took_ns - idle_ns),
+        idle_ns=idle_ns,
+        wrong_lengths=wrong,
+        link_error_ns=int(abs(left_ns[1:] - gone_ns - waited_ns).max()),
+        host_error_ns=int(max(by_theory_ns + least - took_ns, took_ns - by_theory_ns - most, 0)),
+        early=int(np.count_nonzero(received_ns < free_ns)),
+        latest_ns=int((received_ns - free_ns).max()),
+    )
+
+
+def _transferred(case: Case[TcpFlow], record: TcpRecord) -> Transferred:
+    times_ns, totals = (record.received[name].astype(np.int64) for name in ("time_ns", "bytes"))
+    goodput_bps = 8e9 * (totals[-1] - totals[0]) / (times_ns[-1] - times_ns[0])
+    return Transferred(case, goodput_bps, record.retransmitted_segments)
+
+
+def _wrong_checksums(net: Network, case: Case[TcpFlow]) -> int:
+    """Segments with a wrong one on the way to the host, of which INT came off."""
+    came = net.capture(case.path[-1], case.flow.destination, "out")
+    return wrong_checksums(segments(capture.read(came, width=case.size)))
+
+
+def _thrown_away(host: Any) -> int:
+    """TCP segments that a host's kernel threw away: of /proc/net/snmp, names and then values."""
+    names, values = (line.split() for line in host.cmd("grep ^Tcp: /proc/net/snmp").splitlines())
+    return int(values[names.index("InCsumErrors")])

@@ -1,0 +1,172 @@
+"""A collector and a sender of reports, each in a process, at two hosts: what becomes of reports."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collectors.int.application import PORT
+from experiments.shared.int import replay
+from testbed.errors import TestbedError
+
+SENDER, COLLECTOR = "10.66.0.1", "10.66.0.2"
+SENDER_CORE, COLLECTOR_CORE = 0, 1
+QUIET_S = 0.8  # after the last datagram but one: what the socket holds is taken in meanwhile
+TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is sent, and what is done with it."""
+
+    reports: int  # a datagram
+    hops: int
+    flows: int
+    is_stored: bool = False
+
+    @property
+    def text(self) -> str:
+        """For tables."""
+        stored = ", stored" if self.is_stored else ""
+        return f"{self.reports} a datagram{stored}; {self.hops} hops; {self.flows:,} flows"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What became of the datagrams of a turn, and what they cost."""
+
+    sent: int  # datagrams
+    received: int
+    in_gaps: int  # that the collector knows to be lost
+    kernel_drops: int  # that found its socket full
+    misread: int  # reports, hops, flows and anything else that is not as it was sent
+    reports: int
+    sent_per_s: float
+    seconds: float
+    user_s: float
+    system_s: float
+    stored_bytes: int
+
+    @property
+    def lost(self) -> int:
+        """Datagrams that did not come."""
+        return self.sent - self.received
+
+    @property
+    def busy(self) -> float:
+        """Of a core, for as long as datagrams were sent: above 1 they pile up."""
+        return (self.user_s + self.system_s) / self.seconds
+
+    @property
+    def ns_a_report(self) -> float:
+        """CPU time."""
+        return 1e9 * (self.user_s + self.system_s) / self.reports
+
+
+class Hosts:
+    """Two namespaces and a veth between them: this one, the collector's, and the sender's."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._turns = 0
+
+    def __enter__(self) -> "Hosts":
+        """Raises TestbedError."""
+        if (os.cpu_count() or 1) <= COLLECTOR_CORE:
+            raise TestbedError("sender and collector need a core each: this machine has one")
+        _command("ip link add collector type veth peer name reports")
+        _command(f"ip address add {COLLECTOR}/24 dev collector")
+        _command("ip link set collector up")
+        # It waits for a line, until its interface is there.
+        script = f'read; exec "{sys.executable}" "{replay.__file__}" {COLLECTOR} {PORT}'
+        self._sender = subprocess.Popen(
+            ["taskset", "-c", str(SENDER_CORE), "unshare", "-n", "bash", "-c", script],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            self._prepare()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _prepare(self) -> None:
+        pid, deadline_s = self._sender.pid, time.monotonic() + TIMEOUT_S
+        while os.readlink(f"/proc/{pid}/ns/net") == os.readlink("/proc/self/ns/net"):
+            if time.monotonic() > deadline_s:
+                raise TestbedError("the sender of reports has no namespace")
+            time.sleep(0.005)
+        _command(f"ip link set reports netns {pid}")
+        for command in (f"address add {SENDER}/24 dev reports", "link set reports up"):
+            _command(f"nsenter -t {pid} -n ip {command}")
+        if self._ask("") != "ready":
+            raise TestbedError("the sender of reports did not start")
+
+    def __exit__(self, *_error: object) -> None:
+        self._sender.kill()
+        self._sender.communicate()
+
+    def take(self, shape: Shape, datagrams_per_s: float, seconds: float) -> Taken:
+        """Have a collector take reports of this shape, at this rate. Raises TestbedError."""
+        self._turns += 1
+        run = self._folder / "reports" / f"turn-{self._turns}"
+        stored = ["--store", str(run)] if shape.is_stored else []
+        collector = subprocess.Popen(
+            ["taskset", "-c", str(COLLECTOR_CORE), sys.executable, "-m", "collectors.int",
+             "--address", COLLECTOR, *stored],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        try:
+            assert collector.stderr is not None
+            told = collector.stderr.readline()
+            if "listening" not in told:
+                raise TestbedError(f"the collector did not start: {told.strip()}")
+            given = (shape.reports, shape.hops, shape.flows, datagrams_per_s, seconds, QUIET_S)
+            sent = int(self._ask(" ".join(map(str, given))))
+            collector.send_signal(signal.SIGINT)
+            output, errors = collector.communicate(timeout=TIMEOUT_S)
+        finally:
+            collector.kill()
+            collector.communicate()
+        if collector.returncode:
+            raise TestbedError(f"the collector failed: {errors.strip().splitlines()[-1:]}")
+        size = sum(path.stat().st_size for path in run.parent.glob(f"*/run={run.name}/*"))
+        return _taken(shape, sent, seconds, json.loads(output), size)
+
+    def _ask(self, line: str) -> str:
+        """Tell the sender a line, and return its answer. Raises TestbedError."""
+        assert self._sender.stdin is not None
+        assert self._sender.stdout is not None
+        self._sender.stdin.write(f"{line}\n")
+        self._sender.stdin.flush()
+        answer = self._sender.stdout.readline().strip()
+        if not answer:
+            raise TestbedError("the sender of reports has ended")
+        return answer
+
+
+def _taken(shape: Shape, sent: int, seconds: float, found: dict[str, Any], size: int) -> Taken:
+    received = found["datagrams"]
+    reports = received * shape.reports
+    expected = {"reports": reports, "hops": reports * shape.hops, "duplicates": 0, "reordered": 0,
+                "restarts": 0}  # fmt: skip
+    if received == sent:
+        expected["flows"] = shape.flows
+    return Taken(
+        sent=sent, received=received, in_gaps=found["lost"], kernel_drops=found["kernel_drops"],
+        misread=sum(abs(found[what] - value) for what, value in expected.items())
+        + sum(found["malformed"].values()) + sum(found["overflow"].values()),
+        reports=max(reports, 1), sent_per_s=(sent - 1) / seconds, seconds=seconds,
+        user_s=found["user_s"], system_s=found["system_s"], stored_bytes=size,
+    )  # fmt: skip
+
+
+def _command(command: str) -> None:
+    done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise TestbedError(f"{command}: {done.stderr.strip()}")

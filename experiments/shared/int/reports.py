@@ -1,0 +1,109 @@
+"""What reports said of each packet: for experiments that look at single packets."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.int.application import Collector, Findings
+from collectors.int.decoder import Decoded, Encoding
+from collectors.int.shared import GROUP, HOP, REPORT
+from controllers.int.domain import node_id
+from experiments.shared.int.truth import Passage, around
+from testbed.application import Host
+from testbed.network import Network
+from testbed.traffic import Flow
+
+# Marks and units of our switches (docs/int.md).
+OURS = Encoding(port=32767, dscp=0x04, dscp_mask=0x3C, timestamp_unit_ns=1000, latency_unit_ns=1000)
+
+
+# What is kept of a report: all of it would be three times as much.
+OF_GROUP = np.dtype([(name, GROUP[name]) for name in ("node", "sequence")])
+OF_REPORT = np.dtype([
+    (name, REPORT[name]) for name in
+    ("time_ns", "node", "packet", "key", "hops", "first_hop", "ip_length", "dscp", "reason")
+])  # fmt: skip
+OF_HOP = np.dtype([
+    (name, HOP[name]) for name in
+    ("node", "ingress", "egress", "ingress_ns", "egress_ns", "latency_ns", "occupancy")
+])  # fmt: skip
+
+
+class Kept(NamedTuple):
+    """What a collector found, and all reports, in the order in which they came."""
+
+    findings: Findings
+    groups: NDArray[np.void]  # OF_GROUP: of each report that of its datagram
+    reports: NDArray[np.void]  # OF_REPORT; `first_hop` is an index of `hops`
+    hops: NDArray[np.void]  # OF_HOP
+
+
+class KeepingCollector(Collector):
+    """Takes reports of our switches; its result is Kept."""
+
+    def __init__(self) -> None:
+        super().__init__(OURS)
+
+    def start(self, host: Host) -> None:
+        """Listen."""
+        super().start(host)
+        self._parts = [(np.zeros(0, OF_GROUP), np.zeros(0, OF_REPORT), np.zeros(0, OF_HOP))]
+        self._kept_hops = 0
+
+    def take(self, part: Decoded) -> None:
+        """Keep it, too."""
+        super().take(part)
+        reports = _only(part.reports, OF_REPORT)
+        reports["first_hop"] += self._kept_hops
+        self._kept_hops += len(part.hops)
+        groups = _only(part.groups[part.reports["group"]], OF_GROUP)
+        self._parts.append((groups, reports, _only(part.hops, OF_HOP)))
+
+    def result(self) -> Any:
+        """Kept, when nothing comes any more."""
+        arrays = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
+        return Kept(super().result(), *arrays)
+
+
+def _only(rows: NDArray[np.void], kept: np.dtype[np.void]) -> NDArray[np.void]:
+    """A copy that has these fields."""
+    found = np.empty(len(rows), kept)
+    for name in kept.names or ():
+        found[name] = rows[name]
+    return found
+
+
+class Told(NamedTuple):
+    """What the last switch reported of each packet (INT-MD); by sequence number."""
+
+    is_reported: NDArray[np.bool_]
+    hops: NDArray[np.void]  # OF_HOP, shape (packets, hops); zeros where they are more, or fewer
+
+
+def told_of(net: Network, kept: Kept, path: Sequence[str], last: Passage) -> Told:
+    """The last switch numbers its reports, from 0 on, as packets leave it: `last` says in which
+    order they did."""
+    left = np.flatnonzero(last.passed)
+    left = left[np.argsort(last.left_ns[left], kind="stable")]
+    is_ours = (kept.groups["node"] == node_id(net, path[-1])) & (
+        kept.groups["sequence"] < len(left)
+    )
+    reports, packets = kept.reports[is_ours], left[kept.groups["sequence"][is_ours]]
+    is_reported = np.zeros(len(last.left_ns), np.bool_)
+    is_reported[packets] = True
+    hops = np.zeros((len(is_reported), len(path)), OF_HOP)
+    whole = reports["hops"] == len(path)
+    first = reports["first_hop"][whole].astype(np.int64)
+    hops[packets[whole]] = kept.hops[first[:, None] + np.arange(len(path))]
+    return Told(is_reported, hops)
+
+
+def ways(net: Network, flow: Flow, path: Sequence[str]) -> list[dict[str, int]]:
+    """What each switch of a path is to say of itself: its node id, and both ports."""
+    return [
+        {"node": node_id(net, switch), "ingress": net.port(switch, before),
+         "egress": net.port(switch, after)}
+        for before, switch, after in around(flow, path)
+    ]  # fmt: skip

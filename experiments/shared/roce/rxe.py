@@ -1,0 +1,92 @@
+"""Linux's rdma_rxe in a virtual machine at the collector's host: it takes records, or writes some.
+
+In real time, where ./setup.sh --rdma left a kernel for it.
+"""
+
+import argparse
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collectors.roce.application import Responder, Writer
+from collectors.roce.region import Region
+from collectors.roce.verbs import Verbs
+from controllers.connection import connections
+from controllers.roce.queue_pair import mac_of
+from controllers.roce.session import configure
+from experiments.shared.roce.real_session import LENGTH, TRANSPORTS, RealSession, by_kind
+from experiments.shared.roce.reporting import (
+    COLLECTOR,
+    COLLECTOR_ADDR,
+    PEER,
+    RECEIVER,
+    RECORDS,
+    Collection,
+    Keeper,
+    Running,
+    Taken,
+    network,
+    writing,
+)
+from testbed.real.vm import machine
+from testbed.real.vm.host import machine_at
+from testbed.run import Run
+from testbed.truth import capture
+
+FILE = Path("/tmp/records")  # in the virtual machine's memory
+WRITTEN_TO = "h1"  # by rxe
+SETTLE_NS = 500_000_000  # until an emulated machine took what is on its way
+
+
+def lacking(options: argparse.Namespace) -> str:
+    """Why a run has no rxe, in some words; none: it has."""
+    if options.time == "virtual":
+        return "virtual time has no kernel of another machine"
+    if options.quick:
+        return "a virtual machine takes longer to start than --quick has"
+    return machine.missing() or ""
+
+
+@asynccontextmanager
+async def reporting_to_rxe(
+    run: Run, name: str, collection: Collection, rate_bps: int, program: str
+) -> AsyncIterator[tuple[Running, Taken]]:
+    """As reporting(), but that rxe takes the records; the only application is the Keeper."""
+    taken = Taken()
+    with network(run, name, rate_bps, program) as net:
+        net.run_application(RECEIVER, Keeper())
+        with machine_at(
+            net.host(COLLECTOR), run.folder / "vm", {PEER.address: mac_of(PEER)}
+        ) as started:
+            endpoint = started.make(Verbs, COLLECTOR_ADDR)
+            region = started.make(Region, RECORDS[collection.content], collection.slots, FILE)
+            target = endpoint.connect(endpoint.register(region), PEER,
+                                      transport=collection.transport)  # fmt: skip
+            async with writing(net, collection, target) as running:
+                yield running, taken
+                await run.clock.sleep_until(run.clock.now_ns() + SETTLE_NS)
+            taken.file, taken.counts = started.call(Path.read_bytes, FILE), endpoint.counts()
+
+
+async def live(run: Run, rate_bps: int, program: str) -> Mapping[str, Mapping[str, Any]]:
+    """Fields of what rxe sends now, by KINDS: see captured()."""
+    with network(run, "rxe", rate_bps, program) as net:
+        host = net.host(WRITTEN_TO)
+        with machine_at(net.host(COLLECTOR), run.folder / "vm", {host.IP(): host.MAC()}) as started:
+            session = RealSession(started, COLLECTOR_ADDR)
+            responder = Responder(host.IP(), [
+                Writer(peer, np.dtype("u1"), LENGTH, transport=transport)
+                for peer, transport in zip(session.peers, TRANSPORTS, strict=True)
+            ])  # fmt: skip
+            net.run_application(WRITTEN_TO, responder)
+            async with connections(net) as switches:
+                await configure(net, switches, {})
+            session.carry_out(responder.targets)
+            await run.clock.sleep_until(run.clock.now_ns() + SETTLE_NS)  # UC's have no answer
+    sent = capture.read(net.capture("s2", COLLECTOR, "in"))
+    return by_kind(
+        [row[:length].tobytes() for row, length in zip(sent.bytes, sent.length, strict=True)]
+    )

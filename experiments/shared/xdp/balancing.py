@@ -1,0 +1,117 @@
+"""Contenders that share connections to one address out among reals: at XDP, and by the kernel."""
+
+import shutil
+import subprocess
+from contextlib import ExitStack
+from ipaddress import ip_address
+from pathlib import Path
+
+from ebpf.datapath import load_balancer
+from ebpf.datapath.load_balancer import LoadBalancer, Service
+from ebpf.datapath.rules import UDP
+from ebpf.loader import attach_xdp, load
+from experiments.shared.xdp.dropping import PROGRAMS, dropped, passing
+from experiments.shared.xdp.forwarding import by_stack
+from experiments.shared.xdp.frames import DEVICE_MAC, PORT
+from experiments.shared.xdp.ground import OUT, PEER, Ground
+from experiments.shared.xdp.turns import Contender, Standing
+
+VIP = "198.18.0.1"
+REALS = 100
+MACS = 12  # bytes that the balancer changes
+MATCH = f"ip daddr {VIP} udp dport {PORT}"
+CONNECTION = "jhash ip saddr . udp sport"
+
+
+def _addresses() -> list[str]:
+    return [f"198.18.1.{number}" for number in range(1, REALS + 1)]
+
+
+def _at_xdp(ground: Ground, stack: ExitStack) -> Standing:
+    passing(stack)
+    loaded = load(load_balancer.SOURCE, {"balancer_mac": [*DEVICE_MAC]})
+    balancer = LoadBalancer(stack.enter_context(loaded))
+    reals = {f"real{number}": _mac(number) for number in range(REALS)}
+    balancer.serve(Service(ip_address(VIP), PORT, UDP), reals)
+    sink = stack.enter_context(load(PROGRAMS))
+    stack.enter_context(attach_xdp(sink.programs["drop_all"], PEER))
+
+    def counted() -> int:
+        counts = balancer.counts()
+        return min(dropped(sink), counts["by_table"] + counts["by_connection"])
+
+    return Standing(balancer.program, counted)
+
+
+def _mac(number: int) -> bytes:
+    return bytes.fromhex("0201000000") + bytes([number])
+
+
+def _by_stack(ground: Ground, stack: ExitStack, rules: str) -> Standing:
+    """The kernel routes what rules give another address to."""
+    neighbours = "\n".join(
+        f"ip neighbour add {address} lladdr {_mac(number).hex(':')} dev {OUT} nud permanent"
+        for number, address in enumerate(_addresses())
+    )
+    ground.run(
+        f"echo 1 > /proc/sys/net/ipv4/ip_forward; ip address add 198.18.1.254/24 dev {OUT}\n"
+        f"{neighbours}\n{rules}"
+    )
+    return by_stack(stack)
+
+
+def _by_nft(hook: str, rule: str) -> "Contender":
+    to = ", ".join(f"{number} : {address}" for number, address in enumerate(_addresses()))
+    text = rule.replace("REAL", f"{CONNECTION} mod {REALS} map {{ {to} }}")
+    rules = f"nft 'add table ip lb; add chain ip lb pre {{ {hook}; }}; add rule ip lb pre {text}'"
+
+    def stand(ground: Ground, stack: ExitStack) -> Standing:
+        return _by_stack(ground, stack, rules)
+
+    return Contender("nft, NAT" if "dnat" in rule else "nft, no connections", stand, 1)
+
+
+def _by_iptables(ground: Ground, stack: ExitStack) -> Standing:
+    rules = "\n".join(
+        f"iptables-legacy -t nat -A PREROUTING -d {VIP} -p udp --dport {PORT} "
+        f"-m statistic --mode nth --every {REALS - number} --packet 0 "
+        f"-j DNAT --to-destination {address}"
+        for number, address in enumerate(_addresses())
+    )
+    return _by_stack(ground, stack, rules)
+
+
+def _by_ipvs(ground: Ground, stack: ExitStack) -> Standing:
+    """As the balancer at XDP: by a hash of address and port, and to MAC addresses alone (-g)."""
+    reals = "\n".join(
+        f"ipvsadm -a -u {VIP}:{PORT} -r {address} -g -w 200" for address in _addresses()
+    )
+    return _by_stack(
+        ground,
+        stack,
+        f"""ip address add {VIP}/32 dev lo
+        ipvsadm -A -u {VIP}:{PORT} -s sh -b sh-port
+        {reals}""",
+    )
+
+
+def ipvs_missing() -> str | None:
+    """Why there can be no IPVS, in a line; None where there can."""
+    if loader := shutil.which("modprobe"):
+        subprocess.run([loader, "-q", "ip_vs"], check=False)
+    if not Path("/proc/net/ip_vs").exists():
+        return "the kernel has none (CONFIG_IP_VS)"
+    if shutil.which("ipvsadm") is None:
+        return "there is no ipvsadm: apt install ipvsadm"
+    return None
+
+
+XDP = Contender("XDP, Maglev", _at_xdp, 1)
+STATELESS = _by_nft(
+    "type filter hook prerouting priority raw",
+    f"{MATCH} notrack ip daddr set REAL",
+)
+NAT = _by_nft("type nat hook prerouting priority dstnat", f"{MATCH} dnat to REAL")
+IPTABLES = Contender("iptables, NAT", _by_iptables, 1)
+IPVS = Contender("IPVS", _by_ipvs, 1)
+ANYWHERE = (XDP, STATELESS, NAT, IPTABLES)

@@ -1,0 +1,41 @@
+"""How contenders compare: bars of medians, with all rounds' spread and what was published."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from experiments.shared.xdp.turns import Contender, Rounds
+from testbed.results import plots
+
+
+def draw_ratios(
+    axes: Axes, rounds: Rounds, contenders: Sequence[Contender], to: Contender,
+    published: Mapping[Contender, float],
+) -> None:  # fmt: skip
+    """How many times as many packets as `to` a core has; whiskers from the least to the most."""
+    draw_medians(axes, [rounds.ratios(each, to) for each in contenders],
+                 [each.name for each in contenders])  # fmt: skip
+    draw_published(axes, contenders, published)
+    plots.legend(axes, 2)
+
+
+def draw_medians(axes: Axes, found: Sequence[Sequence[float]], names: Sequence[str]) -> None:
+    """Bars from top to bottom; whiskers from the least to the most."""
+    places = np.arange(len(found))
+    middle = np.array([statistics.median(each) for each in found])
+    spread = [middle - [min(each) for each in found], [max(each) for each in found] - middle]
+    axes.barh(places, middle, 0.6, label="measured", xerr=spread, ecolor="black",
+              error_kw={"elinewidth": 0.7})  # fmt: skip
+    axes.set_yticks(places, names)
+    axes.invert_yaxis()
+    axes.set_xlim(left=0)
+
+
+def draw_published(
+    axes: Axes, contenders: Sequence[Contender], published: Mapping[Contender, float]
+) -> None:
+    """What the paper has, at its contender's bar."""
+    axes.plot([*published.values()], [contenders.index(each) for each in published], "D",
+              color=plots.COLOURS[3], label="paper (100 Gbit/s card)")  # fmt: skip

@@ -1,0 +1,95 @@
+"""Contenders that drop UDP to ports 9 to 19: where, and what they counted."""
+
+import re
+from contextlib import ExitStack
+
+from ebpf.loader import Program, ProgramObject, attach_tc, attach_xdp, load
+from experiments.shared.xdp.ground import DEVICE, Ground
+from experiments.shared.xdp.sockets import RING, Taker
+from experiments.shared.xdp.turns import Contender, Standing
+
+PROGRAMS, SOCKETS = "ebpf/datapath/drop.bpf.c", "ebpf/datapath/sockets.bpf.c"
+RULE = "-p udp --dport 9:19 -j DROP"
+TRACKED = "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"  # what turns conntrack on
+
+
+def passing(stack: ExitStack) -> Program:
+    """What leaves packets to the kernel; at the device, too, or no live frame would come in."""
+    program = stack.enter_context(load(PROGRAMS)).programs["pass_all"]
+    stack.enter_context(attach_xdp(program, DEVICE))
+    return program
+
+
+def dropped(whole: ProgramObject) -> int:
+    return int(whole.maps["dropped"].read().sum())
+
+
+def _at_xdp(name: str) -> "Contender":
+    titles = {"drop_all": "XDP, all packets", "drop_ports": "XDP, by UDP port"}
+
+    def stand(ground: Ground, stack: ExitStack) -> Standing:
+        passing(stack)
+        whole = stack.enter_context(load(PROGRAMS))
+        return Standing(whole.programs[name], lambda: dropped(whole))
+
+    return Contender(titles[name], stand)
+
+
+def _at_tc(ground: Ground, stack: ExitStack) -> Standing:
+    whole = stack.enter_context(load(PROGRAMS))
+    stack.enter_context(attach_tc(whole.programs["drop_ports_at_tc"], DEVICE))
+    return Standing(passing(stack), lambda: dropped(whole))
+
+
+def _at_socket(ground: Ground, stack: ExitStack) -> Standing:
+    passing(stack)
+    whole = stack.enter_context(load(SOCKETS))
+    taker = Taker(DEVICE)
+    stack.callback(taker.close)
+    whole.maps["sockets"][0] = taker.descriptor
+    return Standing(whole.programs["to_socket"], lambda: taker.packets,
+                    lambda _: taker.take(), RING)  # fmt: skip
+
+
+def _by_nft(ground: Ground, stack: ExitStack) -> Standing:
+    ground.run(
+        "nft add table netdev drops\n"
+        "nft 'add chain netdev drops arriving "
+        f"{{ type filter hook ingress device {DEVICE} priority 0; }}'\n"
+        "nft add rule netdev drops arriving udp dport 9-19 counter drop"
+    )
+
+    def counted() -> int:
+        return _number(r"counter packets (\d+)", ground.run("nft list table netdev drops"))
+
+    return Standing(passing(stack), counted)
+
+
+def _by_iptables(name: str, table: str, chain: str, *rules: str) -> "Contender":
+    def stand(ground: Ground, stack: ExitStack) -> Standing:
+        for rule in (*rules, RULE):
+            ground.run(f"iptables-legacy -t {table} -A {chain} {rule}")
+
+        def counted() -> int:
+            shown = ground.run(f"iptables-legacy -t {table} -L {chain} -v -x -n")
+            return _number(r"(\d+)\s+\d+\s+DROP", shown)
+
+        return Standing(passing(stack), counted)
+
+    return Contender(name, stand)
+
+
+def _number(pattern: str, text: str) -> int:
+    match = re.search(pattern, text)
+    assert match is not None, text
+    return int(match[1])
+
+
+ALL, PORTS = _at_xdp("drop_all"), _at_xdp("drop_ports")
+SOCKET = Contender("AF_XDP, to a process", _at_socket, cores=1)  # a queue has one socket
+TC = Contender("tc ingress", _at_tc)
+NFT = Contender("nftables ingress", _by_nft)
+RAW = _by_iptables("iptables raw", "raw", "PREROUTING")
+FILTER = _by_iptables("iptables filter", "filter", "INPUT")
+CONNTRACK = _by_iptables("conntrack", "filter", "INPUT", TRACKED)
+CONTENDERS = (ALL, PORTS, SOCKET, TC, NFT, RAW, FILTER, CONNTRACK)

@@ -1,0 +1,78 @@
+"""Contenders that route: the kernel by itself, and the router at XDP, by the same tables."""
+
+import random
+import struct
+from collections.abc import Sequence
+from contextlib import ExitStack
+from ipaddress import ip_address
+from pathlib import Path
+
+from ebpf.datapath import router
+from ebpf.loader import attach_xdp, load
+from experiments.shared.xdp.dropping import PROGRAMS, dropped, passing
+from experiments.shared.xdp.forwarding import NEXT_HOP_MAC, by_stack
+from experiments.shared.xdp.frames import DEVICE_MAC, LENGTH, SENDER_MAC, checksum
+from experiments.shared.xdp.ground import DEVICE, OUT, SINK, Ground
+from experiments.shared.xdp.turns import Contender, Standing
+
+NEXT_HOP = "192.168.0.2"
+TTL_AND_MACS = 34  # bytes that a router changes: Ethernet's and IPv4's headers
+FIRST, LAST = 11 << 24, 126 << 24  # addresses that routes and destinations are among
+# Lengths of prefixes, roughly as in the Internet's table: of so many routes of a hundred.
+LENGTHS = {24: 60, 23: 10, 22: 12, 21: 5, 20: 5, 19: 4, 18: 2, 16: 2}
+
+
+def prefixes(count: int, seed: int) -> list[str]:
+    """So many different prefixes; two cover all, where the others leave holes."""
+    dice, found = random.Random(seed), {"0.0.0.0/1": None, "128.0.0.0/1": None}
+    while len(found) < count:
+        length = dice.choices([*LENGTHS], [*LENGTHS.values()])[0]
+        address = dice.randrange(FIRST, LAST) >> (32 - length) << (32 - length)
+        found[f"{ip_address(address)}/{length}"] = None
+    return [*found][:count]
+
+
+def frames(destinations: int, seed: int) -> list[bytes]:
+    """A UDP packet to each of so many addresses."""
+    dice = random.Random(seed)
+    return [_frame(dice.randrange(FIRST, LAST)) for _ in range(destinations)]
+
+
+def _frame(destination: int) -> bytes:
+    words = (0x4500, LENGTH - 14, 0, 0, 64 << 8 | 17)
+    source = bytes((10, 1, 0, 1))
+    ends = source + destination.to_bytes(4, "big")
+    header = struct.pack(">6H", *words, 0) + ends
+    header = struct.pack(">6H", *words, checksum(header)) + ends
+    udp = struct.pack(">4H", 1024, 9, LENGTH - 34, 0)
+    return (DEVICE_MAC + SENDER_MAC + b"\x08\0" + header + udp).ljust(LENGTH, b"\0")
+
+
+def contenders(routes: Sequence[str], folder: Path) -> tuple[Contender, Contender]:
+    """The kernel's routing and the router at XDP, each in a namespace with all these routes."""
+    size = "one route" if len(routes) == 1 else f"{len(routes):,} routes"
+    batch = folder / f"routes{len(routes)}"
+    batch.write_text("".join(f"route add {each} via {NEXT_HOP}\n" for each in routes))
+
+    def kernel(ground: Ground, stack: ExitStack) -> Standing:
+        _prepare(ground, batch)
+        return by_stack(stack)
+
+    def xdp(ground: Ground, stack: ExitStack) -> Standing:
+        _prepare(ground, batch)
+        passing(stack)
+        ours = router.Router(stack.enter_context(load(router.SOURCE)), [DEVICE, OUT])
+        sink = stack.enter_context(load(PROGRAMS))
+        stack.enter_context(attach_xdp(sink.programs["drop_all"], SINK))
+        return Standing(ours.program, lambda: min(dropped(sink), ours.counts()["forwarded"]))
+
+    return Contender(f"kernel, {size}", kernel, 1), Contender(f"XDP, {size}", xdp, 1)
+
+
+def _prepare(ground: Ground, batch: Path) -> None:
+    """A next hop, and all routes by it."""
+    ground.run(
+        f"""echo 1 > /proc/sys/net/ipv4/ip_forward; ip address add 192.168.0.1/24 dev {OUT}
+        ip neighbour add {NEXT_HOP} lladdr {NEXT_HOP_MAC} dev {OUT} nud permanent
+        ip -batch {batch}"""
+    )

@@ -1,0 +1,69 @@
+"""minip4 as a contender that sends packets on: a router in P4, between the same veths.
+
+Its packet sockets get what arrives at the device, and nothing else does: the frames' address is no
+longer the device's own. Its thread is on the core that packets arrive at, and has its turn after
+each burst of them.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from ipaddress import ip_address
+
+from experiments.shared.xdp.forwarding import BRIDGE_MAC, DESTINATION, NEXT_HOP_MAC, by_stack
+from experiments.shared.xdp.ground import DEVICE, OUT, Ground
+from experiments.shared.xdp.settings import cores
+from experiments.shared.xdp.turns import Contender, Standing
+from minip4.compiler import compile_p4
+from minip4.engine.engine import Engine
+from minip4.engine.keys import Lpm
+from minip4.ports.driver import Driver
+from testbed.programs import REPOSITORY
+
+PROGRAM = REPOSITORY / "p4src/routing/router.p4"
+ROUTES, SEND = "RouterIngress.routing.routes", "RouterIngress.routing.send"
+BURST = 4096  # a quarter of what its ring holds
+POLL_S, PATIENCE_S = 0.001, 10.0
+
+
+@contextmanager
+def _on_core(core: int) -> Iterator[None]:
+    """Threads that are started within the `with` have this core, and no other."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _stand(ground: Ground, stack: ExitStack) -> Standing:
+    ground.run(f"ip link set {DEVICE} address {BRIDGE_MAC}")
+    standing = by_stack(stack)
+    engine = Engine(compile_p4(PROGRAM).bmv2_json)
+    stack.callback(engine.close)
+    network = int(ip_address(DESTINATION)) >> 8 << 8
+    next_hop = int.from_bytes(bytes.fromhex(NEXT_HOP_MAC.replace(":", "")), "big")
+    engine.table_add(ROUTES, [Lpm(network, 24)], SEND, [next_hop, 2])
+    driver = Driver(engine, {1: DEVICE, 2: OUT})
+    with _on_core(cores()[-1]):
+        driver.start()
+    stack.callback(driver.stop)
+    before = standing.counted()
+    arrived = 0
+
+    def take(packets: int) -> None:
+        """Wait until all have left, or are lost: then the run is invalid."""
+        nonlocal arrived
+        arrived += packets
+        until = time.monotonic() + PATIENCE_S
+        while standing.counted() - before < arrived and time.monotonic() < until:
+            time.sleep(POLL_S)
+
+    return standing._replace(
+        take=take, burst=BURST, beside_ns=lambda: int(str(driver.counters()["cpu_ns"]))
+    )
+
+
+MINIP4 = Contender("minip4", _stand, cores=1)
