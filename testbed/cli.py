@@ -18,6 +18,7 @@ from typing import NoReturn
 from minip4.simulator.shared import MAX_THREADS
 from testbed import blame, kept
 from testbed.application import INSIDE
+from testbed.emulated_cpu import restart_without_gathers
 from testbed.errors import TestbedError
 from testbed.progress import Progress
 from testbed.real import isolation
@@ -80,6 +81,7 @@ def start(
     gc.freeze()
     gc.set_threshold(10_000)
     try:
+        restart_without_gathers()
         options.target = available_target(options.target, options.time)
         check_threads(options.threads, options.time)
         run = _run_virtual if options.time == "virtual" else _run_real
