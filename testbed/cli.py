@@ -19,6 +19,7 @@ from minip4.simulator.shared import MAX_THREADS
 from minip4.wire.shared import MAX_SNAPLEN
 from testbed import blame, kept
 from testbed.application import INSIDE
+from testbed.emulated_cpu import restart_without_gathers
 from testbed.errors import FailedRunError, TestbedError
 from testbed.progress import Progress
 from testbed.real import isolation
@@ -82,6 +83,7 @@ def start(
     gc.freeze()
     gc.set_threshold(10_000)
     try:
+        restart_without_gathers()
         options.target = available_target(options.target, options.time)
         check_threads(options.threads, options.time)
         if options.snaplen is not None and not options.keep:

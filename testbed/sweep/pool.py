@@ -15,8 +15,9 @@ from pathlib import Path
 
 from testbed.errors import TestbedError
 from testbed.real import isolation
-from testbed.sweep.serving import DEADLY, GRACE_S, TRIES, serve
+from testbed.sweep.serving import GRACE_S, serve
 from testbed.sweep.task import Task
+from testbed.sweep.worker_death import TRIES, describe_death, oom_kills
 
 _FORK = multiprocessing.get_context("fork")
 
@@ -26,6 +27,7 @@ class _Worker:
 
     def __init__(self) -> None:
         self.number: int | None = None
+        self._oom_kills = oom_kills()
         self.connection, theirs = _FORK.Pipe()
         self._process = _FORK.Process(target=serve, args=(theirs, os.getpid()), daemon=True)
         with isolation.uninterrupted():
@@ -36,6 +38,11 @@ class _Worker:
         self.number = number
         with contextlib.suppress(BrokenPipeError):  # it was killed: what is read next tells
             self.connection.send((pickle.dumps(task), place))
+
+    def describe_death(self) -> str:
+        """Return why the process died, once its connection has ended."""
+        self._process.join(GRACE_S)
+        return describe_death(self._process.exitcode, self._oom_kills)
 
     def end(self) -> None:
         self._process.terminate()
@@ -72,10 +79,15 @@ def outcomes(
                 try:
                     said = worker.connection.recv()
                 except (EOFError, ConnectionResetError):
+                    cause = worker.describe_death()
                     workers.remove(worker)
                     worker.end()
                     killed[worker.number] += 1
-                    _refuse_deadly(worker.number, killed)
+                    if killed[worker.number] >= TRIES:
+                        raise TestbedError(
+                            f"run {worker.number + 1}: its process died {TRIES} times, "
+                            f"the last time of {cause}"
+                        ) from None
                     shutil.rmtree(folder / str(worker.number), ignore_errors=True)
                     todo.appendleft(worker.number)
                     continue
@@ -87,8 +99,3 @@ def outcomes(
     finally:
         for worker in workers:
             worker.end()
-
-
-def _refuse_deadly(number: int, killed: Counter[int]) -> None:
-    if killed[number] >= TRIES:
-        raise TestbedError(f"run {number + 1}: {DEADLY}: fewer --jobs need less")

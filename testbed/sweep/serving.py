@@ -12,10 +12,8 @@ from pathlib import Path
 from testbed.real import isolation
 from testbed.sweep.task import Known, execute, failed, packed
 
-TRIES = 3  # of a run whose process was killed
 GRACE_S = 5.0  # until a process that was asked to end has to
 TOLD_S = 0.2  # how often a process tells how far it is
-DEADLY = f"its process was killed {TRIES} times, maybe for the memory that all take"
 
 
 def serve(connection: Connection, parent: int) -> None:

@@ -3,6 +3,7 @@
 That ends with the thread, and when nobody wants its run any more.
 """
 
+import contextlib
 import importlib.metadata
 import multiprocessing
 import os
@@ -22,8 +23,9 @@ from testbed.errors import TestbedError
 from testbed.real import isolation
 from testbed.results.provenance import PACKAGES, REPOSITORY
 from testbed.sweep import serving
-from testbed.sweep.serving import DEADLY, GRACE_S, TRIES
+from testbed.sweep.serving import GRACE_S
 from testbed.sweep.task import failed, packed
+from testbed.sweep.worker_death import TRIES, describe_death, oom_kills
 
 LOOKS_S = 0.5  # how often it looks whether somebody still wants the run
 
@@ -62,14 +64,17 @@ def do(task: bytes, surroundings: Surroundings) -> bytes:
     if differs := surroundings.differ():
         who = f"worker on {socket.gethostname()}, process {os.getpid()}"
         return packed(failed(TestbedError(f"{who}: {differs}")))
+    cause = ""
     for _ in range(TRIES):
         process = _process_for(surroundings)
         try:
             with isolation.run_folder("worker") as folder:
                 return process.do(task, folder / "run")
         except (EOFError, ConnectionResetError, BrokenPipeError):
+            cause = process.describe_death()
             process.end()
-    return packed(failed(TestbedError(DEADLY)))
+    died = f"its process died {TRIES} times, the last time of {cause}"
+    return packed(failed(TestbedError(died)))
 
 
 class _Process:
@@ -77,6 +82,7 @@ class _Process:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.surroundings = surroundings
+        self._oom_kills = oom_kills()
         self._connection, theirs = multiprocessing.Pipe()
         told = (theirs.fileno(), os.getpid(), REPOSITORY / surroundings.script)
         with theirs:
@@ -100,6 +106,12 @@ class _Process:
             said = self._connection.recv()
             if isinstance(said, bytes):
                 return said
+
+    def describe_death(self) -> str:
+        """Return why the process died, once its connection has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE_S)
+        return describe_death(self._process.returncode, self._oom_kills)
 
     def end(self) -> None:
         self._process.terminate()

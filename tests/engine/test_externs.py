@@ -116,6 +116,14 @@ def test_a_meter_s_full_bucket_holds_no_fraction_more(switch: Engine) -> None:
     assert [out[3] for out in sent] == [0, 2, 0, 2, 0]
 
 
+def test_a_meter_rounds_the_same_on_each_cpu(switch: Engine) -> None:
+    """Doubles are rounded after each operation; with fused multiply-add these two are 2 and 0."""
+    switch.process(1, bytes(64), 0)
+    switch.meter_set_rates("I.speed", 0, (10_000, 1000, 10_000, 1000))
+    sent = [switch.process(1, bytes(64), 95_000 * (n + 1))[0][1] for n in range(162)]
+    assert [out[3] for out in sent[160:]] == [1, 2]
+
+
 def test_a_clock_that_was_set_back_fills_no_meter(switch: Engine) -> None:
     switch.process(1, bytes(1000), 5_000_000)
     switch.meter_set_rates("I.speed", 0, (10**6, 1000, 10**6, 1000))

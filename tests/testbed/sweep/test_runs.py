@@ -1,6 +1,7 @@
 """Sweeps: the same wherever runs are; who is killed or interrupted costs no more than its run."""
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -114,7 +115,7 @@ KILLS = (
 async def measure(number, run):
     note(number)
     if number == 2 and %s:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.%s)
     return number
 """
 )
@@ -123,7 +124,7 @@ async def measure(number, run):
 def test_a_process_that_is_killed_costs_its_run_only(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    head = KILLS % "(HERE / 'did').read_text().count('2 of') == 1"
+    head = KILLS % ("(HERE / 'did').read_text().count('2 of') == 1", "SIGKILL")
     done = start_experiment(SWEEP, *VIRTUAL, "--jobs", "2", head=head)
     output, errors = done.communicate()
     assert done.wait() == 0, output + errors
@@ -131,14 +132,22 @@ def test_a_process_that_is_killed_costs_its_run_only(
     assert len(scripts.samples(tmp_path / "out")) == 4
 
 
-def test_a_run_that_kills_each_process_is_given_up(start_experiment: StartExperiment) -> None:
-    done = start_experiment(SWEEP, *VIRTUAL, "--jobs", "2", head=KILLS % "True")
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("SIGKILL", r"SIGKILL, from another process; the largest process used [\d,]+ MB, "
+                    r"[\d,]+ of [\d,]+ MB are available; use fewer --jobs if memory is short"),
+        ("SIGSEGV", r"SIGSEGV \(Segmentation fault\)"),
+    ],
+)  # fmt: skip
+def test_a_run_whose_process_dies_three_times_ends_the_sweep_with_the_signal(
+    start_experiment: StartExperiment, name: str, cause: str
+) -> None:
+    done = start_experiment(SWEEP, *VIRTUAL, "--jobs", "2", head=KILLS % ("True", name))
     _, errors = done.communicate()
     assert done.wait() == 2
-    assert errors == (
-        "example: error: run 3: its process was killed 3 times, maybe for the memory that all "
-        "take: fewer --jobs need less\n"
-    )
+    first = r"example: error: run 3: its process died 3 times, the last time of "
+    assert re.fullmatch(first + cause + r"\n", errors), errors
 
 
 FAILS = (
