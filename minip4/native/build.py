@@ -18,7 +18,7 @@ from minip4.errors import ToolchainError
 from minip4.native.cache import folder, held
 
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
-# Fused multiply-add rounds once, not twice: a meter would depend on the CPU that it is compiled for.
+# Fused multiply-add rounds once, not twice: meters would depend on the CPU of the compilation.
 OPTIMISED = ("-O2", "-march=native", "-ffp-contract=off", "-fno-strict-aliasing")
 SANITIZED = ("-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
              "-fno-sanitize-recover=undefined")  # fmt: skip
