@@ -69,6 +69,26 @@ def test_a_busy_machine_decides_nothing(
         threads.claims(samples)
 
 
+def test_a_core_that_others_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One-thread runs had a core all the time; a thread of the parallel runs had it for half."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    import threads  # noqa: PLC0415
+
+    assert isinstance(threads, ModuleType)
+    before = {1: threads.Scheduling(5, 5, 1), 2: threads.Scheduling(0, 0, 0)}
+    after = {1: threads.Scheduling(105, 5, 1), 2: threads.Scheduling(50, 50, 7)}
+    share, preemptions = threads.contention(before, after)
+    assert (share, preemptions) == (0.5, 7)
+    samples = [
+        threads.Sample(number, 1000, 10.0, count, 7, took_s, 0.99, 0, 1, 0, 1, 100, "", 1, had, 7)
+        for number in range(3)
+        for count, took_s, had in ((1, 1.0, 1.0), (2, 1.4, share))
+    ]
+    words = "run invalid: 0.71 times.* a thread had a core for 50% .* .7 involuntary.*more idle"
+    with pytest.raises(TestbedError, match=words):
+        threads.claims(samples)
+
+
 def test_what_the_machine_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two runs apart, of which the longer takes 1.25 times as long as one alone: 1.6."""
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
