@@ -38,6 +38,20 @@ def test_results_do_not_depend_on_threads(seed: int, is_stopped: bool, tmp_path:
         assert any(partition.sent for partition in partitions)
 
 
+def test_results_do_not_depend_on_cores() -> None:
+    """Threads that share one core wait for each other, so parallel runs end early."""
+    expected, _ = outcome(Mesh(1, is_stopped=False))
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        mesh = Mesh(1, 2, is_stopped=False)
+        for _ in mesh.run():
+            pass
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert mesh.digest() == expected
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 def test_applications_are_told_in_the_order_in_which_frames_were_sent(threads: int) -> None:
     """All at one instant, also of hosts that were in several partitions until they had inboxes."""
@@ -162,6 +176,17 @@ def test_at_once_is_taken_up_again_soon_however_long_it_was_best() -> None:
     assert pace.turns(1000, waited=0.6, at_once_us=2000) > 900
     assert pace.turns(100, waited=0.6, at_once_us=600) < 100
     assert pace.turns(1000, waited=0.2, at_once_us=600) == 0
+
+
+def test_a_core_that_others_use_half_the_time_leads_to_turns() -> None:
+    """Three of four parallel runs are slow: the fastest one says nothing about them."""
+    pace, cost_us, in_turn_us = Pace(), 0, 0
+    for run in range(1000):
+        at_once_us = 600 if run % 4 == 0 else 3000
+        in_turn = pace.turns(1, waited=0.1 if run % 4 == 0 else 0.7, at_once_us=at_once_us)
+        cost_us += 1000 if in_turn else at_once_us
+        in_turn_us += 1000
+    assert cost_us < 1.1 * in_turn_us
 
 
 def test_one_run_that_was_held_up_is_no_reason_for_turns() -> None:

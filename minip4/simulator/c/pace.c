@@ -1,54 +1,64 @@
-/* Whether partitions are to run at once or in turn: as it was faster. Where links are short, or the machine's
- * cores have other work, threads mostly wait for each other: else turns can only be slower, and are not tried.
+/* Decides whether partitions run in parallel or in turn, by the cost per event of the latest runs of each way.
+ * Where links are short, or a core has other work, parallel threads mostly wait for each other, and turns on
+ * one core may be faster. If threads hardly wait, turns can only be slower, and are not tried.
  *
- * Runs are judged in groups, by the best of each: one that was held up says nothing of the others, nor does the
- * first after a change, when all memory comes out of the other core's cache. */
+ * The cost of a way is the median of its latest runs: a single disturbed run does not change the decision, nor
+ * does the first run after a change, when all memory comes out of the other core's cache. */
 #include "threads.h"
 
-#define MUCH 0.25 /* of the threads' time */
-
-enum { GROUP = 4 /* runs */, FIRST_INTERVAL = 8, LONGEST_INTERVAL = 1 << 8, FEW_EVENTS = 1 << 10 };
+enum {
+    LEAST_RUNS = 2, /* after a change, before the next decision */
+    FIRST_INTERVAL = 8,
+    LONGEST_INTERVAL = 1 << 8,
+    FEW_EVENTS = 1 << 10
+};
 
 bool pace_wants_turns(const struct pace *pace)
 {
     return pace->in_turn;
 }
 
-/* Sets when the way that is not the best is tried next. */
-static void set_next_try(struct pace *pace, bool best)
+/* Returns the median of the latest values, the lower one if there are two. */
+static double median(const double *values, uint32_t count)
 {
-    if (best != pace->best)
-        pace->interval = FIRST_INTERVAL;
-    else if (pace->interval < LONGEST_INTERVAL)
-        pace->interval = pace->interval ? 2 * pace->interval : FIRST_INTERVAL;
-    pace->best = best;
-    pace->next_try = pace->groups + pace->interval;
+    double low = values[0], high = values[0];
+    for (uint32_t i = 1; i < 2 && i < count; i++) {
+        low = values[i] < low ? values[i] : low;
+        high = values[i] > high ? values[i] : high;
+    }
+    if (count < PACE_RECENT || values[2] < low)
+        return low;
+    return values[2] < high ? values[2] : high;
 }
 
-/* A group has ended. */
+/* Chooses the way of the next run. The longer one way has been the better, the more rarely the other is tried. */
 static void decide(struct pace *pace)
 {
-    pace->cost_ns[pace->in_turn] = pace->least_ns;
-    if (!pace->in_turn)
-        pace->has_waited = pace->least_waited > MUCH;
-    pace->groups++;
-    bool best = pace->cost_ns[1] && pace->cost_ns[1] < pace->cost_ns[0];
-    if (best != pace->best || best != pace->in_turn)
-        set_next_try(pace, best);
-    bool is_tried = pace->groups >= pace->next_try && (best || pace->has_waited);
-    pace->in_turn = best != is_tried;
-    pace->runs = 0;
+    bool in_turn = pace->in_turn, turns_are_better = pace->cost_ns[1] && pace->cost_ns[1] < pace->cost_ns[0];
+    if (turns_are_better != pace->turns_are_better)
+        pace->interval = FIRST_INTERVAL;
+    else if (in_turn != turns_are_better && pace->interval < LONGEST_INTERVAL)
+        pace->interval = pace->interval ? 2 * pace->interval : FIRST_INTERVAL;
+    pace->turns_are_better = turns_are_better;
+    bool tries_other = in_turn == turns_are_better && pace->runs >= pace->interval &&
+                       (in_turn || pace->has_waited);
+    pace->in_turn = turns_are_better != tries_other;
+    if (pace->in_turn != in_turn)
+        pace->runs = 0;
 }
 
 void pace_note(struct pace *pace, uint64_t took_ns, double waited, uint64_t events)
 {
-    double cost_ns = (double)took_ns / (double)events;
     if (events < FEW_EVENTS)
         return;
-    if (!pace->runs || cost_ns < pace->least_ns)
-        pace->least_ns = cost_ns;
-    if (!pace->runs || waited < pace->least_waited)
-        pace->least_waited = waited;
-    if (++pace->runs == GROUP)
+    uint32_t latest = pace->runs % PACE_RECENT;
+    pace->latest_cost_ns[latest] = (double)took_ns / (double)events;
+    pace->latest_waited[latest] = waited;
+    pace->runs++;
+    uint32_t count = pace->runs < PACE_RECENT ? pace->runs : PACE_RECENT;
+    pace->cost_ns[pace->in_turn] = median(pace->latest_cost_ns, count);
+    if (!pace->in_turn)
+        pace->has_waited = median(pace->latest_waited, count) > PACE_MUCH;
+    if (pace->runs >= LEAST_RUNS)
         decide(pace);
 }

@@ -11,6 +11,7 @@
 
 enum {
     PATIENCE = 64,       /* looks at the others' clocks before the core is offered to other threads */
+    LONG_WAIT_NS = 1000000, /* the others of a parallel run do not get on */
     ALONE_EVENTS = 512   /* are done by one thread before the others are woken */
 };
 
@@ -74,15 +75,28 @@ static void wait_a_little(struct partition *p, uint32_t count)
         sched_yield();
 }
 
+/* Ends a parallel run early if a partition has waited for much of it: turns may be faster. */
+static void end_slow_run(struct partition *p, uint64_t now_ns)
+{
+    struct threads *threads = p->v->threads;
+    uint64_t waited_ns = p->waited_ns - p->wait.before_ns + now_ns - p->wait.since_ns;
+    uint64_t allowed_ns = LONG_WAIT_NS + (uint64_t)(PACE_MUCH * (double)(now_ns - threads->began_ns));
+    int goes_on = VIRTUAL_REACHED;
+    if (threads->is_parallel && waited_ns > allowed_ns)
+        atomic_compare_exchange_strong(&threads->quits, &goes_on, VIRTUAL_PAUSED);
+}
+
 /* Counts how long a partition waits, in real time, once it is for more than a moment. */
 static void note_wait(struct partition *p, bool goes_on)
 {
     struct wait *wait = &p->wait;
     if (goes_on) {
         p->waited_ns += wait->since_ns ? real_ns() - wait->since_ns : 0;
-        *wait = (struct wait){.is_done = wait->is_done};
+        *wait = (struct wait){.before_ns = wait->before_ns, .is_done = wait->is_done};
     } else if (++wait->count == PATIENCE) {
         wait->since_ns = real_ns();
+    } else if (wait->count > PATIENCE) {
+        end_slow_run(p, real_ns());
     }
 }
 
@@ -179,12 +193,12 @@ static uint64_t waited_ns(const struct virtual *v)
 static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_events)
 {
     struct threads *threads = v->threads;
-    uint64_t first_ns = virtual_next(v), events = virtual_events(v), began_ns = real_ns();
+    uint64_t first_ns = virtual_next(v), events = virtual_events(v);
     uint64_t waits_ns = waited_ns(v);
     for (uint32_t i = 0; i < v->partitions; i++) {
         struct partition *p = v->partition[i];
         p->last = time_plus(p->event_count, max_events / v->partitions + 1);
-        p->wait = (struct wait){0};
+        p->wait = (struct wait){.before_ns = p->waited_ns};
         atomic_store(&p->clock_ns, first_ns);
     }
     atomic_store(&threads->floor_ns, 0);
@@ -192,6 +206,7 @@ static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_eve
     atomic_store(&threads->quits, VIRTUAL_REACHED);
     atomic_store(&threads->done, 0);
     bool in_turn = pace_wants_turns(&threads->pace);
+    threads->began_ns = real_ns();
     if (in_turn)
         run_in_turn(v);
     else
@@ -200,7 +215,7 @@ static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_eve
         partition_be_busy(v->partition[i]);
     events = virtual_events(v) - events;
     threads->at_once += in_turn ? 0 : events;
-    uint64_t took_ns = real_ns() - began_ns;
+    uint64_t took_ns = real_ns() - threads->began_ns;
     double waited = (double)(waited_ns(v) - waits_ns) / ((double)took_ns * v->partitions);
     pace_note(&threads->pace, took_ns, waited, events);
 }

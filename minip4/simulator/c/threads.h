@@ -32,15 +32,20 @@ struct channel {
     _Alignas(CACHE_LINE) _Atomic uint32_t received;
 };
 
-/* How fast events were done at once and in turn: which of both is to be next. Counts are of pace.c's groups. */
+#define PACE_MUCH 0.25 /* share of the threads' time: who waits for more may be faster in turn */
+
+enum { PACE_RECENT = 3 /* runs */ };
+
+/* The costs of running in parallel and in turn, and which of both is next. */
 struct pace {
-    bool in_turn;  /* the present group of runs */
-    uint32_t runs; /* of it, until now; of these: */
-    double least_ns, least_waited; /* an event's cost, and the share of their time for which threads waited */
-    double cost_ns[2];  /* of an event, at once and in turn, as last seen; 0: not tried yet */
-    bool has_waited;    /* at once, the last time: threads, for much of it */
-    bool best;          /* the way that was faster: in turn? */
-    uint32_t groups, next_try, interval; /* ... of what is slower: the longer it is, the more rarely */
+    bool in_turn;          /* the next run */
+    bool turns_are_better; /* else parallel runs are, or turns were not tried */
+    uint32_t runs;         /* since the way changed */
+    uint32_t interval;     /* runs of the better way before the other one is tried */
+    double latest_cost_ns[PACE_RECENT]; /* per event, since the way changed */
+    double latest_waited[PACE_RECENT];  /* share of the threads' time */
+    double cost_ns[2];     /* per event, in parallel and in turn, as last measured; 0: not yet */
+    bool has_waited;       /* the threads of the latest parallel runs, for much of the time */
 };
 
 enum { PACE_EVENTS = 1 << 16 /* after so many it is asked again */ };
@@ -55,6 +60,7 @@ struct threads {
     uint32_t workers;
     pthread_mutex_t lock;
     pthread_cond_t begins, ends;
+    uint64_t began_ns;       /* the present run, in real time */
     uint64_t runs;           /* begun until now; all four under the lock */
     uint32_t ended;          /* workers that have ended their part of it */
     bool is_over;

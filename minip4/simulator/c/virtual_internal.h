@@ -187,6 +187,7 @@ static inline bool moment_is_before(const struct moment *a, const struct moment 
 /* Of a partition in a run: how often it found nothing to do, and since when (0: not for long). */
 struct wait {
     uint64_t since_ns;
+    uint64_t before_ns; /* the partition's waited_ns when the run began */
     uint32_t count;
     bool is_done; /* with its part of the run */
 };
