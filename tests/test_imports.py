@@ -38,7 +38,7 @@ MAY_IMPORT = {
                                "minip4.runtime.entities", "minip4.engine.errors"],
     "minip4.runtime.switch": ["minip4.errors", "minip4.runtime.status",
                               "minip4.runtime.dataplane", "minip4.runtime.service",
-                              "minip4.engine.shared",
+                              "minip4.engine.shared", "minip4.wire.shared",
                               "minip4.runtime.switch.process"],
     "minip4.runtime.switch.process": ["minip4.errors", "minip4.engine.engine", "minip4.ports",
                                       "minip4.runtime"],
