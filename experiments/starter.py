@@ -133,7 +133,7 @@ def draw(samples: Sequence[dict[str, Any]]) -> Figure:
     total = sum(sample["packets"] for sample in samples) / len(widths)
     axes.plot(widths, [max(e) / total for e in errors], label="largest")
     axes.plot(widths, [np.mean(e) / total for e in errors], label="mean")
-    axes.plot(widths, np.e / np.array(widths), "k-", label="theory: at most")
+    axes.plot(widths, math.e / np.array(widths), "k-", label="theory: at most")
     axes.set(xlabel="Counters in a row, w", ylabel="Error / all packets, N", xscale="log")
     axes.set_yscale("log", nonpositive="mask")
     axes.set_xticks(widths, widths)
