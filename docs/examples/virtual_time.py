@@ -42,7 +42,8 @@ async def experiment(options, run):
         ping = Ether(src=net.host("h1").MAC(), dst=net.host("h2").MAC()) / IP(
             src=net.host("h1").IP(), dst=net.host("h2").IP()
         )
-        net.send_frames("h1", [start_ns], [bytes(ping / ICMP())])
+        # The reply to number 0 of identifier 0 is all zeros: its checksum is then ambiguous.
+        net.send_frames("h1", [start_ns], [bytes(ping / ICMP(id=1))])
         async with Traffic(net, flows, start_ns) as traffic:
             await run.clock.sleep_until(start_ns + 1 * SECOND)
             before = s1.read_counters()["ports"][str(port)]["link"]
