@@ -27,7 +27,7 @@ from collectors.dta.load import Load, Reports
 from collectors.dta.packets import PORT
 from collectors.roce.endpoint import Counts
 from collectors.roce.region import Region
-from controllers.connection import connections
+from controllers.connection import connections, cpu_ports
 from controllers.dta.stores import KeyWriteStore
 from controllers.dta.translator import Translator, configure
 from managed.dta.fabric import Area, collector
@@ -70,7 +70,9 @@ async def translated(count: int, run: Run) -> Translated:
     there = collector("h2", "10.0.0.2", [area], run.folder)
     keys, data = np.empty((count, 4), np.uint32), np.empty((count, 1), np.uint32)
     begun = time.perf_counter()
-    with Network(SingleSwitchTopo(2), run, program="p4src/dta/translator.p4", capture=False,
+    topo = SingleSwitchTopo(2)
+    with Network(topo, run, program="p4src/dta/translator.p4", capture=False,
+                 switch_options=cpu_ports(topo),
                  expected_drops=["ingress", "miss", "egress"]) as net:  # fmt: skip
         net.run_application("h2", there.responder)
         async with connections(net) as switches:

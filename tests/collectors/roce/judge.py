@@ -12,6 +12,7 @@ import judged
 from arriving import frames
 from requester import Answer, Session, write
 from roce_path import COLLECTOR_ADDR, SWITCH_ADDR
+from scapy.layers.inet import ICMP
 from scapy.layers.l2 import Ether
 from verdicts import BEFORE, Case
 
@@ -111,8 +112,8 @@ class Judge:
         while True:
             frame = self.packets.recv(4096)
             packet = Ether(frame)
-            if BTH not in packet:  # IPv6 tells which multicast groups it is in
-                continue
+            if BTH not in packet or ICMP in packet:
+                continue  # IPv6 multicast reports; ICMP errors quote an earlier case's fragments
             if packet[BTH].dqpn == session.peer.qpn:
                 assert Answer.read(session, frame).psn == psn
                 return
