@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
-P4UTILS=/opt/p4utils # where testbed/real/p4utils/environment.py looks for it
+P4UTILS=/opt/p4utils # where telemark/backends/real/p4utils/environment.py looks for it
 P4UTILS_SOURCE=git+https://github.com/nsg-ethz/p4-utils@83b118bbae530b31cc74e7fa32f9174f7c0a1184
 
 root=()
@@ -70,7 +70,7 @@ echo "== 3 of 5: p4-utils"
 echo "== 4 of 5: the kernel's RoCE stack, in a virtual machine of its own"
 ./setup.sh --dev --rdma || echo "left out: see the line above"
 echo "== 5 of 5: some of the tests"
-"${root[@]}" ./run_tests.sh -q tests/stf tests/topologies tests/p4src/test_count_min.py tests/testbed/real/test_application_host.py
+"${root[@]}" ./run_tests.sh -q tests/stf tests/topologies tests/p4src/test_count_min.py tests/telemark/backends/real/test_application_host.py
 cat <<END
 
 Telemark is ready, in $PWD. What next:

@@ -5,4 +5,4 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")"
 
 ./setup.sh
-exec .venv/bin/python -m testbed.run_all "$@"
+exec .venv/bin/python -m telemark.run_all "$@"

@@ -69,11 +69,11 @@ make_environment() {
     mv "$READY.new" "$READY"
 }
 
-# What --rdma adds to the environment and beside it: see testbed/real/vm/kernel.py.
+# What --rdma adds to the environment and beside it: see telemark/backends/real/vm/kernel.py.
 add_rdma() {
     ln -sfn $DIST_PACKAGES/pyverbs \
         "$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pyverbs"
-    ! .venv/bin/python -c 'from testbed.real.vm import kernel; kernel.find()' 2>/dev/null || return 0
+    ! .venv/bin/python -c 'from telemark.backends.real.vm import kernel; kernel.find()' 2>/dev/null || return 0
     local package
     package=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/.*Depends: //p')
     [[ -n $package ]] || fail "--rdma takes Debian's kernel: there is no package linux-image-amd64"
@@ -81,7 +81,7 @@ add_rdma() {
     mkdir -p .vm
     rm -f .vm/*.deb
     (cd .vm && apt-get -qq -o APT::Sandbox::User=root download "$package") || fail "$package could not be downloaded"
-    .venv/bin/python -m testbed.real.vm.kernel .vm/*.deb || fail "$package could not be unpacked"
+    .venv/bin/python -m telemark.backends.real.vm.kernel .vm/*.deb || fail "$package could not be unpacked"
     rm .vm/*.deb
     [[ -z ${SUDO_UID:-} ]] || chown -R "$SUDO_UID:$SUDO_GID" .vm
 }

@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Sequence
 
-from testbed.errors import TestbedError
-from testbed.results.report import Check, Table, table
+from telemark.errors import TestbedError
+from telemark.results.report import Check, Table, table
 
 ENOUGH = 3  # rounds: what fewer say may be what their machine did in a moment
 

@@ -15,7 +15,7 @@ from _wires import MINIP4, Processes, run
 from finsy.proto import p4r, p4r_grpc
 
 from minip4.compiler import compile_p4
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 SOURCE = Path(__file__).parent / "p4" / "control_plane.p4"
 PACKETS_CORE, CONTROL_CORE = 1, 0

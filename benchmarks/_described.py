@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from testbed.cli import Parser
+from telemark.session.cli import Parser
 
 # What has to be in a run's output: a pattern, or a judge that says what is wrong; None: nothing.
 Expected: TypeAlias = str | Callable[[str], str | None]

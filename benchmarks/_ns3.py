@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 FLAGS = ("-O3", "-march=native", "-DNDEBUG", "-Wall", "-Wextra", "-Werror")
 STANDARDS = ("c++23", "c++17")  # what headers of new versions need, and what those of old ones bear

@@ -39,18 +39,18 @@ def frame(address: int, source_port: int = 1000, payload: bytes = b"") -> bytes:
     )
 
 
-def keys(kind: str, count: int, dice: random.Random) -> list[tuple[MatchKey, int]]:
+def keys(kind: str, count: int, rng: random.Random) -> list[tuple[MatchKey, int]]:
     """Different random keys, each with an address that it matches."""
     found: dict[MatchKey, int] = {}
     while len(found) < count:
-        address = dice.getrandbits(BITS)
+        address = rng.getrandbits(BITS)
         if kind == "exact":
             found[Exact(address)] = address
         elif kind == "lpm":
-            length = dice.randint(16, BITS)
+            length = rng.randint(16, BITS)
             found[Lpm(address >> (BITS - length) << (BITS - length), length)] = address
         else:
-            mask = dice.getrandbits(BITS) | dice.getrandbits(BITS)  # three of four bits count
+            mask = rng.getrandbits(BITS) | rng.getrandbits(BITS)  # three of four bits count
             found[Ternary(address & mask, mask)] = address
     return list(found.items())
 
@@ -103,13 +103,13 @@ class Pipelines:
         """ns a packet of each."""
         return {each: cost_ns(run, FRAMES, rounds) for each, run in self._runs.items()}
 
-    def _add(self, kind: str, count: int, dice: random.Random) -> None:
+    def _add(self, kind: str, count: int, rng: random.Random) -> None:
         program = compile_p4(PROGRAMS / "ipv4_lpm.p4", defines=(f"MATCH={kind}",))
         engine = Engine(program.bmv2_json)
-        entries = keys(kind, count, dice)
+        entries = keys(kind, count, rng)
         for priority, (key, _) in enumerate(entries, 1):
             engine.table_add(TABLE, [key], ACTION, [2, 2], priority if kind == "ternary" else 0)
-        frames = [frame(dice.choice(entries)[1]) for _ in range(FRAMES)]
+        frames = [frame(rng.choice(entries)[1]) for _ in range(FRAMES)]
         assert all(engine.process(1, each, 0) for each in frames[:100])  # they are forwarded
         self._runs[f"{kind} {count}", MINIP4] = lambda rounds: engine.repeat(1, frames, rounds, 0)
         if (kind, count) == ("lpm", 10):
@@ -117,11 +117,11 @@ class Pipelines:
             assert by_hand.repeat(frames, 1) == FRAMES
             self._runs[f"{kind} {count}", BY_HAND] = lambda rounds: by_hand.repeat(frames, rounds)
 
-    def _add_telemetry(self, dice: random.Random) -> None:
+    def _add_telemetry(self, rng: random.Random) -> None:
         engine = Engine(compile_p4(PROGRAMS / "telemetry.p4").bmv2_json)
         shim = bytes.fromhex("01000000 2000 08 08 fc 000000")
         frames = [
-            frame(0x0A000000 | dice.getrandbits(20), dice.getrandbits(16), shim)
+            frame(0x0A000000 | rng.getrandbits(20), rng.getrandbits(16), shim)
             for _ in range(FRAMES)
         ]
         grown = [len(out[0][1]) for each in frames[:100] if (out := engine.process(1, each, 0))]

@@ -29,7 +29,7 @@ def entries(leads_to: str, *, translated: bool, seed: int) -> list[fy.P4TableEnt
         return f"{kind}-{number}" if translated else number
 
     port = str(OUT_PORT) if translated else OUT_PORT
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     vrf = name("vrf", 1)
     made = [
         _Entry("vrf_table", match=_Match(vrf_id=vrf), action=_Action("no_action")),
@@ -60,19 +60,19 @@ def entries(leads_to: str, *, translated: bool, seed: int) -> list[fy.P4TableEnt
                 [(1, _Action("set_nexthop_id", nexthop_id=hop)) for hop in hops]
             ),
         ))  # fmt: skip
-    for network, length in _prefixes(dice):
+    for network, length in _prefixes(rng):
         if leads_to == IN_GROUPS:
             action = _Action(
-                "set_wcmp_group_id", wcmp_group_id=name("group", dice.randrange(GROUPS))
+                "set_wcmp_group_id", wcmp_group_id=name("group", rng.randrange(GROUPS))
             )
         else:
-            action = _Action("set_nexthop_id", nexthop_id=name("nexthop", dice.randrange(NEXTHOPS)))
+            action = _Action("set_nexthop_id", nexthop_id=name("nexthop", rng.randrange(NEXTHOPS)))
         match = _Match(vrf_id=vrf, ipv4_dst=f"{IPv4Address(network)}/{length}")
         made.append(_Entry("ipv4_table", match=match, action=action))
-    return made + list(_acls(vrf, dice))
+    return made + list(_acls(vrf, rng))
 
 
-def _prefixes(dice: random.Random) -> Iterator[tuple[int, int]]:
+def _prefixes(rng: random.Random) -> Iterator[tuple[int, int]]:
     """ROUTES different ones, of which the shortest cover the network."""
     step = 1 << (32 - COVERING_LENGTH)
     found = {
@@ -80,26 +80,26 @@ def _prefixes(dice: random.Random) -> Iterator[tuple[int, int]]:
         for network in range(NETWORK, NETWORK + (1 << (32 - NETWORK_LENGTH)), step)
     }
     while len(found) < ROUTES:
-        length = dice.randint(COVERING_LENGTH + 1, 32)
-        network = NETWORK | dice.getrandbits(32 - NETWORK_LENGTH)
+        length = rng.randint(COVERING_LENGTH + 1, 32)
+        network = NETWORK | rng.getrandbits(32 - NETWORK_LENGTH)
         found.add((network >> (32 - length) << (32 - length), length))
     yield from sorted(found)
 
 
-def _acls(vrf: str | int, dice: random.Random) -> Iterator[fy.P4TableEntry]:
+def _acls(vrf: str | int, rng: random.Random) -> Iterator[fy.P4TableEntry]:
     set_vrf = _Action("set_vrf", vrf_id=vrf)
     yield _Entry("acl_pre_ingress_table", match=_Match(is_ipv4=1), action=set_vrf, priority=1)
     for i in range(1, PRE_INGRESS_ACL):
-        match = _Match(is_ipv4=1, dst_ip=_absent(i, dice))
+        match = _Match(is_ipv4=1, dst_ip=_absent(i, rng))
         yield _Entry("acl_pre_ingress_table", match=match, action=set_vrf, priority=i + 1)
     for i in range(INGRESS_ACL):
-        match = _Match(is_ipv4=1, dst_ip=_absent(i, dice), ip_protocol=f"{i}/&0xff")
+        match = _Match(is_ipv4=1, dst_ip=_absent(i, rng), ip_protocol=f"{i}/&0xff")
         drop = _Action("acl_drop")
         yield _Entry("acl_ingress_table", match=match, action=drop, priority=i + 1)
 
 
-def _absent(number: int, dice: random.Random) -> str:
+def _absent(number: int, rng: random.Random) -> str:
     """Addresses of no packet: a value and a mask, different by number."""
-    mask = 0xFFFF_FF00 | dice.getrandbits(8)
-    value = (ABSENT | number << 8 | dice.getrandbits(8)) & mask
+    mask = 0xFFFF_FF00 | rng.getrandbits(8)
+    value = (ABSENT | number << 8 | rng.getrandbits(8)) & mask
     return f"{IPv4Address(value)}/&{IPv4Address(mask)}"

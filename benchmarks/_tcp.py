@@ -5,7 +5,7 @@ from pathlib import Path
 
 from _wires import GENERATOR_CORE, SWITCH_CORE, Row, await_true, run, tool
 
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 HOSTS = (("g", "192.168.1.1", "02:00:00:00:00:01"), ("t", "10.0.0.2", "02:00:00:00:00:02"))
 

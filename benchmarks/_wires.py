@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from minip4.native.build import program
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 FOLDER = Path(__file__).parent
 GENERATOR_CORE, SWITCH_CORE, ANY_CORE = 0, 1, -1

@@ -22,9 +22,10 @@ from typing import Any, NoReturn
 from _corpus import Outcome, Result, Task, json_files, measure, programs
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from testbed.results.files import make_folder
-from testbed.results.provenance import REPOSITORY, Origin
-from testbed.results.report import Check, Report, table
+from telemark import REPOSITORY
+from telemark.results.files import make_folder
+from telemark.results.provenance import Origin
+from telemark.results.report import Check, Report, table
 
 NAME = "benchmark_conformance"
 

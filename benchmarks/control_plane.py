@@ -23,10 +23,10 @@ from finsy.proto import p4r
 
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.results.report import Report, table
-from testbed.run import Run
+from telemark.errors import TestbedError
+from telemark.results.report import Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 KINDS = ("exact", "lpm", "ternary")
 SIZES, QUICK_SIZES = (1_000, 10_000, 100_000), (1_000, 5_000)
@@ -83,7 +83,7 @@ class Held:
         holds = self._engine.holds().values()
         longest_us, cpu_us = (max(hold[name] for hold in holds) / 1e3
                               for name in ("longest_ns", "longest_cpu_ns"))  # fmt: skip
-        words = max(hold["most_words"] for hold in holds)
+        words = max(hold["max_words"] for hold in holds)
         self.rows.append(Longest(what, self.kind, self.count, longest_us, cpu_us, words))
 
     def _insert(self) -> None:
@@ -196,13 +196,13 @@ def report(rows: list[Longest], sent: int, lost: int, control_plane: dict[str, A
     """Holds against what the receive ring bears."""
     waited_us = control_plane["packets_waited_longest_ns"] / 1e3
     work = [Longest(what, "at work", entries, hold["longest_ns"] / 1e3,
-                    hold["longest_cpu_ns"] / 1e3, hold["most_words"])
+                    hold["longest_cpu_ns"] / 1e3, hold["max_words"])
             for what, hold in control_plane["holds"].items()]  # fmt: skip
-    most_cpu_us = max(row.cpu_us for row in [*rows, *work])
-    if lost and most_cpu_us < RING_US:
+    max_cpu_us = max(row.cpu_us for row in [*rows, *work])
+    if lost and max_cpu_us < RING_US:
         raise TestbedError(
             f"run invalid: {lost} of {sent} packets lost; the receive ring bears {RING_US:.0f} us, "
-            f"no hold had more than {most_cpu_us:.0f} us of CPU time, but the longest took "
+            f"no hold had more than {max_cpu_us:.0f} us of CPU time, but the longest took "
             f"{max(row.us for row in work):.0f} us and packets waited {waited_us:.0f} us; leave "
             "the machine more idle"
         )

@@ -28,14 +28,14 @@ from collectors.dta.packets import PORT
 from collectors.roce.endpoint import Counts
 from collectors.roce.region import Region
 from controllers.connection import connections, cpu_ports
+from controllers.dta.manager.fabric import Area, collector
 from controllers.dta.stores import KeyWriteStore
 from controllers.dta.translator import Translator, configure
-from managed.dta.fabric import Area, collector
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 REPORTS, QUICK_REPORTS = 10_000_000, 50_000
 SHARE = 50_000  # reports that are sent between two lines of progress
@@ -105,8 +105,8 @@ def reported(found: Translated, run: Run) -> Report:
     count, slots = len(found.keys), slots_for(len(found.keys))
     memory, model = Region(slot(1), slots, run.folder / FILE), Region(slot(1), slots)
     Store(model.records, BITS).write(found.keys, found.data, COPIES)
-    dice = np.random.default_rng([run.seed, count])  # not that of the reports
-    others = dice.integers(1 << 32, size=(count, 4), dtype=np.uint32)
+    rng = np.random.default_rng([run.seed, count])  # not that of the reports
+    others = rng.integers(1 << 32, size=(count, 4), dtype=np.uint32)
     made = Filled(Store(memory.records, BITS), found.keys, found.data, others, COPIES)
     answers = report([asked(made, which) for which in ("written", "absent")])
     carried_out, refused = found.counts.accepted.total(), found.counts.refused.total()

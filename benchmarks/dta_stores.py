@@ -20,10 +20,10 @@ from collectors.dta.hashes import Words
 from collectors.dta.key_write import Policy, Store, slot
 from collectors.dta.theory import mean_outcome, outcome_of_absent
 from collectors.roce.region import Region
-from testbed import cli
-from testbed.results.agreement import agreement, count_chance
-from testbed.results.report import Report, table
-from testbed.run import Run
+from telemark.results.goodness_of_fit import agreement, count_chance
+from telemark.results.report import Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 KEYS, QUICK_KEYS = 10_000_000, 1_000_000
 LOAD = 0.6  # about: slots are a power of two
@@ -58,9 +58,9 @@ def slots_for(count: int) -> int:
     return 1 << round(np.log2(count / LOAD))
 
 
-def filled(count: int, copies: int, dice: np.random.Generator) -> Filled:
+def filled(count: int, copies: int, rng: np.random.Generator) -> Filled:
     """Of `count` random keys, at LOAD."""
-    words = dice.integers(1 << 32, size=(count, 9), dtype=np.uint32)
+    words = rng.integers(1 << 32, size=(count, 9), dtype=np.uint32)
     keys, others, data = (np.ascontiguousarray(words[:, a:b]) for a, b in ((0, 4), (4, 8), (8, 9)))
     store = Store(Region(slot(1), slots_for(count)).records, BITS)
     store.write(keys, data, copies)
@@ -87,10 +87,10 @@ def asked(made: Filled, which: str) -> Asked:
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
     count = QUICK_KEYS if options.quick else KEYS
-    dice = np.random.default_rng(run.seed)
+    rng = np.random.default_rng(run.seed)
     rows = []
     for copies in COPIES:
-        made = filled(count, copies, dice)
+        made = filled(count, copies, rng)
         rows += [asked(made, which) for which in ("written", "absent")]
     return report(rows)
 

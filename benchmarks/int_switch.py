@@ -21,10 +21,10 @@ from scapy.layers.l2 import Ether
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact, Lpm, MatchKey, Ternary
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.results.report import Report, table
-from testbed.run import Run
+from telemark.errors import TestbedError
+from telemark.results.report import Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 P4SRC = Path(__file__).parents[1] / "p4src"
 IN, OUT, TO_COLLECTOR = 1, 2, 3

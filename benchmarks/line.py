@@ -18,12 +18,12 @@ import finsy as fy
 import numpy as np
 
 from controllers.forwarding import forwarding_entries
-from testbed import cli
-from testbed.network import Network
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.traffic import Flow, FlowRecord, Traffic
-from testbed.truth.books import Books
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.network import Network
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, FlowRecord, Traffic
 from topologies.line import Line
 
 START_NS = 500_000_000  # for the senders to get ready
@@ -74,7 +74,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         start_ns = run.clock.now_ns() + START_NS
         async with Traffic(net, [flow], start_ns) as traffic, countdown(run, seconds):
             records = await traffic.finish()
-    return report(net, records[flow.id], Books.of(net, records))
+    return report(net, records[flow.id], PacketAccounting.of(net, records))
 
 
 async def fill_tables(net: Network) -> None:
@@ -104,7 +104,7 @@ async def countdown(run: Run, seconds: int) -> AsyncIterator[None]:
         task.cancel()
 
 
-def report(net: Network, record: FlowRecord, books: Books) -> Report:
+def report(net: Network, record: FlowRecord, accounting: PacketAccounting) -> Report:
     """Hold what arrived against what was sent, and tell the cost."""
     costs = [cost_of(net, name) for name in net.topo.switches()]
     latency_us = (record.received["received_ns"] - record.received["sent_ns"]) / 1000
@@ -131,7 +131,7 @@ def report(net: Network, record: FlowRecord, books: Books) -> Report:
                 sum(c.kernel_drops for c in costs),
                 0,
             ),
-            *books.checks(),
+            *accounting.checks(),
         ],
         metrics={
             "sent_pps": (sent - 1) / span_s,

@@ -17,12 +17,12 @@ from _ns3 import Ns3
 from matplotlib.figure import Figure
 from virtual import FABRICS, LINK, RATE_PPS, Sample, add_options, flows_of, measure
 
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.results import plots
-from testbed.results.report import Check, Report, Table, table
-from testbed.run import Run
-from testbed.traffic import HEADERS_BYTES, Flow
+from telemark.errors import TestbedError
+from telemark.results import plots
+from telemark.results.report import Check, Report, Table, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.traffic.flows import HEADERS_BYTES, Flow
 from topologies.leaf_spine import LeafSpine
 
 SOURCE = Path(__file__).parent / "cpp" / "fabric.cc"
@@ -107,7 +107,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     rounds = 1 if options.quick else options.rounds
     for number in range(rounds):
         for switches in sizes:
-            ours, books = await measure(number, switches, options, run)
+            ours, accounting = await measure(number, switches, options, run)
             run.progress.update(f"{switches} switches in ns-3")
             topo = LeafSpine(**FABRICS[switches], **LINK)
             theirs = outcome_of(
@@ -115,7 +115,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             )
             name = f"{switches} switches, round {number + 1}"
             checks += [
-                Check(f"{name}: packets received, of those sent", ours.packets, books.sent),
+                Check(f"{name}: packets received, of those sent", ours.packets, accounting.sent),
                 Check(f"{name}: packets received in ns-3", theirs.received, ours.packets),
                 Check(f"{name}: hops in ns-3", theirs.hops, ours.hops),
             ]

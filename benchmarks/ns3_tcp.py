@@ -21,14 +21,14 @@ from mininet.topo import Topo
 
 from controllers.connection import connection
 from controllers.routing import routing_entries
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.results import plots
-from testbed.results.report import Check, Report, Table, table
-from testbed.run import Run
-from testbed.tcp import TcpFlow, TcpRecord
-from testbed.traffic import Traffic
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.results import plots
+from telemark.results.report import Check, Report, Table, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.traffic.flows import Traffic
+from telemark.traffic.tcp import TcpFlow, TcpRecord
 
 SOURCE = Path(__file__).parent / "cpp" / "bottleneck.cc"
 LIBRARIES = ("ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point", "ns3-applications")

@@ -14,12 +14,12 @@ from mininet.topo import Topo
 
 from controllers.connection import connections
 from controllers.routing import routing_entries
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.traffic import Flow, Traffic
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, Traffic
 
 ROUTER = "p4src/routing/router.p4"
 PACKETS, QUICK_PACKETS = 3_750_000, 100_000

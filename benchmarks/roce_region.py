@@ -25,16 +25,16 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from collectors.roce import C_FOLDER
-from collectors.roce.card import Card
 from collectors.roce.endpoint import Peer, Target, Transport
 from collectors.roce.packets import BTH, RETH, UC, Op
+from collectors.roce.raw_socket_nic import Card
 from collectors.roce.region import TCP, Region
 from collectors.roce.softnic import SoftNic
 from minip4.native.build import program
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from telemark.errors import TestbedError
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 RECORDS, QUICK_RECORDS = 10_000_000, 100_000
 SHARE = 1_000_000  # records that are sent, and compared, between two lines of progress

@@ -35,10 +35,10 @@ from minip4.runtime.service.pipeline import Pipeline
 from minip4.runtime.service.turns import Turns
 from minip4.runtime.status import StatusError
 from minip4.runtime.switch import control
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from telemark.errors import TestbedError
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 OWN = Path(__file__).parent / "p4" / "sai_router.p4"
 SAI = "sai"
@@ -132,19 +132,19 @@ class Benchmark:
                 raise error
         except (StatusError, ValueError) as error:  # finsy's, of names that are not there
             raise TestbedError(f"the program is none in SAI's shape: {error}") from error
-        dice = random.Random(self._seed)
-        frames = [frame(NETWORK | dice.getrandbits(32 - NETWORK_LENGTH)) for _ in range(FRAMES)]
+        rng = random.Random(self._seed)
+        frames = [frame(NETWORK | rng.getrandbits(32 - NETWORK_LENGTH)) for _ in range(FRAMES)]
         return repeat_forwarded(engine, frames)
 
     def _router(self) -> Repeat:
         """benchmarks/p4/ipv4_lpm.p4 with as many routes, for comparison."""
         engine = Engine(compile_p4(OWN.parent / f"{ROUTER}.p4").bmv2_json)
-        dice = random.Random(self._seed)
-        routes = keys("lpm", 10_000, dice)
+        rng = random.Random(self._seed)
+        routes = keys("lpm", 10_000, rng)
         for key, _ in routes:
             assert isinstance(key, Lpm)
             engine.table_add("LpmIngress.routes", [key], "LpmIngress.forward", [2, OUT_PORT])
-        frames = [frame(dice.choice(routes)[1]) for _ in range(FRAMES)]
+        frames = [frame(rng.choice(routes)[1]) for _ in range(FRAMES)]
         return repeat_forwarded(engine, frames)
 
     def _entries(self, leads: str) -> list[fy.P4TableEntry]:
@@ -215,7 +215,7 @@ def received_and_sent(counters: dict[str, Any]) -> tuple[int, int]:
     return ports["1"]["received_packets"], ports["2"]["transmitted_packets"]
 
 
-def out_of_balance(counters: dict[str, Any]) -> int:
+def accounting_mismatch(counters: dict[str, Any]) -> int:
     """Packets of which the switch does not say where they went."""
     engine = dict(counters["engine"])
     taken_in = engine.pop("received") + engine.pop("replicas")
@@ -277,7 +277,7 @@ def checks(found: dict[str, list[float]], flows: list[Flow]) -> list[Check]:
         *claims,
         Check("paced: packets lost", sum(flow.sent - flow.arrived for flow in flows), 0),
         Check("paced: packets out of the switch's books",
-              sum(abs(out_of_balance(flow.counters)) for flow in flows), 0),
+              sum(abs(accounting_mismatch(flow.counters)) for flow in flows), 0),
     ]  # fmt: skip
 
 

@@ -7,6 +7,8 @@ is none of runs takes one core. So what could be reached is measured, too: by as
 one process at once, with nothing in common, and by one that has nothing left to run.
 """
 
+from telemark import REPOSITORY
+
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
 import argparse
@@ -23,15 +25,15 @@ import numpy as np
 from _claims import AtMost, claims_table
 from matplotlib.figure import Figure
 
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.results import plots
-from testbed.results.report import Check, Report, Table, table
-from testbed.run import Run
-from testbed.sweep import options as sweeps
+from telemark.errors import TestbedError
+from telemark.results import plots
+from telemark.results.report import Check, Report, Table, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep import options as sweeps
 
 EXPERIMENTS = ("ampm_loss", "ampm_delay", "ampm_reordering")  # those of ten seeds
-FOLDER = cli.REPOSITORY / "experiments"
+FOLDER = REPOSITORY / "experiments"
 CLAIMED = 2  # processes
 OVER = 0.05  # of the time of one process: for sharing out, and for a last run that one core does
 
@@ -131,7 +133,7 @@ def walls_s(samples: list[Sample], name: str, *, alone: bool) -> list[float]:
     ]
 
 
-def least_shares(samples: list[Sample], name: str) -> list[float]:
+def min_shares(samples: list[Sample], name: str) -> list[float]:
     """What it could take of the time, in each round: runs as commands apart, a core's part of
     several; and what is none of runs on one core (Amdahl's law)."""
     several = [s for s in samples if s.experiment == name and s.at_once > 1]
@@ -166,7 +168,7 @@ def claims(samples: list[Sample], names: list[str]) -> list[Check]:
 
 def over_least(samples: list[Sample], name: str) -> list[float]:
     """How much more of the time runs side by side take than they could, in each round."""
-    pairs = zip(shares(samples, name), least_shares(samples, name), strict=True)
+    pairs = zip(shares(samples, name), min_shares(samples, name), strict=True)
     return [share - least for share, least in pairs]
 
 
@@ -176,7 +178,7 @@ def summary(samples: list[Sample], names: list[str]) -> Table:
     for name in names:
         found = [walls_s(samples, name, alone=True), walls_s(samples, name, alone=False),
                  [s.wall_s for s in samples if s.experiment == name and s.is_kept],
-                 shares(samples, name), least_shares(samples, name)]  # fmt: skip
+                 shares(samples, name), min_shares(samples, name)]  # fmt: skip
         rows.append((name, *(f"{statistics.median(x):.2f} ({min(x):.2f} to {max(x):.2f})"
                              for x in found)))  # fmt: skip
     columns = ("experiment", "one process, s", "side by side, s", "all kept, s", "share",
@@ -191,7 +193,10 @@ def draw(samples: list[Sample], names: list[str], jobs: int) -> Figure:
     for number, (alone, label) in enumerate(((True, "1 process"), (False, f"{jobs} processes"))):
         found = [walls_s(samples, name, alone=alone) for name in names]
         middle = np.array([statistics.median(each) for each in found])
-        spread = [middle - [min(each) for each in found], [max(each) for each in found] - middle]
+        spread = [
+            middle - [min(each) for each in found],
+            [max(each) for each in found] - middle,
+        ]
         axes.bar(places + 0.4 * number, middle, 0.38, yerr=spread, label=label,
                  color=plots.COLOURS[number], capsize=2)  # fmt: skip
     axes.set_xticks(places + 0.2, names)

@@ -38,11 +38,11 @@ from _wires import (
     tool,
 )
 
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from telemark.errors import TestbedError
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -23,15 +23,15 @@ from mininet.topo import Topo
 
 from controllers.connection import connection
 from controllers.routing import routing_entries
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.results import plots
-from testbed.results.report import Check, Report, Table, table
-from testbed.run import Run
-from testbed.tcp import TcpFlow, TcpRecord
-from testbed.traffic import Flow, FlowRecord, Traffic
-from testbed.virtual.clock import VirtualClock
+from telemark.backends.virtual.clock import VirtualClock
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.results import plots
+from telemark.results.report import Check, Report, Table, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, FlowRecord, Traffic
+from telemark.traffic.tcp import TcpFlow, TcpRecord
 
 ROUTER = "p4src/routing/router.p4"
 KINDS = ("reno", "cubic")
@@ -146,7 +146,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
         alike = replace(run, clock=clock, folder=folder)
         virtual, _ = clock.run(transfer(name, alike, cases, seconds))
         samples += [sample(*each) for each in zip(cases, real, virtual, strict=True)]
-    refuse_if_late(samples, late)
+    reject_if_late(samples, late)
     return Report(
         samples=[asdict(each) for each in samples],
         checks=checks(samples),
@@ -223,7 +223,7 @@ def sample(case: Case, real: Got, virtual: Got) -> Sample:
     )  # fmt: skip
 
 
-def refuse_if_late(samples: list[Sample], late: Mapping[str, float]) -> None:
+def reject_if_late(samples: list[Sample], late: Mapping[str, float]) -> None:
     """Raise TestbedError where the machine made round trips longer than TCP's differences are, or
     stood still too often; `late` is each way's share of probes that were."""
     if max(late.values()) > MOST_LATE:
@@ -240,7 +240,7 @@ def refuse_if_late(samples: list[Sample], late: Mapping[str, float]) -> None:
         )
 
 
-def by_case(samples: list[Sample]) -> dict[tuple[str, str], list[Sample]]:
+def group_by_case(samples: list[Sample]) -> dict[tuple[str, str], list[Sample]]:
     """Flows alike, in order."""
     cases: dict[tuple[str, str], list[Sample]] = {}
     for each in samples:
@@ -256,7 +256,7 @@ def checks(samples: list[Sample]) -> list[Check]:
     return [
         agreed(f"{way}, {kind}: segments a round trip, virtual by real",
                [each.window for each in ours])
-        for (way, kind), ours in by_case(samples).items()
+        for (way, kind), ours in group_by_case(samples).items()
     ]  # fmt: skip
 
 
@@ -276,7 +276,7 @@ def summary(samples: list[Sample]) -> Table:
     columns = ("way", "TCP", "real, Mbit/s", "virtual, Mbit/s", "goodput, ratio", "least - most",
                "segments a round trip", "round trip", "sent again")  # fmt: skip
     rows = []
-    for (way, kind), ours in by_case(samples).items():
+    for (way, kind), ours in group_by_case(samples).items():
         mean = {what: statistics.mean(getattr(each, what) for each in ours) for what in
                 ("real_bps", "virtual_bps", "goodput", "window", "rtt",
                  "retransmitted")}  # fmt: skip
@@ -297,7 +297,7 @@ def draw(samples: list[Sample]) -> Figure:
         axes, ("goodput", "window"), ("Goodput", "Segments a round trip"), strict=True
     ):
         for shift, kind in zip((-0.1, 0.1), KINDS, strict=True):
-            ratios = [[getattr(each, what) for each in by_case(samples)[name, kind]]
+            ratios = [[getattr(each, what) for each in group_by_case(samples)[name, kind]]
                       for name in names]  # fmt: skip
             middle = [statistics.mean(each) for each in ratios]
             spread = [[m - min(each) for m, each in zip(middle, ratios, strict=True)],

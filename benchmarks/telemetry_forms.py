@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from ebpf.loader import chain
 from ebpf.statistics.offer import ROW, UDP, offering
 from ebpf.statistics.program import Kept, Setting, Statistics, counting
-from testbed import cli
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 PACKETS, QUICK_PACKETS, FLOWS, ROUNDS = 400_000, 50_000, 20_000, 7
 EXPONENT = 1.1
@@ -43,14 +43,14 @@ class Costs(NamedTuple):
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
     packets = QUICK_PACKETS if options.quick else PACKETS
-    dice = np.random.default_rng(run.seed)
+    rng = np.random.default_rng(run.seed)
     weights = np.arange(1, FLOWS + 1) ** -EXPONENT
-    numbers = dice.choice(FLOWS, size=packets, p=weights / weights.sum())
+    numbers = rng.choice(FLOWS, size=packets, p=weights / weights.sum())
     each = np.zeros(FLOWS, ROW)
     for name, most in (("source", 1 << 32), ("destination", 1 << 32), ("source_port", 1 << 16)):
-        each[name] = dice.integers(most, size=FLOWS)
+        each[name] = rng.integers(most, size=FLOWS)
     each["protocol"] = UDP
-    each["length"] = dice.choice((64, 576, 1500), p=(0.5, 0.2, 0.3), size=FLOWS)
+    each["length"] = rng.choice((64, 576, 1500), p=(0.5, 0.2, 0.3), size=FLOWS)
     rows = each[numbers]
     forms = bytes_by_form(rows, run.seed)
     rows["length"] = 64

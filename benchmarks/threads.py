@@ -33,15 +33,15 @@ from virtual import FABRICS, RATE_PPS, ROUTER, flows_of, resident_mb
 from controllers.connection import connection
 from controllers.routing import routing_entries
 from minip4.simulator.virtual import Partition
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.results import plots
-from testbed.results.report import Check, Report, Table, table
-from testbed.run import Run, Spread
-from testbed.sweep.runs import sweep
-from testbed.traffic import FIRST_PORT, Flow, FlowRecord, Traffic
-from testbed.virtual.network import VirtualPlant
+from telemark.backends.virtual.network import VirtualBackend
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.results import plots
+from telemark.results.report import Check, Report, Table, table
+from telemark.session import cli
+from telemark.session.run import Run, SweepOptions
+from telemark.sweep.runs import sweep
+from telemark.traffic.flows import FIRST_PORT, Flow, FlowRecord, Traffic
 from topologies.leaf_spine import LeafSpine
 
 SIZES = {**FABRICS, 10_000: {"pods": 100, "leaves": 93, "spines": 5, "cores": 40}}
@@ -147,7 +147,7 @@ async def side_by_side(
     number: int, case: Case, count: int, options: argparse.Namespace, run: Run
 ) -> list[Sample]:
     """So many runs at once, each in a process of its own."""
-    alone = replace(run, spread=Spread(jobs=count, again=True))
+    alone = replace(run, sweep_options=SweepOptions(jobs=count, again=True))
     samples = await sweep(measure, [(number, case, options)] * count, alone)
     return [replace(sample, apart=count) for sample in samples]
 
@@ -162,21 +162,21 @@ async def measure(number: int, case: Case, options: argparse.Namespace, run: Run
             async with connection(net, switch) as controller:
                 entries = routing_entries(net, switch, topo.routes(switch))
                 await controller.write([+entry for entry in entries])
-        assert isinstance(net.plant, VirtualPlant)
+        assert isinstance(net.backend, VirtualBackend)
         start_ns = run.clock.now_ns()
         async with AsyncExitStack() as stack:
             traffics = [
                 await stack.enter_async_context(Traffic(net, flows, start_ns))
                 for flows in batches(topo, options, run.seed)
             ]
-            before = net.plant.events
+            before = net.backend.events
             scheduled = scheduling()
             began = time.perf_counter(), time.process_time()
             await run.clock.sleep_until(start_ns + round(1e9 * options.packets / RATE_PPS) + 10**8)
             wall_s, cpu_s = time.perf_counter() - began[0], time.process_time() - began[1]
             core_share, preemptions = contention(scheduled, scheduling())
-            events, partitions = net.plant.events - before, net.plant.partitions
-            at_once = net.plant.events_at_once / events
+            events, partitions = net.backend.events - before, net.backend.partitions
+            at_once = net.backend.events_at_once / events
             records = [record for traffic in traffics
                        for record in (await traffic.finish()).values()]  # fmt: skip
             memory = resident_mb()
@@ -274,7 +274,7 @@ def speed_ups(samples: list[Sample], switches: int, delay_us: float) -> list[flo
     return [one.wall_s / several.wall_s for one, several in pairs]
 
 
-def most_times(samples: list[Sample], switches: int, delay_us: float, apart: int) -> list[float]:
+def max_times(samples: list[Sample], switches: int, delay_us: float, apart: int) -> list[float]:
     """What the machine lets so many threads reach at most, in each round: by runs apart, until the
     last of them ends."""
     where: dict[str, Any] = {"switches": switches, "delay_us": delay_us, "threads": 1}
@@ -290,7 +290,7 @@ def claims(samples: list[Sample]) -> list[Check]:
     checks: list[Check] = []
     if select(samples, switches=CLAIMED):
         times = speed_ups(samples, CLAIMED, DELAY_US)
-        refuse_if_shared(samples, times)
+        reject_if_shared(samples, times)
         checks.append(
             AtLeast.of_rounds(f"{CLAIMED:,} switches, links of {DELAY_US:g} us: times as fast as "
                               "one thread, at least", times, TIMES)
@@ -299,7 +299,7 @@ def claims(samples: list[Sample]) -> list[Check]:
     return [*checks, AtMost("memory, MB, at most", memory, MEMORY_MB)]
 
 
-def refuse_if_shared(samples: list[Sample], times: list[float]) -> None:
+def reject_if_shared(samples: list[Sample], times: list[float]) -> None:
     """Raise TestbedError if threads are too slow and the machine explains it.
 
     Either runs of one thread, alone or apart, did not have a core each, or a thread of the parallel
@@ -340,7 +340,7 @@ def summary(samples: list[Sample]) -> Table:
         if threads > 1:
             times = statistics.median(speed_ups(samples, switches, delay_us))
         elif apart > 1:
-            times = statistics.median(most_times(samples, switches, delay_us, apart))
+            times = statistics.median(max_times(samples, switches, delay_us, apart))
         rows.append((
             switches, delay_us, f"{apart} runs apart" if apart > 1 else str(threads),
             round(statistics.median(rates)),

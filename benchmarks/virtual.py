@@ -27,16 +27,16 @@ from controllers.routing import routing_entries
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Lpm
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.patterns import Poisson
-from testbed.results import plots
-from testbed.results.report import Check, Report, Table, table
-from testbed.run import Run
-from testbed.traffic import Flow, Traffic
-from testbed.truth.books import Books
-from testbed.virtual.network import VirtualPlant
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.backends.virtual.network import VirtualBackend
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.results import plots
+from telemark.results.report import Check, Report, Table, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, Traffic
+from telemark.traffic.patterns import Poisson
 from topologies.leaf_spine import LeafSpine
 
 # Switches -> fabric: pods x (leaves + spines) + spines x cores.
@@ -99,11 +99,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     for number in range(rounds):
         alone_ns.append(cost_ns(alone, FRAMES, 100))
         for switches in sizes:
-            sample, books = await measure(number, switches, options, run)
+            sample, accounting = await measure(number, switches, options, run)
             samples.append(sample)
             name = f"{switches} switches, round {number + 1}"
-            checks += [check for check in books.checks(name) if not check.passed]
-            checks.append(Check(f"{name}: packets lost", books.sent - books.received, 0))
+            checks += [check for check in accounting.checks(name) if not check.passed]
+            checks.append(Check(f"{name}: packets lost", accounting.sent - accounting.received, 0))
     promised = [] if options.quick else claims(samples, alone_ns)
     promised.append(await queueing(options, run))
     return Report(
@@ -123,13 +123,13 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 async def measure(
     number: int, switches: int, options: argparse.Namespace, run: Run
-) -> tuple[Sample, Books]:
+) -> tuple[Sample, PacketAccounting]:
     """Run one fabric."""
     began_s = time.process_time()
     topo = LeafSpine(**FABRICS[switches], **LINK)
     name = f"{switches}-switches-{number}"
     with Network(topo, run, program=ROUTER, name=name, capture=False) as net:
-        assert isinstance(net.plant, VirtualPlant)
+        assert isinstance(net.backend, VirtualBackend)
         for switch in topo.switches():
             async with connection(net, switch) as controller:
                 entries = routing_entries(net, switch, topo.routes(switch))
@@ -137,17 +137,17 @@ async def measure(
         set_up_s = time.process_time() - began_s
         flows, start_ns = flows_of(topo, options, run.seed), run.clock.now_ns()
         async with Traffic(net, flows, start_ns) as traffic:
-            began_s, before = time.process_time(), net.plant.events
+            began_s, before = time.process_time(), net.backend.events
             await run.clock.sleep_until(start_ns + round(1e9 * options.packets / RATE_PPS) + 10**8)
-            took_s, events = time.process_time() - began_s, net.plant.events - before
+            took_s, events = time.process_time() - began_s, net.backend.events - before
             records = await traffic.finish()
             memory = resident_mb()
     hops = sum(counters["engine"]["received"] for counters in net.counters.values())
-    books = Books.of(net, records)
+    accounting = PacketAccounting.of(net, records)
     return Sample(
-        number, switches, set_up_s, books.received, hops, hops / took_s, events / took_s,
+        number, switches, set_up_s, accounting.received, hops, hops / took_s, events / took_s,
         1e9 * took_s / hops, memory,
-    ), books  # fmt: skip
+    ), accounting  # fmt: skip
 
 
 class Line(Topo):
@@ -180,10 +180,10 @@ async def queueing(options: argparse.Namespace, run: Run) -> Check:
 
 def flows_of(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:
     """Flows between random pairs of hosts, that begin at random within one packet's time."""
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     hosts = topo.hosts()
-    pairs = [dice.choice(len(hosts), 2, replace=False) for _ in range(options.flows)]
-    starts_s = dice.random(options.flows) / RATE_PPS
+    pairs = [rng.choice(len(hosts), 2, replace=False) for _ in range(options.flows)]
+    starts_s = rng.random(options.flows) / RATE_PPS
     return [
         Flow(number, hosts[a], hosts[b], RATE_PPS, options.packets, after_s=float(start_s))
         for number, ((a, b), start_s) in enumerate(zip(pairs, starts_s, strict=True))

@@ -9,8 +9,8 @@ import finsy as fy
 from finsy.p4entity import flatten
 from finsy.p4schema import P4BitsType, P4Register
 
-from testbed.errors import TestbedError
-from testbed.real.p4utils.thrift import Thrift
+from telemark.backends.real.p4utils.thrift import Thrift
+from telemark.errors import TestbedError
 
 
 class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final: but what is read comes two ways here

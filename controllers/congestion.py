@@ -2,8 +2,8 @@
 
 import finsy as fy
 
-from testbed.network import Network
-from testbed.routes import next_hops
+from telemark.network import Network
+from telemark.topology.routes import next_hops
 
 
 def lpm_entries(net: Network, switch: str) -> list[fy.P4TableEntry]:

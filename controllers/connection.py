@@ -13,8 +13,8 @@ from google.protobuf import text_format  # type: ignore[import-untyped]
 from mininet.topo import Topo
 
 from controllers.bmv2 import Bmv2Connection
-from testbed.errors import TestbedError
-from testbed.network import Network
+from telemark.errors import TestbedError
+from telemark.network import Network
 
 CPU_PORT = 255  # in p4src/include/allocation.p4
 

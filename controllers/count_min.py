@@ -20,9 +20,9 @@ class CountMin:
     """A sketch of ROWS rows of `width` counters; `seed` chooses the hash functions."""
 
     def __init__(self, width: int, seed: int) -> None:
-        dice = random.Random(seed)
+        rng = random.Random(seed)
         self.width = width
-        self._hashes = [(dice.getrandbits(64), dice.getrandbits(64)) for _ in range(ROWS)]
+        self._hashes = [(rng.getrandbits(64), rng.getrandbits(64)) for _ in range(ROWS)]
 
     def entries(self) -> list[fy.P4TableEntry]:
         """What a switch's tables need: the hash function of each row."""
@@ -38,7 +38,7 @@ class CountMin:
     async def read(self, switch: fy.Switch) -> NDArray[np.int64]:
         """A switch's counters; shape (ROWS, width). Those of several switches may be added up.
 
-        Raises NoReadoutError.
+        Raises ReadoutTimeoutError.
         """
         async with Readouts(switch) as readouts:
             answers = await asyncio.gather(

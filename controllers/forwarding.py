@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import finsy as fy
 
-from testbed.network import Network
-from testbed.routes import next_hops
+from telemark.network import Network
+from telemark.topology.routes import next_hops
 
 
 def forwarding_entries(

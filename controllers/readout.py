@@ -13,8 +13,8 @@ from types import TracebackType
 
 import finsy as fy
 
-from testbed.clock import Clock
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
+from telemark.session.clock import Clock
 
 ATTEMPTS = 5
 TIMEOUT_S = 0.2
@@ -45,14 +45,14 @@ class Readout:
     departure: tuple[int, int, int, int]
 
 
-class NoReadoutError(TestbedError):
+class ReadoutTimeoutError(TestbedError):
     """A switch did not answer."""
 
 
 class Readouts:
     """Readout packets to one connected switch; an async context manager.
 
-    A packet may be lost, then it is asked for again. Raises NoReadoutError from `read`.
+    A packet may be lost, then it is asked for again. Raises ReadoutTimeoutError from `read`.
     """
 
     def __init__(self, switch: fy.Switch) -> None:
@@ -89,7 +89,7 @@ class Readouts:
         """Write up to four values of 64 bits into the registers of `record` at `index`; the others
         become 0. The switch has done so when this returns, and does not do so again later.
 
-        Raises NoReadoutError, and ValueError if the program does not write this record.
+        Raises ReadoutTimeoutError, and ValueError if the program does not write this record.
         """
         given = [*values, *[0] * (_VALUES - len(values))]
         data = b"".join(value.to_bytes(8, "big") for value in given)
@@ -107,7 +107,7 @@ class Readouts:
             for attempt in range(1, ATTEMPTS + 1):
                 with suppress(asyncio.TimeoutError):
                     return _decode(await self._ask(record, index, data)), attempt
-        raise NoReadoutError(
+        raise ReadoutTimeoutError(
             f"switch {self.name} left {ATTEMPTS} readout packets unanswered: does it run "
             "with --cpu-port 255 and a program that includes readout.p4?"
         )

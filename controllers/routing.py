@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import finsy as fy
 
-from testbed.network import Network
-from testbed.routes import Route, next_hops
+from telemark.network import Network
+from telemark.topology.routes import Route, next_hops
 
 ANY_MAC = 0  # routers take any frame: between them the destination's MAC address says nothing
 

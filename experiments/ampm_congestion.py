@@ -30,8 +30,8 @@ from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
 from experiments.shared.ampm.delays import delays_of
+from experiments.shared.ampm.error_bounds import Machine, Workload, machine_for
 from experiments.shared.ampm.links import Link, taken_in
-from experiments.shared.ampm.machine import Machine, Workload, machine_for
 from experiments.shared.ampm.measurement import (
     LEAST_BLOCK_US,
     Outcome,
@@ -47,13 +47,13 @@ from experiments.shared.ampm.measurement import (
     worst,
 )
 from experiments.shared.ampm.truth import NEVER
-from testbed import cli
-from testbed.patterns import Poisson
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.sweep.runs import sweep_seeds
-from testbed.traffic import Flow
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep_seeds
+from telemark.traffic.flows import Flow
+from telemark.traffic.patterns import Poisson
 from topologies.dumbbell import Dumbbell
 
 METHODS = {"double": Method.DOUBLE, "multiplexed": Method.MULTIPLEXED}

@@ -37,7 +37,7 @@ from experiments.shared.ampm.delays import (
     samples_are_fair,
     true_delays_us,
 )
-from experiments.shared.ampm.machine import Machine, Workload, machine_for
+from experiments.shared.ampm.error_bounds import Machine, Workload, machine_for
 from experiments.shared.ampm.measurement import (
     Setting,
     add_common_options,
@@ -48,13 +48,13 @@ from experiments.shared.ampm.measurement import (
     worst,
 )
 from experiments.shared.ampm.stamps import Times, order_checks, steps, width_metrics
-from testbed import cli
-from testbed.patterns import Poisson
-from testbed.results import plots, statistics
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.sweep.runs import sweep_seeds
-from testbed.traffic import Flow
+from telemark.results import plots, statistics
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep_seeds
+from telemark.traffic.flows import Flow
+from telemark.traffic.patterns import Poisson
 from topologies.dumbbell import Dumbbell
 
 PATH = ("s1", "s2")
@@ -181,8 +181,8 @@ async def measured(case: Case, options: argparse.Namespace, run: Run) -> Results
         ]
         block = outcome.truths[flow.id].block
         within = (block >= loaded_from) & (block < outcome.blocks.stop)
-        least_us, most_us = (bound[within] for bound in true_delays_us(outcome, flow, *WHOLE))
-        of_flow_us = (least_us + most_us) / 2
+        min_us, max_us = (bound[within] for bound in true_delays_us(outcome, flow, *WHOLE))
+        of_flow_us = (min_us + max_us) / 2
         true_us.append(of_flow_us[~np.isnan(of_flow_us)])
     stamped = [outcome] if outcome.handling else []
     return Results(case, rows, [outcome.summary()], stamped, np.concatenate(true_us))
@@ -196,7 +196,7 @@ def checks_of(results: Results, options: argparse.Namespace) -> list[Check]:
         samples = [row.sample for row in results.rows if row.sample.estimator == estimator]
         outside = results.outside_us(estimator)
         if estimator == "mean" and case.loss:
-            checks.append(law_of_the_mean(results, options))
+            checks.append(mean_error_variance_check(results, options))
         elif len(outside):
             name = f"{case.name}, {estimator}: largest error, us"
             checks.append(Check(name, outside.max(), 0, RESOLUTION_US))
@@ -230,7 +230,7 @@ def order_of_stamps(found: Sequence[Results]) -> list[Check]:
     return order_checks(pairs)
 
 
-def law_of_the_mean(results: Results, options: argparse.Namespace) -> Check:
+def mean_error_variance_check(results: Results, options: argparse.Namespace) -> Check:
     """Errors of the mean over their standard deviation, squared: 1 on average, but for chance."""
     errors = results.errors_us("mean") / mean_sd_us(results.case, options)
     square = float(np.mean(errors**2)) if len(errors) else float("nan")

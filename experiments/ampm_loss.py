@@ -28,7 +28,7 @@ from rich.table import Table
 from controllers.ampm.records import Point, pulse_loss
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, LimitError, Method, check_limits
-from experiments.shared.ampm.machine import Workload, machine_for
+from experiments.shared.ampm.error_bounds import Workload, machine_for
 from experiments.shared.ampm.measurement import (
     LEAST_BLOCK_US,
     Outcome,
@@ -44,13 +44,13 @@ from experiments.shared.ampm.measurement import (
     noise_of,
     worst,
 )
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.sweep.runs import sweep_seeds
-from testbed.traffic import Flow
+from telemark.errors import TestbedError
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep_seeds
+from telemark.traffic.flows import Flow
 from topologies.line import Line
 
 PATH = ("s1", "s2", "s3")
@@ -164,8 +164,8 @@ async def measured(
 def schedule_of(options: argparse.Namespace, bounds: Bounds) -> Schedule:
     """The blocks; raises TestbedError when they are too short for a method."""
     methods = [METHODS[name] for name in options.method]
-    least_us = 2**19 if options.quick else 2**20
-    options.block_us = options.block_us or max(least_us, fitting(methods, bounds).block_us)
+    min_us = 2**19 if options.quick else 2**20
+    options.block_us = options.block_us or max(min_us, fitting(methods, bounds).block_us)
     try:
         schedule = Schedule(options.block_us)
         for method in methods:
@@ -180,14 +180,19 @@ def setting_of(
 ) -> Setting:
     """A flow for each method, over the same links."""
     count = flow_count(options.rate, options.blocks, schedule)
-    may_vanish = count * (1 - loss_percent / 100) ** 2 < SURE_TO_ARRIVE
+    allow_total_loss = count * (1 - loss_percent / 100) ** 2 < SURE_TO_ARRIVE
     return Setting(
         name=f"loss-{loss_percent:g}-seed-{seed}",
         topo=Line(switches=len(PATH), loss_probability=loss_percent / 100, delay_us=LINK_DELAY_US),
         path=PATH,
         watched={
             Flow(
-                number, "h1", "h2", rate_pps=options.rate, count=count, may_vanish=may_vanish
+                number,
+                "h1",
+                "h2",
+                rate_pps=options.rate,
+                count=count,
+                allow_total_loss=allow_total_loss,
             ): METHODS[method]
             for number, method in enumerate(options.method, start=1)
         },

@@ -29,16 +29,16 @@ from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Method
 from experiments.shared.ampm import measurement
-from experiments.shared.ampm.machine import Machine, Workload, machine_for
+from experiments.shared.ampm.error_bounds import Machine, Workload, machine_for
 from experiments.shared.ampm.measurement import LEAST_BLOCK_US
-from testbed import cli
-from testbed.errors import InvalidRunError, TestbedError
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.results.statistics import rms
-from testbed.run import Run
-from testbed.sweep.runs import sweep_seeds
-from testbed.traffic import Flow
+from telemark.errors import InvalidRunError, TestbedError
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.results.statistics import rms
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep_seeds
+from telemark.traffic.flows import Flow
 from topologies.line import Line
 
 FLOW = 1
@@ -159,10 +159,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     results = {s: [result for here, _ in runs for result in here]
                for s, runs in zip(settings, found, strict=True)}  # fmt: skip
     checks = [check for s, here in results.items() for check in checks_of(s, here, noise_us)]
-    books = [check for runs in found for _, held in runs for check in held]
+    accounting = [check for runs in found for _, held in runs for check in held]
     return Report(
         samples=[row(r) for found in results.values() for r in found],
-        checks=[*checks, *measurement.worst(books)],
+        checks=[*checks, *measurement.worst(accounting)],
         metrics={setting.name: metrics_of(setting, found) for setting, found in results.items()},
         figure=draw(results, options),
         caption=caption(options),
@@ -211,18 +211,18 @@ async def measured(
 ) -> tuple[list[BlockResult], list[Check]]:
     """One run."""
     outcome = await measurement.measure(network_of(setting, options), run)
-    refuse_late_packets(setting, outcome, machine, options.target)
+    reject_late_packets(setting, outcome, machine, options.target)
     return results_of(setting, run.seed, outcome), outcome.checks("all runs")
 
 
-def refuse_late_packets(
+def reject_late_packets(
     setting: Setting, outcome: measurement.Outcome, machine: Machine, target: str
 ) -> None:
     """Raise TestbedError where a machine's stall, and not the link, made packets too late."""
     if setting.is_exact(machine.delay_us):
         longest = (-float("inf"), setting.block_us / 2 - machine.clock_error_us)
         why, point = measurement.noise_of([outcome]), measurement.stamped_by(CAME, target)
-        measurement.refuse_late_packets(setting.name, outcome.truths[FLOW], point, longest, why)
+        measurement.reject_late_packets(setting.name, outcome.truths[FLOW], point, longest, why)
 
 
 def results_of(setting: Setting, seed: int, outcome: measurement.Outcome) -> list[BlockResult]:

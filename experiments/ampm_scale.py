@@ -30,7 +30,7 @@ from controllers.ampm.records import Record
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
 from controllers.connection import cpu_ports
-from experiments.shared.ampm.machine import Workload, machine_for
+from experiments.shared.ampm.error_bounds import Workload, machine_for
 from experiments.shared.ampm.measurement import (
     LEAST_BLOCK_US,
     add_block_option,
@@ -45,22 +45,22 @@ from experiments.shared.ampm.scale import (
     BACKHAULS,
     UNKNOWN,
     measured_losses,
-    refuse_noise,
+    reject_noise,
     topo_of,
     true_losses,
     truths_of,
     watch_list,
 )
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.patterns import Poisson
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.sweep.runs import sweep
-from testbed.traffic import Flow, FlowRecord, Traffic
-from testbed.truth.books import Books
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
+from telemark.traffic.flows import Flow, FlowRecord, Traffic
+from telemark.traffic.patterns import Poisson
 from topologies.backhaul import Backhaul
 
 DEFAULTS = {  # kind of time, quick -> switches, flows
@@ -133,7 +133,7 @@ class Measurement:
     noise: str  # what the machine did to the run
     set_up_s: float  # CPU time
     loads: Mapping[str, Load]
-    books: Books
+    accounting: PacketAccounting
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -147,8 +147,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     load = Workload(topo, partial(watch_list, topo=topo, flows=sent), sent)
     machine = await machine_for(load, NOISE_US, options, run)
     bounds = machine.bounds(BOUNDS.delay_us)
-    least_us = 2**19 if options.quick else 2**21
-    options.block_us = options.block_us or max(least_us, fitting([Method.DOUBLE], bounds).block_us)
+    min_us = 2**19 if options.quick else 2**21
+    options.block_us = options.block_us or max(min_us, fitting([Method.DOUBLE], bounds).block_us)
     options.seeds = options.seeds or ((1 if options.quick else 10) if is_virtual else 1)
     settings = [
         (size, options.seed + number, bounds, options)
@@ -211,13 +211,13 @@ async def measure(
                 if not loads:
                     await collector.watch()
                     set_up_s = time.process_time() - began_s
-                    reports, records = await conduct(collector, net, flows, options, run)
+                    reports, records = await run_network(collector, net, flows, options, run)
                 loads[what] = await load_of(collector, run)
     blocks = range(reports[0].block, reports[-1].block + 1)
     truths = truths_of(net, topo, records, schedule)
     problems = [problem for report in reports[1:-1] for problem in report.problems]
     why = noise(truths.values(), records.values(), problems)
-    refuse_noise(truths, schedule, why)
+    reject_noise(truths, schedule, why)
     truth = true_losses(truths, blocks)
     packets, measured = measured_losses(topo, flows, reports)
     return Measurement(
@@ -230,11 +230,11 @@ async def measure(
         noise=why,
         set_up_s=set_up_s,
         loads=loads,
-        books=Books.of(net, records),
+        accounting=PacketAccounting.of(net, records),
     )  # fmt: skip
 
 
-async def conduct(
+async def run_network(
     collector: Collector, net: Network, flows: Sequence[Flow], options: argparse.Namespace, run: Run
 ) -> tuple[list[BlockReport], dict[int, FlowRecord]]:
     """Send all flows, from the middle of one block to that of another, and read the blocks."""
@@ -297,7 +297,7 @@ def checks_of(m: Measurement) -> list[Check]:
     return [
         Check(f"{at}: accounts of a flow, a block and a segment wrong", m.wrong, 0),
         Check(f"{at}: {UNREAD}", len(m.problems), 0),
-        *m.books.checks("all runs"),
+        *m.accounting.checks("all runs"),
     ]
 
 

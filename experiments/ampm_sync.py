@@ -33,7 +33,7 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Hop, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
-from experiments.shared.ampm.machine import Machine, Workload, machine_for
+from experiments.shared.ampm.error_bounds import Machine, Workload, machine_for
 from experiments.shared.ampm.measurement import (
     LEAST_BLOCK_US,
     UDP,
@@ -65,24 +65,24 @@ from experiments.shared.ampm.sync import (
     law_packets,
     metrics_of,
     of_error,
-    refuse_noise,
+    reject_noise,
     relative_scatter,
     result,
     rms_by_run,
     those_read,
 )
 from experiments.shared.ampm.truth import read_truths
-from testbed import cli
-from testbed.clock import ClockAhead
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.patterns import Poisson
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.sweep.runs import sweep
-from testbed.traffic import Flow, Traffic
-from testbed.truth.books import Books
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.clock import ClockAhead
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
+from telemark.traffic.flows import Flow, Traffic
+from telemark.traffic.patterns import Poisson
 from topologies.line import Line
 
 TOPO = Line(switches=len(PATH), loss_probability=LOSS, delay_us=LINK_DELAY_US)
@@ -137,7 +137,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     todo = [(setting, machine, options) for setting in settings + claims]
     found = await sweep(measure, todo, run)
     results = [result for here, _ in found for result in here]
-    books = [check for _, balance in found for check in balance.checks("all runs")]
+    accounting = [check for _, balance in found for check in balance.checks("all runs")]
     swept = [r for r in results if r.setting in settings]
     claimed = [r for r in results if r.setting in claims]
     return Report(
@@ -145,7 +145,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         checks=[
             *checks_of(swept, machine.delay_us),
             *checks_of_claim(claimed),
-            *worst(books),
+            *worst(accounting),
         ],
         metrics=metrics_of(swept),
         figure=draw(swept, options),
@@ -156,7 +156,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 async def measure(
     setting: Setting, machine: Machine, options: argparse.Namespace, run: Run
-) -> tuple[list[BlockResult], Books]:
+) -> tuple[list[BlockResult], PacketAccounting]:
     """Send both flows over switches with such clocks, and see what each decoder makes of them."""
     run = replace(run, seed=setting.seed)
     run.progress.update(f"clock error {setting.error:g} L, seed {setting.seed}")
@@ -178,11 +178,11 @@ async def measure(
     for problem in problems:
         run.progress.say(f"{setting.name}: {problem}")
     methods = {flow: METHODS[flow.id] for flow in flows}
-    books = Books.of(net, records)
+    accounting = PacketAccounting.of(net, records)
     truths = read_truths(net, dict.fromkeys(flows, PATH), schedule, methods, records)
     if options.time == "real":
         why = noise(truths.values(), records.values(), problems)
-        refuse_noise(setting, truths, machine, options.target, why)
+        reject_noise(setting, truths, machine, options.target, why)
     inside = read_inside(net, flows, PATH, errors_us) if net.has_panels else {}
     passed = {number: passages(truth, {}, inside.get(number, {}))
               for number, truth in truths.items()}  # fmt: skip
@@ -190,7 +190,7 @@ async def measure(
         result(setting, d, both, truths[d.flow], passed[d.flow])
         for both in reports for d in DECODERS
     ]  # fmt: skip
-    return results, books
+    return results, accounting
 
 
 def flows_of(options: argparse.Namespace, schedule: Schedule) -> list[Flow]:

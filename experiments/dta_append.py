@@ -30,20 +30,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from collectors.dta.lists import BATCHES, FIRST, Reader, batch, tail
+from collectors.dta.append import BATCHES, FIRST, Reader, batch, tail
 from collectors.dta.packets import Append
 from collectors.roce.region import Region
-from controllers.dta.gathering import ListStore, flush_lists
-from controllers.roce.running import refuse_bmv2
+from controllers.dta.batching import ListStore, flush_lists
+from controllers.dta.manager.fabric import Area
+from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
-from experiments.shared.dta.translating import PROGRAM, checks, translating
-from managed.dta.fabric import Area
-from testbed import cli
-from testbed.real.isolation import STOPPING, uninterrupted
-from testbed.results import plots
-from testbed.results.report import Check, Report
-from testbed.run import Run
-from testbed.sweep.runs import sweep
+from experiments.shared.dta.translator_setup import PROGRAM, checks, translating
+from telemark.backends.real.isolation import STOPPING, uninterrupted
+from telemark.results import plots
+from telemark.results.report import Check, Report
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
 
 LISTS = (1, 16, 256)
 PARTS = 4  # readers look so often
@@ -85,15 +85,15 @@ class Polled:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run)
+    require_minip4(run)
     is_small = options.quick or options.time == "real"
     options.reports = options.reports or (1024 if is_small else 8192)
     sizes = (1, 4, 16) if is_small else BATCHES
     # First: they are processes, and a network has threads.
     polled = [poll(size, readers, POLLED_S[options.quick])
               for size in (1, 16) for readers in READERS]  # fmt: skip
-    dice = np.random.default_rng(run.seed)
-    settings = [(size, lists, dice.integers(lists, size=options.reports), options)
+    rng = np.random.default_rng(run.seed)
+    settings = [(size, lists, rng.integers(lists, size=options.reports), options)
                 for lists in (LISTS[:2] if is_small else LISTS) for size in sizes]  # fmt: skip
     found = await sweep(measure, settings, run)
     return Report(

@@ -29,18 +29,18 @@ from collectors.dta.hashes import Words
 from collectors.dta.packets import KeyIncrement
 from collectors.dta.theory import error_bound, error_exceeds
 from collectors.roce.region import Region
+from controllers.dta.manager.fabric import Area
 from controllers.dta.stores import CounterStore
 from controllers.dta.translator import CounterSession
-from controllers.roce.running import refuse_bmv2
+from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
-from experiments.shared.dta.translating import PROGRAM, checks, translating
-from managed.dta.fabric import Area
-from testbed import cli
-from testbed.results import plots
-from testbed.results.agreement import agreement, mean_chance
-from testbed.results.report import Check, Report
-from testbed.run import Run
-from testbed.sweep.runs import sweep
+from experiments.shared.dta.translator_setup import PROGRAM, checks, translating
+from telemark.results import plots
+from telemark.results.goodness_of_fit import agreement, mean_chance
+from telemark.results.report import Check, Report
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
 
 ROWS = (1, 2, 4, 8)
 SLOTS = (64, 128, 256, 512)  # in a row
@@ -73,17 +73,17 @@ class Point(NamedTuple):
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run)
+    require_minip4(run)
     options.sets = max(options.sets or (40 if options.quick else 300), 2)
-    dice = np.random.default_rng(run.seed)
+    rng = np.random.default_rng(run.seed)
     sizes = np.ceil(LARGEST / np.arange(1, FLOWS + 1)).astype(np.int64)
-    settings = [(rows, random_keys(FLOWS, dice), sizes, options)
+    settings = [(rows, random_keys(FLOWS, rng), sizes, options)
                 for rows in ((1, 4) if options.quick else ROWS)]  # fmt: skip
     exact = await sweep(translated, settings, run)
     points, too_far = [], []
     for slots in (SHOWN,) if options.quick else SLOTS:
         for rows in ROWS:
-            found, part = modelled(rows, slots, sizes, options.sets, dice)
+            found, part = modelled(rows, slots, sizes, options.sets, rng)
             points += found
             too_far.append(part)
     return Report(
@@ -99,9 +99,9 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     )
 
 
-def random_keys(count: int, dice: np.random.Generator) -> Words:
+def random_keys(count: int, rng: np.random.Generator) -> Words:
     """(count, 4)."""
-    return dice.integers(1 << 32, size=(count, 4), dtype=np.uint32)
+    return rng.integers(1 << 32, size=(count, 4), dtype=np.uint32)
 
 
 async def translated(
@@ -132,7 +132,7 @@ async def translated(
 
 
 def modelled(
-    rows: int, slots: int, sizes: NDArray[np.int64], sets: int, dice: np.random.Generator
+    rows: int, slots: int, sizes: NDArray[np.int64], sets: int, rng: np.random.Generator
 ) -> tuple[list[Point], float]:
     """Errors over sets of counters; how often flows' exceed the bound, of what is allowed."""
     total = int(sizes.sum())
@@ -142,9 +142,9 @@ def modelled(
     too_far = []
     for number in range(sets):
         counters = Counters(Region(COUNTER, rows * slots).records, rows)
-        keys = random_keys(len(sizes), dice)
+        keys = random_keys(len(sizes), rng)
         counters.add(keys, sizes.astype(np.uint64), rows)
-        errors = counters.estimate(random_keys(ABSENT, dice), rows)
+        errors = counters.estimate(random_keys(ABSENT, rng), rows)
         above[number] = [(errors > level).mean() for level in levels]
         own = counters.estimate(keys, rows) - sizes.astype(np.uint64)
         too_far.append((own > bound).mean())

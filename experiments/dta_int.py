@@ -40,16 +40,16 @@ from collectors.dta.paths import WORDS, decode, encode
 from collectors.dta.postcards import CHUNK, Postcards
 from collectors.dta.theory import mean_success
 from collectors.roce.region import Region
-from controllers.roce.running import refuse_bmv2
+from controllers.roce.running import require_minip4
 from experiments.shared.dta import fabric
 from experiments.shared.dta.fabric import SINK_PROGRAM, Told, tracing
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.results import plots
-from testbed.results.agreement import agreement, count_chance
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.sweep.runs import sweep
+from telemark.errors import TestbedError
+from telemark.results import plots
+from telemark.results.goodness_of_fit import agreement, count_chance
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
 
 COPIES = (1, 2, 4, 8)
 BYTES = (1200, 600, 300, 200, 150, 100, 64, 32)  # of memory a flow
@@ -76,7 +76,7 @@ class Point(NamedTuple):
 
     by: str  # key-write, postcards or model
     copies: int
-    bytes_a_flow: float
+    bytes_per_flow: float
     queries: int
     right: int
     wrong: int
@@ -84,7 +84,7 @@ class Point(NamedTuple):
     @property
     def expected(self) -> float:
         """The share of flows whose path is there, by theory."""
-        return float(mean_success(SLOT_BYTES / self.bytes_a_flow, self.copies))
+        return float(mean_success(SLOT_BYTES / self.bytes_per_flow, self.copies))
 
     @property
     def chance(self) -> float:
@@ -101,7 +101,7 @@ class Cost(NamedTuple):
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run)
+    require_minip4(run)
     is_real = options.time == "real"
     options.pods = REAL_PODS if is_real else PODS
     options.slots = options.slots or (512 if options.quick or is_real else 4096)
@@ -111,19 +111,19 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             "sent, each from a port of its own"
         )
     some = COPIES[1:3] if options.quick else COPIES
-    dice = np.random.default_rng(run.seed)
+    rng = np.random.default_rng(run.seed)
     points: list[Point] = []
     costs: list[Cost] = []
     exact: list[Check] = []
     few = some[:1] if options.quick and is_real else some
     users, most = fabric.users(options.pods), flows_by_memory(options.slots)[-1]
-    settings = [(copies, fabric.flows(users, most, dice), options) for copies in few]
+    settings = [(copies, fabric.flows(users, most, rng), options) for copies in few]
     for measured, cost, held in await sweep(traced, settings, run):
         points += measured
         costs += cost
         exact += held
     for copies in COPIES:
-        points += modelled(copies, 1 << (16 if options.quick else 20), dice)
+        points += modelled(copies, 1 << (16 if options.quick else 20), rng)
     return Report(
         samples=[{**point._asdict(), "expected": round(point.expected, 6)} for point in points],
         checks=[*exact, agreement("paths found", [point.chance for point in points])],
@@ -231,9 +231,9 @@ def value_codes_of(nodes: NDArray[np.int64]) -> Words:
     return value_codes(nodes.astype(np.uint32).reshape(-1)).reshape(nodes.shape)
 
 
-def modelled(copies: int, count: int, dice: np.random.Generator) -> list[Point]:
+def modelled(copies: int, count: int, rng: np.random.Generator) -> list[Point]:
     """What a store of `count` slots answers that is told the paths of as many flows."""
-    keys = fabric.flows(fabric.users(PODS), count, dice)
+    keys = fabric.flows(fabric.users(PODS), count, rng)
     data = np.tile(np.arange(count, dtype=np.uint32)[:, np.newaxis], WORDS)  # each another path
     store, points = Store(Region(slot(WORDS), count).records), []
     for first, end in pairwise([0, *flows_by_memory(count)]):
@@ -251,7 +251,7 @@ def metrics_of(points: Sequence[Point]) -> dict[str, float]:
     size, _, slot_bytes = DART
     found = {
         f"answered_at_{size}_bytes_{p.copies}_copies": round(p.right / p.queries, 5)
-        for p in points if p.by == "model" and round(p.bytes_a_flow) == size
+        for p in points if p.by == "model" and round(p.bytes_per_flow) == size
     }  # fmt: skip
     theory = float(mean_success(slot_bytes / size, 4))
     return {**found, f"theory_with_{slot_bytes}_bytes_a_slot_4_copies": round(theory, 5)}
@@ -290,7 +290,7 @@ def draw_success(axes: Axes, points: Sequence[Point]) -> None:
         for is_model in sorted({p.by == "model" for p in points if p.copies == copies})[::-1]:
             found = [p for p in points if p.copies == copies and (p.by == "model") == is_model]
             shares = [max(1 - p.right / p.queries, LEAST) for p in found]
-            axes.plot([p.bytes_a_flow for p in found], shares, linestyle="", color=colour,
+            axes.plot([p.bytes_per_flow for p in found], shares, linestyle="", color=colour,
                       marker=marker, fillstyle="full" if is_model else "none",
                       clip_on=False)  # fmt: skip
     size, answered, slot_bytes = DART

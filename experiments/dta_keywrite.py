@@ -36,17 +36,17 @@ from collectors.dta.theory import (
     success,
 )
 from collectors.roce.region import Region
+from controllers.dta.manager.fabric import Area
 from controllers.dta.stores import KeyWriteStore
-from controllers.roce.running import refuse_bmv2
+from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
-from experiments.shared.dta.translating import PROGRAM, checks, translating
-from managed.dta.fabric import Area
-from testbed import cli
-from testbed.results import plots
-from testbed.results.agreement import agreement, count_chance
-from testbed.results.report import Check, Report
-from testbed.run import Run
-from testbed.sweep.runs import sweep
+from experiments.shared.dta.translator_setup import PROGRAM, checks, translating
+from telemark.results import plots
+from telemark.results.goodness_of_fit import agreement, count_chance
+from telemark.results.report import Check, Report
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
 
 COPIES = (1, 2, 3, 4, 8)
 LOADS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
@@ -99,20 +99,20 @@ class Point:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run)
+    require_minip4(run)
     is_small = options.quick or options.time == "real"
     options.slots = options.slots or (2048 if is_small else 1 << 14)
     options.model_slots = options.model_slots or (1 << 17 if options.quick else 1 << 20)
-    dice = np.random.default_rng(run.seed)
+    rng = np.random.default_rng(run.seed)
     settings, models = [], []
     for copies in (1, 2, 4) if options.quick else COPIES:
-        settings.append((copies, *reports(options.slots, dice), options))
-        models.append(modelled(copies, options.model_slots, dice))
+        settings.append((copies, *reports(options.slots, rng), options))
+        models.append(modelled(copies, options.model_slots, rng))
     found = await sweep(translated, settings, run)
     points = [point for (of_switch, _), of_model in zip(found, models, strict=True)
               for point in (*of_switch, *of_model)]  # fmt: skip
     exact = [check for _, held in found for check in held]
-    points += checksum_points(options.model_slots >> 2, dice)
+    points += checksum_points(options.model_slots >> 2, rng)
     return Report(
         samples=[asdict(point) for point in points],
         checks=[*exact, agreement("all panels", [point.chance for point in points])],
@@ -159,9 +159,9 @@ def parts(slots: int) -> list[slice]:
     return [slice(*pair) for pair in pairwise([0, *(round(load * slots) for load in LOADS)])]
 
 
-def reports(count: int, dice: np.random.Generator) -> tuple[Words, Words]:
+def reports(count: int, rng: np.random.Generator) -> tuple[Words, Words]:
     """Random keys, (n, 4), and values of one word, (n, 1)."""
-    words = dice.integers(1 << 32, size=(count, 5), dtype=np.uint32)
+    words = rng.integers(1 << 32, size=(count, 5), dtype=np.uint32)
     return np.ascontiguousarray(words[:, :4]), np.ascontiguousarray(words[:, 4:])
 
 
@@ -174,9 +174,9 @@ def answered(
     return int(is_right.sum()), int((found & ~is_right).sum())
 
 
-def modelled(copies: int, slots: int, dice: np.random.Generator) -> list[Point]:
+def modelled(copies: int, slots: int, rng: np.random.Generator) -> list[Point]:
     """Success by load, and of a store at load 1 by age."""
-    keys, data = reports(slots, dice)
+    keys, data = reports(slots, rng)
     store = Store(Region(slot(1), slots).records)
     point = partial(Point, by="model", copies=copies, policy="plurality", bits=WHOLE, what="right")
     points = []
@@ -194,12 +194,12 @@ def modelled(copies: int, slots: int, dice: np.random.Generator) -> list[Point]:
     return points
 
 
-def checksum_points(slots: int, dice: np.random.Generator) -> list[Point]:
+def checksum_points(slots: int, rng: np.random.Generator) -> list[Point]:
     """Wrong answers at load 1, of keys that were written and of others, by policy and width."""
     points = []
     for bits in BITS:
-        keys, data = reports(slots, dice)
-        others, _ = reports(4 * slots, dice)
+        keys, data = reports(slots, rng)
+        others, _ = reports(4 * slots, rng)
         store = Store(Region(slot(1), slots).records, bits)
         store.write(keys, data, TWO)
         for policy in Policy:

@@ -28,8 +28,8 @@ from rich.table import Table
 
 from collectors.dta.hashes import Words
 from collectors.roce.endpoint import Transport
-from controllers.roce.running import refuse_bmv2
-from experiments.shared.dta.losing import (
+from controllers.roce.running import require_minip4
+from experiments.shared.dta.lossy_reports import (
     DELAY_US,
     PATIENCE,
     REPORTER_PROGRAM,
@@ -38,13 +38,13 @@ from experiments.shared.dta.losing import (
     flows,
     measure,
 )
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.results import plots
-from testbed.results.agreement import agreement, count_chance
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.sweep.runs import sweep
+from telemark.errors import TestbedError
+from telemark.results import plots
+from telemark.results.goodness_of_fit import agreement, count_chance
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
 
 PROBABILITIES, REAL_PROBABILITIES = (0.001, 0.003, 0.01, 0.03, 0.1), (0.01, 0.1)
 MOST_LOSS = 0.5
@@ -77,7 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run)
+    require_minip4(run)
     is_virtual, is_full = options.time == "virtual", not options.quick
     usual = PROBABILITIES if is_virtual and is_full else REAL_PROBABILITIES
     options.loss = options.loss or [*usual] if is_virtual or is_full else [usual[-1]]
@@ -135,7 +135,7 @@ def checks_of(name: str, found: Found) -> list[Check]:
         checks["requests lost, by the translator"] = (found.unwritten, unwritten)
     return [
         *(Check(f"{where}: {what}", *values) for what, values in checks.items()),
-        *found.books.checks(f"{where}: books"),
+        *found.accounting.checks(f"{where}: books"),
     ]
 
 

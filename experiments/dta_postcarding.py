@@ -31,18 +31,18 @@ from collectors.dta.key_write import slot
 from collectors.dta.packets import KeyWrite, Postcard
 from collectors.dta.postcards import CHUNK, Postcards, alone, alone_deviation
 from collectors.roce.region import Region
-from controllers.dta.gathering import PostcardStore, flush_rows
+from controllers.dta.batching import PostcardStore, flush_rows
+from controllers.dta.manager.fabric import Area
 from controllers.dta.stores import KeyWriteStore
-from controllers.roce.running import refuse_bmv2
+from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
-from experiments.shared.dta.translating import PROGRAM, Running, checks, translating
-from managed.dta.fabric import Area
-from testbed import cli
-from testbed.results import plots
-from testbed.results.agreement import agreement
-from testbed.results.report import Check, Report
-from testbed.run import Run
-from testbed.sweep.runs import sweep
+from experiments.shared.dta.translator_setup import PROGRAM, Running, checks, translating
+from telemark.results import plots
+from telemark.results.goodness_of_fit import agreement
+from telemark.results.report import Check, Report
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
 
 CACHES = (64, 256, 1024)  # rows
 LOADS = (0.1, 0.25, 0.5, 1.0, 2.0)  # flows that are under way, a row
@@ -90,13 +90,13 @@ class Point:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run)
+    require_minip4(run)
     is_small = options.quick or options.time == "real"
     options.flows = options.flows or (150 if is_small else 1000)
-    dice = np.random.default_rng(run.seed)
-    settings = [(cache, [drawn(cache, load, options.flows, dice) for load in LOADS], options)
+    rng = np.random.default_rng(run.seed)
+    settings = [(cache, [drawn(cache, load, options.flows, rng) for load in LOADS], options)
                 for cache in (CACHES[:1] if is_small else CACHES)]  # fmt: skip
-    hops = some_hops(HOPS * KEY_WRITE_PATHS, 1, dice)
+    hops = some_hops(HOPS * KEY_WRITE_PATHS, 1, rng)
     found = await sweep(measure, settings, run)
     ((key_write, exact),) = await sweep(by_key_write, [(hops, options)], run)
     points = [point for of_cache, _ in found for point in of_cache]
@@ -124,16 +124,16 @@ class Load(NamedTuple):
     hops: Hops
 
 
-def drawn(cache: int, load: float, at_least: int, dice: np.random.Generator) -> Load:
+def drawn(cache: int, load: float, at_least: int, rng: np.random.Generator) -> Load:
     """So many flows a row of the cache, in as many rounds as it takes."""
     flows = max(round(load * cache), 2)
-    return Load(flows, some_hops(math.ceil(at_least / flows) * flows, HOPS, dice))
+    return Load(flows, some_hops(math.ceil(at_least / flows) * flows, HOPS, rng))
 
 
-def some_hops(count: int, hops: int, dice: np.random.Generator) -> Hops:
+def some_hops(count: int, hops: int, rng: np.random.Generator) -> Hops:
     """Of so many random keys."""
-    keys = some_keys(count, dice)
-    return Hops(keys, dice.choice(SWITCHES, size=(count, hops)).astype(np.uint32))
+    keys = some_keys(count, rng)
+    return Hops(keys, rng.choice(SWITCHES, size=(count, hops)).astype(np.uint32))
 
 
 async def measure(
@@ -198,9 +198,9 @@ async def paths(cache: Cache, load: Load, rate_pps: float) -> Point:
     )  # fmt: skip
 
 
-def some_keys(count: int, dice: np.random.Generator) -> Words:
+def some_keys(count: int, rng: np.random.Generator) -> Words:
     """Random keys, (n, 4), no two in one slot of memory: what is lost there is another question."""
-    keys = dice.integers(1 << 32, size=(2 * count + 16, 4), dtype=np.uint32)
+    keys = rng.integers(1 << 32, size=(2 * count + 16, 4), dtype=np.uint32)
     first = np.unique(slots(keys, 1, SLOTS)[0], return_index=True)[1]
     return keys[np.sort(first)[:count]]
 

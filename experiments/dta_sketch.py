@@ -30,17 +30,17 @@ from numpy.typing import NDArray
 from collectors.dta.hashes import Words, slots
 from collectors.dta.packets import SketchMerge
 from collectors.dta.sketches import COLUMN, ROWS, estimate, read
-from controllers.dta.gathering import NEIGHBOURS, SketchStore
-from controllers.roce.running import refuse_bmv2
+from controllers.dta.batching import NEIGHBOURS, SketchStore
+from controllers.dta.manager.fabric import Area
+from controllers.roce.running import require_minip4
 from experiments.shared.dta.reports import filled
-from experiments.shared.dta.translating import PROGRAM, checks, translating
-from managed.dta.fabric import Area
-from testbed import cli
-from testbed.results import plots
-from testbed.results.agreement import agreement, count_chance
-from testbed.results.report import Check, Report
-from testbed.run import Run
-from testbed.sweep.runs import sweep
+from experiments.shared.dta.translator_setup import PROGRAM, checks, translating
+from telemark.results import plots
+from telemark.results.goodness_of_fit import agreement, count_chance
+from telemark.results.report import Check, Report
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
 
 WIDTHS = (16, 32, 64, 128, 256)
 REPORTERS = (1, 2, 4, 8)
@@ -79,12 +79,12 @@ class Found:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run)
+    require_minip4(run)
     is_small = options.quick or options.time == "real"
-    dice = np.random.default_rng(run.seed)
+    rng = np.random.default_rng(run.seed)
     cases = [(width, 4) for width in (WIDTHS[:3] if is_small else WIDTHS)]
     cases += [(64, reporters) for reporters in REPORTERS if reporters != 4]
-    settings = [(width, counted(reporters, dice), options) for width, reporters in cases]
+    settings = [(width, counted(reporters, rng), options) for width, reporters in cases]
     measured = await sweep(measure, settings, run)
     found = [case for case, _ in measured]
     held = [check for _, exact in measured for check in exact]
@@ -105,11 +105,11 @@ class Counted(NamedTuple):
     shares: NDArray[np.int64]
 
 
-def counted(reporters: int, dice: np.random.Generator) -> Counted:
+def counted(reporters: int, rng: np.random.Generator) -> Counted:
     """Random keys, and each reporter's share of the packets by chance."""
-    keys = dice.integers(1 << 32, size=(FLOWS + ABSENT, 4), dtype=np.uint32)
+    keys = rng.integers(1 << 32, size=(FLOWS + ABSENT, 4), dtype=np.uint32)
     sizes = np.ceil(PACKETS / np.arange(1, FLOWS + 1)).astype(np.int64)
-    shares = [dice.multinomial(size, [1 / reporters] * reporters) for size in sizes]
+    shares = [rng.multinomial(size, [1 / reporters] * reporters) for size in sizes]
     return Counted(keys, np.stack(shares))
 
 

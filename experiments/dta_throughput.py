@@ -30,32 +30,32 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from scapy.packet import Packet
 
+from collectors.dta.append import batch
 from collectors.dta.counters import COUNTER
 from collectors.dta.hashes import HOPS
 from collectors.dta.key_write import slot
-from collectors.dta.lists import batch
 from collectors.dta.packets import Append, KeyIncrement, KeyWrite, Postcard
 from collectors.dta.postcards import CHUNK
-from controllers.dta.gathering import ListStore, PostcardStore
+from controllers.dta.batching import ListStore, PostcardStore
+from controllers.dta.manager.fabric import Area
 from controllers.dta.stores import CounterStore, KeyWriteStore
 from controllers.dta.translator import CounterSession
-from controllers.roce.running import refuse_bmv2
+from controllers.roce.running import require_minip4
 from experiments.shared.dta.costs import (
     Costs,
     checks_of,
     costs_tables,
     draw_cpu,
     measured,
-    refuse_one_core,
+    require_two_cores,
 )
 from experiments.shared.dta.reports import filled
-from experiments.shared.dta.translating import PROGRAM, checks, translating
-from managed.dta.fabric import Area
-from testbed import cli
-from testbed.results import plots
-from testbed.results.report import Check, Report
-from testbed.run import Run
-from testbed.sweep.runs import sweep
+from experiments.shared.dta.translator_setup import PROGRAM, checks, translating
+from telemark.results import plots
+from telemark.results.report import Check, Report
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
 
 SLOTS = 1 << 12
 MOST = 16  # entries of a batch
@@ -129,13 +129,13 @@ def cases() -> list[Case]:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run)
+    require_minip4(run)
     if options.time == "real":
-        refuse_one_core()
+        require_two_cores()
     asked = options.reports or (320 if options.quick else 1600)
     options.reports = max(asked // SHARE, 1) * SHARE
-    dice = np.random.default_rng(run.seed)
-    settings = [(number, dice.integers(1 << 32, size=(7, options.reports), dtype=np.uint32),
+    rng = np.random.default_rng(run.seed)
+    settings = [(number, rng.integers(1 << 32, size=(7, options.reports), dtype=np.uint32),
                  options) for number in range(len(cases()))]  # fmt: skip
     found = await sweep(translated, settings, run)
     samples = [sample for sample, _ in found]
@@ -159,7 +159,7 @@ async def translated(
     operations = carried_out / count
     sample = {
         "primitive": case.primitive, "size": case.size, "reports": count,
-        "operations": carried_out, "of_a_report": operations, "expected": case.expected,
+        "operations": carried_out, "per_report": operations, "expected": case.expected,
     }  # fmt: skip
     return sample, [
         Check(f"{case.name}: memory operations of a report", operations, case.expected),
@@ -198,7 +198,7 @@ def draw(axes: Axes, samples: Sequence[dict[str, Any]]) -> None:
 def draw_primitive(axes: Axes, samples: Sequence[dict[str, Any]], number: int) -> None:
     """One of them; the second one's marks around those of the first."""
     is_ring = number == 1
-    axes.plot([each["size"] for each in samples], [each["of_a_report"] for each in samples],
+    axes.plot([each["size"] for each in samples], [each["per_report"] for each in samples],
               color=plots.COLOURS[number], marker=plots.MARKERS[number],
               linestyle="none" if is_ring else "-", fillstyle="none" if is_ring else "full",
               markersize=7 if is_ring else 3.5, label=samples[0]["primitive"])  # fmt: skip

@@ -44,14 +44,14 @@ from experiments.shared.int.edges import (
     Outcome,
     measure,
 )
-from experiments.shared.int.marking import SCHEDULE, refuse_rare
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.results import plots, statistics
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.sweep.runs import sweep
-from testbed.traffic import Flow
+from experiments.shared.int.marking import SCHEDULE, reject_rare
+from telemark.errors import TestbedError
+from telemark.results import plots, statistics
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
+from telemark.traffic.flows import Flow
 
 LEAST_LEFT = 20  # packets of a block at h2, in the mean: so that chance leaves no block empty
 COMPLETE = slice(1, -2)  # before these half a block is read, behind them half a one and none
@@ -115,7 +115,7 @@ def flow_of(options: argparse.Namespace) -> Flow:
 
     Raises TestbedError for a rate or a loss with which there is nothing to compare.
     """
-    refuse_rare(options.rate)
+    reject_rare(options.rate)
     block_s = SCHEDULE.block_us / 1e6
     count = round(options.rate * (options.blocks + 1) * block_s)
     if count > MOST_PACKETS:
@@ -179,7 +179,7 @@ def checks_of(at: str, outcome: Outcome, found: Found) -> list[Check]:
           for (near, far), each in found.delays.items()),
         Check(f"{at}: pulses whose stamps are not those of their postcards",
               pulses_apart(outcome), 0),
-        *outcome.books.checks(at),
+        *outcome.accounting.checks(at),
     ]  # fmt: skip
 
 

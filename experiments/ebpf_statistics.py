@@ -31,13 +31,13 @@ from ebpf.statistics import distinct, exact, norms, quantiles
 from ebpf.statistics.offer import offering
 from ebpf.statistics.program import Kept, Setting, Window, counting
 from ebpf.statistics.samples import SAMPLE, mean_distance, medians, wasserstein
-from experiments.shared.xdp.settings import refuse_virtual
+from experiments.shared.xdp.settings import require_real_time
 from experiments.shared.xdp.streams import Stream, random_flows, zipf
-from testbed import cli
-from testbed.results import plots
-from testbed.results.agreement import agreement, mean_chance
-from testbed.results.report import Check, Report
-from testbed.run import Run
+from telemark.results import plots
+from telemark.results.goodness_of_fit import agreement, mean_chance
+from telemark.results.report import Check, Report
+from telemark.session import cli
+from telemark.session.run import Run
 
 FLOWS = 20_000
 TIMES = (1, 2, 3)  # of rarity
@@ -85,14 +85,14 @@ class Point(NamedTuple):
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_virtual(options)
+    require_real_time(options)
     options.runs = max(options.runs or (15 if options.quick else 60), 2)
     options.packets = options.packets or (20_000 if options.quick else 60_000)
     options.rounds = max(options.rounds or (5 if options.quick else 11), 5)
-    dice = np.random.default_rng(run.seed)
-    measured = [once(number, options, run.seed, dice) for number in range(options.runs)]
+    rng = np.random.default_rng(run.seed)
+    measured = [once(number, options, run.seed, rng) for number in range(options.runs)]
     points = [point_of(name, measured) for name in measured[0].errors]
-    costs = cost(options, run.seed, dice)
+    costs = cost(options, run.seed, rng)
     far = sum(each.far for each in measured) / len(measured) / norms.ROWS
     return Report(
         samples=[point._asdict() for point in points],
@@ -109,11 +109,11 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def once(
-    number: int, options: argparse.Namespace, seed: int, dice: np.random.Generator
+    number: int, options: argparse.Namespace, seed: int, rng: np.random.Generator
 ) -> Measured:  # fmt: skip
     """One stream in two windows, through the program."""
-    stream = zipf(options.packets, FLOWS, dice)
-    stream = Stream(stream.numbers, random_flows(FLOWS, dice), quartered(options.packets, dice))
+    stream = zipf(options.packets, FLOWS, rng)
+    stream = Stream(stream.numbers, random_flows(FLOWS, rng), quartered(options.packets, rng))
     half = options.packets // 2
     setting = Setting(KEPT, seed=seed * 1000 + number)
     with offering(stream.rows) as offer, counting(setting) as statistics:
@@ -133,9 +133,9 @@ def once(
     )  # fmt: skip
 
 
-def quartered(packets: int, dice: np.random.Generator) -> NDArray[np.int64]:
+def quartered(packets: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Lengths that tell the quarter of the stream, by what is left over of 4."""
-    lengths = 4 * dice.integers(16, 378, size=packets) + np.arange(packets) * QUARTERS // packets
+    lengths = 4 * rng.integers(16, 378, size=packets) + np.arange(packets) * QUARTERS // packets
     return lengths.astype(np.int64)
 
 
@@ -225,10 +225,10 @@ def point_of(name: str, measured: Sequence[Measured]) -> Point:
 
 
 def cost(
-    options: argparse.Namespace, seed: int, dice: np.random.Generator
+    options: argparse.Namespace, seed: int, rng: np.random.Generator
 ) -> dict[str, NDArray[np.float64]]:  # fmt: skip
     """What each statistic takes, over a program that does nothing: ns a packet, (rounds,)."""
-    stream = zipf(options.packets, FLOWS, dice)
+    stream = zipf(options.packets, FLOWS, rng)
     rows = stream.rows
     rows["length"] = 64
     found: dict[str, list[float]] = {name: [] for name in COSTS}

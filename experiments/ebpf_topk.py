@@ -36,13 +36,13 @@ from ebpf.statistics.frequent import Frequent
 from ebpf.statistics.heavykeeper import columns_in
 from ebpf.statistics.offer import offering
 from ebpf.statistics.program import HEAVY_BYTES, Kept, Setting, counting
-from experiments.shared.xdp.settings import refuse_virtual
+from experiments.shared.xdp.settings import require_real_time
 from experiments.shared.xdp.streams import EXPONENT, Stream, captured, zipf
-from testbed import cli
-from testbed.errors import InvalidRunError
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from telemark.errors import InvalidRunError
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 HASH_MAP = "ebpf/statistics/hash_map.bpf.c"
 FLOWS = 100_000
@@ -87,19 +87,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_virtual(options)
+    require_real_time(options)
     options.runs = options.runs or (10 if options.quick else 50)
     options.packets = options.packets or (50_000 if options.quick else 200_000)
     options.rounds = max(options.rounds or (5 if options.quick else 11), 5)
-    dice = np.random.default_rng(run.seed)
+    rng = np.random.default_rng(run.seed)
     whole = captured(options.pcap, 2 * options.packets) if options.pcap else None
     found = [
-        kept_heavy(memory, number, streamed(whole, options.packets, dice), run.seed)
+        kept_heavy(memory, number, streamed(whole, options.packets, rng), run.seed)
         for memory in MEMORY_KB
         for number in range(options.runs if memory == HEAVY_KB else options.runs // 5)
     ]
-    found += frequent(streamed(whole, 2 * options.packets, dice), run.seed)
-    costs = measure(streamed(whole, options.packets, dice), options, run.seed)
+    found += frequent(streamed(whole, 2 * options.packets, rng), run.seed)
+    costs = measure(streamed(whole, options.packets, rng), options, run.seed)
     named = "HeavyKeeper", HEAVY_KB
     standard = [each for each in found if (each.method, each.memory_kb) == named]
     over = {name: costs[name] - costs["empty"] for name in WHICH}
@@ -114,10 +114,10 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     )
 
 
-def streamed(whole: Stream | None, packets: int, dice: np.random.Generator) -> Stream:
+def streamed(whole: Stream | None, packets: int, rng: np.random.Generator) -> Stream:
     """So many packets, of Zipf's law anew, or the first ones of the capture."""
     if whole is None:
-        return zipf(packets, FLOWS, dice)
+        return zipf(packets, FLOWS, rng)
     return Stream(whole.numbers[:packets], whole.flows, whole.lengths[:packets])
 
 

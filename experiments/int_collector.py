@@ -27,11 +27,11 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from experiments.shared.int.replaying import Hosts, Shape, Taken
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from telemark.errors import TestbedError
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 HOPS, FLOWS, AT_ONCE = 5, 1000, 10
 RATES = {
@@ -158,7 +158,7 @@ def checks_of(turns: Sequence[Turn]) -> list[Check]:
     """All that was sent came, or is known to be lost; and it was understood."""
     taken = [turn.taken for turn in turns]
     alone, many = (
-        min(turn.taken.ns_a_report for turn in turns
+        min(turn.taken.ns_per_report for turn in turns
             if turn.question == "rate" and turn.shape.reports == reports
             and not turn.shape.is_stored)
         for reports in (1, AT_ONCE)
@@ -181,9 +181,9 @@ def row_of(turn: Turn) -> dict[str, object]:
         "question": turn.question, **asdict(turn.shape), "reports_per_s": turn.offered,
         "datagrams": turn.taken.sent, "lost": turn.taken.lost, "in_gaps": turn.taken.in_gaps,
         "kernel_drops": turn.taken.kernel_drops, "busy_percent": 100 * turn.taken.busy,
-        "user_ns_a_report": 1e9 * turn.taken.user_s / turn.taken.reports,
-        "system_ns_a_report": 1e9 * turn.taken.system_s / turn.taken.reports,
-        "stored_bytes_a_report": turn.taken.stored_bytes / turn.taken.reports,
+        "user_ns_per_report": 1e9 * turn.taken.user_s / turn.taken.reports,
+        "system_ns_per_report": 1e9 * turn.taken.system_s / turn.taken.reports,
+        "stored_bytes_per_report": turn.taken.stored_bytes / turn.taken.reports,
     }  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def summary_table(turns: Sequence[Turn]) -> Table:
                "of these in the kernel")  # fmt: skip
     rows = [
         (turn.question, turn.shape.text, f"{turn.offered:,.0f}", turn.taken.lost,
-         f"{100 * turn.taken.busy:.0f} %", turn.taken.ns_a_report,
+         f"{100 * turn.taken.busy:.0f} %", turn.taken.ns_per_report,
          1e9 * turn.taken.system_s / turn.taken.reports)
         for turn in turns
     ]  # fmt: skip

@@ -41,14 +41,14 @@ from experiments.shared.int.loss import (
     reported,
     true_losses,
 )
-from experiments.shared.int.marking import refuse_rare
-from experiments.shared.int.truth import refuse_bmv2
-from testbed import cli
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.sweep.runs import sweep
-from testbed.traffic import Flow
+from experiments.shared.int.marking import reject_rare
+from experiments.shared.int.truth import require_minip4
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
+from telemark.traffic.flows import Flow
 
 METHODS = ("AM-PM", "drop reports", "with their gaps")
 
@@ -85,8 +85,8 @@ class Found:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run, "it does not show packets that full queues drop to its program")
-    refuse_rare(options.rate)
+    require_minip4(run, "it does not show packets that full queues drop to its program")
+    reject_rare(options.rate)
     options.loss = options.loss or ([5] if options.quick else [0, 0.1, 1, 5, 10])
     options.blocks = options.blocks or (4 if options.quick else 12)
     runs = await sweep(measured, [(percent, options) for percent in options.loss], run)
@@ -148,7 +148,7 @@ def checks_of(at: str, outcome: Outcome, found: Sequence[Found]) -> list[Check]:
             int(np.count_nonzero(each.reported.by_block > each.true)) for each in by_switches), 0),
         Check(name + "largest difference between gaps and what the link lost",
               max(map(abs, unknown)), 0),
-        *outcome.books.checks(at),
+        *outcome.accounting.checks(at),
     ]  # fmt: skip
 
 

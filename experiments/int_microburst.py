@@ -40,12 +40,12 @@ from experiments.shared.int.microburst import (
     measure,
     path_of,
 )
-from experiments.shared.int.truth import EMPTY_QUEUES, refuse_bmv2
-from testbed import cli
-from testbed.errors import FailedRunError, InvalidRunError, TestbedError
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from experiments.shared.int.truth import EMPTY_QUEUES, require_minip4
+from telemark.errors import FailedRunError, InvalidRunError, TestbedError
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 LATE_US = 20_000  # what IntSight's red flow is promised, from its first switch to its last
 BEFORE_MS, AFTER_MS, BIN_MS = 50, 300, 10  # of what is drawn, and what samples.csv has
@@ -64,7 +64,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run, EMPTY_QUEUES)
+    require_minip4(run, EMPTY_QUEUES)
     options.before = options.before or (1 if options.quick else 30)
     if options.before < BURST_S:
         raise TestbedError(
@@ -75,13 +75,13 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     seen = sightings(outcome.kept)
     if not len(seen):
         raise FailedRunError(f"--program {options.program}: no switch reported anything")
-    refuse_stall(outcome)
+    reject_stall(outcome)
     culprit = Culprit.of(seen)
     return Report(
         samples=samples_of(outcome),
         checks=[
             *checks_of_reports(outcome), *checks_of_hops(outcome),
-            *checks_of_culprit(outcome, culprit), *outcome.books.checks(),
+            *checks_of_culprit(outcome, culprit), *outcome.accounting.checks(),
         ],
         metrics=metrics_of(outcome, culprit),
         figure=draw(outcome, seen, culprit),
@@ -91,10 +91,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     )  # fmt: skip
 
 
-def refuse_stall(outcome: Outcome) -> None:
+def reject_stall(outcome: Outcome) -> None:
     """Raise TestbedError when a queue was longest at another time: no burst filled it."""
-    queue = max(outcome.queues.values(), key=lambda each: each.least_waiting.max())
-    longest_ns = int(queue.came_ns[np.argmax(queue.least_waiting)]) - outcome.burst_ns
+    queue = max(outcome.queues.values(), key=lambda each: each.min_queued.max())
+    longest_ns = int(queue.came_ns[np.argmax(queue.min_queued)]) - outcome.burst_ns
     if not 0 <= longest_ns <= 1e6 * AFTER_MS:
         raise InvalidRunError(
             f"the longest queue was {longest_ns / 1e6:.0f} ms after the burst began"
@@ -114,7 +114,7 @@ def checks_of_reports(outcome: Outcome) -> list[Check]:
         Check("reports with the whole path", sum(map(len, outcome.told.values())), sent),
         Check("reports", len(outcome.kept.reports), sent),
         Check("numbers of reports that did not come", lacking, 0),
-        Check("reports that are malformed", outcome.kept.findings.troubles.total(), 0),
+        Check("reports that are malformed", outcome.kept.findings.parse_errors.total(), 0),
     ]
 
 
@@ -128,7 +128,7 @@ def checks_of_hops(outcome: Outcome) -> list[Check]:
                 continue  # checked above
             came_us = told["ingress_ns"].astype(np.int64) // 1000
             waiting = told["occupancy"].astype(np.int64)
-            bounds = truth.least_waiting, truth.most_waiting
+            bounds = truth.min_queued, truth.max_queued
             for what, wrong in (
                 ("arrival, us", came_us - truth.came_ns // 1000),
                 ("queue, packets", waiting - np.clip(waiting, *bounds)),
@@ -141,7 +141,7 @@ def checks_of_hops(outcome: Outcome) -> list[Check]:
 
 def checks_of_culprit(outcome: Outcome, culprit: Culprit) -> list[Check]:
     """Reports name the port and the flow that captures and senders do, and tell as much of it."""
-    longest = {node: queue.least_waiting.max() for node, queue in outcome.queues.items()}
+    longest = {node: queue.min_queued.max() for node, queue in outcome.queues.items()}
     node = max(longest, key=lambda each: longest[each])
     flow = max(outcome.flows.values(), key=lambda flow: burst_share(outcome, flow.id))
     named = culprit.came[culprit.came["flow"] == flow.port]
@@ -167,12 +167,12 @@ def burst_share(outcome: Outcome, number: int) -> float:
 def late_packets(outcome: Outcome) -> tuple[int, int]:
     """Of red, from arrival at its first switch to departure from its last: as told, and true."""
     told, truth = outcome.told["red"], outcome.truth["red"]
-    told_us = (
+    reported_us = (
         (told["ingress_ns"] + told["latency_ns"])[:, -1].astype(np.int64)
         - told["ingress_ns"][:, 0].astype(np.int64)
     ) // 1000
     true_us = truth[-1].left_ns // 1000 - truth[0].came_ns // 1000
-    return int(np.sum(told_us > LATE_US)), int(np.sum(true_us > LATE_US))
+    return int(np.sum(reported_us > LATE_US)), int(np.sum(true_us > LATE_US))
 
 
 def is_shown(outcome: Outcome, time_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -195,8 +195,8 @@ def samples_of(outcome: Outcome) -> list[dict[str, object]]:
                         "packet": number,
                         "time_us": (int(truth.came_ns[number]) - outcome.burst_ns) / 1000,
                         "queue_packets": int(told["occupancy"][number]),
-                        "least_queue_packets": int(truth.least_waiting[number]),
-                        "most_queue_packets": int(truth.most_waiting[number]),
+                        "min_queue_packets": int(truth.min_queued[number]),
+                        "max_queue_packets": int(truth.max_queued[number]),
                     })  # fmt: skip
     return rows
 
@@ -207,7 +207,7 @@ def metrics_of(outcome: Outcome, culprit: Culprit) -> dict[str, object]:
         "guilty": {"node": culprit.node, "port": culprit.egress, "flow": culprit.flow},
         "more_bps": culprit.more_bps,
         "queue_grew_for_ms": np.ptp(culprit.came["time_ns"]) / 1e6,
-        "longest_queue": {n: q.least_waiting.max() for n, q in outcome.queues.items()},
+        "longest_queue": {n: q.min_queued.max() for n, q in outcome.queues.items()},
         "late_packets_of_red": late_packets(outcome)[0],
     }
 
@@ -220,7 +220,7 @@ def table_of_queues(outcome: Outcome) -> Table:
                 for name in outcome.flows for hop, switch in enumerate(path_of(name)[:-1])
                 if switch == f"s{node}"]  # fmt: skip
         rows.append((f"s{node}", max(int(each.max(initial=0)) for each in told),
-                     queue.least_waiting.max(), queue.most_waiting.max()))  # fmt: skip
+                     queue.min_queued.max(), queue.max_queued.max()))  # fmt: skip
     names = ("switch", "as told", "true, at least", "true, at most")
     return table("Longest queue towards the next switch, packets", names, rows)
 
@@ -244,7 +244,7 @@ def draw(outcome: Outcome, seen: NDArray[np.void], culprit: Culprit) -> Figure:
         left.plot((own["time_ns"] - outcome.burst_ns) / 1e6, own["occupancy"], marker="",
                   linewidth=2, color=plots.COLOURS[node - 1], label=f"s{node}")  # fmt: skip
         true = np.flatnonzero(is_shown(outcome, queue.came_ns))
-        left.plot((queue.came_ns[true] - outcome.burst_ns) / 1e6, queue.least_waiting[true], "k:",
+        left.plot((queue.came_ns[true] - outcome.burst_ns) / 1e6, queue.min_queued[true], "k:",
                   marker="", linewidth=0.8, label="truth" if node == 4 else "")  # fmt: skip
     left.set_ylabel("Packets in the queue")
     draw_rates(right, outcome, near, culprit)

@@ -26,14 +26,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from experiments.shared.int.marking import refuse_rare
+from experiments.shared.int.marking import reject_rare
 from experiments.shared.int.modes import AMPM, GROUPED, GROUPING, MODES, PATH, Found, measure
-from experiments.shared.int.truth import EMPTY_QUEUES, refuse_bmv2
-from testbed import cli
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.sweep.runs import sweep
+from experiments.shared.int.truth import EMPTY_QUEUES, require_minip4
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
 
 HOP_WORDS = 8  # Hop ML of these
 INT_BYTES = 16  # shim and INT header
@@ -58,8 +58,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run, EMPTY_QUEUES)
-    refuse_rare(options.rate)
+    require_minip4(run, EMPTY_QUEUES)
+    reject_rare(options.rate)
     options.blocks = options.blocks or (4 if options.quick else 20)
     found = await sweep(measured, [(mode, options) for mode in (*MODES, AMPM)], run)
     return Report(
@@ -123,7 +123,7 @@ def checks_of(found: Found, options: argparse.Namespace) -> list[Check]:
         # One a block at each switch, the two half blocks too; a lost pulse has none at two of them.
         told = (options.blocks + 2) * len(PATH) - 2 * found.lost_pulses
         checks.append(Check(f"{mode}: latencies of a switch", found.delays, told))
-    return [*checks, *found.books.checks(mode)]
+    return [*checks, *found.accounting.checks(mode)]
 
 
 def checks_of_queues(found: Found) -> list[Check]:
@@ -134,7 +134,7 @@ def checks_of_queues(found: Found) -> list[Check]:
         passed = truth.passed
         if hop["latency_ns"]["count"] != np.count_nonzero(passed):
             continue  # in INT-MD, of packets that were lost later
-        least, most = truth.least_waiting[passed].max(), truth.most_waiting[passed].max()
+        least, most = truth.min_queued[passed].max(), truth.max_queued[passed].max()
         wrong_queues += not least <= hop["occupancy"]["most"] <= most
         true_us = (truth.left_ns // 1000 - truth.came_ns // 1000)[passed].sum()
         errors_us.append(abs(int(hop["latency_ns"]["sum"]) // 1000 - int(true_us)))
@@ -154,12 +154,12 @@ def row_of(found: Found) -> dict[str, object]:
     return {
         "mode": found.mode,
         "packets": int(found.packets[0]),
-        "added_bytes_a_packet_and_link": found.added.sum() / found.packets.sum(),
+        "added_bytes_per_packet_per_link": found.added.sum() / found.packets.sum(),
         "reports_or_readings": found.readings,
         "report_packets": found.report_packets,
         "report_bytes": found.report_bytes,
         "report_bytes_on_all_links": found.report_link_bytes,
-        "bytes_for_a_packet": (found.added.sum() + found.report_link_bytes) / found.packets[0],
+        "bytes_per_packet": (found.added.sum() + found.report_link_bytes) / found.packets[0],
         "latencies_known": found.delays,
         "longest_queue_seen": found.longest_queue,
         "lost": found.lost,
@@ -177,10 +177,10 @@ def summary_table(found: Sequence[Found]) -> Table:
         rows.append(
             (
                 each.mode,
-                row["added_bytes_a_packet_and_link"],
+                row["added_bytes_per_packet_per_link"],
                 each.readings,
                 each.report_bytes,
-                row["bytes_for_a_packet"],
+                row["bytes_per_packet"],
                 each.delays,
                 queue,
                 seen,

@@ -38,13 +38,13 @@ from experiments.shared.int.overhead import (
     Transferred,
     measure,
 )
-from experiments.shared.int.truth import refuse_bmv2
-from testbed import cli
-from testbed.errors import InvalidRunError, TestbedError
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.traffic import AnyFlow
+from experiments.shared.int.truth import require_minip4
+from telemark.errors import InvalidRunError, TestbedError
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.traffic.flows import AnyFlow
 
 MOST_HOPS = PATH_HOPS - 1  # that push; the last switch is told, too
 
@@ -69,7 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run, "its links send when the kernel's tbf does, not to the nanosecond")
+    require_minip4(run, "its links send when the kernel's tbf does, not to the nanosecond")
     options.seconds = options.seconds or (0.08 if options.quick else 0.25)
     options.hops = sorted({*(options.hops or ([1, 5] if options.quick else range(1, 9)))})
     if max(options.hops) > MOST_HOPS:
@@ -78,7 +78,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         )
     options.metadata = [0, 16, 48] if options.quick else [*METADATA]
     outcome = await measure(options, run)
-    refuse_idle(outcome)
+    reject_idle(outcome)
     costs = await measure_cpu(options, run) if options.time == "virtual" else None
     return Report(
         samples=[*map(row_of_udp, outcome.sent), *map(row_of_tcp, outcome.transferred)],
@@ -90,7 +90,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     )
 
 
-def refuse_idle(outcome: Outcome) -> None:
+def reject_idle(outcome: Outcome) -> None:
     """Raise TestbedError when the link was idle half of the time: nothing filled it."""
     for sent in outcome.sent:
         filled_ns = sent.received * sent.case.wire_ns
@@ -115,24 +115,24 @@ def checks_of(outcome: Outcome, tolerance: float) -> list[Check]:
               sum(each.early for each in sent), 0),
         Check("largest error of the time that goodput took at a host, ns",
               np.max([each.host_error_ns for each in sent]), 0),
-        Check("flows whose path was told as it is", paths_told(outcome), len(outcome.watched)),
+        Check("flows whose path was told as it is", paths_reported(outcome), len(outcome.watched)),
     ]  # fmt: skip
     for tcp in outcome.transferred:
         percent = 100 * tcp.goodput_bps / tcp.case.goodput_bps
         name = f"TCP, {tcp.case.hops} hops, {tcp.case.metadata} bytes: goodput, % of theory"
         checks.append(Check(name, percent, 100, 100 * tolerance))
     wrong = Check("TCP: segments with a wrong checksum", outcome.checksum_errors, 0)
-    return [*checks, wrong, *outcome.books.checks()]
+    return [*checks, wrong, *outcome.accounting.checks()]
 
 
-def paths_told(outcome: Outcome) -> int:
+def paths_reported(outcome: Outcome) -> int:
     """Flows of which the collector knows the path: the switches that pushed, and the last one."""
     cases = {case.flow.port: case for case in outcome.watched}
     right = 0
     for flow in outcome.findings.flows:
         case = cases.get(int(flow["key"]["destination_port"]))
         nodes = flow["path"]["node"][: flow["hops"]].tolist()
-        right += case is not None and nodes == case.nodes_told
+        right += case is not None and nodes == case.nodes_reported
     return right
 
 
@@ -181,7 +181,7 @@ def metrics_of(outcome: Outcome, costs: Costs | None) -> dict[str, object]:
         )
     }
     if costs:
-        metrics["cpu_ns"] = dict(zip(costs.metadata, costs.least_ns, strict=True))
+        metrics["cpu_ns"] = dict(zip(costs.metadata, costs.min_ns, strict=True))
         metrics["cpu_ratio"] = dict(zip(costs.metadata, costs.ratios, strict=True))
     return metrics
 
@@ -201,7 +201,7 @@ def summary_table(outcome: Outcome) -> Table:
 
 def table_of_costs(costs: Costs) -> Table:
     """What a packet takes at a switch."""
-    rows = [*zip(costs.metadata, costs.least_ns, costs.ratios, strict=True)]
+    rows = [*zip(costs.metadata, costs.min_ns, costs.ratios, strict=True)]
     return table(
         f"CPU time of a packet at a switch, mean of {costs.hops + 1}",
         ("metadata a switch, bytes", "ns", "times that without INT"), rows,
@@ -241,8 +241,8 @@ def draw_goodput(axes: Axes, sent: Sequence[Sent]) -> None:
 def draw_costs(axes: Axes, costs: Costs) -> None:
     """What a packet takes, and how many times that is what it takes without INT."""
     places = range(len(costs.metadata))
-    axes.bar(places, costs.least_ns, 0.6, color=plots.COLOURS[: len(costs.metadata)])
-    for place, ns, ratio in zip(places, costs.least_ns, costs.ratios, strict=True):
+    axes.bar(places, costs.min_ns, 0.6, color=plots.COLOURS[: len(costs.metadata)])
+    for place, ns, ratio in zip(places, costs.min_ns, costs.ratios, strict=True):
         axes.annotate(f"{ratio:.2f}", (place, ns), (0, 2), textcoords="offset points", ha="center",
                       fontsize="small")  # fmt: skip
     axes.set_xticks(places, [str(metadata or "no INT") for metadata in costs.metadata])

@@ -37,20 +37,20 @@ from controllers.connection import connections, cpu_ports
 from controllers.int.domain import Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
 from experiments.shared.int import on_bmv2
-from experiments.shared.int.crossed import checks_of_clocks, measure_crossed, table_of_clocks
+from experiments.shared.int.clock_offset import checks_of_clocks, measure_crossed, table_of_clocks
 from experiments.shared.int.end_to_end import Accounts, Interval, behind, handed_over, read_accounts
 from experiments.shared.int.limits import measure_limits
-from experiments.shared.int.reports import KeepingCollector, Kept, Told, told_of, ways
-from experiments.shared.int.truth import Passage, around, read_passages
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.patterns import Poisson
-from testbed.results import plots, statistics
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.traffic import Flow, FlowRecord, Traffic
-from testbed.truth.books import Books
+from experiments.shared.int.reports import KeepingCollector, Kept, Told, reported_by, ways
+from experiments.shared.int.truth import SwitchTransit, around, read_passages
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.results import plots, statistics
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, FlowRecord, Traffic
+from telemark.traffic.patterns import Poisson
 from topologies.parking_lot import ParkingLot
 
 PATH = ("s1", "s2", "s3", "s4", "s5")
@@ -80,11 +80,11 @@ class Outcome:
 
     told: Told
     ways: list[dict[str, int]]
-    truth: list[Passage]
+    truth: list[SwitchTransit]
     record: FlowRecord
     accounts: Accounts
     kept: Kept
-    books: Books
+    accounting: PacketAccounting
     # On bmv2: what to add to each switch's clock, and how wrong that may be (us); when packets were
     # inside, and behind how many others for their port.
     clocks: dict[str, tuple[int, float]] | None
@@ -109,7 +109,7 @@ class Outcome:
         exact = {what: (us, us) for what, us in zip(
             QUANTITIES, (came_us, left_us, left_us - came_us), strict=False
         )}  # fmt: skip
-        return exact | {QUANTITIES[-1]: (truth.least_waiting, truth.most_waiting)}
+        return exact | {QUANTITIES[-1]: (truth.min_queued, truth.max_queued)}
 
     def _true_on_bmv2(self, hop: int, error_ns: float) -> dict[str, Interval]:
         """A bmv2 stamps a packet while it is inside, as far as its clock is known."""
@@ -167,7 +167,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
             async with Traffic(net, [watched, *cross]) as traffic:
                 records = await traffic.finish()
     truth = read_passages(net, watched, PATH, stamped=stamped)
-    told, record = told_of(net, collector.result, PATH, truth[-1]), records[watched.id]
+    told, record = reported_by(net, collector.result, PATH, truth[-1]), records[watched.id]
     inside = on_bmv2.read_inside(net, watched, PATH) if clocks else []
     if clocks:
         unseen = on_bmv2.unseen(truth[0], inside, record, clocks)
@@ -182,7 +182,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
         record=record,
         accounts=read_accounts(told, truth, record, unseen),
         kept=collector.result,
-        books=Books.of(net, records),
+        accounting=PacketAccounting.of(net, records),
         clocks=clocks,
         inside=inside,
         ahead=[on_bmv2.read_ahead(net, switch, after, watched)
@@ -213,7 +213,7 @@ def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
 
 def checks_of(outcome: Outcome) -> list[Check]:
     """All of the first network."""
-    return [*checks_of_reports(outcome), *checks_of_hops(outcome), *outcome.books.checks()]
+    return [*checks_of_reports(outcome), *checks_of_hops(outcome), *outcome.accounting.checks()]
 
 
 def checks_of_reports(outcome: Outcome) -> list[Check]:
@@ -232,7 +232,7 @@ def checks_of_reports(outcome: Outcome) -> list[Check]:
         Check("packets without a report", int(np.count_nonzero(left & ~told.is_reported)), 0),
         Check("reports, a packet each", len(outcome.kept.reports), int(np.count_nonzero(left))),
         Check("numbers of reports that did not come", lacking, 0),
-        Check("reports that are malformed", outcome.kept.findings.troubles.total(), 0),
+        Check("reports that are malformed", outcome.kept.findings.parse_errors.total(), 0),
         Check(
             "packets whose path is not the one that they took",
             np.sum(told.is_reported & ~routed),
@@ -264,7 +264,7 @@ def checks_of_accounts(outcome: Outcome) -> list[Check]:
     ]
     return [
         Check("packets with a residual that the last link does not explain",
-              accounts.unaccounted, 0),
+              accounts.unaccounted_frames, 0),
         Check("the collector's sum of hops and links, us",
               sum(sums) / 1000, (accounts.hops.sum() + accounts.links.sum()) / 1000),
     ]  # fmt: skip
@@ -298,8 +298,8 @@ def samples_of(outcome: Outcome) -> list[dict[str, object]]:
             "latency_us": said["latency, us"],
             "true_latency_us": true["latency, us"][0],
             "queue_packets": said["queue, packets"],
-            "least_queue_packets": true["queue, packets"][0],
-            "most_queue_packets": true["queue, packets"][1],
+            "min_queue_packets": true["queue, packets"][0],
+            "max_queue_packets": true["queue, packets"][1],
         }
         for values in zip(*(column.tolist() for column in columns.values()), strict=True):
             if outcome.told.is_reported[values[0]]:
@@ -315,7 +315,7 @@ def metrics_of(outcome: Outcome) -> dict[str, object]:
         metrics[switch] = {
             "latency_us": statistics.percentiles(said["latency, us"]),
             "queue_packets": statistics.percentiles(said["queue, packets"]),
-            "uncertain": np.count_nonzero(truth.least_waiting != truth.most_waiting),
+            "uncertain": np.count_nonzero(truth.min_queued != truth.max_queued),
         }
     if outcome.clocks is not None:
         metrics["clocks found to, us"] = {

@@ -34,7 +34,7 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 
 from collectors.roce.endpoint import Transport, gid
-from controllers.roce.running import events, refuse_bmv2
+from controllers.roce.running import events, require_minip4
 from controllers.roce.session import Content
 from experiments.shared.roce import rxe
 from experiments.shared.roce.reporting import (
@@ -46,14 +46,14 @@ from experiments.shared.roce.reporting import (
     Taken,
     reporting,
 )
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.results import plots, statistics
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.sweep.runs import sweep
-from testbed.truth import capture
-from testbed.truth.books import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.errors import TestbedError
+from telemark.results import plots, statistics
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
 
 RATE_BPS = 10_000_000  # of the link to the collector: records wait for each other
 GAP_US = 150  # between segments, in the mean of a Poisson process
@@ -123,7 +123,7 @@ class Found:
     left_ns: NDArray[np.int64]
     written_ns: NDArray[np.int64]  # requests, at the collector's port
     frame_bytes: int  # of a request
-    books: Books
+    accounting: PacketAccounting
 
     @property
     def slots(self) -> int:
@@ -137,7 +137,7 @@ class Found:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run)
+    require_minip4(run)
     options.packets = options.packets or (200 if options.quick else 2000)
     if options.packets > MOST_PACKETS:
         raise TestbedError(
@@ -163,24 +163,24 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 async def measure(name: str, case: Case, options: argparse.Namespace, run: Run) -> Found:
     """Send the segments, and see what there is."""
-    dice = np.random.default_rng(run.seed)
-    segments = [segment(dice) for _ in range(options.packets)]
+    rng = np.random.default_rng(run.seed)
+    segments = [segment(rng) for _ in range(options.packets)]
     folder = name.replace(", ", "-").replace(" ", "-")
     async with writing_to(case, run, folder, options) as (running, taken):
         net = running.net
         start_ns = run.clock.now_ns() + SETTLE_NS
-        gaps_ns = dice.exponential(1000 * case.gap_us, len(segments))
+        gaps_ns = rng.exponential(1000 * case.gap_us, len(segments))
         times = (start_ns + np.cumsum(gaps_ns).astype(np.int64)).tolist()
         net.send_frames("h1", times, segments)
         await run.clock.sleep_until(times[-1] + SETTLE_NS)
         counts = await events(running.switch, running.session)
     came, left = net.capture("s1", "h1", "in"), net.capture("s1", "h3", "out")
-    requests = capture.read(net.capture("s2", "h2", "out"))
+    requests = pcap.read(net.capture("s2", "h2", "out"))
     return Found(
         case, segments, net.applications[-1].result, taken, counts,
         (net.port("s1", "h1"), net.port("s1", "h3")),
-        capture.read(came).time_ns.astype(np.int64), capture.read(left).time_ns.astype(np.int64),
-        requests.time_ns.astype(np.int64), int(requests.length[0]), Books.of(net, {}),
+        pcap.read(came).time_ns.astype(np.int64), pcap.read(left).time_ns.astype(np.int64),
+        requests.time_ns.astype(np.int64), int(requests.length[0]), PacketAccounting.of(net, {}),
     )  # fmt: skip
 
 
@@ -203,15 +203,15 @@ async def writing_to(
     path.unlink()
 
 
-def segment(dice: np.random.Generator) -> bytes:
+def segment(rng: np.random.Generator) -> bytes:
     """A TCP segment between any two addresses, from h1 to h3."""
-    src, dst = (str(IPv4Address(int(dice.integers(1 << 32)))) for _ in range(2))
-    sport, dport = (int(dice.integers(1 << 16)) for _ in range(2))
-    seq, ack = (int(dice.integers(1 << 32)) for _ in range(2))
+    src, dst = (str(IPv4Address(int(rng.integers(1 << 32)))) for _ in range(2))
+    sport, dport = (int(rng.integers(1 << 16)) for _ in range(2))
+    seq, ack = (int(rng.integers(1 << 32)) for _ in range(2))
     options = (
-        [("Timestamp", (seq, ack)), ("NOP", None), ("NOP", None)] if dice.random() < 0.5 else []
+        [("Timestamp", (seq, ack)), ("NOP", None), ("NOP", None)] if rng.random() < 0.5 else []
     )
-    payload = dice.bytes(int(dice.choice(PAYLOADS)))
+    payload = rng.bytes(int(rng.choice(PAYLOADS)))
     ether = Ether(src=HOST_MACS[0], dst=HOST_MACS[1])
     layer = TCP(sport=sport, dport=dport, seq=seq, ack=ack, flags="PA", options=options)
     return bytes(ether / IP(src=src, dst=dst) / layer / payload)
@@ -255,7 +255,7 @@ def checks_of(name: str, found: Found) -> list[Check]:
         Check(f"{name}: records that the switch counts", found.counts["sent"], count),
         Check(f"{name}: segments behind the switch", len(found.left), count),
         Check(f"{name}: segments that were changed", altered, 0),
-        *found.books.checks(f"{name}: books"),
+        *found.accounting.checks(f"{name}: books"),
     ]
 
 

@@ -31,17 +31,17 @@ from scapy.layers.l2 import Ether
 
 from collectors.roce.endpoint import Transport
 from collectors.roce.packets import icrc
-from controllers.roce.running import refuse_bmv2
+from controllers.roce.running import require_minip4
 from controllers.roce.session import Content, Session
-from controllers.roce.watch import RecordedFlow, What
+from controllers.roce.watch import RecordAction, RecordedFlow
 from experiments.shared.roce import rxe
 from experiments.shared.roce.real_session import KINDS, captured, fields
 from experiments.shared.roce.reporting import PROGRAM, Collection, reporting
-from testbed import cli
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.truth import capture
+from telemark.accounting import pcap
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 RATE_BPS, SETTLE_NS = 1_000_000_000, 100_000_000
 CELL = 3  # of FETCH ADD
@@ -97,7 +97,7 @@ class Row:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run)
+    require_minip4(run)
     lacking = rxe.lacking(options)
     reference = captured() if lacking else await rxe.live(run, RATE_BPS, options.program)
     origin = f"as it was captured: {lacking}" if lacking else "live"
@@ -135,13 +135,13 @@ async def send(kind: str, program: str, run: Run) -> Sent:
     async with reporting(run, name, collection, RATE_BPS, program) as running:
         net = running.net
         if is_addition:
-            flow = RecordedFlow("10.0.0.0/8", "0.0.0.0/0", what=What.PACKET, cell=CELL)
+            flow = RecordedFlow("10.0.0.0/8", "0.0.0.0/0", what=RecordAction.PACKET, cell=CELL)
             await running.switch.write([+flow.entry()])
         at_ns = run.clock.now_ns() + SETTLE_NS
         net.send_frames("h1", [at_ns], [bytes(packet)])
         await run.clock.sleep_until(at_ns + SETTLE_NS)
         mac = net.host("h2").MAC()
-    sent = capture.read(net.capture("s1", "s2", "out"), 256)
+    sent = pcap.read(net.capture("s1", "s2", "out"), 256)
     return Sent(kind, sent.bytes[0, : sent.length[0]].tobytes(), running.session, mac)
 
 

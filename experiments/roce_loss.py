@@ -30,7 +30,7 @@ from rich.table import Table
 
 from collectors.roce.application import Outcome
 from collectors.roce.endpoint import Transport
-from controllers.roce.running import events, refuse_bmv2, set_psn, state
+from controllers.roce.running import events, require_minip4, set_psn, state
 from experiments.shared.roce.reporting import (
     DELAY_US,
     PEER,
@@ -39,16 +39,16 @@ from experiments.shared.roce.reporting import (
     Running,
     reporting,
 )
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.sweep.runs import sweep
-from testbed.traffic import Flow, Traffic
-from testbed.truth import capture
-from testbed.truth.books import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
+from telemark.traffic.flows import Flow, Traffic
 
 HOLD_OFF_PROGRAM = "p4src/roce/hold_off.p4"
 HOLD_OFF = 100_000
@@ -124,7 +124,7 @@ class Found:
     skipped: int  # records that were left out: see WAYS
     responder: Outcome
     went_out: WentOut | None  # None: nothing was captured, or nothing sets PSNs back
-    books: Books
+    accounting: PacketAccounting
 
     @property
     def written(self) -> int:
@@ -137,7 +137,7 @@ class Found:
         return self.packets - self.written + self.skipped
 
     @property
-    def lost_for_one(self) -> int:
+    def records_lost_per_drop(self) -> int:
         """The same where the link loses one alone: of those that it lost in a row one counts."""
         return self.lost - self.lost_by_link + min(self.lost_by_link, 1)
 
@@ -148,7 +148,7 @@ class Found:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_bmv2(run)
+    require_minip4(run)
     is_virtual = options.time == "virtual"
     usual = RATES_PPS if is_virtual else REAL_RATES_PPS
     for rate in options.rate or ():
@@ -202,11 +202,11 @@ async def measure(name: str, rate_pps: int, options: argparse.Namespace, run: Ru
             records = await traffic.finish()
         counts = await events(switch, running.session)
         place = await state(switch, running.session)
-    books = Books.of(net, records)
+    accounting = PacketAccounting.of(net, records)
     sent = went_out(net) if sets_back else None
     return Found(
-        name, rate_pps, count, books.lost_by_links[net.interface("s1", "s2")], counts["sent"],
-        place.lost, skipped, net.applications[0].result, sent, books,
+        name, rate_pps, count, accounting.lost_by_links[net.interface("s1", "s2")], counts["sent"],
+        place.lost, skipped, net.applications[0].result, sent, accounting,
     )  # fmt: skip
 
 
@@ -235,12 +235,12 @@ async def skip(running: Running, run: Run, lost_ns: int, lost_at: int, gap_ns: f
 
 def went_out(net: Network) -> WentOut:
     """By captures at s1."""
-    sent = capture.read(net.capture("s1", "s2", "out"))
+    sent = pcap.read(net.capture("s1", "s2", "out"))
     is_record = sent.bytes[:, LENGTH : LENGTH + 4].any(axis=1)
     times_ns, psns = sent.time_ns[is_record], number(sent.bytes[is_record], PSN, 3)
     back = np.flatnonzero(np.diff(psns) % PSNS != 1)
     again = int(((psns[back] + 1 - psns[back + 1]) % PSNS).sum())
-    came = capture.read(net.capture("s1", "s2", "in"))
+    came = pcap.read(net.capture("s1", "s2", "in"))
     is_nak = (came.bytes[:, BTH] == ACK) & (came.bytes[:, AETH] == NAK_SEQUENCE)
     naks_ns = came.time_ns[is_nak]
     late = 0
@@ -264,7 +264,7 @@ def checks_of(found: Found, *, is_virtual: bool) -> list[Check]:
     one_lost = found.lost_by_link if is_virtual else min(found.lost_by_link, 1)
     checks = [
         Check(f"{where}: records that the link lost", one_lost, 1, 0),
-        *found.books.checks(f"{where}: books"),
+        *found.accounting.checks(f"{where}: books"),
     ]
     accounts = {}
     if not way.listens:
@@ -320,7 +320,7 @@ def draw(found: Sequence[Found]) -> Figure:
     right.plot(law, 1 + law, "k-", marker="", label="those, and itself")
     for way in [*WAYS][:3]:
         those = [each for each in found if each.way == way]
-        lost = [each.lost_for_one for each in those]
+        lost = [each.records_lost_per_drop for each in those]
         if those:
             right.plot([flights[each.rate_pps] for each in those], lost, linestyle="", label=way)
     right.set(xscale="log", yscale="log", xlabel="Records in flight",
@@ -333,7 +333,7 @@ def draw_costs(axes: Axes, found: Sequence[Found]) -> None:
     """At the highest rate of each way."""
     worst = {each.way: each for each in found}
     names = [*worst][::-1]
-    lost = [worst[name].lost_for_one for name in names]
+    lost = [worst[name].records_lost_per_drop for name in names]
     axes.barh(names, lost, color=plots.COLOURS[0], height=0.6)
     for row, count in enumerate(lost):
         axes.annotate(f"{count:,}", (count, row), (3, 0), textcoords="offset points", va="center",

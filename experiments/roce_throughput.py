@@ -25,24 +25,24 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from experiments.shared.roce import takers
-from experiments.shared.roce.contenders import COLLECTORS, NOBODY, ROCE, UDP, UDP_NAPS, UNREAD
+from experiments.shared.roce import receivers
+from experiments.shared.roce.candidates import COLLECTORS, NOBODY, ROCE, UDP, UDP_NAPS, UNREAD
+from experiments.shared.roce.interleaved_rounds import COLLECTOR_CORE, NAP_US, turn
 from experiments.shared.roce.offered import RECORDS_WRITTEN
 from experiments.shared.roce.rounds import (
     AS_FAST,
     Round,
     draw_costs,
     middle,
-    refuse_noise,
-    unaccounted,
+    reject_noise,
+    unaccounted_frames,
     wrong,
 )
-from experiments.shared.roce.turns import COLLECTOR_CORE, NAP_US, turn
-from testbed import cli
-from testbed.errors import TestbedError
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from telemark.errors import TestbedError
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 PACED_PER_S = 100_000
 LOADS = {AS_FAST: "as fast as they go", PACED_PER_S: f"{PACED_PER_S:,} records/s"}
@@ -82,7 +82,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
                 run.progress.update(f"round {number + 1}: {kind.name}, {text}")
                 turns.append(turn(run.folder, kind, load, options.seconds))
         rounds.append(Round(turns, NOBODY))
-    return report(rounds, takers.alone_ns(RECORDS_WRITTEN), options)
+    return report(rounds, receivers.alone_ns(RECORDS_WRITTEN), options)
 
 
 def report(rounds: Sequence[Round], alone_ns: float, options: argparse.Namespace) -> Report:
@@ -91,13 +91,13 @@ def report(rounds: Sequence[Round], alone_ns: float, options: argparse.Namespace
     Raises TestbedError where the machine was too busy for what was measured to say anything."""
     checks = claims_of(rounds)
     failed = [check.name for check in checks if not check.passed]
-    refuse_noise(rounds, [ROCE, *(kind for kind, *_ in CLAIMS)], failed, LOADS[AS_FAST])
+    reject_noise(rounds, [ROCE, *(kind for kind, *_ in CLAIMS)], failed, LOADS[AS_FAST])
     return Report(
         samples=[each._asdict() for one in rounds for each in one.turns],
         checks=[
             *checks,
             Check("records that are neither received nor counted as dropped, most of a turn",
-                  unaccounted(rounds), 0),
+                  unaccounted_frames(rounds), 0),
             Check("records in memory that are not those offered", wrong(rounds), 0),
         ],
         metrics={

@@ -27,15 +27,15 @@ from matplotlib.figure import Figure
 from controllers.connection import connections, cpu_ports
 from controllers.count_min import ROWS, CountMin
 from controllers.routing import routing_entries
-from testbed import cli
-from testbed.bearing import probe
-from testbed.network import Network
-from testbed.results import plots
-from testbed.results.report import Check, Report
-from testbed.run import Run
-from testbed.sweep.runs import sweep
-from testbed.traffic import Flow, Traffic
-from testbed.truth.books import Books
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.capacity_probe import probe
+from telemark.network import Network
+from telemark.results import plots
+from telemark.results.report import Check, Report
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep
+from telemark.traffic.flows import Flow, Traffic
 from topologies.leaf_spine import LeafSpine
 
 DELTA = math.exp(-ROWS)
@@ -51,11 +51,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     if run.target == "bmv2":  # which forwards no more than it can
         async with network(0.1, "probe", run) as (net, _, _):
-            bearing = await probe(net, flows_of(net.topo, options, run.seed), run)
-        options.rate = bearing.rate(options.rate)
+            capacity = await probe(net, flows_of(net.topo, options, run.seed), run)
+        options.rate = capacity.rate(options.rate)
     samples, checks = [], []
     many = (0.1, 0.05) if options.quick else (0.5, 0.2, 0.1, 0.05, 0.02)
-    for eps, (found, books) in zip(
+    for eps, (found, accounting) in zip(
         many, await sweep(measure, [(eps, options) for eps in many], run), strict=True
     ):
         errors = np.array([sample["estimate"] - sample["packets"] for sample in found])
@@ -65,7 +65,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         checks += [
             Check(f"eps {eps:g}: estimates below the truth", int((errors < 0).sum()), 0),
             Check(f"eps {eps:g}: part of them above it by more than eps N", above, 0, most),
-            *books.checks(f"eps {eps:g}"),
+            *accounting.checks(f"eps {eps:g}"),
         ]
         samples += found
     caption = f"How far a sketch's estimates are above the truth, {plots.runs(1, options.time)}."
@@ -93,7 +93,7 @@ async def network(
 
 async def measure(
     eps: float, options: argparse.Namespace, run: Run
-) -> tuple[list[dict[str, Any]], Books]:
+) -> tuple[list[dict[str, Any]], PacketAccounting]:
     """A sample for each flow, and the books of the network."""
     async with network(eps, f"eps-{eps:g}", run) as (net, switches, sketch):
         spines = [name for name, place in net.topo.places.items() if place.tier == "spine"]
@@ -110,18 +110,18 @@ async def measure(
                 "packets": len(records[flow.id].sent),
                 "estimate": sketch.estimate(counters, places),
             })  # fmt: skip
-    return samples, Books.of(net, records)
+    return samples, PacketAccounting.of(net, records)
 
 
 def flows_of(topo: LeafSpine, options: argparse.Namespace, seed: int) -> list[Flow]:
     """Between random hosts; by Zipf's law the n-th has 1 / n of the first one's packets, which
     are sent for two seconds."""
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     flows = []
     for n in range(1, options.flows + 1):
-        source, destination = dice.choice(topo.hosts(), 2, replace=False)
+        source, destination = rng.choice(topo.hosts(), 2, replace=False)
         count = math.ceil(2 * options.rate / n)
-        flows.append(Flow(n, source, destination, options.rate, count, after_s=dice.random()))
+        flows.append(Flow(n, source, destination, options.rate, count, after_s=rng.random()))
     return flows
 
 

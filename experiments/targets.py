@@ -27,7 +27,7 @@ from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
 from experiments.shared.ampm.delays import delays_of
-from experiments.shared.ampm.machine import Workload, machine_for
+from experiments.shared.ampm.error_bounds import Workload, machine_for
 from experiments.shared.ampm.measurement import (
     LEAST_BLOCK_US,
     Outcome,
@@ -37,12 +37,12 @@ from experiments.shared.ampm.measurement import (
     flow_count,
     measure,
 )
-from testbed import cli
-from testbed.errors import InvalidRunError
-from testbed.results import plots, statistics
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
-from testbed.traffic import Flow
+from telemark.errors import InvalidRunError
+from telemark.results import plots, statistics
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow
 from topologies.line import Line
 
 TARGETS = ("minip4", "bmv2")
@@ -122,7 +122,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             folder.mkdir()
             seeded = replace(run, target=target, folder=folder, seed=seed)
             outcome = await measure(setting, seeded)
-            refuse_unread(target, outcome)
+            reject_unread(target, outcome)
             found.append(Found(target, seed, outcome, flow))
     return Report(
         samples=[row for each in found for row in rows_of(each)],
@@ -130,12 +130,12 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         metrics={"block_us": setting.schedule.block_us, **metrics_of(found)},
         figure=draw(found),
         caption=caption(setting, options),
-        machine_columns=("measured_delay_us", "least_delay_us", "most_delay_us"),
+        machine_columns=("measured_delay_us", "min_delay_us", "max_delay_us"),
         tables=[summary_table(found)],
     )
 
 
-def refuse_unread(target: str, outcome: Outcome) -> None:
+def reject_unread(target: str, outcome: Outcome) -> None:
     """Raise TestbedError where a switch could not be read: counts of some blocks say nothing."""
     for problem in (p for report in outcome.reports.values() for p in report.problems):
         raise InvalidRunError(f"{target}: {problem}")
@@ -175,8 +175,8 @@ def rows_of(found: Found) -> list[dict[str, object]]:
                 "measured_loss": first.packets - last.packets if first and last else None,
                 "true_loss": int(outcome.truths[flow.id].lost(*WHOLE, range(block, block + 1))[0]),
                 "measured_delay_us": delay.measured_us if delay else None,
-                "least_delay_us": None if true_us is None else true_us - within_us,
-                "most_delay_us": None if true_us is None else true_us + within_us,
+                "min_delay_us": None if true_us is None else true_us - within_us,
+                "max_delay_us": None if true_us is None else true_us + within_us,
             }
         )
     return rows
@@ -204,13 +204,15 @@ def checks_of(found: Found) -> list[Check]:
     counted = found.counts[POINTS[0]][0]
     return [
         Check(f"{at}: blocks whose loss is not what was lost", wrong, 0),
-        Check(f"{at}: blocks whose delay is not what the packet took", misjudged(rows), 0),
+        Check(
+            f"{at}: blocks whose delay is not what the packet took", count_delay_mismatches(rows), 0
+        ),
         Check(f"{at}: packets counted of those that were sent", counted, found.flow.count),
         *found.outcome.checks(at),
     ]
 
 
-def misjudged(rows: Sequence[Mapping[str, Any]]) -> int:
+def count_delay_mismatches(rows: Sequence[Mapping[str, Any]]) -> int:
     """Blocks whose delay lies outside of what it can have been by more than a microsecond, or that
     have one without a pulse that came through, or none with it."""
     wrong = 0

@@ -42,11 +42,12 @@ from experiments.shared.tcp.bottleneck import (
     product_packets,
 )
 from experiments.shared.tcp.queue import Met
-from testbed import cli, programs
-from testbed.errors import InvalidRunError, TestbedError
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from telemark import programs
+from telemark.errors import InvalidRunError, TestbedError
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 THRESHOLD = 10  # packets: a constant of the program
 BURST = 2  # segments that one delayed acknowledgement lets go
@@ -80,7 +81,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     outcomes = {}
     for name, kind in kinds_of(options).items():
         outcomes[name] = await fill(options, run, name, kind)
-        refuse_idle(name, outcomes[name])
+        reject_idle(name, outcomes[name])
     monitored = await monitor(options, run)
     return Report(
         samples=samples_of(outcomes, monitored),
@@ -88,7 +89,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             *(check for name, outcome in outcomes.items()
               for check in checks_of_queue(name, outcome, options)),
             *checks_of_probes(monitored, options),
-            *monitored.books.checks("probes, books"),
+            *monitored.accounting.checks("probes, books"),
         ],
         metrics=metrics_of(outcomes, monitored),
         figure=draw(outcomes, monitored),
@@ -97,9 +98,9 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     )  # fmt: skip
 
 
-def refuse_idle(name: str, outcome: Outcome) -> None:
+def reject_idle(name: str, outcome: Outcome) -> None:
     """Raise TestbedError where no queue was that of which the experiment is to tell."""
-    longest = int(outcome.settled.least_waiting.max(initial=0))
+    longest = int(outcome.settled.min_queued.max(initial=0))
     if longest < THRESHOLD:
         raise InvalidRunError(
             f"{name}: no segment met more than {longest} packets in the queue, after "
@@ -109,13 +110,13 @@ def refuse_idle(name: str, outcome: Outcome) -> None:
 
 def checks_of_queue(name: str, outcome: Outcome, options: argparse.Namespace) -> list[Check]:
     """Marks in either kind of time; in virtual time also what theory says of queue and link."""
-    checks = [*outcome.books.checks(f"{name}, books")]
+    checks = [*outcome.accounting.checks(f"{name}, books")]
     if options.target == "minip4":
         wrong = outcome.met.wrong_marks(THRESHOLD)
         checks.append(Check(f"{name}: segments marked against the rule", wrong, 0))
     if options.time == "real":
         return checks
-    waiting, product = outcome.settled.least_waiting, product_packets()
+    waiting, product = outcome.settled.min_queued, product_packets()
     if name == "drops":
         trough = (QUEUE + product) / 2 - product  # half of the window is left
         checks += [
@@ -153,7 +154,7 @@ def checks_of_probes(monitored: Monitored, options: argparse.Namespace) -> list[
     ]
     if options.target == "minip4":  # bmv2 tells its own time, which begins with it
         us = told["cur_time"] - told["last_time"]
-        wrong = (us < sent.least_us - 1) | (us > sent.most_us + 1)
+        wrong = (us < sent.min_us - 1) | (us > sent.max_us + 1)
         checks.append(Check("probes that tell another time between them", np.sum(wrong), 0))
     return checks
 
@@ -167,18 +168,18 @@ def samples_of(outcomes: Mapping[str, Outcome], monitored: Monitored) -> list[di
             rows.append({
                 "what": name,
                 "time_us": (int(shown.came_ns[number]) - outcome.start_ns) / 1000,
-                "least_waiting": int(shown.least_waiting[number]),
-                "most_waiting": int(shown.most_waiting[number]),
+                "min_queued": int(shown.min_queued[number]),
+                "max_queued": int(shown.max_queued[number]),
                 "is_marked": int(shown.is_marked[number]),
-                "told_bytes": "", "true_bytes": "", "told_us": "",
+                "reported_bytes": "", "true_bytes": "", "reported_us": "",
             })  # fmt: skip
     for time_s, told, true in zip(monitored.since_s, monitored.told, monitored.sent.bytes,
                                   strict=False):  # fmt: skip
         rows.append({
             "what": "probe", "time_us": 1e6 * time_s,
-            "least_waiting": "", "most_waiting": "", "is_marked": "",
-            "told_bytes": int(told["byte_cnt"]), "true_bytes": int(true),
-            "told_us": int(told["cur_time"] - told["last_time"]),
+            "min_queued": "", "max_queued": "", "is_marked": "",
+            "reported_bytes": int(told["byte_cnt"]), "true_bytes": int(true),
+            "reported_us": int(told["cur_time"] - told["last_time"]),
         })  # fmt: skip
     return rows
 
@@ -194,7 +195,7 @@ def metrics_of(outcomes: Mapping[str, Outcome], monitored: Monitored) -> dict[st
     return {
         "queues": {
             name: {
-                "mean_packets": outcome.settled.least_waiting.mean(),
+                "mean_packets": outcome.settled.min_queued.mean(),
                 "marked": int(outcome.met.is_marked.sum()),
                 "wrongly_marked": outcome.met.wrong_marks(THRESHOLD),
                 "dropped": outcome.dropped,
@@ -210,7 +211,7 @@ def table_of_queues(outcomes: Mapping[str, Outcome]) -> Table:
     """A row for each way to tell senders."""
     rows = []
     for name, outcome in outcomes.items():
-        waiting = outcome.settled.least_waiting
+        waiting = outcome.settled.min_queued
         rows.append((
             name, waiting.min(), waiting.mean(), waiting.max(), int(outcome.met.is_marked.sum()),
             outcome.dropped, outcome.share(),
@@ -223,10 +224,10 @@ def draw(outcomes: Mapping[str, Outcome], monitored: Monitored) -> Figure:
     """Queues against time; how often each length was met; and what the link carried."""
     figure, (left, middle, right) = plots.figure(3)
     for number, (name, outcome) in enumerate(outcomes.items()):
-        shown, met = shown_of(outcome), outcome.settled.least_waiting
+        shown, met = shown_of(outcome), outcome.settled.min_queued
         colour = plots.COLOURS[number]
         at_s = (shown.came_ns - outcome.start_ns) / 1e9
-        left.plot(at_s, shown.least_waiting, marker="", color=colour, label=name)
+        left.plot(at_s, shown.min_queued, marker="", color=colour, label=name)
         middle.step(np.sort(met), np.arange(1, len(met) + 1) / len(met), marker="", color=colour,
                     label=name)  # fmt: skip
     left.axhline(THRESHOLD, color="black", linewidth=0.8, linestyle="--", label="threshold")
@@ -258,7 +259,9 @@ def draw_probes(axes: Axes, monitored: Monitored) -> None:
     count = min(len(us), len(monitored.since_s))
     since_s = monitored.since_s[:count]
     true_bps = 8e6 * monitored.sent.bytes[:count] / us[:count]
-    axes.plot(since_s, monitored.told_bps[:count] / 1e6, ".", markersize=3, label="as probes tell")
+    axes.plot(
+        since_s, monitored.reported_bps[:count] / 1e6, ".", markersize=3, label="as probes tell"
+    )
     axes.plot(since_s, true_bps / 1e6, "k-", marker="", linewidth=0.6, label="by captures")
     axes.axhline(RATE_BPS / 1e6, color="black", linewidth=0.8, linestyle="--", label="the link")
     axes.set(xlabel="Time (s)", ylabel="Sent by the port (Mbit/s)")

@@ -28,15 +28,15 @@ from rich.table import Table
 
 from ebpf.threats.alerts import Kind
 from experiments.shared.xdp import attacks
-from experiments.shared.xdp.alarms import STEPS, WINDOW, Scene, Told, lost, summary
 from experiments.shared.xdp.attacks import Label
-from experiments.shared.xdp.ground import Ground
-from experiments.shared.xdp.settings import refuse_virtual
-from testbed import cli
-from testbed.errors import InvalidRunError
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from experiments.shared.xdp.detection_pipeline import STEPS, WINDOW, Scene, Told, lost, summary
+from experiments.shared.xdp.settings import require_real_time
+from experiments.shared.xdp.veth_setup import VethPair
+from telemark.errors import InvalidRunError
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 RUNS, QUICK_RUNS = 10, 2
 CLEAN_WINDOWS, QUICK_CLEAN_WINDOWS = 200, 30
@@ -53,16 +53,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
-    refuse_virtual(options)
+    require_real_time(options)
     options.runs = options.runs or (QUICK_RUNS if options.quick else RUNS)
     windows = QUICK_CLEAN_WINDOWS if options.quick else CLEAN_WINDOWS
-    dice = np.random.default_rng(run.seed)
+    rng = np.random.default_rng(run.seed)
     clean, rows, told = attacks.clean(), [], {}
     for kind in Kind:
         mixed = attacks.mixed(kind)
         for number in range(options.runs):
             run.progress.update(f"{NAMES[kind]}, run {number + 1}")
-            onset = 2 * STEPS + int(dice.integers(STEPS))
+            onset = 2 * STEPS + int(rng.integers(STEPS))
             told[kind] = streamed(clean, mixed, WINDOWS, onset, run.seed + number)
             rows.append({"run": number, "onset_step": onset, **summary(told[kind], kind)})
     run.progress.update("clean traffic")
@@ -74,7 +74,7 @@ def streamed(
     clean: Sequence[bytes], mixed: Sequence[bytes], windows: int, onset: int, seed: int
 ) -> Told:
     """A stream at a device of its own. Raises TestbedError where packets got lost."""
-    ground = Ground()
+    ground = VethPair()
     try:
         with ground.entered(), ExitStack() as stack:
             told = Scene(stack, seed).stream(clean, mixed, windows, onset, WINDOW_S)

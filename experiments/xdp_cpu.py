@@ -30,13 +30,13 @@ from rich.table import Table
 from experiments.shared.xdp import loads, settings
 from experiments.shared.xdp.dropping import PORTS, RAW
 from experiments.shared.xdp.frames import FLOWS, LENGTH, flows
+from experiments.shared.xdp.interleaved_rounds import Candidate
 from experiments.shared.xdp.loads import CONTENDERS, POLLING, Loaded, Plan
-from experiments.shared.xdp.turns import Contender
-from testbed import cli
-from testbed.errors import InvalidRunError, TestbedError
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from telemark.errors import InvalidRunError, TestbedError
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 LOADS_PPS = (250_000, 500_000, 750_000, 1_000_000, 1_500_000, 2_000_000, 3_000_000, 4_000_000)
 QUICK_LOADS_PPS = (250_000, 500_000, 1_000_000, 2_000_000)
@@ -60,7 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
-    settings.refuse_virtual(options)
+    settings.require_real_time(options)
     cores = settings.cores()
     if len(cores) < 2:
         raise TestbedError("one core: a process that polls would leave none for packets to come at")
@@ -74,34 +74,34 @@ class Curves:
     """What contenders did at each load."""
 
     def __init__(self, measured: Sequence[Loaded]) -> None:
-        self._of = {(each.contender, each.offered_pps, each.round): each for each in measured}
+        self._of = {(each.candidate, each.offered_pps, each.round): each for each in measured}
         self._rounds = sorted({each.round for each in measured})
         self.loads_pps = self.loads_of(PORTS)
 
-    def loads_of(self, contender: Contender) -> list[int]:
+    def loads_of(self, candidate: Candidate) -> list[int]:
         """Those that it was offered, but for that which went as fast as it could."""
-        return sorted({pps for name, pps, _ in self._of if name == contender.name and pps})
+        return sorted({pps for name, pps, _ in self._of if name == candidate.name and pps})
 
-    def all(self, contender: Contender, pps: int) -> list[Loaded]:
+    def all(self, candidate: Candidate, pps: int) -> list[Loaded]:
         """In the order of rounds."""
-        return [self._of[contender.name, pps, number] for number in self._rounds]
+        return [self._of[candidate.name, pps, number] for number in self._rounds]
 
-    def median(self, contender: Contender, pps: int, of: Callable[[Loaded], float]) -> float:
-        return statistics.median(map(of, self.all(contender, pps)))
+    def median(self, candidate: Candidate, pps: int, of: Callable[[Loaded], float]) -> float:
+        return statistics.median(map(of, self.all(candidate, pps)))
 
-    def busy(self, contender: Contender) -> list[float]:
+    def busy(self, candidate: Candidate) -> list[float]:
         """Cores, at each load that it was offered: medians."""
-        loads_pps = self.loads_of(contender)
-        return [self.median(contender, pps, lambda each: each.busy) for pps in loads_pps]
+        loads_pps = self.loads_of(candidate)
+        return [self.median(candidate, pps, lambda each: each.busy) for pps in loads_pps]
 
-    def most_pps(self, contender: Contender) -> float:
+    def max_pps(self, candidate: Candidate) -> float:
         """What a core carries at most."""
-        return self.median(contender, 0, lambda each: each.carried_pps)
+        return self.median(candidate, 0, lambda each: each.carried_pps)
 
-    def carries(self, contender: Contender, pps: int) -> bool:
-        return self.median(contender, pps, lambda each: each.carried_pps) >= CARRIED * pps
+    def carries(self, candidate: Candidate, pps: int) -> bool:
+        return self.median(candidate, pps, lambda each: each.carried_pps) >= CARRIED * pps
 
-    def ratio(self, own: Contender, own_pps: int, to: Contender, pps: int, most: float) -> float:
+    def ratio(self, own: Candidate, own_pps: int, to: Candidate, pps: int, most: float) -> float:
         """Busy cores of one to those of another in the same round: the median.
 
         Raises TestbedError where that is more than `most`, and in some rounds it is not: beside
@@ -142,7 +142,7 @@ def report(measured: Sequence[Loaded], plan: Plan) -> Report:
             Check("packets that were offered and not counted by who dropped them",
                   sum(each.sent - each.counted for each in measured), 0),
         ],
-        metrics={"most_packets_per_s": {each.name: curves.most_pps(each) for each in PUBLISHED}},
+        metrics={"max_packets_per_s": {each.name: curves.max_pps(each) for each in PUBLISHED}},
         figure=draw(curves),
         caption=caption(curves, plan),
         tables=[busy_table(curves)],
@@ -181,7 +181,7 @@ def draw(curves: Curves) -> Figure:
 def draw_beside_the_paper(axes: Axes, curves: Curves) -> None:
     """A core's time by load, as a part of what it carries at most."""
     for each, colour in zip(PUBLISHED, plots.COLOURS, strict=False):
-        most = curves.most_pps(each)
+        most = curves.max_pps(each)
         carried = [at for at, pps in enumerate(curves.loads_pps) if pps <= most]
         parts = [curves.loads_pps[at] / most for at in carried] + [1.0]
         busy = [100 * curves.busy(each)[at] for at in carried] + [100.0]

@@ -27,13 +27,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from experiments.shared.xdp import settings, siege
-from experiments.shared.xdp.siege import FILTERED, SERVERS, UNFILTERED, Held, Plan
-from testbed import cli
-from testbed.errors import InvalidRunError, TestbedError
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from experiments.shared.xdp import flooded_server, settings
+from experiments.shared.xdp.flooded_server import FILTERED, SERVERS, UNFILTERED, Held, Plan
+from telemark.errors import InvalidRunError, TestbedError
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 STEP_PPS = 200_000  # so finely what stops a server is known; of each that may, twice is offered
 FLOODS_PPS = tuple(STEP_PPS * each for each in (*range(11), 12, 14, 16, 18, 20, 25, 30, 40))
@@ -51,14 +51,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
-    settings.refuse_virtual(options)
+    settings.require_real_time(options)
     cores = settings.cores()
     if len(cores) < 2:
         raise TestbedError("one core: client and server need one that the flood does not take")
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     floods, seconds = (QUICK_FLOODS_PPS, QUICK_SECONDS) if options.quick else (FLOODS_PPS, SECONDS)
     plan = Plan(floods, seconds, options.rounds, cores[-2:])
-    return report([*siege.under_floods(plan, run.progress.update)], plan)
+    return report([*flooded_server.under_floods(plan, run.progress.update)], plan)
 
 
 class Curves:

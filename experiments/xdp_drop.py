@@ -30,11 +30,11 @@ from experiments.shared.xdp import settings
 from experiments.shared.xdp.bars import draw_medians, draw_published, draw_ratios
 from experiments.shared.xdp.dropping import ALL, CONNTRACK, CONTENDERS, FILTER, PORTS, PROGRAMS, RAW
 from experiments.shared.xdp.frames import FLOWS, LENGTH, flows
-from experiments.shared.xdp.turns import Offer, Rounds, Turn, turns
-from testbed import cli
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from experiments.shared.xdp.interleaved_rounds import Offer, Rounds, Turn, turns
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 PACKETS, QUICK_PACKETS = 1_000_000, 150_000
 # The paper's data behind its figure 3: million packets a second, of one core and of two.
@@ -49,7 +49,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     measured = list(turns(CONTENDERS, offer, options.rounds, run.progress.update))
     with load(PROGRAMS) as whole:
         alone = {
-            each: run_programs(whole.programs[each], offer.frames, options.packets).ns_a_packet
+            each: run_programs(whole.programs[each], offer.frames, options.packets).ns_per_packet
             for each in ("pass_all", "drop_all", "drop_ports")
         }
     return report(measured, alone, options)
@@ -72,7 +72,7 @@ def report(
         metrics={
             "ns_of_programs_alone": dict(alone_ns),
             "packets_per_s_a_core": {
-                each.name: 1e9 / rounds.ns_a_packet(each) for each in CONTENDERS},
+                each.name: 1e9 / rounds.ns_per_packet(each) for each in CONTENDERS},
             "times_as_many_on_two_cores": {
                 each.name: rounds.scaling(each) for each in CONTENDERS if rounds.has(each, 2)},
         },
@@ -90,7 +90,7 @@ def costs_table(rounds: Rounds) -> Table:
         paper = PUBLISHED_MPPS.get(each)
         two = rounds.scaling(each) if rounds.has(each, 2) else ""
         rows.append((
-            each.name, rounds.ns_a_packet(each), 1e3 / rounds.ns_a_packet(each),
+            each.name, rounds.ns_per_packet(each), 1e3 / rounds.ns_per_packet(each),
             statistics.median(ratios), min(ratios), max(ratios),
             paper[0] / PUBLISHED_MPPS[RAW][0] if paper else "", two,
             paper[1] / paper[0] if paper else "",

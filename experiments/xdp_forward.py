@@ -33,12 +33,12 @@ from experiments.shared.xdp.forwarding import (
     TX,
 )
 from experiments.shared.xdp.frames import FLOWS, LENGTH, flows
+from experiments.shared.xdp.interleaved_rounds import Offer, Rounds, Turn, turns
 from experiments.shared.xdp.switching import MINIP4
-from experiments.shared.xdp.turns import Offer, Rounds, Turn, turns
-from testbed import cli
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 PACKETS, QUICK_PACKETS = 1_000_000, 150_000
 CONTENDERS = (*BY_KERNEL, MINIP4)
@@ -64,7 +64,7 @@ def report(measured: Sequence[Turn], options: argparse.Namespace) -> Report:
         ],
         metrics={
             "packets_per_s_a_core": {
-                each.name: 1e9 / rounds.ns_a_packet(each) for each in CONTENDERS},
+                each.name: 1e9 / rounds.ns_per_packet(each) for each in CONTENDERS},
         },
         figure=draw(rounds),
         caption=caption(options),
@@ -76,7 +76,7 @@ def costs_table(rounds: Rounds) -> Table:
     """A row for each contender."""
     rows = []
     for each in CONTENDERS:
-        ns, ratios = rounds.ns_a_packet(each), rounds.ratios(each, ROUTING)
+        ns, ratios = rounds.ns_per_packet(each), rounds.ratios(each, ROUTING)
         paper = PUBLISHED_MPPS[each] / PUBLISHED_MPPS[ROUTING] if each in PUBLISHED_MPPS else ""
         rows.append((each.name, ns, 1e3 / ns, statistics.median(ratios), min(ratios), max(ratios),
                      paper))  # fmt: skip

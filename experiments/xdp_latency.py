@@ -28,13 +28,13 @@ from experiments.shared.xdp import delays, settings
 from experiments.shared.xdp.delays import ALONE, BATCH, BATCHES, Delay, Plan
 from experiments.shared.xdp.forwarding import BRIDGE, DESTINATION, REDIRECT, ROUTING, TC, TX
 from experiments.shared.xdp.frames import FLOWS, LENGTH, flows
+from experiments.shared.xdp.interleaved_rounds import Candidate
 from experiments.shared.xdp.switching import MINIP4
-from experiments.shared.xdp.turns import Contender
-from testbed import cli
-from testbed.errors import InvalidRunError
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from telemark.errors import InvalidRunError
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 CONTENDERS = (TX, REDIRECT, TC, BRIDGE, ROUTING, MINIP4)
 TIMES, QUICK_TIMES = 500, 100
@@ -51,7 +51,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
-    settings.refuse_virtual(options)
+    settings.require_real_time(options)
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     times = QUICK_TIMES if options.quick else TIMES
     plan = Plan(flows(destination=DESTINATION), times, options.rounds, settings.cores()[-1])
@@ -62,21 +62,21 @@ class Rounds:
     """What all rounds say; ratios are of one round each."""
 
     def __init__(self, measured: Sequence[Delay]) -> None:
-        self._of = {(each.contender, each.came, each.round): each for each in measured}
+        self._of = {(each.candidate, each.came, each.round): each for each in measured}
         self._numbers = sorted({each.round for each in measured})
 
-    def medians_us(self, contender: Contender, came: str) -> list[float]:
+    def medians_us(self, candidate: Candidate, came: str) -> list[float]:
         """In the order of rounds."""
-        return [self._of[contender.name, came, number].median_ns / 1e3 for number in self._numbers]
+        return [self._of[candidate.name, came, number].median_ns / 1e3 for number in self._numbers]
 
-    def p99_us(self, contender: Contender, came: str) -> float:
+    def p99_us(self, candidate: Candidate, came: str) -> float:
         """The median of rounds."""
-        found = (self._of[contender.name, came, number].p99_ns for number in self._numbers)
+        found = (self._of[candidate.name, came, number].p99_ns for number in self._numbers)
         return statistics.median(found) / 1e3
 
-    def ratios(self, contender: Contender, to: Contender, came: str) -> list[float]:
+    def ratios(self, candidate: Candidate, to: Candidate, came: str) -> list[float]:
         """How long packets take, to another's: medians of each round."""
-        pairs = zip(self.medians_us(contender, came), self.medians_us(to, came), strict=True)
+        pairs = zip(self.medians_us(candidate, came), self.medians_us(to, came), strict=True)
         return [own / other for own, other in pairs]
 
     def decided(self, came: str) -> float:

@@ -36,11 +36,11 @@ from experiments.shared.xdp.balancing import (
 )
 from experiments.shared.xdp.bars import draw_ratios
 from experiments.shared.xdp.frames import FLOWS, flows
-from experiments.shared.xdp.turns import Contender, Offer, Rounds, Turn, turns
-from testbed import cli
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from experiments.shared.xdp.interleaved_rounds import Candidate, Offer, Rounds, Turn, turns
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 PACKETS, QUICK_PACKETS = 1_000_000, 100_000
 PUBLISHED = {XDP: 5.16 / 1.24}  # the paper's table 3: to IPVS, which is not NAT
@@ -51,13 +51,13 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     cores = settings.prepare(options, PACKETS, QUICK_PACKETS)
     offer = Offer(flows(destination=VIP), options.packets, cores[:1], MACS)
     missing = ipvs_missing()
-    contenders = ANYWHERE if missing else (*ANYWHERE, IPVS)
-    measured = [*turns(contenders, offer, options.rounds, run.progress.update)]
-    return report(measured, contenders, missing, options)
+    candidates = ANYWHERE if missing else (*ANYWHERE, IPVS)
+    measured = [*turns(candidates, offer, options.rounds, run.progress.update)]
+    return report(measured, candidates, missing, options)
 
 
 def report(
-    measured: Sequence[Turn], contenders: Sequence[Contender], missing: str | None,
+    measured: Sequence[Turn], candidates: Sequence[Candidate], missing: str | None,
     options: argparse.Namespace,
 ) -> Report:  # fmt: skip
     """Ratios are of one round each; what counts is their median. `missing`: why IPVS is."""
@@ -72,22 +72,22 @@ def report(
         ],
         metrics={
             "packets_per_s_a_core": {
-                each.name: 1e9 / rounds.ns_a_packet(each) for each in contenders},
+                each.name: 1e9 / rounds.ns_per_packet(each) for each in candidates},
             "skipped": {IPVS.name: missing} if missing else {},
         },
-        figure=draw(rounds, contenders),
+        figure=draw(rounds, candidates),
         caption=caption(options, missing),
-        tables=[costs_table(rounds, contenders)],
+        tables=[costs_table(rounds, candidates)],
     )  # fmt: skip
 
 
-def costs_table(rounds: Rounds, contenders: Sequence[Contender]) -> Table:
+def costs_table(rounds: Rounds, candidates: Sequence[Candidate]) -> Table:
     """A row for each contender."""
     rows = []
-    for each in contenders:
+    for each in candidates:
         ratios = rounds.ratios(each, NAT)
         rows.append((
-            each.name, rounds.ns_a_packet(each), 1e3 / rounds.ns_a_packet(each),
+            each.name, rounds.ns_per_packet(each), 1e3 / rounds.ns_per_packet(each),
             statistics.median(ratios), min(ratios), max(ratios), PUBLISHED.get(each, ""),
         ))  # fmt: skip
     columns = ("shared out by", "ns", "Mpackets/s", f"to {NAT.name}", "least", "most",
@@ -95,10 +95,10 @@ def costs_table(rounds: Rounds, contenders: Sequence[Contender]) -> Table:
     return table("What a packet costs, and how many a core shares out", columns, rows)
 
 
-def draw(rounds: Rounds, contenders: Sequence[Contender]) -> Figure:
+def draw(rounds: Rounds, candidates: Sequence[Candidate]) -> Figure:
     """How many packets a core shares out, beside nftables' NAT."""
     figure, panels = plots.figure(1)
-    draw_ratios(panels[0], rounds, contenders, NAT, PUBLISHED)
+    draw_ratios(panels[0], rounds, candidates, NAT, PUBLISHED)
     panels[0].set_xlabel(f"Packets that a core shares out / {NAT.name}")
     return figure
 

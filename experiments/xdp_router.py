@@ -26,11 +26,11 @@ from rich.table import Table
 
 from experiments.shared.xdp import routing, settings
 from experiments.shared.xdp.bars import draw_medians, draw_published
-from experiments.shared.xdp.turns import Contender, Offer, Rounds, Turn, turns
-from testbed import cli
-from testbed.results import plots
-from testbed.results.report import Check, Report, table
-from testbed.run import Run
+from experiments.shared.xdp.interleaved_rounds import Candidate, Offer, Rounds, Turn, turns
+from telemark.results import plots
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
 
 PACKETS, QUICK_PACKETS = 1_000_000, 100_000
 ROUTES, QUICK_ROUTES = 500_000, 20_000
@@ -39,7 +39,7 @@ DESTINATIONS = 4000
 PUBLISHED_MPPS = ((1.740, 5.356), (1.374, 3.446))  # with one route, and with many
 REACH = (3.0, 2.0)  # times as many packets at XDP
 
-Pairs = Sequence[tuple[Contender, Contender]]  # kernel and XDP: with one route, and with many
+Pairs = Sequence[tuple[Candidate, Candidate]]  # kernel and XDP: with one route, and with many
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.routes = max(2, options.routes or (QUICK_ROUTES if options.quick else ROUTES))
     run.progress.update(f"{options.routes:,} routes come into the kernel's table")
     pairs = [
-        routing.contenders(routes, run.folder)
+        routing.candidates(routes, run.folder)
         for routes in (["0.0.0.0/0"], routing.prefixes(options.routes, options.seed))
     ]
     offer = Offer(routing.frames(DESTINATIONS, options.seed + 1), options.packets, cores[:1],
@@ -78,7 +78,7 @@ def report(measured: Sequence[Turn], pairs: Pairs, options: argparse.Namespace) 
                   sum(turn.sent - turn.counted for turn in measured), 0),
         ],
         metrics={"packets_per_s_a_core": {
-            each.name: 1e9 / rounds.ns_a_packet(each) for pair in pairs for each in pair}},
+            each.name: 1e9 / rounds.ns_per_packet(each) for pair in pairs for each in pair}},
         figure=draw(rounds, pairs),
         caption=caption(options),
         tables=[costs_table(rounds, pairs)],
@@ -92,7 +92,7 @@ def costs_table(rounds: Rounds, pairs: Pairs) -> Table:
         for each, published in zip(pair, paper, strict=True):
             ratios = rounds.ratios(each, pair[0])
             rows.append((
-                each.name, rounds.ns_a_packet(each), 1e3 / rounds.ns_a_packet(each),
+                each.name, rounds.ns_per_packet(each), 1e3 / rounds.ns_per_packet(each),
                 statistics.median(ratios), min(ratios), max(ratios),
                 published / paper[0],
             ))  # fmt: skip
@@ -104,7 +104,7 @@ def draw(rounds: Rounds, pairs: Pairs) -> Figure:
     """CPU time of a packet, and how many times as many packets XDP routes."""
     figure, (costs, ratios) = plots.figure(2)
     everyone = [each for pair in pairs for each in pair]
-    draw_medians(costs, [[turn.ns_a_packet for turn in rounds.of(each)] for each in everyone],
+    draw_medians(costs, [[turn.ns_per_packet for turn in rounds.of(each)] for each in everyone],
                  [each.name for each in everyone])  # fmt: skip
     costs.set_xlabel("CPU time of a packet (ns)")
     draw_medians(ratios, [rounds.ratios(xdp, kernel) for kernel, xdp in pairs],

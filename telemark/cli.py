@@ -1,27 +1,30 @@
-"""The `telemark` command: `telemark run ...`; each of its commands is a module of its own."""
+"""The `telemark` command: `telemark run ...`; each subcommand is a module of its own."""
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
 
-import described.cli
-import managed.dta.cli
-from testbed import doctor
-from testbed.cli import Parser
+from telemark.session.cli import Parser
 
-# Each has add_arguments(parser) and run(args) -> exit status.
+# Subcommand -> module, which has add_arguments(parser) and run(args) -> exit status, and summary.
+# They are found by name, so that this package imports nothing that builds on it.
 _COMMANDS = {
-    "run": (described.cli, "a network that somebody described: topology.json, or p4-utils' script"),
-    "dta": (managed.dta.cli, "a system of Direct Telemetry Access: brought up, asked, taken down"),
-    "doctor": (doctor, "what this machine has, what is missing, and which experiments can run"),
+    "run": ("importers.cli", "run a network of p4lang/tutorials (topology.json) or p4-utils"),
+    "dta": (
+        "controllers.dta.manager.cli",
+        "start, query and stop a DTA system",
+    ),
+    "doctor": ("telemark.doctor", "list missing dependencies and the experiments that can run"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: that of the command, or 2 for what the user has to mend."""
+    """Run a subcommand; return its exit status, or 2 for a usage error."""
     parser = Parser(prog="telemark", description="A testbed for network telemetry research.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    for name, (module, summary) in _COMMANDS.items():
+    for name, (module_name, summary) in _COMMANDS.items():
+        module = importlib.import_module(module_name)
         subparser = commands.add_parser(
             name, help=summary, description=module.__doc__, allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from loaded import Started, StartExperiment
-from no_verdict import pytest_runtest_protocol  # noqa: F401  pytest finds the hook here
+from rerun_inconclusive import pytest_runtest_protocol  # noqa: F401  pytest finds the hook here
 
 from minip4.native import build
-from testbed.results.files import give_to_caller
+from telemark.results.files import give_to_caller
 
 if "SANITIZE" in os.environ:
     plain = build._mode
@@ -84,7 +84,7 @@ def start_experiment(tmp_path: Path) -> Iterator[StartExperiment]:
         script.write_text(
             f'"""An example."""\n{head}\n'
             "from testbed import cli\n"
-            "from testbed.results.report import Check, Report\n"
+            "from telemark.results.report import Check, Report\n"
             f"async def experiment(options, run):\n{lines}\n"
             'if __name__ == "__main__":\n'
             "    cli.main(__file__, __doc__, experiment)\n"

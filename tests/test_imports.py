@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+import import_map
 import pytest
-import rooms
 
 BASICS = [f"minip4.engine.{name}" for name in ("errors", "model", "words", "keys", "values",
                                                "shared", "limits")]  # fmt: skip
@@ -48,25 +48,23 @@ MAY_IMPORT = {
     "minip4.runtime.client": ["minip4.errors", "minip4.runtime.p4info",
                               "minip4.runtime.service.tls", "minip4.runtime.switch"],
     "minip4": ["minip4"],
-    "testbed": ["minip4"],
-    "topologies": ["testbed"],
-    "controllers": ["testbed"],
-    # Of a host's edge: the program that it is.
-    "controllers.ampm.edge": ["controllers", "ebpf.edge", "testbed"],
-    "controllers.int.edge": ["controllers", "ebpf.edge", "testbed"],
-    "described": ["controllers", "testbed", "minip4.errors", "minip4.runtime.switch.control"],
-    "managed": ["controllers", "collectors", "testbed"],
-    "telemark": ["described", "managed", "testbed"],
+    "telemark": ["minip4"],
+    "topologies": ["telemark"],
+    "controllers": ["telemark"],
+    # The programs at host edges, next to those of switches.
+    "controllers.ampm.edge": ["controllers", "ebpf.edge", "telemark"],
+    "controllers.int.edge": ["controllers", "ebpf.edge", "telemark"],
+    "controllers.dta.manager": ["controllers", "collectors", "telemark"],
+    "importers": ["controllers", "telemark", "minip4.errors", "minip4.runtime.switch.control"],
     # Of minip4 what builds C, and what came to a host: nothing of switches.
-    "collectors": ["testbed", "minip4.native", "minip4.simulator"],
-    "ebpf": ["testbed", "minip4.errors", "minip4.native"],
-    "experiments": ["controllers", "collectors", "ebpf", "managed", "topologies", "testbed",
+    "collectors": ["telemark", "minip4.native", "minip4.simulator"],
+    "ebpf": ["telemark", "minip4.errors", "minip4.native"],
+    "experiments": ["controllers", "collectors", "ebpf", "topologies", "telemark",
                     "minip4.native", "minip4.simulator", "experiments.shared.xdp.switching"],
     # A switch within the process, beside programs at XDP: in the turns of one core.
-    "experiments.shared.xdp.switching": ["experiments", "testbed", "minip4.compiler",
+    "experiments.shared.xdp.switching": ["experiments", "telemark", "minip4.compiler",
                                          "minip4.engine", "minip4.ports"],
-    "benchmarks": ["controllers", "collectors", "ebpf", "managed", "topologies", "testbed",
-                   "minip4"],
+    "benchmarks": ["controllers", "collectors", "ebpf", "topologies", "telemark", "minip4"],
 }  # fmt: skip
 
 
@@ -83,11 +81,11 @@ def wrong(module: str, imported: str) -> bool:
 
 
 def test_no_import_goes_against_the_order() -> None:
-    known = rooms.modules()
+    known = import_map.modules()
     found = {
         (module, imported)
         for module, path in known.items()
-        for imported in rooms.imports(path, known)
+        for imported in import_map.imports(path, known)
         if wrong(module, imported)
     }
     assert found == set()
@@ -105,12 +103,12 @@ def test_no_import_goes_against_the_order() -> None:
         ("minip4.engine.limits", "minip4.engine.codegen.layout"),
         ("minip4.engine.codegen.layout", "minip4.engine.control.core"),
         ("minip4.engine.reader.program", "minip4.engine.codegen.layout"),
-        ("minip4.stf.cli", "testbed.errors"),
-        ("testbed.network", "controllers.connection"),
+        ("minip4.stf.cli", "telemark.errors"),
+        ("telemark.network", "controllers.connection"),
         ("controllers.routing", "topologies.line"),
         ("collectors.int.decoder", "controllers.connection"),
         ("collectors.int.decoder", "minip4.engine.engine"),
-        ("testbed.truth.books", "ebpf.loader"),
+        ("telemark.accounting.packet_accounting", "ebpf.loader"),
     ],
 )
 def test_what_goes_against_it_is_found(module: str, imported: str) -> None:
@@ -118,25 +116,25 @@ def test_what_goes_against_it_is_found(module: str, imported: str) -> None:
 
 
 def test_the_table_has_no_parts_that_are_not_there() -> None:
-    known = rooms.modules()
+    known = import_map.modules()
     parts = {*MAY_IMPORT, *(each for allowed in MAY_IMPORT.values() for each in allowed)}
     assert {part for part in parts if not any(within(name, [part]) for name in known)} == set()
 
 
 def test_the_map_in_the_documentation_is_that_of_the_code() -> None:
-    page = rooms.PAGE.read_text()
-    assert rooms.updated(page) == page, "run .venv/bin/python docs/rooms.py"
+    page = import_map.PAGE.read_text()
+    assert import_map.updated(page) == page, "run .venv/bin/python tools/import_map.py"
 
 
 def test_imports_of_all_kinds_are_found(tmp_path: Path) -> None:
     path = tmp_path / "example.py"
     path.write_text(
-        "import minip4.errors\nimport os, testbed\nfrom minip4.native import build, address\n"
-        "from minip4 import engine\ndef f():\n    from testbed.run import Run\n"
+        "import minip4.errors\nimport os, telemark\nfrom minip4.native import build, address\n"
+        "from minip4 import engine\ndef f():\n    from telemark.session.run import Run\n"
     )
     known = ("minip4", "minip4.errors", "minip4.native", "minip4.native.build", "minip4.engine",
-             "testbed", "testbed.run")  # fmt: skip
-    assert sorted(rooms.imports(path, known)) == [
-        "minip4.engine", "minip4.errors", "minip4.native", "minip4.native.build", "testbed",
-        "testbed.run",
+             "telemark", "telemark.session.run")  # fmt: skip
+    assert sorted(import_map.imports(path, known)) == [
+        "minip4.engine", "minip4.errors", "minip4.native", "minip4.native.build", "telemark",
+        "telemark.session.run",
     ]  # fmt: skip

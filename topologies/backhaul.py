@@ -9,7 +9,7 @@ class Backhaul(Topo):
     """A tree: h1 at the core switch s1, `aggregation` switches below it, `access` ones below these.
 
     Each access switch has one host, h2, h3, ...; they spread evenly over the aggregation switches.
-    The properties of testbed.network's links hold for all links between switches. Raises ValueError
+    Link properties (telemark.topology.links) hold for all links between switches. Raises ValueError
     for more access switches than addresses, or none.
     """
 

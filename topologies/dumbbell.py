@@ -6,7 +6,7 @@ from mininet.topo import Topo
 class Dumbbell(Topo):
     """h1, h3, ... - s1 - s2 - h2, h4, ...: `pairs` hosts on each side.
 
-    Properties of testbed.network's links hold for the one between the switches, in each direction.
+    Properties of telemark.network's links hold for the one between the switches, in each direction.
     """
 
     def build(self, pairs: int = 2, **link: float | str) -> None:

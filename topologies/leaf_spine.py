@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from mininet.topo import Topo
 
-from testbed.routes import Route
+from telemark.topology.routes import Route
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class LeafSpine(Topo):
 
     Spines of the same number in all pods are linked to `cores` core switches of their own; one pod
     needs none. Each leaf has `hosts` hosts, with addresses 10.POD.LEAF.HOST. Switches are s1, s2,
-    ...: leaves and spines pod by pod, then the cores. The properties of testbed.network's links
+    ...: leaves and spines pod by pod, then the cores. The properties of telemark.network's links
     hold for all links between switches. Raises ValueError for what addresses or ports cannot do.
     """
 

@@ -8,7 +8,7 @@ from mininet.topo import Topo
 class Line(Topo):
     """A host at each end of a row of switches.
 
-    The properties of testbed.network's links hold for each link between two switches, in each
+    The properties of telemark.network's links hold for each link between two switches, in each
     direction, where a millisecond is the delay else; the hosts' own links neither lose nor delay.
     """
 

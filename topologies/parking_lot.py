@@ -9,7 +9,7 @@ class ParkingLot(Topo):
     """h1 - s1 - ... - sN - h2, with a host at each switch, x1 to xN, and the `collector` at s1.
 
     From xK to the next one, or from xN to h2, goes what crosses the K-th link alone. Those links
-    have the properties of testbed.network's links; those to other hosts have none. What switches
+    have the properties of telemark.network's links; those to other hosts have none. What switches
     report goes against the flows of the path, and so shares no queue with them.
     """
 

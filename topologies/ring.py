@@ -6,7 +6,7 @@ from mininet.topo import Topo
 class Ring(Topo):
     """s1 - s2 - ... - s1, each with `hosts` hosts: h1, h2, ... with addresses 10.0.SWITCH.HOST.
 
-    The properties of testbed.network's links hold for the links between switches, in each
+    The properties of telemark.network's links hold for the links between switches, in each
     direction. Raises ValueError for what is no ring, or has no addresses.
     """
 

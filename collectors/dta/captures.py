@@ -13,7 +13,7 @@ from scapy.utils import PcapReader
 
 from collectors.dta.load import Load, Reports, named
 from collectors.dta.packets import PORT, PROTOTYPE_PORT
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 
 def captured(path: Path, speed: float = 1.0) -> Reports:

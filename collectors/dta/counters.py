@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.dta.hashes import MAX_COPIES, Words, slots
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 COUNTER = np.dtype(np.uint64)  # of the collector's byte order, as atomic operations have it
 

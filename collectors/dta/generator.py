@@ -10,8 +10,8 @@ import numpy as np
 
 from collectors.dta.load import Load, Reports
 from collectors.dta.packets import DTA, NACK_PORT, PORT, Nack, decode
-from testbed.application import Application, Host
-from testbed.arrivals import Datagrams
+from telemark.apps.application import Application, Host
+from telemark.traffic.received import Datagrams
 
 LEAD_NS = 20_000_000  # before the first report
 KEPT = 1024  # reports that can be sent again
@@ -31,7 +31,7 @@ class Sent:
     strange: int  # what came to the port of NACKs, and is none
     first_ns: int  # when the first one was sent, and the last
     last_ns: int
-    most_late_ns: int  # behind the schedule
+    max_late_ns: int  # behind the schedule
 
 
 @dataclass

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.dta.hashes import MAX_COPIES, Words, checksums, slots
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 DATA_WORDS = (1, 3, 7)  # of a slot, beside its checksum
 CHECKSUM_BITS = range(8, 32)

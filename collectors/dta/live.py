@@ -11,9 +11,9 @@ from collectors.dta.generator import KEPT, Generator, Sent
 from collectors.dta.load import Load, of_paths
 from collectors.int.application import PORT as INT_PORT
 from collectors.int.decoder import Decoded, Decoder, Encoding
-from collectors.int.shared import Flag, Trouble
-from testbed.application import Host
-from testbed.arrivals import Datagrams
+from collectors.int.shared import Flag, ParseStatus
+from telemark.apps.application import Host
+from telemark.traffic.received import Datagrams
 
 
 class Relayed(NamedTuple):
@@ -22,7 +22,7 @@ class Relayed(NamedTuple):
     sent: Sent
     paths: int  # that INT's reports told
     others: int  # reports without a path of an IPv4 flow: drops, full queues, IPv6
-    troubles: Counter[Trouble]  # what was malformed
+    parse_errors: Counter[ParseStatus]  # what was malformed
 
 
 class LiveGenerator(Generator):
@@ -71,7 +71,9 @@ class LiveGenerator(Generator):
 
     def result(self) -> Any:
         """Relayed."""
-        return Relayed(super().result(), self._paths, self._others, self._decoder.troubles.copy())
+        return Relayed(
+            super().result(), self._paths, self._others, self._decoder.parse_errors.copy()
+        )
 
 
 def _tells_path(reports: NDArray[np.void]) -> NDArray[np.bool_]:

@@ -90,20 +90,20 @@ class Load:
 
     def reports(self) -> "Reports":
         """The same ones each time."""
-        dice = np.random.default_rng(self.seed)
+        rng = np.random.default_rng(self.seed)
         chances = np.array([*self.mix.values()], float)
-        units = dice.choice([int(op) for op in self.mix], self.count, p=chances / chances.sum())
+        units = rng.choice([int(op) for op in self.mix], self.count, p=chances / chances.sum())
         lengths = np.where(units == Op.POSTCARDING, self.hops, 1)
         unit = np.repeat(np.arange(self.count), lengths)[: self.count]
         hop = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         number = np.arange(self.count)
         said = Said(
             units[unit].astype(np.uint8),
-            self._keys(dice)[unit],
+            self._keys(rng)[unit],
             hop[: self.count].astype(np.uint8),
             (number % len(self.lists) * self.lists.step + self.lists[0]).astype(np.uint32),
             np.column_stack(
-                [number.astype(np.uint32), dice.integers(0, 1 << 32, (self.count, 6), np.uint32)]
+                [number.astype(np.uint32), rng.integers(0, 1 << 32, (self.count, 6), np.uint32)]
             ),
         )
         rows = partial(_rows, self, said)
@@ -114,7 +114,7 @@ class Load:
                 payloads[index] = row.tobytes()
         return Reports(payloads, [self.format.port] * self.count, said)
 
-    def _keys(self, dice: Dice) -> NDArray[np.uint32]:
+    def _keys(self, rng: Dice) -> NDArray[np.uint32]:
         """Of each unit: (count, 4)."""
         if not isinstance(self.keys, Keys):
             return self.keys
@@ -123,14 +123,14 @@ class Load:
             pool = np.zeros((size, KEY_WORDS), np.uint32)
             pool[:, 3] = np.arange(size)
         else:
-            pool = dice.integers(0, 1 << 32, (size, KEY_WORDS), np.uint32)
+            pool = rng.integers(0, 1 << 32, (size, KEY_WORDS), np.uint32)
             if self.format is not Format.OURS:
                 pool[:, :3] = 0
         if self.distinct is None:
             return pool
         if self.keys is Keys.SEQUENTIAL:
             return pool[np.arange(self.count) % size]
-        return pool[dice.integers(0, size, self.count)]
+        return pool[rng.integers(0, size, self.count)]
 
     def _problem(self) -> str:
         limits = {

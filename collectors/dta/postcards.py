@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from collectors.dta.hashes import BLANK, HOPS, Words, hop_checksums, slots, value_codes
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 CHUNK = np.dtype([("hops", ">u4", (HOPS,)), ("zeros", ">u4", (3,))])
 """32 bytes of a path; the zeros make its address a shift of its slot."""

@@ -51,10 +51,10 @@ def int_paths(count: int, seed: int = 1) -> Reports:
 
 
 def _reports(dtype: np.dtype[np.void], port: int, count: int, seed: int) -> Reports:
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     rows: NDArray[np.void] = np.zeros(count, dtype)
     for name in dtype.names or ():
         shape = rows[name].shape
-        rows[name] = (dice.integers(1, _RANGES[name] + 1, shape) if name in _RANGES
+        rows[name] = (rng.integers(1, _RANGES[name] + 1, shape) if name in _RANGES
                       else np.arange(count))  # fmt: skip
     return Reports([row.tobytes() for row in rows], [port] * count)

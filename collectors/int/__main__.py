@@ -17,13 +17,13 @@ from typing import Any
 from collectors.int.application import PORT, Collector, Encoding, Findings
 from collectors.int.export.http import Endpoint
 from collectors.int.keys import endpoints
-from testbed.application import Host, Place
-from testbed.arrivals import Datagrams
-from testbed.cli import Parser
-from testbed.errors import TestbedError
-from testbed.mtu import USUAL_MTU
-from testbed.real.application_host import ProcessHost
-from testbed.real.applications import Task
+from telemark.apps.application import Host, Place
+from telemark.backends.real.application_host import ProcessHost
+from telemark.backends.real.applications import Task
+from telemark.errors import TestbedError
+from telemark.session.cli import Parser
+from telemark.topology.links import USUAL_MTU
+from telemark.traffic.received import Datagrams
 
 PROGRAM = "python -m collectors.int"
 MARKER = int.from_bytes(b"TELEMARK", "big")  # of p4src/int/
@@ -126,7 +126,7 @@ def summary(found: Findings, kernel_drops: int) -> dict[str, Any]:
         **{what: getattr(found, what) for what in ("datagrams", "reports", "hops")},
         **{what: int(found.sources[what].sum()) for what in counted},
         "kernel_drops": kernel_drops,
-        "malformed": {trouble.name.lower(): count for trouble, count in found.troubles.items()},
+        "malformed": {status.name.lower(): count for status, count in found.parse_errors.items()},
         "overflow": {what: count for what, count in found.overflow.items() if count},
         "dropped_packets": [
             {"node": node, "reason": reason, "packets": count}

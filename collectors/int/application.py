@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from collectors.int.decoder import Decoded, Decoder, Encoding, Fault
 from collectors.int.index import Index, Limits
-from collectors.int.shared import CHANGE, GAP, Flag, Trouble
+from collectors.int.shared import CHANGE, GAP, Flag, ParseStatus
 from collectors.int.store import Store
-from testbed.application import Application, Host
-from testbed.arrivals import Datagrams
+from telemark.apps.application import Application, Host
+from telemark.traffic.received import Datagrams
 
 PORT = 32766  # UDP
 OTHERS = (-1, -1)  # node and reason of drops beyond Limits.sources kinds of them
@@ -32,7 +32,7 @@ class Findings:
     gaps: NDArray[np.void]  # GAP: reports that were lost on the way to the collector
     changes: NDArray[np.void]  # CHANGE: paths that became others
     drops: Counter[tuple[int, int]]  # packets of which drop reports told, by node and reason
-    troubles: Counter[Trouble]  # what was malformed
+    parse_errors: Counter[ParseStatus]  # what was malformed
     aside: list[Fault]  # the last of it
     overflow: dict[str, int]  # what did not fit: struct int_index_counters
 
@@ -88,7 +88,7 @@ class Collector(Application):
             now_ns, self._datagrams, self._reports, self._hops, self._index.flows(),
             self._index.sources(), np.array(self._index.gaps, GAP),
             np.array(self._index.changes, CHANGE), self._drops.copy(),
-            self._decoder.troubles.copy(), list(self._decoder.aside), self._index.counters(),
+            self._decoder.parse_errors.copy(), list(self._decoder.aside), self._index.counters(),
         )  # fmt: skip
 
     def result(self) -> Any:

@@ -26,16 +26,16 @@ def clock_offsets(findings: Findings) -> list[ClockOffset]:
 
     Clocks are taken to keep pace with each other. Needs ingress and egress times of each hop.
     """
-    least_ns: dict[tuple[int, int], int] = {}
+    min_ns: dict[tuple[int, int], int] = {}
     for flow in findings.flows:
         for before, after in pairwise(flow["path"][: flow["hops"]]):
             link = after["link_ns"]
             if link["count"]:
                 ends = int(before["node"]), int(after["node"])
-                least_ns[ends] = min(int(link["least"]), least_ns.get(ends, int(link["least"])))
+                min_ns[ends] = min(int(link["least"]), min_ns.get(ends, int(link["least"])))
     return [
-        ClockOffset(one, other, (there - least_ns[other, one]) / 2,
-                    (there + least_ns[other, one]) / 2)
-        for (one, other), there in sorted(least_ns.items())
-        if one < other and (other, one) in least_ns
+        ClockOffset(one, other, (there - min_ns[other, one]) / 2,
+                    (there + min_ns[other, one]) / 2)
+        for (one, other), there in sorted(min_ns.items())
+        if one < other and (other, one) in min_ns
     ]  # fmt: skip

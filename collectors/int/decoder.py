@@ -22,11 +22,11 @@ from collectors.int.shared import (
     REPORT,
     Input,
     Output,
+    ParseStatus,
     Settings,
-    Trouble,
 )
 from minip4.simulator.shared import ARRIVAL
-from testbed.arrivals import Datagrams
+from telemark.traffic.received import Datagrams
 
 ROOM = {"groups": 4096, "reports": 1 << 15, "hops": 1 << 16, "faults": 1 << 15}  # at once
 ASIDE = 100  # datagrams with something malformed that are kept, the latest
@@ -58,20 +58,20 @@ class Fault(NamedTuple):
     """Something malformed, with the datagram's payload: kept to be looked at."""
 
     time_ns: int
-    trouble: Trouble
+    status: ParseStatus
     offset: int  # in the payload, of the report that it is in, or 0
     payload: bytes
 
 
 class Decoder:
-    """Turns datagrams into arrays. What is malformed is counted in `troubles`, never an error.
+    """Turns datagrams into arrays. What is malformed is counted in `parse_errors`, never an error.
 
     `aside` has the last few of such datagrams. A report whose metadata are right, but whose packet
-    is not, or was cut too early, is among the reports, counted too, and has its `trouble`.
+    is not, or was cut too early, is among the reports, counted too, and has its `parse_status`.
     """
 
     def __init__(self, encoding: Encoding) -> None:
-        self.troubles: Counter[Trouble] = Counter()
+        self.parse_errors: Counter[ParseStatus] = Counter()
         self.aside: deque[Fault] = deque(maxlen=ASIDE)
         self._settings = Settings(
             encoding.timestamp_unit_ns, encoding.latency_unit_ns, encoding.marker, encoding.port,
@@ -118,15 +118,16 @@ class Decoder:
         """Count what was malformed, and keep some of it."""
         if not len(decoded.faults):
             return
-        for number, count in enumerate(np.bincount(decoded.faults["trouble"]).tolist()):
+        for number, count in enumerate(np.bincount(decoded.faults["parse_status"]).tolist()):
             if count:
-                self.troubles[Trouble(number)] += count
+                self.parse_errors[ParseStatus(number)] += count
         ends = np.cumsum(records["length"], dtype=np.int64)
         for fault in decoded.faults[-ASIDE:]:
             which = int(fault["datagram"])
             end, length = int(ends[which]), int(records["length"][which])
             self.aside.append(Fault(
-                int(records["time_ns"][which]), Trouble(fault["trouble"]), int(fault["offset"]),
+                int(records["time_ns"][which]), ParseStatus(fault["parse_status"]),
+                int(fault["offset"]),
                 decoded.data[end - length : end],
             ))  # fmt: skip
 

@@ -23,7 +23,7 @@ from collectors.int.shared import (
     IndexCounters,
     Output,
 )
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 EVENTS_AT_ONCE = 4096  # gaps, and path changes, in one part of what was decoded
 

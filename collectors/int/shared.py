@@ -13,8 +13,8 @@ u1, u2, u4, u8, i8 = "u1", "<u2", "<u4", "<u8", "<i8"
 PATH_HOPS, SEQUENCE_WINDOW = 16, 1024
 
 
-class Trouble(enum.IntEnum):
-    """Why something could not be read: enum trouble, which says what of it stands."""
+class ParseStatus(enum.IntEnum):
+    """Why something could not be read: enum parse_status, which says what of it stands."""
 
     NONE = 0
     GROUP_HEADER = 1
@@ -114,7 +114,7 @@ REPORT = np.dtype([
     ("ds_words", u2), ("int_ds_words", u2), ("bits", u2), ("domain", u2), ("ds_bits", u2),
     ("ds_status", u2), ("int_bits", u2), ("int_domain", u2), ("int_ds_bits", u2),
     ("int_ds_flags", u2), ("ip_length", u2), ("report_type", u1), ("inner_type", u1),
-    ("flags", u1), ("trouble", u1), ("queue", u1), ("reason", u1), ("int_type", u1),
+    ("flags", u1), ("parse_status", u1), ("queue", u1), ("reason", u1), ("int_type", u1),
     ("int_version", u1), ("int_flags", u1), ("hop_words", u1), ("remaining_hops", u1),
     ("dscp", u1), ("original_dscp", u1), ("ttl", u1), ("is_local", u1), ("none", "V5"),
 ])  # fmt: skip
@@ -124,7 +124,7 @@ HOP = np.dtype([
     ("buffer_occupancy", u4), ("complement", u4), ("ds_at", u4), ("ingress", u2), ("egress", u2),
     ("has", u2), ("queue", u1), ("buffer", u1), ("ds_words", u2), ("none", "V2"),
 ])  # fmt: skip
-FAULT = np.dtype([("datagram", u4), ("offset", u4), ("trouble", u1), ("none", "V3")])
+FAULT = np.dtype([("datagram", u4), ("offset", u4), ("parse_status", u1), ("none", "V3")])
 
 STATISTICS = np.dtype([("count", u8), ("sum", i8), ("least", i8), ("most", i8), ("last", i8)])
 PATH_HOP = np.dtype([
@@ -190,8 +190,8 @@ SHARED = (
     Shared("index.h", "struct int_index_counters", IndexCounters),
 )
 NUMBERS = {
-    **{f"TROUBLE_{trouble.name}": trouble.value for trouble in Trouble},
-    "TROUBLES": len(Trouble),
+    **{f"PARSE_{status.name}": status.value for status in ParseStatus},
+    "PARSE_STATUSES": len(ParseStatus),
     **{f"REPORT_{flag.name}": flag.value for flag in Flag},
     **{f"INT_{flag.name}": flag.value for flag in IntFlag},
     **{f"BIT_{bit.name}": bit.value for bit in Bit},

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from collectors.int.decoder import Decoded
 from collectors.int.keys import address
 from collectors.int.shared import Bit, Flag, IntFlag
-from testbed.errors import TestbedError
-from testbed.results.files import give_to_caller, make_folder
+from telemark.errors import TestbedError
+from telemark.results.files import give_to_caller, make_folder
 
 ROWS = 250_000  # hops of a file, from which on it is written
 
@@ -40,7 +40,8 @@ TABLES = {
         NULLIF(flow, 0) AS flow, NULLIF(packet, 0) AS packet, {_FLAGS},
         CASE WHEN bits & {Bit.LAST.value} <> 0 THEN queue END AS drop_queue,
         CASE WHEN bits & {Bit.LAST.value} <> 0 THEN reason END AS drop_reason,
-        int_type, {_INT_FLAGS}, remaining_hops, hops, dscp, ttl, ip_length, trouble FROM part""",
+        int_type, {_INT_FLAGS}, remaining_hops, hops, dscp, ttl, ip_length, parse_status
+        FROM part""",
     "hops": f"""SELECT report, position, node, {_known("ingress", "egress", bit=Bit.INTERFACES)},
         {_known("latency_ns", bit=Bit.LATENCY)}, {_known("queue", "occupancy", bit=Bit.QUEUE)},
         {_known("ingress_ns", bit=Bit.INGRESS)}, {_known("egress_ns", bit=Bit.EGRESS)},

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from collectors.roce.endpoint import Completion, Counts, Peer, Target, Transport
 from collectors.roce.region import Region
 from collectors.roce.softnic import BASE, Limits, SoftNic
-from testbed.application import Application, Host
-from testbed.arrivals import Frames
+from telemark.apps.application import Application, Host
+from telemark.traffic.received import Frames
 
 FIRST_QPN, FIRST_RKEY = 0x100, 0x1000
 PATH_MTU = 1024

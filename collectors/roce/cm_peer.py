@@ -7,7 +7,7 @@ from typing import Any
 from collectors.roce.device import MTU_BYTES, checked
 from collectors.roce.endpoint import Target, Transport
 from collectors.roce.verbs_peer import RETRIES, VerbsPeer
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 with contextlib.suppress(ImportError):  # Device tells
     from pyverbs import cm_enums, cmid, enums

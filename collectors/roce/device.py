@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.roce.endpoint import Access, Peer, Transport, gid
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 try:
     from pyverbs import addr, device, enums, pyverbs_error, qp

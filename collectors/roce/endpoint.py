@@ -16,7 +16,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
 from collectors.roce.region import Region
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 
 class Transport(enum.Enum):

@@ -18,7 +18,7 @@ from ipaddress import IPv6Address
 from typing import NamedTuple
 
 from collectors.roce.endpoint import Access, Domain, Endpoint, Peer, Target, Transport, gid
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 MAGIC, VERSION = b"TLMK", 1
 ASK, TARGET, REFUSE = 1, 2, 3

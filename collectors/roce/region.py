@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 TCP = np.dtype([
     ("source", "V16"), ("destination", "V16"), ("source_port", ">u2"), ("destination_port", ">u2"),

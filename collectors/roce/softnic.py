@@ -38,8 +38,8 @@ from collectors.roce.shared import (
     Gid,
     Reason,
 )
-from testbed.arrivals import Frames
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
+from telemark.traffic.received import Frames
 
 NONE = 0xFFFFFFFF
 BASE = 1 << 32  # virtual address of regions: whoever cuts addresses to 32 bits misses them

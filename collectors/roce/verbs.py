@@ -22,7 +22,7 @@ from collectors.roce.endpoint import (
     Transport,
 )
 from collectors.roce.region import Region
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 with contextlib.suppress(ImportError):  # Device tells
     from pyverbs import cq, enums, mr, pd, qp, wr

@@ -10,7 +10,7 @@ from typing import Any
 
 from collectors.roce.device import Device, checked
 from collectors.roce.endpoint import Access, Peer, Target, Transport
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 with contextlib.suppress(ImportError):  # Device tells
     from pyverbs import cq, enums, mr, pd, qp, wr

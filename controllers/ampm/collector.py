@@ -24,7 +24,6 @@ from controllers.ampm.records import (
 from controllers.ampm.schedule import Schedule, colour_of
 from controllers.ampm.session import (
     COUNTERS,
-    AwayError,
     Cells,
     ClockError,
     Counts,
@@ -32,6 +31,7 @@ from controllers.ampm.session import (
     PlaceSession,
     Reading,
     Session,
+    SwitchUnreachableError,
 )
 from controllers.ampm.watch import (
     Bounds,
@@ -45,8 +45,8 @@ from controllers.ampm.watch import (
     watch_entry,
 )
 from controllers.readout import RESOLUTION_US
-from testbed.clock import Clock, ReadableClock
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
+from telemark.session.clock import Clock, ReadableClock
 
 T = TypeVar("T")
 
@@ -109,8 +109,9 @@ class Collector:
     An async context manager, which connects to the switches. `bounds` is what clocks and delays
     keep to: LimitError says when a flow's methods could not bear that with blocks of `schedule`.
     None: nobody promises anything, and nothing is checked. `records`: the registers to be read
-    beside the counters; None: all that the methods need. `async with` and watch() raise AwayError
-    and ClockError; once blocks are collected, these become problems of a block.
+    beside the counters; None: all that the methods need. `async with` and watch() raise
+    SwitchUnreachableError and ClockError; once blocks are collected, these
+    become problems of a block.
     """
 
     def __init__(
@@ -245,7 +246,7 @@ class Collector:
             totals[colour] = _Totals(problem=f"block {block} was not read")
             part.problems.append(f"block {block}: {error}")
             return part
-        except (AwayError, ClockError, _UnknownError) as error:
+        except (SwitchUnreachableError, ClockError, _UnknownError) as error:
             part.problems.append(f"block {block}: {error}")
             return part
         for flow in self._seen[session.name]:
@@ -264,7 +265,7 @@ class Collector:
         while (left_us := deadline_us - _now_us(clock)) > 0:
             try:
                 reading = await asyncio.wait_for(self._try_to_read(session, block), left_us / 1e6)
-            except AwayError as error:
+            except SwitchUnreachableError as error:
                 problem = str(error)
             except asyncio.TimeoutError:
                 problem = problem or f"switch {session.name} did not answer in {left_us:.0f} us"
@@ -320,8 +321,8 @@ def apart(sessions: Iterable[PlaceSession], bounds: Bounds) -> dict[str, str]:
         return {}
     first, last = max(ahead, key=lambda n: ahead[n][0]), min(ahead, key=lambda n: ahead[n][1])
     found = {}
-    for name, (least_us, most_us) in ahead.items():
-        by_us, other = max((least_us - ahead[last][1], last), (ahead[first][0] - most_us, first))
+    for name, (min_us, max_us) in ahead.items():
+        by_us, other = max((min_us - ahead[last][1], last), (ahead[first][0] - max_us, first))
         if by_us > bounds.clock_error_us + 2 * RESOLUTION_US:
             found[name] = (
                 f"switch {name}: its clock and that of {other} differ by {by_us:.0f} us or more, "

@@ -15,8 +15,8 @@ from controllers.ampm.watch import Bounds, Watch
 from controllers.readout import RESOLUTION_US, Readout
 from ebpf.edge.ampm import MarkingEdge
 from ebpf.edge.watch_list import MAX_FLOWS, Key
-from testbed.clock import Clock
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
+from telemark.session.clock import Clock
 
 FIELDS = {
     Record.BLOCK: ("block_us", "packets", "sum_us", "first_us"),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from controllers.ampm.schedule import Schedule, colour_of
 from controllers.readout import CLOCK_BITS, Readout
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 SAMPLES = 8
 """Places for hashed samples in a block."""

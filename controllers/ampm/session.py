@@ -13,10 +13,10 @@ from finsy.proto import p4r
 from controllers.ampm.records import Place, Record, difference_us
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, Watch, schedule_entries
-from controllers.readout import RESOLUTION_US, NoReadoutError, Readout, Readouts
+from controllers.readout import RESOLUTION_US, Readout, Readouts, ReadoutTimeoutError
 from controllers.tables import reconcile
-from testbed.clock import Clock
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
+from telemark.session.clock import Clock
 
 COUNTERS = ("arrivals", "departures")
 REGISTERS = {
@@ -36,7 +36,7 @@ Counts = dict[tuple[str, int], tuple[int, int]]
 """Packets and bytes, by the counter's name and index."""
 
 
-class AwayError(TestbedError):
+class SwitchUnreachableError(TestbedError):
     """A switch does not answer, or not as it should."""
 
 
@@ -89,7 +89,7 @@ class Session:
     """A switch, the entries that it needs, and what is to be read of it for each colour.
 
     `observing` are its entries for flows that were marked before; `marking` for those that it
-    marks. All methods raise AwayError.
+    marks. All methods raise SwitchUnreachableError.
     """
 
     def __init__(
@@ -260,6 +260,6 @@ class Session:
     def _reaching(self) -> Iterator[None]:
         try:
             yield
-        except (fy.P4ClientError, NoReadoutError, grpc.aio.UsageError) as error:
+        except (fy.P4ClientError, ReadoutTimeoutError, grpc.aio.UsageError) as error:
             reason = error.message if isinstance(error, fy.P4ClientError) else error
-            raise AwayError(f"switch {self.name} does not answer: {reason}") from error
+            raise SwitchUnreachableError(f"switch {self.name} does not answer: {reason}") from error

@@ -15,7 +15,7 @@ import finsy as fy
 from controllers.ampm.schedule import ClockRange, Schedule
 from controllers.flow_keys import known_bits, match, networks
 from controllers.readout import CLOCK_BITS
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 NUMBER_BITS = 16
 """Of a flow's number, in watch.p4."""

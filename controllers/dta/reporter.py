@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import finsy as fy
 
 from controllers.dta.sender import STATE, Sender, begin, ways_to_senders
-from controllers.dta.watch import ALL, NEVER_US, Counts, Data, EventList, Reports, Want
+from controllers.dta.watch import ALL, NEVER_US, Counts, Data, EventList, ReportKind, Reports
 from controllers.forwarding import forwarding_entries
 from controllers.readout import CLOCK_BITS, Readouts
 from controllers.routing import routing_entries
 from controllers.tables import reconcile
-from testbed.network import Network
-from testbed.routes import Route
+from telemark.network import Network
+from telemark.topology.routes import Route
 
 EVENTS = ("sent", "nacked", "resent", "not kept", "absurd", "late", "unpaid")
 """What is counted of a translator, in the order of p4src/dta/reporter_ring.p4."""
@@ -47,11 +47,11 @@ class Reporter(Sender):
     routes: Sequence[Route] | None = None
 
     @property
-    def reports(self) -> Mapping[Want, Reports | None]:
+    def reports(self) -> Mapping[ReportKind, Reports | None]:
         """See Sender."""
         return {
-            **super().reports, Want.DATA: self.data, Want.COUNT: self.counts,
-            Want.RESENT: self.resent, Want.DROPPED: self.dropped,
+            **super().reports, ReportKind.DATA: self.data, ReportKind.COUNT: self.counts,
+            ReportKind.RESENT: self.resent, ReportKind.DROPPED: self.dropped,
         }  # fmt: skip
 
     @property
@@ -115,7 +115,7 @@ async def events(switch: fy.Switch, translator: int = 1) -> dict[str, int]:
 
 
 async def state(switch: fy.Switch, translator: int = 1) -> State:
-    """Return where a reporter is with its nth translator. Raises NoReadoutError."""
+    """Return where a reporter is with its nth translator. Raises ReadoutTimeoutError."""
     async with Readouts(switch) as readouts:
         return State(*(await readouts.read(STATE, translator)).arrival[:3])
 

@@ -11,16 +11,16 @@ from controllers.dta.watch import (
     NODES,
     EventList,
     Postcards,
+    ReportKind,
     Reports,
-    Want,
     WatchedFlow,
     entries_of,
 )
 from controllers.readout import Readouts
 from controllers.roce.running import replace
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.routes import next_hops
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.topology.routes import next_hops
 
 MAX_TRANSLATORS = 15
 NUMBERS = 1 << 16  # of reporters
@@ -57,9 +57,9 @@ class Sender(ABC):
         return "06:01:" + ":".join(f"{octet:02x}" for octet in octets)
 
     @property
-    def reports(self) -> Mapping[Want, Reports | None]:
+    def reports(self) -> Mapping[ReportKind, Reports | None]:
         """How each kind of report is told that this can make; None: it is not."""
-        return {Want.START: self.started, Want.POSTCARD: self.postcards}
+        return {ReportKind.START: self.started, ReportKind.POSTCARD: self.postcards}
 
     @property
     @abstractmethod
@@ -84,7 +84,7 @@ class Sender(ABC):
                 return f"{what} {value}: expected 0 to {limit - 1}"
         told = {want: reports for want, reports in self.reports.items() if reports is not None}
         for flow in self.flows:
-            if untold := flow.wanted & ~sum(told, start=Want(0)):
+            if untold := flow.wanted & ~sum(told, start=ReportKind(0)):
                 return (f"of flow {flow.src_addr} -> {flow.dst_addr} {untold!r} is wanted, and not "
                         "said how it is told")  # fmt: skip
         for reports in told.values():

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import finsy as fy
 
 from controllers.dta.sender import Sender, begin, ways_to_senders
-from controllers.dta.watch import NEVER_US, EventList, Paths, Reports, Want
+from controllers.dta.watch import NEVER_US, EventList, Paths, ReportKind, Reports
 from controllers.int import domain as domains
 from controllers.int.domain import Domain
 from controllers.int.watch import Instruction
-from testbed.network import Network
+from telemark.network import Network
 
 INSTRUCTIONS = Instruction.NODE_ID
 """What the stack has to have of each hop: PATH_INSTRUCTIONS of p4src/dta/int_paths.p4."""
@@ -39,9 +39,9 @@ class Sink(Sender):
     period_us: int = NEVER_US
 
     @property
-    def reports(self) -> Mapping[Want, Reports | None]:
+    def reports(self) -> Mapping[ReportKind, Reports | None]:
         """See Sender."""
-        return {**super().reports, Want.DATA: self.data, Want.MOVED: self.moved}
+        return {**super().reports, ReportKind.DATA: self.data, ReportKind.MOVED: self.moved}
 
     @property
     def plans(self) -> Sequence[str]:

@@ -21,7 +21,7 @@ from controllers.readout import Readouts
 from controllers.roce.queue_pair import QueuePair
 from controllers.roce.running import begin, check_macs, port_of, replace, ways_to_writers
 from controllers.tables import reconcile
-from testbed.network import Network
+from telemark.network import Network
 
 EVENTS = {
     "malformed": 1, "out of range": 2, "not configured": 3, "duplicate": 4, "out of order": 5,
@@ -217,6 +217,6 @@ async def restart_reporter(switch: fy.Switch, reporter: int, *, sequence: int = 
 
 
 async def missing_reports(switch: fy.Switch, reporter: int) -> int:
-    """Return how many reports of a reporter have not come so far. Raises NoReadoutError."""
+    """Return how many reports of a reporter have not come so far. Raises ReadoutTimeoutError."""
     async with Readouts(switch) as readouts:
         return (await readouts.read(_REPORTER_STATE, reporter)).arrival[1]

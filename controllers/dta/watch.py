@@ -16,7 +16,7 @@ NODES = 1 << 24
 NEVER_US = (1 << 48) - 1
 
 
-class Want(enum.IntFlag):
+class ReportKind(enum.IntFlag):
     """What is wanted of a flow: kinds of reports."""
 
     START = 0x01  # Append: it is new, or was idle
@@ -53,14 +53,14 @@ class WatchedFlow:
     protocol: int | None = None
     src_port: int | None = None
     dst_port: int | None = None
-    wanted: Want = Want.DATA
+    wanted: ReportKind = ReportKind.DATA
 
     def __post_init__(self) -> None:
         where = f"watched flow {self.src_addr} -> {self.dst_addr}"
         if {network.version for network in networks(self)} != {4}:
             raise ValueError(f"{where}: expected addresses of IPv4")
         if not self.wanted:
-            raise ValueError(f"{where}: nothing is wanted of it: expected some of {[*Want]}")
+            raise ValueError(f"{where}: nothing is wanted of it: expected some of {[*ReportKind]}")
 
     def entry(self) -> fy.P4TableEntry:
         """Its entry in a reporter's watch list."""
@@ -183,7 +183,7 @@ class EventList:
     immediate: bool = False
     retransmittable: bool = True
 
-    def entry(self, plan: str, want: Want) -> fy.P4TableEntry:
+    def entry(self, plan: str, want: ReportKind) -> fy.P4TableEntry:
         """What appends events of a kind, in a program's control that plans reports."""
         match = fy.Match({"event": _EVENTS[want]})
         action = fy.Action(f"{plan}.append", translator=self.translator, number=self.number,
@@ -193,11 +193,17 @@ class EventList:
 
 Reports = Data | Paths | Counts | Postcards | EventList
 """How a kind of reports is told."""
-_EVENTS = {Want.START: 0, Want.RESENT: 1, Want.DROPPED: 2, Want.MOVED: 3}
-_TABLES = {Want.DATA: "data_reports", Want.COUNT: "count_reports", Want.POSTCARD: "postcards"}
+_EVENTS = {ReportKind.START: 0, ReportKind.RESENT: 1, ReportKind.DROPPED: 2, ReportKind.MOVED: 3}
+_TABLES = {
+    ReportKind.DATA: "data_reports",
+    ReportKind.COUNT: "count_reports",
+    ReportKind.POSTCARD: "postcards",
+}
 
 
-def entries_of(plan: str, reports: Mapping[Want, Reports | None]) -> Iterator[fy.P4TableEntry]:
+def entries_of(
+    plan: str, reports: Mapping[ReportKind, Reports | None]
+) -> Iterator[fy.P4TableEntry]:
     """What makes all of these reports in a control that plans them; those of None are not made."""
     for want, how in reports.items():
         if isinstance(how, EventList):

@@ -22,9 +22,9 @@ from controllers.int.watch import Instruction, WatchedFlow
 from controllers.readout import CLOCK_BITS
 from controllers.routing import routing_entries
 from controllers.tables import reconcile
-from testbed.links import of_ends
-from testbed.network import Network
-from testbed.routes import Route, next_hops
+from telemark.network import Network
+from telemark.topology.links import of_ends
+from telemark.topology.routes import Route, next_hops
 
 More = Callable[[fy.Switch], Awaitable[Sequence[fy.P4TableEntry]]]
 """Gets a switch ready for what INT alone has not, and tells the entries of its tables for that."""

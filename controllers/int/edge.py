@@ -8,8 +8,8 @@ from controllers.int.domain import Domain
 from controllers.int.watch import ALL, Mode, WatchedFlow
 from ebpf.edge.postcards import PostcardEdge
 from ebpf.edge.watch_list import Key
-from testbed.errors import TestbedError
-from testbed.network import Network
+from telemark.errors import TestbedError
+from telemark.network import Network
 
 
 def edge_node_id(net: Network, host: str) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import finsy as fy
 
-from testbed.network import Network
+from telemark.network import Network
 
 MOST_REPORTS = 8  # GROUP_SLOTS in p4src/int/grouping.p4
 HARDWARE_IDS = range(3)  # HW_EGRESS and so on, in p4src/int/report.p4

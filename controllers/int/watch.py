@@ -7,8 +7,8 @@ from ipaddress import ip_address, ip_network
 import finsy as fy
 
 from controllers.flow_keys import known_bits, match, networks
-from testbed.errors import TestbedError
-from testbed.network import Network
+from telemark.errors import TestbedError
+from telemark.network import Network
 
 UDP = 17
 ALL = (1 << 32) - 1  # of sampling

@@ -19,7 +19,7 @@ from controllers.int.domain import Domain
 from controllers.int.watch import Instruction
 from controllers.roce.running import begin, check_macs, ways_to_writers
 from controllers.roce.session import Content, Recording
-from testbed.network import Network
+from telemark.network import Network
 
 INSTRUCTIONS = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY | Instruction.QUEUE
                 | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip

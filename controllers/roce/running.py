@@ -7,10 +7,10 @@ import finsy as fy
 
 from controllers.readout import Readouts
 from controllers.roce.queue_pair import QueuePair
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.routes import next_hops
-from testbed.run import Run
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.topology.routes import next_hops
 
 EVENTS = ("sent", "acked", "naked", "not ready", "refused", "resumed", "probed", "damaged",
           "out of region")  # fmt: skip
@@ -34,7 +34,7 @@ class State:
     unanswered: int = field(compare=False, default=0)
 
 
-def refuse_bmv2(run: Run) -> None:
+def require_minip4(run: Run) -> None:
     """Raise TestbedError on bmv2, where no RoCE or DTA experiment has been run so far."""
     if run.target == "bmv2":
         raise TestbedError(
@@ -73,14 +73,14 @@ async def replace(
 async def restart(switch: fy.Switch, session: QueuePair, *, psn: int, slot: int = 0) -> None:
     """Restart a session: its next record has this PSN and goes to this slot.
 
-    Raises NoReadoutError.
+    Raises ReadoutTimeoutError.
     """
     async with Readouts(switch) as readouts:
         await readouts.write(_SESSION, session.number, psn, slot)
 
 
 async def set_psn(switch: fy.Switch, session: QueuePair, psn: int) -> None:
-    """Change the PSN of a session's next record, and nothing else. Raises NoReadoutError."""
+    """Change the PSN of a session's next record, and nothing else. Raises ReadoutTimeoutError."""
     async with Readouts(switch) as readouts:
         await readouts.write(_PSN, session.number, psn)
 
@@ -104,7 +104,7 @@ async def events(switch: fy.Switch, session: QueuePair) -> dict[str, int]:
 
 
 async def state(switch: fy.Switch, session: QueuePair) -> State:
-    """Return where a session is. Raises NoReadoutError."""
+    """Return where a session is. Raises ReadoutTimeoutError."""
     async with Readouts(switch) as readouts:
         return State(*(await readouts.read(_SESSION, session.number)).arrival)
 

@@ -22,7 +22,7 @@ from controllers.roce.queue_pair import QueuePair, not_a_period
 from controllers.roce.running import begin, check_macs, ways_to_writers
 from controllers.roce.watch import RecordedFlow
 from controllers.tables import reconcile
-from testbed.network import Network
+from telemark.network import Network
 
 FLOW_BYTES, HOP_BYTES, PATH_BYTES = 44, 32, 164  # of records, in p4src/roce/records.p4, paths.p4
 COUNTER_BYTES = 8

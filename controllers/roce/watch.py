@@ -8,7 +8,7 @@ import finsy as fy
 from controllers.flow_keys import known_bits, match, networks
 
 
-class What(Enum):
+class RecordAction(Enum):
     """What a packet adds; the values are the list's actions."""
 
     RECORD = "record"
@@ -33,7 +33,7 @@ class RecordedFlow:
     src_port: int | None = None
     dst_port: int | None = None
     sessions: range = range(1, 2)
-    what: What = What.RECORD
+    what: RecordAction = RecordAction.RECORD
     cell: int = 0
 
     def __post_init__(self) -> None:
@@ -44,14 +44,14 @@ class RecordedFlow:
         numbers = self.sessions
         if not numbers or numbers.step != 1 or numbers[0] < 1 or numbers[-1] > 255:
             raise ValueError(f"{where}: {self.sessions}: expected some of the sessions 1 to 255")
-        if self.what is not What.RECORD and len(self.sessions) != 1:
+        if self.what is not RecordAction.RECORD and len(self.sessions) != 1:
             raise ValueError(f"{where}: counters are in one session: got {self.sessions}")
 
     def entry(self) -> fy.P4TableEntry:
         """Its entry in a switch's list."""
         first = self.sessions[0]
         given = {"first": first, "count": len(self.sessions)}
-        if self.what is not What.RECORD:
+        if self.what is not RecordAction.RECORD:
             given = {"session": first, "cell": self.cell}
         table, *names = ("record_list", "ipv4", "protocol")
         if networks(self)[0].version == 6:

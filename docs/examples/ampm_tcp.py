@@ -17,13 +17,13 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
-from testbed import cli
-from testbed.errors import InvalidRunError
-from testbed.network import Network
-from testbed.results.report import Check, Report
-from testbed.tcp import TcpFlow
-from testbed.traffic import Traffic
-from testbed.truth import capture
+from telemark.accounting import pcap
+from telemark.errors import InvalidRunError
+from telemark.network import Network
+from telemark.results.report import Check, Report
+from telemark.session import cli
+from telemark.traffic.flows import Traffic
+from telemark.traffic.tcp import TcpFlow
 from topologies.line import Line
 
 PATH = ("s1", "s2", "s3")
@@ -57,7 +57,7 @@ async def experiment(options, run):
     checks = [Check("bytes received", record.received_bytes, FLOW.size_bytes)]
     for flow, path in ((1, PATH), (2, PATH[::-1])):
         for near, far in pairwise(path):
-            frames = capture.read(net.capture(near, far, "lost"))
+            frames = pcap.read(net.capture(near, far, "lost"))
             colour = frames.bytes[:, 15] >> 2 & 1  # the lowest bit of the DSCP
             blocks = schedule.attribute(frames.time_ns.astype(np.int64) // 1000, colour)
             for report in reports:

@@ -12,13 +12,13 @@ import numpy as np
 
 from controllers.connection import connection
 from controllers.routing import routing_entries
-from testbed import cli
-from testbed.application import Application
-from testbed.network import Network
-from testbed.results.report import Check, Report
-from testbed.routes import Route
-from testbed.truth import capture
-from testbed.truth.books import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.apps.application import Application
+from telemark.network import Network
+from telemark.results.report import Check, Report
+from telemark.session import cli
+from telemark.topology.routes import Route
 from topologies.line import Line
 
 PORT = 5555
@@ -75,12 +75,12 @@ async def experiment(options, run):
         net.run_application("h1", Reporter(net.host("h2").IP()))
         await run.clock.sleep_until(run.clock.now_ns() + REPORTS * INTERVAL_NS + 10**9)
     numbers, times_ns = collector.result
-    lost = capture.read(net.capture("s1", "s2", "lost"), width=50).bytes[:, 42:50]
+    lost = pcap.read(net.capture("s1", "s2", "lost"), width=50).bytes[:, 42:50]
     truly_lost = lost.copy().view(">u8")[:, 0]
     return Report(
         samples=[{"number": n, "time_ns": t} for n, t in zip(numbers, times_ns, strict=True)],
         checks=[
-            *Books.of(net, {}).checks(),
+            *PacketAccounting.of(net, {}).checks(),
             Check("reports lost", REPORTS - len(numbers), len(truly_lost)),
             Check("reports that came though they were lost", len({*numbers} & {*truly_lost}), 0),
         ],

@@ -12,13 +12,13 @@ from scapy.layers.l2 import Ether
 
 from controllers.connection import connection
 from controllers.routing import routing_entries
-from testbed import cli
-from testbed.network import Network
-from testbed.patterns import Poisson, heavy_tailed
-from testbed.results.report import Check, Report
-from testbed.traffic import Flow, Traffic
-from testbed.truth import capture
-from testbed.truth.books import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.network import Network
+from telemark.results.report import Check, Report
+from telemark.session import cli
+from telemark.traffic.flows import Flow, Traffic
+from telemark.traffic.patterns import Poisson, heavy_tailed
 from topologies.line import Line
 
 SECOND = 10**9
@@ -52,13 +52,13 @@ async def experiment(options, run):
             await run.clock.sleep_until(run.clock.now_ns() + 1 * SECOND)
             s1.set_link(port, loss_probability=0.0)
             records = await traffic.finish()
-    lost = capture.read_flow(net.capture("s1", "h2", "lost"), flows[0])
-    answers = capture.read(net.capture("s1", "h1", "out"))
+    lost = pcap.read_flow(net.capture("s1", "h2", "lost"), flows[0])
+    answers = pcap.read(net.capture("s1", "h1", "out"))
     return Report(
         samples=[{"sequence": s, "time_s": (t - start_ns) / SECOND}
                  for s, t in zip(lost.sequence, lost.time_ns, strict=True)],
         checks=[
-            *Books.of(net, records).checks(),
+            *PacketAccounting.of(net, records).checks(),
             Check("lost in the first second", before["lost_packets"], 0),
             Check("lost in the second", len(lost.sequence),
                   1000 if options.time == "virtual" else len(records[1].lost_sequences)),

@@ -15,7 +15,7 @@ from ebpf import INCLUDE_FOLDER
 from ebpf.loader.errors import LoadError
 from minip4.errors import ToolchainError
 from minip4.native.cache import folder, held
-from testbed.results.provenance import BpfSource, bpf_sources
+from telemark.results.provenance import BpfSource, bpf_sources
 
 OLDEST_CLANG = 14
 # Version 3 of the instructions has atomics that return a value; -g makes BTF, the types of maps;

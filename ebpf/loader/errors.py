@@ -3,7 +3,7 @@
 import errno
 import os
 
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 ENOTSUPP = 524  # the kernel's own, which has no name outside
 

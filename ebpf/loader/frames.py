@@ -34,7 +34,7 @@ class Tried:
 
     verdict: int
     frame: bytes
-    ns_a_packet: int  # the mean, as the kernel measured it
+    ns_per_packet: int  # the mean, as the kernel measured it
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Sent:
     cpu_ns: int  # of this thread, with what the kernel did on its behalf
 
     @property
-    def ns_a_packet(self) -> float:
+    def ns_per_packet(self) -> float:
         """By the clock on the wall: of use where this thread has its core for itself."""
         return self.wall_ns / self.packets
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ebpf.loader.errors import LoadError
-from testbed.real.isolation import CLONE_NEWNET
+from telemark.backends.real.isolation import CLONE_NEWNET
 
 OWN = "/proc/thread-self/ns/net"
 

@@ -18,7 +18,7 @@ from ebpf.loader.compile import compiled, found
 from ebpf.loader.errors import LoadError, refusal
 from ebpf.loader.libbpf import each, library, said
 from ebpf.loader.maps import Map
-from testbed.real.isolation import uninterrupted
+from telemark.backends.real.isolation import uninterrupted
 
 TC, XDP = 3, 6  # enum bpf_prog_type: SCHED_CLS, XDP
 READ_ONLY = ".rodata"

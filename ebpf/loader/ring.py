@@ -6,7 +6,7 @@ from collections.abc import Callable
 from ebpf.loader.errors import LoadError, refusal
 from ebpf.loader.libbpf import SAMPLE, library
 from ebpf.loader.maps import Map
-from testbed.real.isolation import uninterrupted
+from telemark.backends.real.isolation import uninterrupted
 
 
 class Ring:

@@ -12,8 +12,8 @@ _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 
 def factors(seed: int) -> Words:
     """The factors of a multilinear hash, (5,): odd, so that no word's bits get lost."""
-    dice = np.random.default_rng([seed, FACTORS])
-    drawn: Words = dice.integers(1 << 63, size=FACTORS, dtype=np.uint64)
+    rng = np.random.default_rng([seed, FACTORS])
+    drawn: Words = rng.integers(1 << 63, size=FACTORS, dtype=np.uint64)
     return drawn * np.uint64(2) + np.uint64(1)
 
 

@@ -26,13 +26,13 @@ class Sample:
 
     seen: int
     lengths: NDArray[np.int64]
-    dice: np.random.Generator = field(compare=False, repr=False)
+    rng: np.random.Generator = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, records: NDArray[Any], dice: np.random.Generator) -> Sample:
+    def of(cls, records: NDArray[Any], rng: np.random.Generator) -> Sample:
         """Of what processors sampled, (processors,) of struct sample."""
         each = [
-            cls(int(one["seen"]), one["lengths"][: int(one["seen"])].astype(np.int64), dice)
+            cls(int(one["seen"]), one["lengths"][: int(one["seen"])].astype(np.int64), rng)
             for one in records
         ]
         return sum(each[1:], start=each[0])
@@ -40,10 +40,10 @@ class Sample:
     def __add__(self, other: Sample) -> Sample:
         """Of the packets of both: how many come from each is what a draw from all would give."""
         size = min(SAMPLE, self.seen + other.seen)
-        own = int(self.dice.hypergeometric(self.seen, other.seen, size)) if size else 0
-        drawn = [self.dice.choice(self.lengths, own, replace=False),
-                 self.dice.choice(other.lengths, size - own, replace=False)]  # fmt: skip
-        return Sample(self.seen + other.seen, np.concatenate(drawn), self.dice)
+        own = int(self.rng.hypergeometric(self.seen, other.seen, size)) if size else 0
+        drawn = [self.rng.choice(self.lengths, own, replace=False),
+                 self.rng.choice(other.lengths, size - own, replace=False)]  # fmt: skip
+        return Sample(self.seen + other.seen, np.concatenate(drawn), self.rng)
 
 
 def medians(values: ArrayLike, clusters: int) -> NDArray[np.int64]:

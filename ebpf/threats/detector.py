@@ -33,7 +33,7 @@ class Limits:
     """From which numbers, in one window, there is an alert."""
 
     share: float = 0.3  # of all packets, between two hosts
-    least_packets: int = 1000  # of a window, for shares to mean anything
+    min_packets: int = 1000  # of a window, for shares to mean anything
     destinations: int = 100  # that a host opens connections to
     ports: int = 100  # of one host, that another opens connections to
     openings: int = 1000  # of connections to a service, of which less than half go on
@@ -91,7 +91,7 @@ class Detector:
 
     def _heavy(self, buckets: NDArray[Any]) -> Iterator[tuple[Kind, Evidence]]:
         packets = self.totals.packets
-        if packets < self.limits.least_packets:
+        if packets < self.limits.min_packets:
             return
         flows = heavykeeper.heavy_flows(buckets)
         over = flows.counts > self.limits.share * packets

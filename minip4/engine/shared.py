@@ -107,9 +107,7 @@ class EngineCounters(ctypes.Structure):
 class Hold(ctypes.Structure):
     """struct hold."""
 
-    _fields_ = [
-        (name, c_uint64) for name in ("count", "longest_ns", "longest_cpu_ns", "most_words")
-    ]
+    _fields_ = [(name, c_uint64) for name in ("count", "longest_ns", "longest_cpu_ns", "max_words")]
 
 
 SHARED = (

@@ -1,7 +1,7 @@
 /* Append: a list's entries are gathered into batches, and each batch is written behind the last.
  *
  * A list is a ring of batches in memory. Behind the entries of a batch is its tail: how many of them
- * are valid, and its number, from 1 on over all laps (collectors/dta/lists.py reads them). */
+ * are valid, and its number, from 1 on over all laps (collectors/dta/append.py reads them). */
 #ifndef TELEMARK_DTA_APPEND_P4
 #define TELEMARK_DTA_APPEND_P4
 

@@ -16,7 +16,7 @@ const bit<224> CONGESTED = 224w1 << 210;  // in a path's first word
 control SeePath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<1> congested) {
     register<bit<128>>(DTA_FLOW_CELLS) keys;
     register<bit<224>>(DTA_FLOW_CELLS) told;
-    register<bit<48>>(DTA_FLOW_CELLS) told_us;
+    register<bit<48>>(DTA_FLOW_CELLS) reported_us;
 
     /* A path, word by word: how many hops, this one included (8 bits), reserved (5), and flags: this
      * queue is as full as is reported, E and M of INT's header (16 bits are reserved, too); the node
@@ -28,23 +28,23 @@ control SeePath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<
         bit<48> last_us;
         keys.read(key, index);
         told.read(before, index);
-        told_us.read(last_us, index);
+        reported_us.read(last_us, index);
         flow.hops = path.hops + 1;
         flow.hop = path.hops;
         flow.node_id = hop.node_id;
         flow.data = flow.hops ++ 6w0 ++ path.exceeded ++ 16w0 ++ hop.node_id ++ path.stack;
         bool is_new = key != flow.key;
         bool has_moved = !is_new && flow.data != before;
-        bool is_told =
+        bool is_reported =
             is_new || has_moved || congested == 1 || hop.egress_us - last_us >= period_us;
         flow.wanted = flow.wanted & ~(
-            (is_told ? 8w0 : WANT_DATA | WANT_POSTCARD) | (is_new ? 8w0 : WANT_START)
+            (is_reported ? 8w0 : WANT_DATA | WANT_POSTCARD) | (is_new ? 8w0 : WANT_START)
             | (has_moved ? 8w0 : WANT_MOVED) | WANT_RESENT | WANT_DROPPED | WANT_COUNT);
         // A chunk of postcards has no room to say that some are missing.
         flow.wanted = flow.wanted & ~(path.exceeded != 0 ? WANT_POSTCARD : 8w0);
         keys.write(index, flow.key);
         told.write(index, flow.data);
-        told_us.write(index, is_told ? hop.egress_us : last_us);
+        reported_us.write(index, is_reported ? hop.egress_us : last_us);
         flow.data = flow.data | (congested == 1 ? CONGESTED : 224w0);
     }
 

@@ -148,15 +148,15 @@ control SinkEgress(
 
     apply {
         bool is_clone = meta.dta_report.translator != 0;
-        bool is_told = is_clone || meta.resend.translator != 0;
-        if (!is_told) {
+        bool is_reported = is_clone || meta.resend.translator != 0;
+        if (!is_reported) {
             departure.apply(hdr, meta, standard_metadata);
             if (meta.watch.is_leaving == 1 && meta.flow.wanted != 0 && meta.report.flow == 1) {
-                is_told = true;
+                is_reported = true;
                 see_path.apply(meta.flow, meta.hop, meta.path, meta.report.congested);
             }
         }
-        if (is_told) {
+        if (is_reported) {
             reports.apply(
                 hdr.dta, meta.flow, meta.dta_report, meta.resend, is_clone, standard_metadata);
         }

@@ -80,12 +80,12 @@ control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata)
             ++ count ++ sum ++ latency_us
             ++ (bit<8>)standard_metadata.priority ++ (bit<24>)standard_metadata.enq_qdepth
             ++ flow.node_id ++ (now_us + offset_us)[31:0];
-        bool is_told =
+        bool is_reported =
             is_new || (flow.data & mask) != before || dice < share || share == 0xFFFFFFFF;
-        before = is_told ? flow.data & mask : before;
+        before = is_reported ? flow.data & mask : before;
         flow.data = flow.data << shift;
         flow.wanted = flow.wanted & ~(
-            (is_told ? 8w0 : WANT_DATA | WANT_POSTCARD) | (is_new ? 8w0 : WANT_START)
+            (is_reported ? 8w0 : WANT_DATA | WANT_POSTCARD) | (is_new ? 8w0 : WANT_START)
             | (is_again ? 8w0 : WANT_RESENT) | WANT_DROPPED | WANT_MOVED);
         keys.write(index, flow.key);
         seen_us.write(index, now_us);

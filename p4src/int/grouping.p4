@@ -175,7 +175,7 @@ control Gather(
     action wait() {
         counts.write(part, count + 1);
         lengths.write(part, length + report.words);
-        begins.write(part, count == 0 ? report.told_us : begin);
+        begins.write(part, count == 0 ? report.reported_us : begin);
     }
 
     action end_group() {
@@ -203,7 +203,7 @@ control Gather(
             count_report();
         }
         bool is_last = count + 1 >= most || count + 1 == GROUP_SLOTS || length + report.words > room
-            || (count != 0 && report.told_us - begin >= patience);
+            || (count != 0 && report.reported_us - begin >= patience);
         if (report.words > LONGEST_WORDS) {
             send();
             write_group.apply(hdr, report, node);

@@ -77,20 +77,20 @@ control IntPacket(
         ports.apply();
         utilisation.apply(parts_a_byte, meta.hop, standard_metadata);
         hop.apply(meta.hop, standard_metadata);
-        bool is_told = meta.watch.is_leaving == 1 || hdr.shim.type == INT_MX;
+        bool is_reported = meta.watch.is_leaving == 1 || hdr.shim.type == INT_MX;
         if (meta.watch.is_int == 1) {
-            if (!is_told) {
+            if (!is_reported) {
                 transit.apply(hdr, meta.hop, mtu, event);
             }
         } else if (meta.watch.is_chosen == 1) {
-            is_told = meta.watch.is_leaving == 1 || meta.watch.mode != EMBED_DATA;
+            is_reported = meta.watch.is_leaving == 1 || meta.watch.mode != EMBED_DATA;
             if (meta.watch.is_leaving == 0 && meta.watch.mode != EXPORT_DATA) {
                 source.apply(hdr, meta.watch, meta.hop, mtu, event);
             }
         } else {
-            is_told = false;
+            is_reported = false;
         }
-        if (is_told) {
+        if (is_reported) {
             flow_reports.apply(hdr, meta.watch, meta.hop, meta.report);
         }
         if (event != INT_EVENTS) {
@@ -164,7 +164,7 @@ control IntDeparture(
             }
             write_report.apply(hdr, meta.watch, meta.report, meta.hop, meta.drop_reason);
             if (has_groups && standard_metadata.egress_port == CPU_PORT) {
-                meta.report.told_us = standard_metadata.egress_global_timestamp;
+                meta.report.reported_us = standard_metadata.egress_global_timestamp;
                 truncate((bit<32>)meta.report.words << 2);
                 recirculate_preserving_field_list(GATHER_FIELDS);
             } else {

@@ -39,7 +39,7 @@ struct int_report_t {
     @field_list(GATHER_FIELDS)
     bit<16> words;
     @field_list(GATHER_FIELDS)
-    bit<48> told_us;  // when it was made, by the switch's clock
+    bit<48> reported_us;  // when it was made, by the switch's clock
 }
 
 /* Numbers reports before they wait in a queue: one that finds it full leaves a gap. */

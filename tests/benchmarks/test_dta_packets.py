@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from virtual_networks import virtually
 
-from testbed.results.report import Report
-from testbed.run import Run
+from telemark.results.report import Report
+from telemark.session.run import Run
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 COUNT = 1500

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 from topologies.leaf_spine import LeafSpine
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "ns3.py"

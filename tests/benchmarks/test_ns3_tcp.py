@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 

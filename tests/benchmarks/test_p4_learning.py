@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-GATE = Path(__file__).parents[1] / "described" / "programs" / "gate.p4"
+GATE = Path(__file__).parents[1] / "importers" / "programs" / "gate.p4"
 MAC = "00:00:0a:00:00:01"
 EXAMPLE = "examples/ip_forwarding/p4app.json"
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 COUNT, FIRST, LOST = 5000, 2000, 7  # slots, of records from FIRST on, one of which was dropped

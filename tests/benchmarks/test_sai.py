@@ -9,7 +9,7 @@ from types import ModuleType
 import loaded
 import pytest
 
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 BOOKS = {"received": 7, "replicas": 2, "transmitted": 5, "ingress_drops": 3, "in_queues": 1}
@@ -71,7 +71,7 @@ def test_entries_are_as_many_as_promised_and_all_different(sai: ModuleType) -> N
 
 @pytest.mark.parametrize(("transmitted", "off"), [(5, 0), (4, 1), (7, -2)])
 def test_books(sai: ModuleType, transmitted: int, off: int) -> None:
-    assert sai.out_of_balance({"engine": {**BOOKS, "transmitted": transmitted}}) == off
+    assert sai.accounting_mismatch({"engine": {**BOOKS, "transmitted": transmitted}}) == off
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "sweeps.py"
 FAKE = """
@@ -87,5 +87,5 @@ def test_what_could_be(sweeps: ModuleType) -> None:
     one = sweeps.Sample("a", 0, 1, 10.0, "")
     samples = [one, sweeps.Sample("a", 0, 2, 6.5, ""), sweeps.Sample("a", 0, 1, 12.0, "", 2),
                sweeps.Sample("a", 0, 1, 1.0, "", is_kept=True)]  # fmt: skip
-    assert sweeps.least_shares(samples, "a") == [pytest.approx(0.1 + 0.9 * 0.6)]
+    assert sweeps.min_shares(samples, "a") == [pytest.approx(0.1 + 0.9 * 0.6)]
     assert sweeps.shares(samples, "a") == [pytest.approx(0.65)]

@@ -137,8 +137,8 @@ def test_the_pipeline_does_what_is_done_by_hand(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.syspath_prepend(str(FOLDER))
     import _pipeline  # noqa: PLC0415
 
-    dice = random.Random(1)
-    entries = _pipeline.keys("lpm", 10, dice)
+    rng = random.Random(1)
+    entries = _pipeline.keys("lpm", 10, rng)
     engine = Engine(compile_p4(FOLDER / "p4" / "ipv4_lpm.p4", defines=("MATCH=lpm",)).bmv2_json)
     for key, _ in entries:
         engine.table_add(_pipeline.TABLE, [key], _pipeline.ACTION, [2, 2])

@@ -7,9 +7,9 @@ import loaded
 import numpy as np
 import pytest
 
-from testbed import traffic
-from testbed.errors import TestbedError
-from testbed.tcp import ANSWERS, PROGRESS, RECEIVED, TcpFlow, TcpRecord
+from telemark.errors import TestbedError
+from telemark.traffic import flows
+from telemark.traffic.tcp import ANSWERS, PROGRESS, RECEIVED, TcpFlow, TcpRecord
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "tcp_kernel.py"
 
@@ -56,28 +56,28 @@ def test_a_machine_that_is_late_makes_a_run_invalid(
     assert window.measured == pytest.approx(1.02 * 20 / rtt_ms)
     if is_refused:
         with pytest.raises(TestbedError, match=r"run invalid.*lost, reno: round trips took 8%"):
-            tcp_kernel.refuse_if_late(samples, {"": 0.0})
+            tcp_kernel.reject_if_late(samples, {"": 0.0})
     else:
-        tcp_kernel.refuse_if_late(samples, {"": 0.0})
+        tcp_kernel.reject_if_late(samples, {"": 0.0})
 
 
 def test_a_machine_that_stood_still_makes_a_run_invalid(tcp_kernel: ModuleType) -> None:
     """Of a thousand probes 17 took 1.1 ms longer than their link, and ten never came."""
-    sent, received = np.zeros(1000, traffic.SENT), np.zeros(990, traffic.RECEIVED)
+    sent, received = np.zeros(1000, flows.SENT), np.zeros(990, flows.RECEIVED)
     sent["sent_ns"] = 10**9 + 10**6 * np.arange(1000)
     received["sequence"], received["sent_ns"] = np.arange(10, 1000), sent["sent_ns"][10:]
     took_ns = np.where(np.arange(990) < 17, 16_100_000, 15_900_000)
     received["received_ns"] = sent["sent_ns"][10:] + took_ns.astype(np.uint64)
     late = tcp_kernel.late_share(
-        traffic.FlowRecord(traffic.Flow(1, "p", "q", 1000, 1000), sent, received, 0, 0, 0, 0)
+        flows.FlowRecord(flows.Flow(1, "p", "q", 1000, 1000), sent, received, 0, 0, 0, 0)
     )
     assert late == pytest.approx(0.027)
     case = tcp_kernel.Case(tcp_kernel.WAYS[0], "reno")
     same = tcp_kernel.Got(1e7, 20.0, 9)
     samples = [tcp_kernel.sample(case, same, same)]
     with pytest.raises(TestbedError, match=r"run invalid: 2\.7% of the probes were late"):
-        tcp_kernel.refuse_if_late(samples, {"a": 0.0, "b": late})
-    tcp_kernel.refuse_if_late(samples, {"a": 0.0, "b": 0.01})
+        tcp_kernel.reject_if_late(samples, {"a": 0.0, "b": late})
+    tcp_kernel.reject_if_late(samples, {"a": 0.0, "b": 0.01})
 
 
 def test_flows_that_are_not_alike_decide_nothing(tcp_kernel: ModuleType) -> None:

@@ -7,7 +7,7 @@ from types import ModuleType
 import loaded
 import pytest
 
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "threads.py"
 
@@ -102,5 +102,5 @@ def test_what_the_machine_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(2)
         for took_s, apart in ((1.0, 1), (1.1, 2), (1.25, 2))
     ]
-    assert threads.most_times(samples, 1000, 10.0, 2) == [pytest.approx(1.6)] * 2
+    assert threads.max_times(samples, 1000, 10.0, 2) == [pytest.approx(1.6)] * 2
     assert len(threads.summary(samples).rows) == 2

@@ -8,7 +8,7 @@ from types import ModuleType
 import loaded
 import pytest
 
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "virtual.py"
 

@@ -10,7 +10,7 @@ import numpy as np
 from collectors.int.decoder import Decoded, Decoder, Encoding
 from collectors.int.shared import Bit
 from minip4.simulator.shared import ARRIVAL
-from testbed.arrivals import Datagrams
+from telemark.traffic.received import Datagrams
 
 ENCODING = Encoding(port=made_reports.INT_PORT, dscp=made_reports.INT_DSCP,
                     dscp_mask=made_reports.INT_DSCP_BIT)  # fmt: skip

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import made_reports
 from scapy.layers.inet import IP, UDP
 
-from testbed.application import Application, Host
+from telemark.apps.application import Application, Host
 
 ME, TRACKED, DROPPED = 7000, 2, 8
 

@@ -13,9 +13,9 @@ from collectors.int.decoder import Encoding
 from controllers.connection import connections
 from controllers.int.domain import Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow, Traffic
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, Traffic
 
 OURS = Encoding(port=32767, dscp=0x04, dscp_mask=0x3C, timestamp_unit_ns=1000, latency_unit_ns=1000)
 WANTED = Instruction.NODE_ID | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME

@@ -14,13 +14,13 @@ from collectors.int.decoder import Encoding
 
 HEAD = f"""
 import sys
-sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1] / "testbed")]!r}
+sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1] / "telemark")]!r}
 from decoding import ENCODING
 from path_reports import DROPPED, TRACKED, Reporter, alone, stacked
 from applications import until_left
 from virtual_networks import Pair, WIRE
 from collectors.int.application import PORT, Collector
-from testbed.network import Network
+from telemark.network import Network
 """
 # Forty packets, of which both nodes report; one is dropped, one report lost, one datagram is none.
 BODY = """
@@ -44,7 +44,7 @@ return Report(samples=[], checks=[], metrics={
     "link": flow["path"]["link_ns"][1].tolist(),
     "gaps": [[int(g["node"]), int(g["first"]), int(g["count"])] for g in found.gaps],
     "drops": [[*kind, count] for kind, count in found.drops.items()],
-    "troubles": {trouble.name: count for trouble, count in found.troubles.items()},
+    "parse_errors": {status.name: count for status, count in found.parse_errors.items()},
     "aside": found.aside[0].payload.decode(), "overflow": sum(found.overflow.values())})
 """
 
@@ -59,7 +59,7 @@ def test_a_collector_finds_the_same_in_both_kinds_of_time(
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"] == {
         "counts": [80, 79, 79, 79], "path": [5, 6], "paths": 39, "changes": 0, "partial": 1,
         "link": [39, 78, 2, 2, 2], "gaps": [[5, 10, 1]], "drops": [[6, 0, 1]],
-        "troubles": {"GROUP_HEADER": 1}, "aside": "nothing", "overflow": 0,
+        "parse_errors": {"GROUP_HEADER": 1}, "aside": "nothing", "overflow": 0,
     }  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from decoding import ENCODING, datagrams, decoded, report
 from scapy.layers.inet import IP, TCP, UDP
 
 from collectors.int.decoder import ASIDE, Decoder, Encoding
-from collectors.int.shared import Bit, Flag, IntFlag, Trouble
+from collectors.int.shared import Bit, Flag, IntFlag, ParseStatus
 
 UDP_PACKET = bytes(IP(src="10.0.0.1", dst="10.0.0.2", ttl=9) / UDP(sport=7, dport=8))
 STACK = "14071388 20000206 90000000 00000000 00000002 00000007 00000001 00000003"
@@ -40,7 +40,7 @@ def agrees(found: tuple[dict[str, Any], list[Any]], made: made_reports.Made) -> 
     said, hops = found
     assert {name: said[name] for name in made.says} == made.says
     assert hops == [{"ds": b"", **each} for each in made.hops]
-    assert said["trouble"] == Trouble.NONE
+    assert said["parse_status"] == ParseStatus.NONE
 
 
 def test_datagrams_of_other_bytes_are_told_apart() -> None:
@@ -92,7 +92,7 @@ def test_a_stack_after_udp_by_port() -> None:
 def test_shims() -> None:
     header = "20000000 00000000 00000000 00000000"
     said, _ = only(individual(through_udp(f"100300b8 {header[9:]} {header[:8]}", 9, 0x20)))
-    assert said["trouble"] == Trouble.INT_VERSION
+    assert said["parse_status"] == ParseStatus.INT_VERSION
     said, _ = only(individual(through_udp("100300b8 20000000 00000000 00000000", 9, 0x20)))
     assert (said["original_dscp"], said["dscp"], said["int_type"]) == (0x2E, 0x20, 1)
     said, _ = only(individual(through_udp("34031388 20000000 90000000 00000000")))
@@ -143,7 +143,7 @@ def test_a_stack_of_int_1_0_in_a_report_of_version_1() -> None:
     assert (said["int_version"], said["remaining_hops"]) == (1, 7)
     assert said["int_flags"] == IntFlag.MTU_EXCEEDED
     assert hops[:2] == [{"node": 1, "ds": b""}, {"node": 2, "ingress_ns": 100, "ds": b""}]
-    assert said["trouble"] == Trouble.NONE
+    assert said["parse_status"] == ParseStatus.NONE
 
 
 def test_units_are_parameters_and_all_ones_are_no_value() -> None:
@@ -163,7 +163,7 @@ def test_a_length_of_255_runs_to_the_end() -> None:
     said, _ = only(individual()[:9] + b"\xff\0\x20" + long)
     assert said["destination_port"] == 8
     part = decoded([individual()[:9] + b"\xff\0\x20" + UDP_PACKET + bytes(900)])
-    assert part.faults["trouble"].tolist() == [Trouble.REPORT_LENGTH]
+    assert part.faults["parse_status"].tolist() == [ParseStatus.REPORT_LENGTH]
 
 
 def test_no_stack_is_looked_for_where_the_flow_is_not_tracked() -> None:
@@ -174,7 +174,7 @@ def test_no_stack_is_looked_for_where_the_flow_is_not_tracked() -> None:
 def test_a_packet_may_end_before_int() -> None:
     """Its headers say that INT follows, but they are all that was reported."""
     said, _ = only(individual(through_udp("", 9, 0x20)))
-    assert (said["int_type"], said["trouble"]) == (0, Trouble.NONE)
+    assert (said["int_type"], said["parse_status"]) == (0, ParseStatus.NONE)
 
 
 def test_probe_markers() -> None:
@@ -192,89 +192,93 @@ def test_dscp_where_a_probe_marker_is_looked_for_too() -> None:
 
 
 MALFORMED = {
-    "empty": (b"", Trouble.GROUP_HEADER),
-    "a cut group header": (FLOW[:7], Trouble.GROUP_HEADER),
-    "a cut header of 1.0": (bytes.fromhex("14000041") + bytes(11), Trouble.GROUP_HEADER),
-    "version 3": (b"\x30" + FLOW[1:], Trouble.VERSION),
-    "no report": (FLOW[:8], Trouble.NO_REPORT),
-    "a report too long": (FLOW + bytes(39), Trouble.REPORT_LENGTH),
-    "a length of 1.0 past the end": (bytes.fromhex("15200041") + bytes(12), Trouble.REPORT_LENGTH),
+    "empty": (b"", ParseStatus.GROUP_HEADER),
+    "a cut group header": (FLOW[:7], ParseStatus.GROUP_HEADER),
+    "a cut header of 1.0": (bytes.fromhex("14000041") + bytes(11), ParseStatus.GROUP_HEADER),
+    "version 3": (b"\x30" + FLOW[1:], ParseStatus.VERSION),
+    "no report": (FLOW[:8], ParseStatus.NO_REPORT),
+    "a report too long": (FLOW + bytes(39), ParseStatus.REPORT_LENGTH),
+    "a length of 1.0 past the end": (bytes.fromhex("15200041") + bytes(12),
+        ParseStatus.REPORT_LENGTH),
     "a length of 1.0 that its bits contradict": (
-        bytes.fromhex("15000041") + bytes(16), Trouble.METADATA_LENGTH),
-    "type IOAM": (bytes.fromhex("20000000 00000001 24000000"), Trouble.REPORT_TYPE),
+        bytes.fromhex("15000041") + bytes(16), ParseStatus.METADATA_LENGTH),
+    "type IOAM": (bytes.fromhex("20000000 00000001 24000000"), ParseStatus.REPORT_TYPE),
     "no room for the fixed part": (
-        bytes.fromhex("20000000 00000001 10010000 00000000"), Trouble.METADATA_LENGTH),
+        bytes.fromhex("20000000 00000001 10010000 00000000"), ParseStatus.METADATA_LENGTH),
     "fewer metadata than bits": (
         bytes.fromhex("20000000 00000001 10030100 60000000 00000000 00000000"),
-        Trouble.METADATA_LENGTH),
+        ParseStatus.METADATA_LENGTH),
     "more metadata than bits": (
         bytes.fromhex("20000000 00000001 10030100 00000000 00000000 00000000"),
-        Trouble.METADATA_LENGTH),
+        ParseStatus.METADATA_LENGTH),
 }  # fmt: skip
 WITHIN = {
-    "an inner type that is reserved": (individual(kind="06"), Trouble.INNER_TYPE),
-    "a TLV too long": (individual(bytes.fromhex("20020000 00000000"), "01"), Trouble.TLV_LENGTH),
-    "no room for Ethernet": (individual(bytes(12), "03"), Trouble.PACKET_CUT),
+    "an inner type that is reserved": (individual(kind="06"), ParseStatus.INNER_TYPE),
+    "a TLV too long": (individual(bytes.fromhex("20020000 00000000"), "01"),
+        ParseStatus.TLV_LENGTH),
+    "no room for Ethernet": (individual(bytes(12), "03"), ParseStatus.PACKET_CUT),
     "no room for a VLAN tag": (
-        individual(bytes(12) + b"\x81\0\0\0", "03"), Trouble.PACKET_CUT),
-    "no room for IPv4": (individual(UDP_PACKET[:16]), Trouble.PACKET_CUT),
-    "no room for IPv6": (individual(b"\x60" + bytes(35), "05"), Trouble.PACKET_CUT),
-    "no room for ports": (individual(UDP_PACKET[:20]), Trouble.PACKET_CUT),
-    "IPv6 in IPv4's place": (individual(b"\x60" + UDP_PACKET[1:]), Trouble.IP_HEADER),
-    "a header length of 16": (individual(b"\x44" + UDP_PACKET[1:]), Trouble.IP_HEADER),
+        individual(bytes(12) + b"\x81\0\0\0", "03"), ParseStatus.PACKET_CUT),
+    "no room for IPv4": (individual(UDP_PACKET[:16]), ParseStatus.PACKET_CUT),
+    "no room for IPv6": (individual(b"\x60" + bytes(35), "05"), ParseStatus.PACKET_CUT),
+    "no room for ports": (individual(UDP_PACKET[:20]), ParseStatus.PACKET_CUT),
+    "IPv6 in IPv4's place": (individual(b"\x60" + UDP_PACKET[1:]), ParseStatus.IP_HEADER),
+    "a header length of 16": (individual(b"\x44" + UDP_PACKET[1:]), ParseStatus.IP_HEADER),
     "IPv6 with more options than there are": (
-        individual(b"\x60" + bytes(5) + b"\x3c" + bytes(33), "05"), Trouble.PACKET_CUT),
-    "a shim of type 2": (individual(through_udp(f"24{STACK[2:]}")), Trouble.SHIM),
-    "a shim with NPT 3": (individual(through_udp(f"1c{STACK[2:]}")), Trouble.SHIM),
-    "a port without NPT": (individual(through_udp(f"10{STACK[2:]}")), Trouble.SHIM),
-    "an NPT without the port": (individual(through_udp(STACK, 9, 0x20)), Trouble.SHIM),
-    "a shim too short": (individual(through_udp(f"1402{STACK[4:]}")), Trouble.INT_LENGTH),
+        individual(b"\x60" + bytes(5) + b"\x3c" + bytes(33), "05"), ParseStatus.PACKET_CUT),
+    "a shim of type 2": (individual(through_udp(f"24{STACK[2:]}")), ParseStatus.SHIM),
+    "a shim with NPT 3": (individual(through_udp(f"1c{STACK[2:]}")), ParseStatus.SHIM),
+    "a port without NPT": (individual(through_udp(f"10{STACK[2:]}")), ParseStatus.SHIM),
+    "an NPT without the port": (individual(through_udp(STACK, 9, 0x20)), ParseStatus.SHIM),
+    "a shim too short": (individual(through_udp(f"1402{STACK[4:]}")), ParseStatus.INT_LENGTH),
     "INT 1.0 before TCP's options": (
         individual(bytes(IP(tos=ENCODING.dscp << 2) / TCP(dataofs=6)
                          / bytes.fromhex("01000400 10000102 80000000 00000001 01010101"))),
-        Trouble.INT_LENGTH),
+        ParseStatus.INT_LENGTH),
     "an INT version 3": (individual(through_udp(STACK.replace(" 2", " 3", 1))),
-                         Trouble.INT_VERSION),
-    "a Hop ML of 3": (individual(through_udp(STACK.replace("0206", "0306"))), Trouble.HOP_LENGTH),
-    "a Hop ML of 1": (individual(through_udp(STACK.replace("0206", "0106"))), Trouble.HOP_LENGTH),
-    "half a hop": (individual(through_udp(f"1406{STACK[4:]}")), Trouble.STACK),
+                         ParseStatus.INT_VERSION),
+    "a Hop ML of 3": (individual(through_udp(STACK.replace("0206", "0306"))),
+        ParseStatus.HOP_LENGTH),
+    "a Hop ML of 1": (individual(through_udp(STACK.replace("0206", "0106"))),
+        ParseStatus.HOP_LENGTH),
+    "half a hop": (individual(through_udp(f"1406{STACK[4:]}")), ParseStatus.STACK),
     "metadata in INT-MX": (
-        individual(through_udp("34041388 20000000 90000000 00000000 00000001")), Trouble.STACK),
-    "no shim": (individual(through_udp("0000") + bytes(2)), Trouble.INT_CUT),
-    "no INT header": (individual(through_udp(STACK)[:40]), Trouble.INT_CUT),
-    "half of a stack": (individual(through_udp(STACK)[:56]), Trouble.INT_CUT),
+        individual(through_udp("34041388 20000000 90000000 00000000 00000001")), ParseStatus.STACK),
+    "no shim": (individual(through_udp("0000") + bytes(2)), ParseStatus.INT_CUT),
+    "no INT header": (individual(through_udp(STACK)[:40]), ParseStatus.INT_CUT),
+    "half of a stack": (individual(through_udp(STACK)[:56]), ParseStatus.INT_CUT),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", MALFORMED)
 def test_what_is_malformed_is_counted_and_kept(what: str) -> None:
-    payload, trouble = MALFORMED[what]
+    payload, status = MALFORMED[what]
     decoder = Decoder(ENCODING)
     part = decoded([FLOW + bytes(40), payload, DROP + UDP_PACKET], decoder)
     assert part.reports["node"].tolist() == [3, 2]
-    assert part.faults[["datagram", "trouble"]].tolist()[-1] == (1, trouble)
-    assert decoder.troubles[trouble] == 1
+    assert part.faults[["datagram", "parse_status"]].tolist()[-1] == (1, status)
+    assert decoder.parse_errors[status] == 1
     assert decoder.aside[-1].payload == payload
     assert decoder.aside[-1].time_ns == 1
 
 
 @pytest.mark.parametrize("what", WITHIN)
 def test_a_report_stands_whatever_is_wrong_with_its_packet(what: str) -> None:
-    payload, trouble = WITHIN[what]
+    payload, status = WITHIN[what]
     decoder = Decoder(ENCODING)
     part = decoded([payload], decoder)
-    assert part.reports["trouble"].tolist() == [trouble]
-    assert decoder.troubles == {trouble: 1}
-    assert decoder.aside[0][1:3] == (trouble, 8)
+    assert part.reports["parse_status"].tolist() == [status]
+    assert decoder.parse_errors == {status: 1}
+    assert decoder.aside[0][1:3] == (status, 8)
 
 
 def test_reports_before_and_after_a_malformed_one_are_taken() -> None:
     good, ioam = individual()[8:], bytes.fromhex("20010000 00000000")
     part = decoded([individual()[:8] + good + ioam + good + bytes(3)])
     assert len(part.reports) == 2
-    offsets = part.faults[["offset", "trouble"]].tolist()
-    assert offsets == [(8 + len(good), Trouble.REPORT_TYPE),
-                       (16 + 2 * len(good), Trouble.TRAILING)]  # fmt: skip
+    offsets = part.faults[["offset", "parse_status"]].tolist()
+    assert offsets == [(8 + len(good), ParseStatus.REPORT_TYPE),
+                       (16 + 2 * len(good), ParseStatus.TRAILING)]  # fmt: skip
 
 
 def test_a_cut_stack_keeps_its_newest_hops() -> None:
@@ -286,7 +290,7 @@ def test_a_cut_stack_keeps_its_newest_hops() -> None:
 def test_what_is_kept_aside_is_bounded() -> None:
     decoder = Decoder(ENCODING)
     decoded([number.to_bytes(2, "big") for number in range(300)], decoder)
-    assert decoder.troubles == {Trouble.GROUP_HEADER: 300}
+    assert decoder.parse_errors == {ParseStatus.GROUP_HEADER: 300}
     assert [fault.payload for fault in decoder.aside] == [
         number.to_bytes(2, "big") for number in range(300 - ASIDE, 300)
     ]

@@ -17,9 +17,9 @@ from collectors.int.index import Limits
 from controllers.connection import connections
 from controllers.int.domain import Domain, configure
 from controllers.int.watch import Instruction, Mode, WatchedFlow
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow, Traffic
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, Traffic
 
 NODES, COUNT, DELAY_US, RATE_BPS = 5, 200, 700, 5e6
 WANTED = (Instruction.NODE_ID | Instruction.LATENCY | Instruction.QUEUE
@@ -65,7 +65,7 @@ def found(folder: Path, mode: Mode) -> Findings:
 @pytest.mark.parametrize("mode", [Mode.DATA, Mode.INSTRUCTIONS, Mode.EXPORT])
 def test_paths_hops_and_links_of_a_flow(tmp_path: Path, mode: Mode) -> None:
     findings = found(tmp_path, mode)
-    assert not findings.troubles
+    assert not findings.parse_errors
     assert sum(findings.overflow.values()) == 0
     assert findings.sources["lost"].sum() == 0
     [flow] = findings.flows

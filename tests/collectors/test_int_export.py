@@ -36,7 +36,7 @@ def findings() -> Findings:
     index.end(3_000_000_000)
     return Findings(
         3_000_000_000, 5, 4, 4, index.flows(), index.sources(), np.array(index.gaps, GAP),
-        np.array(index.changes, CHANGE), Counter({(5, 80): 1, OTHERS: 2}), decoder.troubles, [],
+        np.array(index.changes, CHANGE), Counter({(5, 80): 1, OTHERS: 2}), decoder.parse_errors, [],
         index.counters(),
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ import pytest
 from decoding import decoded
 
 from collectors.int.decoder import Decoded
-from collectors.int.shared import Trouble
+from collectors.int.shared import ParseStatus
 
 NUMBER = 1000
 FILLER = bytes(600)  # so long that Python asks malloc() for all: a sanitizer watches its end
@@ -78,7 +78,7 @@ def test_what_is_found_lies_within(seed: int) -> None:
     for array, at, count in ((reports, "ds_at", "ds_words"), (hops, "ds_at", "ds_words"),
                              (reports, "int_ds_at", "int_ds_words")):  # fmt: skip
         assert (array[at] + 4 * array[count].astype(np.uint64) <= len(part.data)).all()
-    assert set(part.faults["trouble"].tolist()) > {Trouble.PACKET_CUT, Trouble.REPORT_LENGTH}
+    assert set(part.faults["parse_status"]) > {ParseStatus.PACKET_CUT, ParseStatus.REPORT_LENGTH}
 
 
 def test_the_end_of_all_bytes_is_the_end() -> None:

@@ -9,7 +9,7 @@ from path_reports import DROPPED, TRACKED, alone, stacked
 
 from collectors.int.decoder import Decoder
 from collectors.int.index import Index, Limits
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 SETTLE_NS = 1_000_000
 

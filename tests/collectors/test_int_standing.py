@@ -20,9 +20,9 @@ from path_reports import alone
 
 from collectors.int.__main__ import SharedCollector, main
 from collectors.int.decoder import Decoded
-from testbed.application import Place
-from testbed.real.application_host import ProcessHost
-from testbed.real.applications import Task
+from telemark.apps.application import Place
+from telemark.backends.real.application_host import ProcessHost
+from telemark.backends.real.applications import Task
 
 LOCAL = "127.0.0.1"
 TIMEOUT_S = 120.0  # of what hangs: on a busy machine all takes longer

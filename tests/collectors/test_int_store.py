@@ -10,7 +10,7 @@ from path_reports import DROPPED, TRACKED, alone, stacked
 from collectors.int import store
 from collectors.int.decoder import Decoder
 from collectors.int.store import Store, connect
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 pytest.importorskip("duckdb")
 
@@ -99,7 +99,7 @@ def test_the_schema_is_stable(tmp_path: Path) -> None:
         "report", "time_ns", "reporter", "node", "hw_id", "sequence", "version", "flow", "packet",
         "intermediate", "tracked", "congested", "dropped", "drop_queue", "drop_reason", "int_type",
         "mtu_exceeded", "hops_exceeded", "discard", "remaining_hops", "hops", "dscp", "ttl",
-        "ip_length", "trouble", "run",
+        "ip_length", "parse_status", "run",
     ]  # fmt: skip
 
 

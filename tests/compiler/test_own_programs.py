@@ -8,7 +8,7 @@ import pytest
 from minip4.compiler import compile_p4
 
 REPOSITORY = Path(__file__).parents[2]
-FOLDERS = ("p4src", "benchmarks", "testbed", "docs")
+FOLDERS = ("p4src", "benchmarks", "telemark", "docs")
 PROGRAMS = sorted(
     path
     for folder in FOLDERS
@@ -38,5 +38,5 @@ def test_all_of_them_are_looked_at() -> None:
         "p4src/ampm/ampm.p4",
         "docs/examples/sources.p4",
         "benchmarks/p4/ipv4_lpm.p4",
-        "testbed/real/targets/panel.p4",
+        "telemark/backends/real/targets/panel.p4",
     } <= names

@@ -14,9 +14,9 @@ from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
 from experiments.shared.ampm.truth import read_truths
 from minip4.runtime.status import Code, StatusError
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow, FlowRecord, Traffic
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, FlowRecord, Traffic
 from topologies.line import Line
 
 PROGRAM = "p4src/ampm/ampm.p4"
@@ -134,7 +134,7 @@ class Kit:
     """What a test may do to a virtual switch."""
 
     def __init__(self, scene: Scene, name: str) -> None:
-        self.switch = scene.net.plant._running[scene.net.switch(name).node]  # type: ignore[attr-defined]
+        self.switch = scene.net.backend._running[scene.net.switch(name).node]  # type: ignore[attr-defined]
 
     def restart(self) -> None:
         """Nothing is left of entries, counters and registers."""

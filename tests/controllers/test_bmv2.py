@@ -11,13 +11,13 @@ import pytest
 from harness import asynchronous, bench, config
 
 from controllers.bmv2 import Bmv2Connection
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
-PROGRAM = str(Path(__file__).parents[1] / "testbed" / "programs" / "registers")
+PROGRAM = str(Path(__file__).parents[1] / "telemark" / "programs" / "registers")
 
 
 class Cells:
-    """Stands in for testbed.real.p4utils.thrift.Thrift."""
+    """Stands in for telemark.backends.real.p4utils.thrift.Thrift."""
 
     def __init__(self) -> None:
         self.cells = {f"RegistersIngress.{name}": [0] * size

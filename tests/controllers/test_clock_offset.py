@@ -11,9 +11,9 @@ from virtual_networks import COMPILED
 
 from controllers.connection import connection
 from controllers.readout import CLOCK, MOST_ROUNDS, Readout, Readouts
-from testbed.network import Network
-from testbed.run import Run
-from testbed.virtual.clock import VirtualClock
+from telemark.backends.virtual.clock import VirtualClock
+from telemark.network import Network
+from telemark.session.run import Run
 from topologies.line import Line
 
 WRAP = 1 << 48
@@ -153,7 +153,7 @@ def test_of_a_switch_in_real_time(start_experiment: StartExperiment) -> None:
     head = """
 from controllers.connection import connection
 from controllers.readout import Readouts
-from testbed.network import Network
+from telemark.network import Network
 from topologies.line import Line
 ROUNDS = 20  # that clock_offset() takes at least
 """

@@ -28,9 +28,9 @@ from controllers.ampm.records import Point
 from controllers.ampm.watch import Bounds, LimitError, Method, WatchedFlow
 from controllers.connection import cpu_ports
 from experiments.shared.ampm.truth import read_truths
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow, Traffic
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, Traffic
 from topologies.line import Line
 
 

@@ -21,8 +21,8 @@ from controllers.ampm.session import ClockError
 from controllers.ampm.watch import Bounds, Hop, Method
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
-from testbed.network import Network
-from testbed.run import Run
+from telemark.network import Network
+from telemark.session.run import Run
 from topologies.line import Line
 
 

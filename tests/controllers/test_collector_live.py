@@ -16,10 +16,10 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, Method, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
-from testbed.truth.books import Books
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.traffic import Flow, Traffic
+from telemark.accounting.packet_accounting import Books
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.traffic.flows import Flow, Traffic
 from topologies.line import Line
 PATH, SCHEDULE, BLOCKS = ("s1", "s2", "s3"), Schedule(2**19), 12
 

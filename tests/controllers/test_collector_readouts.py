@@ -18,7 +18,7 @@ from block_scene import (
 from virtual_networks import virtually
 
 from controllers.ampm.schedule import Schedule
-from controllers.ampm.session import AwayError
+from controllers.ampm.session import SwitchUnreachableError
 from controllers.ampm.watch import Method
 from minip4.runtime.entities.arrays import Registers
 from minip4.runtime.status import unimplemented
@@ -81,5 +81,5 @@ def test_lost_readout_packets_are_asked_for_again(
 
 def test_a_switch_without_readouts_is_refused(tmp_path: Path) -> None:
     setting = Setting(options={"s2": ["--cpu-port", "254"]})
-    with pytest.raises(AwayError, match="s2 left 5 readout packets unanswered"):
+    with pytest.raises(SwitchUnreachableError, match="s2 left 5 readout packets unanswered"):
         virtually(tmp_path, lambda run: collect(run, setting))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from controllers.connection import _p4info
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 
 def test_keys_that_end_in_the_same_word(tmp_path: Path) -> None:

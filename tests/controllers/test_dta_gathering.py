@@ -10,12 +10,12 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 from virtual_networks import virtually
 
+from collectors.dta.append import Reader, batch, head
 from collectors.dta.hashes import key_words
-from collectors.dta.lists import Reader, batch, head
 from collectors.dta.packets import DTA, Append, Postcard
 from collectors.dta.postcards import CHUNK, Postcards
 from collectors.roce.application import Outcome
-from controllers.dta.gathering import (
+from controllers.dta.batching import (
     ListStore,
     PostcardStore,
     SketchStore,
@@ -23,10 +23,10 @@ from controllers.dta.gathering import (
     flush_rows,
     restart_list,
 )
-from experiments.shared.dta.translating import translating
-from managed.dta.fabric import Area
-from testbed.network import Network
-from testbed.run import Run
+from controllers.dta.manager.fabric import Area
+from experiments.shared.dta.translator_setup import translating
+from telemark.network import Network
+from telemark.session.run import Run
 
 LISTS, BATCHES, ROWS, SLOTS = 3, 8, 16, 64
 KEYS = [0x9E3779B97F4A7C15 * n % (1 << 64) for n in range(1, 9)]

@@ -16,14 +16,14 @@ from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer
 from controllers.connection import connections, cpu_ports
 from controllers.dta import reporter, translator, watch
-from controllers.dta.gathering import PostcardStore, flush_rows
+from controllers.dta.batching import PostcardStore, flush_rows
 from controllers.dta.reporter import Reporter
 from controllers.dta.translator import Service, Translator, WriteSession
-from controllers.dta.watch import Want, WatchedFlow, flow_key
-from testbed.application import Application, Host
-from testbed.network import Network
-from testbed.run import Run
-from testbed.truth import capture
+from controllers.dta.watch import ReportKind, WatchedFlow, flow_key
+from telemark.accounting import pcap
+from telemark.apps.application import Application, Host
+from telemark.network import Network
+from telemark.session.run import Run
 from topologies.fat_tree import FatTree
 
 MS = 1_000_000
@@ -58,7 +58,7 @@ def captured_paths(net: Network, routers: list[str]) -> dict[int, list[int]]:
     seen: dict[int, dict[int, int]] = {}
     for node, name in enumerate(routers, 1):
         for neighbour in net.neighbours(name):
-            frames = capture.read(net.capture(name, neighbour, "in")).bytes
+            frames = pcap.read(net.capture(name, neighbour, "in")).bytes
             frames = frames[(frames[:, 23] == 17) & (number(frames, DST_PORT, 2) == PORT)]
             for frame in frames:
                 src, dst = (".".join(map(str, frame[at : at + 4])) for at in (SRC, DST))
@@ -74,13 +74,13 @@ def test_the_collectors_memory_has_the_path_of_each_flow(tmp_path: Path) -> None
     session = WriteSession(1, "collector", PEER, responder.targets[0])
     store = PostcardStore(SLOTS, rows=512)
     place = Translator([session], [Service(COLLECTOR_ADDR, [store])])
-    of_users = WatchedFlow("10.0.0.0/8", "10.0.0.0/8", wanted=Want.POSTCARD)
+    of_users = WatchedFlow("10.0.0.0/8", "10.0.0.0/8", wanted=ReportKind.POSTCARD)
     reporters = {
         name: Reporter(f"10.255.0.{node}", ["collector"], [of_users], number=node, node_id=node,
                        postcards=watch.Postcards(redundancy=2), routes=topo.routes(name))
         for node, name in enumerate(routers, 1)
     }  # fmt: skip
-    dice = np.random.default_rng(7)
+    rng = np.random.default_rng(7)
     hosts = [name for name in topo.hosts() if name != "collector"]
 
     async def main(run: Run) -> Network:
@@ -98,7 +98,7 @@ def test_the_collectors_memory_has_the_path_of_each_flow(tmp_path: Path) -> None
                 await translator.configure(net, switches, {"t1": place})
                 start_ns = run.clock.now_ns() + MS
                 for flow in range(FLOWS):
-                    sender, receiver = (net.host(hosts[n]) for n in dice.permutation(16)[:2])
+                    sender, receiver = (net.host(hosts[n]) for n in rng.permutation(16)[:2])
                     ends = Ether(src=sender.MAC(), dst=receiver.MAC())
                     packet = ends / IP(src=sender.IP(), dst=receiver.IP())
                     packet = packet / UDP(sport=10_000 + flow, dport=PORT) / Raw(bytes(18))

@@ -25,16 +25,16 @@ from controllers.dta.translator import (
     Translator,
     WriteSession,
 )
-from controllers.dta.watch import Counts, Data, EventList, Want, WatchedFlow, Word, flow_key
-from testbed.application import Application, Host
-from testbed.arrivals import Datagrams
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow, Traffic
+from controllers.dta.watch import Counts, Data, EventList, ReportKind, WatchedFlow, Word, flow_key
+from telemark.apps.application import Application, Host
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, Traffic
+from telemark.traffic.received import Datagrams
 
 MS = 1_000_000
 NEVER = {"late": 0, "unpaid": 0}
-EVERYTHING = WatchedFlow("0.0.0.0/0", "0.0.0.0/0", wanted=Want.DATA | Want.START)
+EVERYTHING = WatchedFlow("0.0.0.0/0", "0.0.0.0/0", wanted=ReportKind.DATA | ReportKind.START)
 DATA = Data(words=1, first=Word.PACKETS, share=1.0, retransmittable=True)
 REPORTER = Reporter("10.255.0.1", ["h3"], [EVERYTHING], number=7, data=DATA, started=EventList(5))
 PEER = Peer("10.255.1.2", qpn=0x11, psn=5)
@@ -206,7 +206,7 @@ def test_what_cannot_be_is_refused(change: dict[str, Any], said: str) -> None:
         (lambda: Data(changes=((Word.TIME, 1 << 32),)), "mask 0x100000000 of TIME"),
         (lambda: Counts(redundancy=9), "redundancy 9: expected 1 to 8"),
         (lambda: WatchedFlow("fd00::1", "fd00::2"), "expected addresses of IPv4"),
-        (lambda: WatchedFlow("10.0.0.1", "10.0.0.2", wanted=Want(0)), "nothing is wanted"),
+        (lambda: WatchedFlow("10.0.0.1", "10.0.0.2", wanted=ReportKind(0)), "nothing is wanted"),
     ],
 )
 def test_reports_that_cannot_be_are_refused(made: Any, said: str) -> None:

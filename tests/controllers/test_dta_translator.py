@@ -18,7 +18,7 @@ from collectors.dta.packets import DTA, KeyIncrement, KeyWrite
 from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer, Target, Transport
 from controllers.connection import connections, cpu_ports
-from controllers.dta.gathering import ListStore, PostcardStore, SketchStore
+from controllers.dta.batching import ListStore, PostcardStore, SketchStore
 from controllers.dta.stores import CounterStore, KeyWriteStore
 from controllers.dta.translator import (
     CounterSession,
@@ -32,8 +32,8 @@ from controllers.dta.translator import (
     restart_reporter,
 )
 from controllers.roce.running import State, reconnect, state
-from testbed.network import Network
-from testbed.run import Run
+from telemark.network import Network
+from telemark.session.run import Run
 
 MS = 1_000_000
 SLOTS, COUNT = 256, 100

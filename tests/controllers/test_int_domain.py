@@ -13,14 +13,14 @@ from virtual_networks import virtually
 from controllers.connection import connections
 from controllers.int.domain import Changes, Domain, QueueReports, configure, events
 from controllers.int.watch import Instruction, Mark, Mode, WatchedFlow
-from testbed.application import Application, Host
-from testbed.arrivals import Datagrams
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow, Traffic
-from testbed.truth import capture
-from testbed.truth.books import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.apps.application import Application, Host
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, Traffic
+from telemark.traffic.received import Datagrams
 
 PROGRAM = "p4src/int/int.p4"
 PATH = ("h1", "s1", "s2", "s3", "s4", "s5", "h2")
@@ -81,8 +81,8 @@ def measured(folder: Path, flow: WatchedFlow, **options: Any) -> tuple[Network, 
                     records = await traffic.finish(1.0)
                 assert [sum((await events(s)).values()) for s in switches.values()] == [0] * 5
         assert len(records[1].received) == COUNT
-        books = Books.of(net, records)
-        assert all(check.passed for check in books.checks()), books
+        accounting = PacketAccounting.of(net, records)
+        assert all(check.passed for check in accounting.checks()), accounting
         return net, reports.result
 
     network, payloads = virtually(folder, main)
@@ -91,7 +91,7 @@ def measured(folder: Path, flow: WatchedFlow, **options: Any) -> tuple[Network, 
 
 def times_ns(net: Network, switch: str, neighbour: str, what: str) -> NDArray[np.int64]:
     """When the flow's packets passed a switch's port, in order: nothing overtakes here."""
-    frames = capture.read(net.capture(switch, neighbour, what))
+    frames = pcap.read(net.capture(switch, neighbour, what))
     is_flow = (frames.bytes[:, 30:34] == (10, 0, 0, 2)).all(axis=1)  # else a report
     time_ns = frames.time_ns[is_flow].astype(np.int64)
     assert len(time_ns) == COUNT
@@ -125,7 +125,7 @@ def test_latency_and_queues_of_five_hops_are_what_captures_say(tmp_path: Path) -
         assert [value[EGRESS] for value in values] == [*left_us]
         assert [value[LATENCY] for value in values] == [*(left_us - came_us)]
         assert [value[QUEUE] for value in values] == [*waiting(came_ns, left_ns)]
-        lengths = capture.read(net.capture(switch, PATH[number], "in")).length
+        lengths = pcap.read(net.capture(switch, PATH[number], "in")).length
         assert [value[UTILISATION] for value in values] == pytest.approx(
             utilisation(lengths, left_us, RATES_BPS[number]), abs=1
         )

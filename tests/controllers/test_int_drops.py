@@ -13,10 +13,10 @@ from controllers.connection import connections
 from controllers.int.access import Denied
 from controllers.int.domain import REPORT_PORT, Domain, configure
 from controllers.int.watch import Instruction, Mode, WatchedFlow
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow, Traffic
-from testbed.truth.books import Books
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, Traffic
 
 DENIED, QUEUE_FULL = 80, 71
 DEPTH = 10
@@ -53,8 +53,8 @@ def lost(folder: Path, *, deflect: bool) -> tuple[dict[int, int], list[Report]]:
                 await configure(net, switches, domain)
                 async with Traffic(net, flows) as traffic:
                     records = await traffic.finish(1.0)
-        books = Books.of(net, records)
-        assert all(check.passed for check in books.checks()), books
+        accounting = PacketAccounting.of(net, records)
+        assert all(check.passed for check in accounting.checks()), accounting
         missing = {number: COUNT - len(flow.received) for number, flow in records.items()}
         _, came = reports.result
         return missing, [take_report(datagram.payload) for datagram in came]

@@ -14,9 +14,9 @@ from controllers.connection import connections, cpu_ports
 from controllers.int.domain import Domain, configure
 from controllers.int.grouping import Grouping, flush, flush_every
 from controllers.int.watch import Instruction, Mode, WatchedFlow
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow, Traffic
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, Traffic
 
 OURS = Encoding(port=32767, dscp=0x04, dscp_mask=0x3C, timestamp_unit_ns=1000, latency_unit_ns=1000)
 COUNT, RATE_PPS = 203, 2000

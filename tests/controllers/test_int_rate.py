@@ -13,9 +13,9 @@ from collectors.int.decoder import Encoding
 from controllers.connection import connections
 from controllers.int.domain import Domain, configure
 from controllers.int.watch import Mode, WatchedFlow
-from testbed.network import Network
-from testbed.traffic import Flow, Traffic
-from testbed.truth.books import Books
+from telemark.network import Network
+from telemark.traffic.flows import Flow, Traffic
+from telemark.accounting.packet_accounting import Books
 class Star(Topo):
     def build(self):
         self.addSwitch("s1")

@@ -11,10 +11,10 @@ import numpy as np
 from controllers.connection import connections
 from controllers.int.domain import Changes, Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
-from testbed.network import Network
-from testbed.tcp import TcpFlow
-from testbed.traffic import Traffic
-from testbed.truth import capture
+from telemark.network import Network
+from telemark.traffic.tcp import TcpFlow
+from telemark.traffic.flows import Traffic
+from telemark.accounting import capture
 from mininet.topo import Topo
 class FiveHops(Topo):
     def build(self):

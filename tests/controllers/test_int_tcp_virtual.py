@@ -15,15 +15,15 @@ from controllers.int.domain import Changes, Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
 from minip4.simulator.shared import CONGESTION
 from minip4.simulator.virtual import Partition
-from testbed.network import Network
-from testbed.results.report import Check
-from testbed.run import Run
-from testbed.tcp import TcpFlow, TcpRecord
-from testbed.traffic import Traffic
-from testbed.truth import capture
-from testbed.truth.books import Books
-from testbed.truth.capture import Frames
-from testbed.truth.checksums import segments, wrong_checksums
+from telemark.accounting import pcap
+from telemark.accounting.checksums import segments, wrong_checksums
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.accounting.pcap import Frames
+from telemark.network import Network
+from telemark.results.report import Check
+from telemark.session.run import Run
+from telemark.traffic.flows import Traffic
+from telemark.traffic.tcp import TcpFlow, TcpRecord
 from topologies.line import Line
 
 SEGMENT, HEADERS, INT = 1448, 14 + 20 + 32, 16 + 4 * 8
@@ -57,11 +57,11 @@ def through_int(
                 await configure(net, switches, domain)
                 async with Traffic(net, flows) as traffic:
                     records: dict[int, Any] = await traffic.finish()
-                partitions = net.plant.partitions
+                partitions = net.backend.partitions
         first = net.capture("s1", "h1", "in")
         paths = [first, *(net.capture(*ends, "out") for ends in pairwise(LINE[1:]))]
-        links = [segments(capture.read(path, width=LONGEST)) for path in paths]
-        return Passed(records, Books.of(net, records).checks(), links, partitions)
+        links = [segments(pcap.read(path, width=LONGEST)) for path in paths]
+        return Passed(records, PacketAccounting.of(net, records).checks(), links, partitions)
 
     result: Passed = virtually(folder, main, seed, threads)
     return result

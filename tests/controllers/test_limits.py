@@ -18,8 +18,8 @@ from controllers.ampm.watch import (
     check_limits,
     check_paths,
 )
-from testbed.clock import RealClock
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
+from telemark.session.clock import RealClock
 
 L = 1 << 20
 

@@ -14,7 +14,7 @@ from controllers.ampm import records
 from controllers.ampm.records import PointRecord, Record, places_of, point_records
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Hop, Method, WatchedFlow, schedule_entries, watch_entries
-from controllers.readout import NoReadoutError, Readouts
+from controllers.readout import Readouts, ReadoutTimeoutError
 from controllers.tables import reconcile
 
 PROGRAM = str(Path(__file__).parents[2] / "p4src" / "ampm" / "ampm")
@@ -155,7 +155,9 @@ async def test_a_switch_that_never_answers_is_named(tmp_path: Path) -> None:
     async with path(Method.STEP, tmp_path) as running:
         second = running.benches[1]
         second.driver.cpu_receive = Forgetful(second, losses=99)  # type: ignore[method-assign]
-        with pytest.raises(NoReadoutError, match="switch s2 left 5 readout packets unanswered"):
+        with pytest.raises(
+            ReadoutTimeoutError, match="switch s2 left 5 readout packets unanswered"
+        ):
             await running.readouts[1].read(Record.BLOCK)
 
 

@@ -19,11 +19,11 @@ from controllers.roce.paths import INSTRUCTIONS, Sink, configure
 from controllers.roce.running import events
 from controllers.roce.session import Content, Session
 from controllers.roce.watch import RecordedFlow
-from experiments.shared.int.truth import Passage, read_passages
-from testbed.network import Network
-from testbed.patterns import Poisson
-from testbed.run import Run
-from testbed.traffic import Flow, Traffic
+from experiments.shared.int.truth import SwitchTransit, read_passages
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, Traffic
+from telemark.traffic.patterns import Poisson
 from topologies.parking_lot import ParkingLot
 
 reports = module("experiments.shared.int.reports")
@@ -38,7 +38,7 @@ class Found:
     """What a sink wrote, what is true, and what else was told."""
 
     outcome: Outcome
-    truth: list[Passage]
+    truth: list[SwitchTransit]
     ways: list[dict[str, int]]
     flow: Flow
     reports: Any
@@ -82,9 +82,9 @@ def measured(
     return found
 
 
-def hop(truth: Passage, way: dict[str, int]) -> dict[str, Any]:
+def hop(truth: SwitchTransit, way: dict[str, int]) -> dict[str, Any]:
     """What a switch is to say of each packet."""
-    assert (truth.least_waiting == truth.most_waiting).all()
+    assert (truth.min_queued == truth.max_queued).all()
     came_us, left_us = truth.came_ns // 1000, truth.left_ns // 1000
     return {
         "node": way["node"], "ingress_port": way["ingress"], "egress_port": way["egress"],
@@ -97,10 +97,10 @@ def waiting(hops: Any) -> Any:
     return hops["waiting"].astype(np.int64) @ [1 << 16, 1 << 8, 1]
 
 
-def check_hop(hops: Any, truth: Passage, way: dict[str, int]) -> None:
+def check_hop(hops: Any, truth: SwitchTransit, way: dict[str, int]) -> None:
     for name, expected in hop(truth, way).items():
         assert (hops[name] == expected).all(), name
-    assert (waiting(hops) == truth.least_waiting).all()
+    assert (waiting(hops) == truth.min_queued).all()
 
 
 @pytest.mark.parametrize("switches", [2, 4, 6, 7])

@@ -18,10 +18,10 @@ from collectors.roce.region import TCP as TCP_RECORD
 from controllers.connection import connections, cpu_ports
 from controllers.roce.running import State, events, restart, state
 from controllers.roce.session import Content, Reporter, Session, configure
-from controllers.roce.watch import RecordedFlow, What
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.run import Run
+from controllers.roce.watch import RecordAction, RecordedFlow
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.session.run import Run
 
 PROGRAM = "p4src/roce/roce.p4"
 MS = 1_000_000
@@ -141,8 +141,8 @@ def test_counters_count_packets_and_bytes(tmp_path: Path) -> None:
     session = Session(3, "h3", PEER, responder.targets[0], content=Content.COUNTERS)
     only = range(3, 4)
     flows = [
-        RecordedFlow("10.0.0.1", "10.0.0.0/8", sessions=only, what=What.PACKET, cell=1),
-        RecordedFlow("10.0.0.1", "10.0.0.2", sessions=only, what=What.BYTES, cell=2),
+        RecordedFlow("10.0.0.1", "10.0.0.0/8", sessions=only, what=RecordAction.PACKET, cell=1),
+        RecordedFlow("10.0.0.1", "10.0.0.2", sessions=only, what=RecordAction.BYTES, cell=2),
     ]
     for number, flow in enumerate(flows):
         outcome = measured(tmp_path / str(number), responder, {"s1": Reporter([session], [flow])})
@@ -214,7 +214,7 @@ def test_slots_are_those_that_fit() -> None:
         ({"dst_addr": "fd00::1"}, "different versions"),
         ({"sessions": range(250, 257)}, "expected some of the sessions 1 to 255"),
         ({"sessions": range(2)}, "expected some of the sessions 1 to 255"),
-        ({"sessions": range(1, 3), "what": What.BYTES}, "counters are in one session"),
+        ({"sessions": range(1, 3), "what": RecordAction.BYTES}, "counters are in one session"),
     ],
 )
 def test_flows_that_cannot_be_are_refused(given: dict[str, object], problem: str) -> None:

@@ -24,11 +24,11 @@ from controllers.ampm.watch import (
 )
 from controllers.connection import connection
 from controllers.tables import reconcile
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.run import Run
-from testbed.truth import capture
-from testbed.virtual.clock import VirtualClock
+from telemark.accounting import pcap
+from telemark.backends.virtual.clock import VirtualClock
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.session.run import Run
 from topologies.line import Line
 
 PATH = ("s1", "s2", "s3")
@@ -70,7 +70,7 @@ class Wire:
 
     def seen(self, near: str, far: str) -> list[bytes]:
         """Frames that left a switch towards its neighbour, whole; once the network is down."""
-        return capture.read_frames(self.net.capture(near, far, "out"))[1]
+        return pcap.read_frames(self.net.capture(near, far, "out"))[1]
 
 
 def over_the_wire(

@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import import_map
 import pytest
-import rooms
 
-from testbed.run_all.finished import code_of
+from telemark.run_all.up_to_date import code_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "results" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -56,7 +56,10 @@ def test_commands_name_scripts_and_options_that_are_there(command: str, script: 
         [script] if script.suffix == ".sh" else [p for p in code_of(script) if p.suffix == ".py"]
     )
     if script.name == "run_all.sh":
-        sources += [*(ROOT / "testbed" / "run_all").glob("*.py"), ROOT / "testbed" / "cli.py"]
+        sources += [
+            *(ROOT / "telemark" / "run_all").glob("*.py"),
+            ROOT / "telemark" / "session" / "cli.py",
+        ]
     known = "".join(source.read_text() for source in sources)
     for option in OPTION.findall(command.partition(script.name)[2]):
         assert re.search(rf"{option}\b", known), f"{command}: {option}"
@@ -80,8 +83,8 @@ def python_blocks() -> list[str]:
 def definitions() -> dict[str, list[str]]:
     """Modules of our classes and functions, by their names."""
     found: dict[str, list[str]] = {}
-    for module, path in rooms.modules().items():
-        if module.split(".")[0] in rooms.OURS:
+    for module, path in import_map.modules().items():
+        if module.split(".")[0] in import_map.OURS:
             for node in ast.parse(path.read_text()).body:
                 if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                     found.setdefault(node.name, []).append(module)

@@ -17,8 +17,8 @@ HEAD = """
 import asyncio
 import finsy as fy
 from controllers.readout import Readouts
-from testbed.network import Network
-from testbed.traffic import Flow, Traffic
+from telemark.network import Network
+from telemark.traffic.flows import Flow, Traffic
 from topologies.line import Line
 LAST = 1
 """

@@ -1,4 +1,4 @@
-"""docs/figures.py: the figures in docs/ampm.md are what the methods do today."""
+"""tools/figures.py: the figures in docs/ampm.md are what the methods do today."""
 
 import re
 import subprocess
@@ -15,7 +15,8 @@ def words(figure: Path) -> list[str]:
 
 
 def test_the_figures_say_what_comes_out(tmp_path: Path) -> None:
-    command = ["prlimit", "--cpu=60", sys.executable, str(DOCS / "figures.py"), str(tmp_path)]
+    script = DOCS.parent / "tools" / "figures.py"
+    command = ["prlimit", "--cpu=60", sys.executable, str(script), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # it never sleeps
     assert done.returncode == 0, done.stderr
     shown = re.findall(r"\(figures/(ampm_\w+\.svg)\)", (DOCS / "ampm.md").read_text())

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import claims
+import experiment_tables
 import pytest
 from terminal import Terminal
 
@@ -67,12 +67,14 @@ def test_the_tour_in_real_time(checkout: Path) -> None:
         terminal.kill()
 
 
-@pytest.mark.parametrize("page", claims.PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", experiment_tables.PAGES, ids=lambda page: page.name)
 def test_the_tables_are_those_of_the_scripts(page: Path) -> None:
-    assert page.read_text() == claims.updated(page), "run .venv/bin/python docs/claims.py"
+    assert page.read_text() == experiment_tables.updated(page), (
+        "run .venv/bin/python tools/experiment_tables.py"
+    )
 
 
 def test_a_table_tells_of_each_experiment() -> None:
-    for page in claims.PAGES:
+    for page in experiment_tables.PAGES:
         for script in (ROOT / "experiments").glob("[!_]*.py"):
             assert script.stem in page.read_text()

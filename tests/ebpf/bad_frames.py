@@ -66,64 +66,62 @@ def frames(
 
     They go anywhere, or to these addresses, of IPv4 and of IPv6.
     """
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(count):
-        frame = bytearray(_whole(dice, macs, to))
-        fault = dice.randrange(4)
+        frame = bytearray(_whole(rng, macs, to))
+        fault = rng.randrange(4)
         if fault == 0:
-            del frame[dice.randrange(14, len(frame) + 1) :]
+            del frame[rng.randrange(14, len(frame) + 1) :]
         elif fault == 1:
-            for _ in range(dice.randrange(1, 4)):
-                frame[dice.randrange(12, len(frame))] = dice.choice(
-                    (0, 1, 0xFF, dice.randrange(256))
-                )
+            for _ in range(rng.randrange(1, 4)):
+                frame[rng.randrange(12, len(frame))] = rng.choice((0, 1, 0xFF, rng.randrange(256)))
         yield bytes(frame)
 
 
-def _whole(dice: random.Random, macs: bytes, to: tuple[int, int] | None) -> bytes:
-    tags = tuple(dice.choice((0x8100, 0x88A8)) for _ in range(max(0, dice.randrange(-6, 7))))
-    protocol = dice.choice(PROTOCOLS)
-    payload = segment(protocol, dice.choice((53, 1234)), dice.choice((80, 9)), dice.randrange(256))
-    if dice.random() < 0.1:
-        return ethernet(payload, dice.choice((0x0806, 0x88CC, 0x86DC)), tags=tags, macs=macs)
-    ttl = dice.choice((0, 1, 2, 64, 64, 64, 255))
-    if dice.random() < 0.5:
+def _whole(rng: random.Random, macs: bytes, to: tuple[int, int] | None) -> bytes:
+    tags = tuple(rng.choice((0x8100, 0x88A8)) for _ in range(max(0, rng.randrange(-6, 7))))
+    protocol = rng.choice(PROTOCOLS)
+    payload = segment(protocol, rng.choice((53, 1234)), rng.choice((80, 9)), rng.randrange(256))
+    if rng.random() < 0.1:
+        return ethernet(payload, rng.choice((0x0806, 0x88CC, 0x86DC)), tags=tags, macs=macs)
+    ttl = rng.choice((0, 1, 2, 64, 64, 64, 255))
+    if rng.random() < 0.5:
         packet = ipv4(
-            _ip(dice), to[0] if to else _ip(dice), protocol, payload,
-            options=bytes(4 * max(0, dice.randrange(-6, 11))),
-            fragment=dice.choice((0, 0, 0, 0x4000, 0x2000, 0x2001, 0x0001, 0x1FFF)),
-            ttl=ttl, length=dice.choice((None,) * 8 + (0, 19, 20, 24, 65535)),
+            _ip(rng), to[0] if to else _ip(rng), protocol, payload,
+            options=bytes(4 * max(0, rng.randrange(-6, 11))),
+            fragment=rng.choice((0, 0, 0, 0x4000, 0x2000, 0x2001, 0x0001, 0x1FFF)),
+            ttl=ttl, length=rng.choice((None,) * 8 + (0, 19, 20, 24, 65535)),
         )  # fmt: skip
-        if dice.random() < 0.1:  # another version, or fewer words than a header has
-            packet = bytes([dice.choice((0x40, 0x44, 0x55, 0x65))]) + packet[1:]
+        if rng.random() < 0.1:  # another version, or fewer words than a header has
+            packet = bytes([rng.choice((0x40, 0x44, 0x55, 0x65))]) + packet[1:]
         return ethernet(packet, 0x0800, tags=tags, macs=macs)
-    first, chain = _chain(dice, protocol)
+    first, chain = _chain(rng, protocol)
     packet = ipv6(
-        _ip6(dice), to[1] if to else _ip6(dice), first, chain + payload, hop_limit=ttl,
-        length=dice.choice((None,) * 8 + (0, 4, 8, 65535)),
+        _ip6(rng), to[1] if to else _ip6(rng), first, chain + payload, hop_limit=ttl,
+        length=rng.choice((None,) * 8 + (0, 4, 8, 65535)),
     )  # fmt: skip
     return ethernet(packet, 0x86DD, tags=tags, macs=macs)
 
 
-def _ip(dice: random.Random) -> int:
-    return dice.choice((0x0A000002, 0x0A010002, 0xC0A80101, 0, 0x7F000001, 0xE0000001,
-                        dice.randrange(1 << 32)))  # fmt: skip
+def _ip(rng: random.Random) -> int:
+    return rng.choice((0x0A000002, 0x0A010002, 0xC0A80101, 0, 0x7F000001, 0xE0000001,
+                        rng.randrange(1 << 32)))  # fmt: skip
 
 
-def _ip6(dice: random.Random) -> int:
-    return dice.choice((0xFD00 << 112 | 2, 0xFD01 << 112 | 2, 1, 0xFE80 << 112 | 1,
-                        0xFF02 << 112 | 1, 0x2001 << 112 | dice.randrange(1 << 64)))  # fmt: skip
+def _ip6(rng: random.Random) -> int:
+    return rng.choice((0xFD00 << 112 | 2, 0xFD01 << 112 | 2, 1, 0xFE80 << 112 | 1,
+                        0xFF02 << 112 | 1, 0x2001 << 112 | rng.randrange(1 << 64)))  # fmt: skip
 
 
-def _chain(dice: random.Random, last: int) -> tuple[int, bytes]:
-    kinds = [dice.choice(EXTENSIONS) for _ in range(max(0, dice.randrange(-6, 11)))]
+def _chain(rng: random.Random, last: int) -> tuple[int, bytes]:
+    kinds = [rng.choice(EXTENSIONS) for _ in range(max(0, rng.randrange(-6, 11)))]
     chain = b""
     for kind, following in zip(kinds, [*kinds, last][1:], strict=True):
         if kind == FRAGMENT:
-            fragment = dice.choice((0, 2, 6, 1, 8, 9, 0xFFF8))
-            chain += struct.pack(">BBHI", following, dice.randrange(2), fragment, 7)
+            fragment = rng.choice((0, 2, 6, 1, 8, 9, 0xFFF8))
+            chain += struct.pack(">BBHI", following, rng.randrange(2), fragment, 7)
         else:
-            length = dice.choice((0, 0, 1, 2, 3)) + (kind == AUTHENTICATION)
+            length = rng.choice((0, 0, 1, 2, 3)) + (kind == AUTHENTICATION)
             size = (length + 2) * 4 if kind == AUTHENTICATION else (length + 1) * 8
             chain += struct.pack(">BB", following, length) + bytes(size - 2)
     return (kinds[0] if kinds else last), chain

@@ -20,17 +20,17 @@ class Stream:
 
 def stream_of(packets: int, flows: int, seed: int) -> Stream:
     """Flows by Zipf's law, lengths of several sizes."""
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     weights = np.arange(1, flows + 1) ** -1.1
-    numbers = dice.choice(flows, size=packets, p=weights / weights.sum())
+    numbers = rng.choice(flows, size=packets, p=weights / weights.sum())
     each = np.zeros(flows, ROW)
     for name in ("source", "destination"):
-        each[name] = dice.integers(1 << 32, size=flows)
+        each[name] = rng.integers(1 << 32, size=flows)
     for name in ("source_port", "destination_port"):
-        each[name] = dice.integers(1, 1 << 16, size=flows)
+        each[name] = rng.integers(1, 1 << 16, size=flows)
     each["protocol"] = UDP
     rows = each[numbers]
-    rows["length"] = dice.integers(60, 1515, size=packets)
+    rows["length"] = rng.integers(60, 1515, size=packets)
     return Stream(numbers, rows)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ebpf.loader.compile import compiled
 from minip4.native import cache
-from testbed.real.vm import machine
+from telemark.backends.real.vm import machine
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted(

@@ -68,7 +68,7 @@ class Bench:
     def reported(self) -> list[int]:
         return [seen["number"] for port, seen in self.left() if port == REPORTS]
 
-    def books(self) -> dict[str, int]:
+    def accounting(self) -> dict[str, int]:
         """Where all packets went, which must add up."""
         counts = self.engine.counters()
         drops = sum(n for name, n in counts.items() if name.endswith("_drops"))
@@ -107,7 +107,7 @@ def test_each_drop_is_told_once_and_stays_a_drop() -> None:
     told = [seen["number"] for port, seen in left if port == REPORTS]
     assert sorted(passed + told) == list(range(50))
     assert (len(passed), len(told)) == (3, 47)
-    assert bench.books()["queue_drops"] == 47
+    assert bench.accounting()["queue_drops"] == 47
     assert bench.engine.drops()[str(OUT)]["queue"] == 47
 
 
@@ -116,7 +116,7 @@ def test_nothing_is_told_unless_it_is_asked_for() -> None:
     for number in range(10):
         bench.send(number, 10)
     assert bench.reported() == []
-    assert bench.books()["queue_drops"] == 7
+    assert bench.accounting()["queue_drops"] == 7
 
 
 def test_a_clone_that_is_dropped_is_not_told_of() -> None:
@@ -137,7 +137,7 @@ def test_nor_is_any_other_clone(way: int) -> None:
     for number in range(10):
         bench.send(number, 10, way=way)
     assert bench.reported() == [0, 1]
-    assert bench.books()["queue_drops"] == 8
+    assert bench.accounting()["queue_drops"] == 8
 
 
 def test_other_copies_of_a_dropped_packet_are_as_they_would_have_been() -> None:
@@ -149,7 +149,7 @@ def test_other_copies_of_a_dropped_packet_are_as_they_would_have_been() -> None:
     assert seen.keys() == {REPORTS, ELSEWHERE}
     assert (seen[REPORTS]["kind"], seen[REPORTS]["port"]) == (DEFLECTED, OUT)
     assert (seen[ELSEWHERE]["kind"], seen[ELSEWHERE]["kept"]) == (5, 109)
-    bench.books()
+    bench.accounting()
 
 
 @pytest.mark.parametrize("depth_bytes", [2 * SIZE, 3 * SIZE - 1])

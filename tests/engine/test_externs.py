@@ -187,9 +187,9 @@ def hasher(algorithm: str) -> Engine:
 @pytest.mark.parametrize("algorithm", HASHES)
 def test_hashes_are_those_of_their_definitions(algorithm: str) -> None:
     e = hasher(algorithm)
-    dice = random.Random(algorithm)
+    rng = random.Random(algorithm)
     for _ in range(20):
-        data = dice.randbytes(17)
+        data = rng.randbytes(17)
         [(_, sent)] = e.process(1, data + bytes(9), 0)
         # The field of a header that is not valid is left out; the constant is put in.
         wanted = HASHES[algorithm](data + b"\7") % (1 << 63)

@@ -30,8 +30,8 @@ EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 MODULES = ("experiments.shared.ampm.measurement", "fontTools.subset",
            "matplotlib.backends.backend_agg",
            "matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg",
-           "scapy.layers.inet", "testbed.cli", "testbed.network", "testbed.results.plots",
-           "testbed.tcp")  # fmt: skip
+           "scapy.layers.inet", "telemark.session.cli", "telemark.network",
+           "telemark.results.plots", "telemark.traffic.tcp")  # fmt: skip
 LARGEST = 1 << 17  # bytes of a request, most of which is the environment
 MESSAGE, ENDING_S = 64, 60  # bytes; seconds
 LONGEST_S = 300  # of what hangs: on a busy machine all takes longer
@@ -179,7 +179,7 @@ def become(arguments: list[str], environment: dict[str, str], folder: str) -> No
 
 def spare(is_faulty: bool, all_figures: bool) -> None:
     """Leave out of this process's work what costs most and no test looks at."""
-    report = import_module("testbed.results.report")
+    report = import_module("telemark.results.report")
     if is_faulty:
         library = import_module("minip4.engine.library")
         library.NO_ERRORS += ("-Og",)  # the generated C's own flags, after -O2

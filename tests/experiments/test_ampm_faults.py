@@ -89,8 +89,8 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
-from testbed.errors import TestbedError
-from testbed.network import Network
+from telemark.errors import TestbedError
+from telemark.network import Network
 from topologies.line import Line
 PATH = ("s1", "s2", "s3")
 """

@@ -13,8 +13,8 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds
 from experiments.shared.ampm import delay_cases, sync
 from experiments.shared.ampm.delays import ESTIMATORS, DelaySample
-from testbed.results import plots
-from testbed.truth.books import Books
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.results import plots
 
 congestion, delay, loss = (module(f"ampm_{name}") for name in ("congestion", "delay", "loss"))
 reordering, scale, clocks = (module(f"ampm_{name}") for name in ("reordering", "scale", "sync"))
@@ -140,11 +140,11 @@ def of_sync() -> Figure:
 
 
 def of_scale() -> Figure:
-    books = Books(1, 1, 1, 1, {}, {}, 0, 0, 0, {}, 0, [])
+    accounting = PacketAccounting(1, 1, 1, 1, {}, {}, 0, 0, 0, {}, 0, [])
     found = [
         scale.Measurement(
             switches, flows, seed, 100, 1, 10, 0, [], "", 0.1,
-            {what: scale.Load(0.001 * flows, 0.0) for what in scale.READINGS}, books,
+            {what: scale.Load(0.001 * flows, 0.0) for what in scale.READINGS}, accounting,
         )
         for switches in (20, 100, 1000) for flows in (10, 1000) for seed in (1, 2)
     ]  # fmt: skip

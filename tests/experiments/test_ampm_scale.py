@@ -10,7 +10,7 @@ from scripts import module, run
 
 from controllers.ampm.collector import BlockReport
 from controllers.ampm.records import PointRecord
-from testbed.traffic import Flow
+from telemark.traffic.flows import Flow
 from topologies.backhaul import Backhaul
 
 scale = module("ampm_scale")

@@ -12,9 +12,9 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
 from controllers.readout import CLOCK_BITS
 from experiments.shared.ampm.measurement import Outcome, Setting, flow_count, measure
-from testbed.run import Run
-from testbed.traffic import Flow
-from testbed.virtual.clock import VirtualClock
+from telemark.backends.virtual.clock import VirtualClock
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow
 from topologies.line import Line
 
 PATH = ("s1", "s2", "s3")

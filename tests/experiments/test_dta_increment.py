@@ -12,8 +12,8 @@ from virtual_networks import virtually
 
 from collectors.dta import counters
 from collectors.dta.hashes import Words, slots
-from testbed.results.report import Check
-from testbed.run import Run
+from telemark.results.report import Check
+from telemark.session.run import Run
 
 SIZES = np.ceil(40 / np.arange(1, 31)).astype(np.int64)
 
@@ -38,9 +38,9 @@ def test_rows_that_agree_with_each_other_are_found(
 ) -> None:
     experiment = module("dta_increment")
     monkeypatch.setattr(counters, "slots", fault)
-    dice = np.random.default_rng(1)
-    points, _ = experiment.modelled(2, 64, SIZES, 40, dice)
-    keys = experiment.random_keys(len(SIZES), dice)
+    rng = np.random.default_rng(1)
+    points, _ = experiment.modelled(2, 64, SIZES, 40, rng)
+    keys = experiment.random_keys(len(SIZES), rng)
     assert experiment.agreement("x", [point.chance for point in points]).passed == is_right
     options = argparse.Namespace(rate=5000, program=experiment.PROGRAM)
 

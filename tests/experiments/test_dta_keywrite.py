@@ -11,8 +11,8 @@ from virtual_networks import virtually
 
 from collectors.dta import key_write
 from collectors.dta.hashes import Words, murmur3
-from testbed.results.report import Check
-from testbed.run import Run
+from telemark.results.report import Check
+from telemark.session.run import Run
 
 SHORT = ("--time", "virtual", "--quick", "--slots", "256", "--model-slots", "8192")
 
@@ -67,8 +67,8 @@ def test_hashes_that_depend_on_each_other_are_found(
     experiment = module("dta_keywrite")
 
     def agrees() -> bool:
-        dice = np.random.default_rng(1)
-        points = experiment.modelled(2, 1 << 12, dice) + experiment.checksum_points(1 << 12, dice)
+        rng = np.random.default_rng(1)
+        points = experiment.modelled(2, 1 << 12, rng) + experiment.checksum_points(1 << 12, rng)
         check = experiment.agreement("all", [point.chance for point in points])
         return bool(check.passed)
 

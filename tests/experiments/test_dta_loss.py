@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from scripts import failed_checks, faulty_program, run, samples
 
-from testbed.results.agreement import count_chance
+from telemark.results.goodness_of_fit import count_chance
 
 SHORT = ("--time", "virtual", "--loss", "0.05", "--reports", "1000")
 

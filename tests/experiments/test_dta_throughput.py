@@ -16,19 +16,19 @@ from virtual_networks import virtually
 from collectors.dta.packets import Append, KeyWrite, Postcard
 from collectors.roce.endpoint import Counts
 from collectors.roce.shared import Reason
-from experiments.shared.roce import offered, turns
+from experiments.shared.roce import interleaved_rounds, offered
 from experiments.shared.roce.rounds import Round
 from minip4.native.build import program
-from testbed.errors import TestbedError
-from testbed.results.report import Report
-from testbed.run import Run
+from telemark.errors import TestbedError
+from telemark.results.report import Report
+from telemark.session.run import Run
 
 experiment = module("dta_throughput")
-contenders, costs = (
-    module("experiments.shared.dta.contenders"),
+candidates, costs = (
+    module("experiments.shared.dta.candidates"),
     module("experiments.shared.dta.costs"),
 )
-NOBODY, BY_DTA, BY_CPU = contenders.kinds()
+NOBODY, BY_DTA, BY_CPU = candidates.kinds()
 REPORTS = 320  # 20 batches, 64 paths
 
 
@@ -70,9 +70,9 @@ def test_operations_of_a_report(
 def test_of_what_is_refused_probes_are_no_fault(
     reason: Reason, is_fine: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translating = module("experiments.shared.dta.translating")
-    books = SimpleNamespace(checks=lambda _: [])
-    monkeypatch.setattr(translating, "Books", SimpleNamespace(of=lambda *_: books))
+    translating = module("experiments.shared.dta.translator_setup")
+    accounting = SimpleNamespace(checks=lambda _: [])
+    monkeypatch.setattr(translating, "PacketAccounting", SimpleNamespace(of=lambda *_: accounting))
     counts = Counts(Counter(WRITE_ONLY=7), Counter({reason.name: 2}))
     net = SimpleNamespace(applications=[SimpleNamespace(result=SimpleNamespace(counts=counts))])
     assert all(check.passed for check in translating.checks("some", net, 7)) == is_fine
@@ -80,14 +80,14 @@ def test_of_what_is_refused_probes_are_no_fault(
 
 def words_of(way: str) -> tuple[Any, list[Any], offered.Writes]:
     """A primitive's report, the last words of each one, and the writes that are said to be due."""
-    keys, data = contenders.keys_and_data(REPORTS)
+    keys, data = candidates.keys_and_data(REPORTS)
     if way == "Append":
-        return Append(), [np.zeros(REPORTS, np.uint32), data], contenders.batches(data)
+        return Append(), [np.zeros(REPORTS, np.uint32), data], candidates.batches(data)
     if way == "Postcarding":
-        path, hop = np.divmod(np.arange(REPORTS), contenders.HOPS)
-        first = (1 << 24 | hop << 16 | contenders.HOPS << 8).astype(np.uint32)
-        return Postcard(), [first, *keys[path].T, data], contenders.paths(keys, data)
-    return KeyWrite(data=[0]), [*keys.T, data], contenders.key_writes(keys, data)
+        path, hop = np.divmod(np.arange(REPORTS), candidates.HOPS)
+        first = (1 << 24 | hop << 16 | candidates.HOPS << 8).astype(np.uint32)
+        return Postcard(), [first, *keys[path].T, data], candidates.paths(keys, data)
+    return KeyWrite(data=[0]), [*keys.T, data], candidates.key_writes(keys, data)
 
 
 @pytest.mark.parametrize("way", ["Key-Write", "Append", "Postcarding"])
@@ -119,8 +119,8 @@ def kept(how: str, text: str) -> list[int]:
 
     The last word of a report is its number; there are 5,000 keys, in turns.
     """
-    keys, _ = contenders.keys_and_data(5000)
-    sent = contenders.datagrams(keys[np.arange(12_000) % 5000], np.arange(12_000, dtype=np.uint32))
+    keys, _ = candidates.keys_and_data(5000)
+    sent = candidates.datagrams(keys[np.arange(12_000) % 5000], np.arange(12_000, dtype=np.uint32))
     source = EXPERIMENTS / "shared" / "roce" / "c" / f"keep_{how}.c"
     main = """
         int main(void) {
@@ -159,9 +159,9 @@ def some_costs(
 ) -> Any:
     """Rounds that differ by a factor in what all cost; in Key-Write's turns something is wrong."""
 
-    def turn(kind: turns.Kind, factor: float) -> turns.Turn:
+    def turn(kind: interleaved_rounds.Kind, factor: float) -> interleaved_rounds.Turn:
         own_ns = {**dict.fromkeys(BY_DTA, 300), **dict.fromkeys(BY_CPU, 600)}.get(kind, 0)
-        made = turns.Turn(kind.name, 0, 100, 1.0, 100 if kind.is_there else 0, 0, 0,
+        made = interleaved_rounds.Turn(kind.name, 0, 100, 1.0, 100 if kind.is_there else 0, 0, 0,
                           factor * (1000 if own_ns else 800), factor * own_ns, 0.0)  # fmt: skip
         return made._replace(**(wrong or {})) if kind is BY_DTA[0] else made
 

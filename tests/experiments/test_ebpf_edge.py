@@ -25,16 +25,16 @@ from experiments.shared.int.edges import (
     Told,
     all_reported,
     as_switches_had,
-    refuse_late,
-    refuse_unreported,
-    told_by,
+    reject_late,
+    reject_unreported,
+    reports_of_nodes,
 )
 from experiments.shared.int.marking import SCHEDULE
 from experiments.shared.int.reports import OF_GROUP, OF_HOP, OF_REPORT, Kept
-from testbed.errors import TestbedError
-from testbed.traffic import RECEIVED, SENT, Flow, FlowRecord
-from testbed.truth.books import Books
-from testbed.truth.capture import MAGIC_NS
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.accounting.pcap import MAGIC_NS
+from telemark.errors import TestbedError
+from telemark.traffic.flows import RECEIVED, SENT, Flow, FlowRecord
 
 experiment = module("ebpf_edge")
 BLOCKS, EACH = 6, 10  # the first and the last two are no complete ones
@@ -87,8 +87,9 @@ def outcome() -> Outcome:
         handling={name: Handling(*each) for name, each in calls.items()},
         lost={link: np.array(LOST.get(link, []), np.int64) for link in LINKS},
         record=FlowRecord(FLOW, sent, received, 0, 0, 0, 0),
-        books=Books(COUNT, COUNT - 3, COUNT, COUNT - 3, {"s1-eth2": 1, "s3-eth2": 2}, {}, 0, 0, 0,
-                    {}, 0, []),
+        accounting=PacketAccounting(
+                COUNT, COUNT - 3, COUNT, COUNT - 3, {"s1-eth2": 1, "s3-eth2": 2},
+                                    {}, 0, 0, 0, {}, 0, []),
     )  # fmt: skip
 
 
@@ -215,7 +216,9 @@ def kept(*told: tuple[int, int, int]) -> Kept:
 
 def test_postcards_are_told_apart_by_what_the_first_edge_numbered() -> None:
     nodes = {"h1": 4, "s1": 1}
-    found = told_by(kept((4, 1, 70), (1, 7, 90), (4, 0, 90), (1, 8, 91), (1, 9, 90)), nodes, 3)
+    found = reports_of_nodes(
+        kept((4, 1, 70), (1, 7, 90), (4, 0, 90), (1, 8, 91), (1, 9, 90)), nodes, 3
+    )
     assert [*found["h1"].came_us] == [0, 1, NEVER]
     assert [*found["h1"].known_us] == [11, 9, NEVER]
     assert found["h1"].beyond == 0
@@ -244,18 +247,18 @@ def test_an_edge_s_postcard_is_known_when_its_switch_has_it(tmp_path: Path) -> N
 
 def test_packets_that_no_hash_tells_apart_make_no_verdict() -> None:
     with pytest.raises(TestbedError, match=r"^two packets have the same hash"):
-        told_by(kept((4, 0, 90), (4, 1, 90)), {"h1": 4}, 2)
+        reports_of_nodes(kept((4, 0, 90), (4, 1, 90)), {"h1": 4}, 2)
 
 
 def test_what_a_machine_that_stands_still_does_is_no_verdict() -> None:
     found = outcome()
-    refuse_late(found)
+    reject_late(found)
     found.truth.received_ns[40] += 500 * SCHEDULE.block_us
     with pytest.raises(TestbedError, match=r"^run invalid: .*; leave the machine more idle$"):
-        refuse_late(found)
-    refuse_unreported({"h1": SimpleNamespace(without_room=0, unsent=0)})  # type: ignore[dict-item]
+        reject_late(found)
+    reject_unreported({"h1": SimpleNamespace(without_room=0, unsent=0)})  # type: ignore[dict-item]
     with pytest.raises(TestbedError, match=r"room for 2 .* send 3; leave the machine more idle$"):
-        refuse_unreported({"h1": SimpleNamespace(without_room=2, unsent=3)})  # type: ignore[dict-item]
+        reject_unreported({"h1": SimpleNamespace(without_room=2, unsent=3)})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize(("sent", "polls"), [(5, 1), (35, 4), (10_000, 250)])

@@ -9,7 +9,7 @@ from scripts import module
 
 from ebpf.statistics import distinct
 from ebpf.statistics.minwise import Minima
-from testbed.results.agreement import agreement
+from telemark.results.goodness_of_fit import agreement
 
 experiment = module("ebpf_statistics")
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
@@ -18,8 +18,8 @@ RUNS = 6
 
 
 def measured(number: int = RUNS) -> list:
-    dice = np.random.default_rng(2)
-    return [experiment.once(each, OPTIONS, 2, dice) for each in range(number)]
+    rng = np.random.default_rng(2)
+    return [experiment.once(each, OPTIONS, 2, rng) for each in range(number)]
 
 
 def chance(runs: list) -> dict[str, float]:

@@ -13,7 +13,7 @@ from scripts import module, run
 
 from ebpf.statistics import frequent
 from experiments.shared.xdp.streams import captured, zipf
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 experiment = module("ebpf_topk")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")

@@ -22,13 +22,13 @@ ALL_CAME = Taken(
 experiment = module("int_collector")
 
 
-def found(capacity: float, most_sent: float = 1e9, steps: int = 3) -> tuple[list[float], float]:
+def found(capacity: float, max_sent: float = 1e9, steps: int = 3) -> tuple[list[float], float]:
     """The rates that are tried, and the highest without loss, of a collector that takes so many
     reports a second, from a sender that sends so many."""
     turns = []
 
     def take(question: str, shape: Shape, rate: float) -> object:
-        rate = min(rate, most_sent)
+        rate = min(rate, max_sent)
         busy_s = ALL_CAME.seconds * rate / capacity
         taken = replace(ALL_CAME, sent_per_s=rate / shape.reports, user_s=busy_s, system_s=0)
         turns.append(experiment.Turn(question, shape, taken))
@@ -41,7 +41,7 @@ def found(capacity: float, most_sent: float = 1e9, steps: int = 3) -> tuple[list
 def test_the_highest_rate_without_loss_is_searched() -> None:
     assert found(260e3) == ([1e5, 2e5, 4e5, 3e5, 2.5e5, 2.75e5], 2.5e5)
     assert found(1e6) == ([1e5, 2e5, 4e5], 4e5)
-    assert found(1e6, most_sent=1.5e5) == ([1e5, 1.5e5], 1.5e5)
+    assert found(1e6, max_sent=1.5e5) == ([1e5, 1.5e5], 1.5e5)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_what_is_replayed_is_what_was_asked_for(reports: int, hops: int, flows: 
     rows[:, 0] = 2 << 4  # the version, which the sender writes with the number
     decoder = Decoder(Encoding(port=replay.INT_PORT))
     parts = [*decoder.decode(datagrams([bytes(row) for row in rows], 0, 1000))]
-    assert not decoder.troubles
+    assert not decoder.parse_errors
     decoded = np.concatenate([part.reports for part in parts])
     assert len(decoded) == len(rows) * reports
     assert set(decoded["hops"]) == {hops}

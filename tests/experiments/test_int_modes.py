@@ -13,7 +13,7 @@ def test_each_mode_costs_and_sees_what_it_must(tmp_path: Path) -> None:
     done = run("int_modes", *SHORT, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     rows = {row["mode"]: row for row in samples(tmp_path)}
-    added = {mode: float(row["added_bytes_a_packet_and_link"]) for mode, row in rows.items()}
+    added = {mode: float(row["added_bytes_per_packet_per_link"]) for mode, row in rows.items()}
     assert added["MD"] > 70
     assert 12 < added["MX"] < 16
     assert added["XD"] == added[GROUPED] == added["AM-PM"] == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scripts import LOST, REPORTED, failed_checks, faulty_program, run, samples, with_faults
 
-from testbed.real.targets.bmv2 import PROGRAM
+from telemark.backends.real.targets.bmv2 import PROGRAM
 
 SHORT = ("--time", "virtual", "--packets", "100")
 

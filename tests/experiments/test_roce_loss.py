@@ -61,7 +61,7 @@ def test_of_records_that_are_lost_in_a_row_the_figure_counts_one(
     nothing: Any = None
     went_out = experiment.WentOut(2344 - written, late=0, turns=1)
     found = experiment.Found("resync", 1000, 2344, by_link, 2344, 0, 0, outcome, went_out, nothing)
-    assert found.lost_for_one == shown
+    assert found.records_lost_per_drop == shown
     left, right = experiment.draw([found]).axes
     assert [patch.get_width() for patch in left.patches] == [shown]
     assert right.lines[1].get_xydata().tolist() == [[shown - 1, shown]]

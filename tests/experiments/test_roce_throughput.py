@@ -21,30 +21,30 @@ from wire import namespace, veth
 from collectors.roce.application import FIRST_RKEY
 from collectors.roce.region import TCP, Region
 from collectors.roce.softnic import SoftNic
-from experiments.shared.roce import contenders, offered, rounds, takers, turns
-from testbed.errors import TestbedError
+from experiments.shared.roce import candidates, interleaved_rounds, offered, receivers, rounds
+from telemark.errors import TestbedError
 
 experiment = module("roce_throughput")
 OPTIONS = argparse.Namespace(rounds=3, seconds=1.0, time="real", quick=False)
 COSTS = {  # CPU ns of the collector, and of the sender
-    contenders.NOBODY: (0, 600), contenders.UNREAD: (150, 800), contenders.ROCE: (200, 850),
-    contenders.UDP: (900, 1200), contenders.UDP_NAPS: (300, 1000), contenders.PACKET: (200, 1100),
-    contenders.PYTHON: (2000, 1000),
+    candidates.NOBODY: (0, 600), candidates.UNREAD: (150, 800), candidates.ROCE: (200, 850),
+    candidates.UDP: (900, 1200), candidates.UDP_NAPS: (300, 1000), candidates.PACKET: (200, 1100),
+    candidates.PYTHON: (2000, 1000),
 }  # fmt: skip
 
 
 def some_rounds(
     noise: tuple[float, ...] = (1, 7, 0.9), waited: float = 0,
-    wrong: Mapping[turns.Kind, Mapping[str, Any]] | None = None,
+    wrong: Mapping[interleaved_rounds.Kind, Mapping[str, Any]] | None = None,
 ) -> list[Any]:  # fmt: skip
     """Rounds that differ by a factor in what all cost; of some collectors something is wrong."""
     return [
         rounds.Round([
-            turns.Turn(kind.name, load, 100, 1.0, 100 if kind.is_there else 0, 0, 0,
+            interleaved_rounds.Turn(kind.name, load, 100, 1.0, 100 if kind.is_there else 0, 0, 0,
                        factor * sender_ns, factor * own_ns, waited)
             ._replace(**(wrong or {}).get(kind, {}))
             for load in experiment.LOADS for kind, (own_ns, sender_ns) in COSTS.items()
-        ], contenders.NOBODY)
+        ], candidates.NOBODY)
         for factor in noise
     ]  # fmt: skip
 
@@ -63,7 +63,8 @@ def test_the_sender_counts_each_frame_that_its_interface_was_given_once(tmp_path
     with namespace():
         veth("sender", "collector")
         wire.run("ip link set dev collector mtu 68")
-        done = subprocess.run([str(turns._tool("offer")), "sender", str(path), "0", "0.05"],
+        command = [str(interleaved_rounds._tool("offer")), "sender", str(path), "0", "0.05"]
+        done = subprocess.run(command,
                               input="\n", text=True, capture_output=True, check=True)  # fmt: skip
         here, there = counted("sender"), counted("collector")
     sent = int(done.stdout.split()[2])
@@ -83,11 +84,11 @@ def test_frames_of_roce_fill_the_region(tmp_path: Path) -> None:
     assert nic.receive(frames(offered.frames_in(path))) == []
     assert not nic.counts().refused
     assert region.records.tobytes() == offered.records().tobytes()
-    assert takers.wrong(region.records, offered.records(), offered.COUNT, 0) == 0
-    assert takers.alone_ns(writes) > 0
+    assert receivers.wrong(region.records, offered.records(), offered.COUNT, 0) == 0
+    assert receivers.alone_ns(writes) > 0
     region.records["sequence"][7] = 9
     region.records[[8, 9]] = np.zeros((), TCP)
-    assert takers.wrong(region.records, offered.records(), offered.COUNT, 1) == 2
+    assert receivers.wrong(region.records, offered.records(), offered.COUNT, 1) == 2
 
 
 def test_datagrams_hold_the_same_records() -> None:
@@ -101,7 +102,7 @@ def test_costs_are_of_both_ends_and_ratios_of_one_round() -> None:
     ratios = [check.measured for check in report.checks[:3]]
     assert ratios == pytest.approx([450 / 1500, 450 / 700, 450 / 350])
     assert report.passed
-    assert report.metrics["records_per_s_a_core"][contenders.ROCE.name] == pytest.approx(1e9 / 450)
+    assert report.metrics["records_per_s_a_core"][candidates.ROCE.name] == pytest.approx(1e9 / 450)
 
 
 @pytest.mark.parametrize(
@@ -113,13 +114,13 @@ def test_costs_are_of_both_ends_and_ratios_of_one_round() -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_fails(wrong: dict[str, int], failed: str) -> None:
-    report = experiment.report(some_rounds((1, 1, 1), wrong={contenders.ROCE: wrong}), 80, OPTIONS)
+    report = experiment.report(some_rounds((1, 1, 1), wrong={candidates.ROCE: wrong}), 80, OPTIONS)
     assert not report.passed
     assert any(check.name.startswith(failed) for check in report.checks if not check.passed)
 
 
 def test_noise_decides_nothing() -> None:
-    dear = {contenders.ROCE: {"collector_ns": 6000}}
+    dear = {candidates.ROCE: {"collector_ns": 6000}}
     with pytest.raises(TestbedError, match=r"run invalid: .* waited for a core for 9% of the"):
         experiment.report(some_rounds((1, 1, 1), 0.09, dear), 80, OPTIONS)
     experiment.report(some_rounds(waited=0.09), 80, OPTIONS)
@@ -127,7 +128,7 @@ def test_noise_decides_nothing() -> None:
         TestbedError, match=r"run invalid: the kernel dropped 10% .* UDP, C, as fast"
     ):
         experiment.report(
-            some_rounds(wrong={contenders.UDP: {"received": 90, "dropped": 10}}), 80, OPTIONS
+            some_rounds(wrong={candidates.UDP: {"received": 90, "dropped": 10}}), 80, OPTIONS
         )
 
 
@@ -147,7 +148,9 @@ def test_a_turn_over_a_veth(tmp_path: Path) -> None:
         check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    nobody, *taken = (eval(line, {"Turn": turns.Turn}) for line in done.stdout.splitlines())
+    nobody, *taken = (
+        eval(line, {"Turn": interleaved_rounds.Turn}) for line in done.stdout.splitlines()
+    )
     assert nobody.received == 0
     assert len(taken) == 4
     for each in taken:

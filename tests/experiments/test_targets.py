@@ -12,10 +12,10 @@ import pytest
 import scripts
 
 from controllers.ampm.records import Point, PointRecord
-from testbed.errors import TestbedError
-from testbed.run import Run
-from testbed.traffic import Flow
-from testbed.virtual.clock import VirtualClock
+from telemark.backends.virtual.clock import VirtualClock
+from telemark.errors import TestbedError
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow
 
 targets = scripts.module("targets")
 FLOW = Flow(1, "h1", "h2", 1000, 30)
@@ -62,10 +62,10 @@ def test_one_byte_counted_too_many_is_found(block: int) -> None:
 
 def test_a_block_that_was_not_read_says_nothing_about_targets() -> None:
     theirs = found("bmv2")
-    targets.refuse_unread("bmv2", theirs.outcome)
+    targets.reject_unread("bmv2", theirs.outcome)
     theirs.outcome.reports[8].problems.append("block 8: switch s2 was read too late")
     with pytest.raises(TestbedError, match="run invalid: bmv2: block 8: switch s2 was read too"):
-        targets.refuse_unread("bmv2", theirs.outcome)
+        targets.reject_unread("bmv2", theirs.outcome)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_a_block_that_was_not_read_says_nothing_about_targets() -> None:
 def test_a_delay_that_cannot_be_is_found(
     least: float | None, measured: int | None, most: float | None, is_wrong: bool
 ) -> None:
-    row = {"least_delay_us": least, "measured_delay_us": measured, "most_delay_us": most}
-    assert targets.misjudged([row]) == is_wrong
+    row = {"min_delay_us": least, "measured_delay_us": measured, "max_delay_us": most}
+    assert targets.count_delay_mismatches([row]) == is_wrong
 
 
 def test_the_whole_experiment_passes_with_minip4_as_both_targets(

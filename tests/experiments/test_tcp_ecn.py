@@ -17,8 +17,8 @@ def test_all_is_as_theory_and_captures_say(tmp_path: Path) -> None:
         ours = [row for row in rows if row["what"] == name]
         marked = [row for row in ours if row["is_marked"] == "1"]
         assert 20 < len(marked) < len(ours) - 20
-        assert min(int(row["most_waiting"]) for row in marked) == 10
-    rates = [8 * int(row["told_bytes"]) / int(row["told_us"])
+        assert min(int(row["max_queued"]) for row in marked) == 10
+    rates = [8 * int(row["reported_bytes"]) / int(row["reported_us"])
              for row in rows if row["what"] == "probe"]  # fmt: skip
     assert (round(rates[0]), round(rates[30])) == (3, 10)  # Mbit/s: of UDP alone, and the link's
     assert (tmp_path / "tcp_ecn.png").stat().st_size > 10_000

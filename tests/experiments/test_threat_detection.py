@@ -10,8 +10,8 @@ from scripts import module, run
 from ebpf.threats.alerts import Kind
 from ebpf.threats.mitigation import Mitigation
 from experiments.shared.xdp import attacks
-from experiments.shared.xdp.alarms import STEPS, WINDOW, Told, summary
 from experiments.shared.xdp.attacks import Label
+from experiments.shared.xdp.detection_pipeline import STEPS, WINDOW, Told, summary
 
 experiment = module("threat_detection")
 OPTIONS = argparse.Namespace(runs=1, time="real", quick=False)

@@ -9,10 +9,10 @@ from scripts import module, run
 from experiments.shared.xdp import loads
 from experiments.shared.xdp.dropping import PORTS, passing
 from experiments.shared.xdp.frames import flows
-from experiments.shared.xdp.ground import Ground
 from experiments.shared.xdp.loads import CONTENDERS, POLLING, Loaded, Plan
 from experiments.shared.xdp.pace import Offered, paced
-from testbed.errors import TestbedError
+from experiments.shared.xdp.veth_setup import VethPair
+from telemark.errors import TestbedError
 
 experiment = module("xdp_cpu")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
@@ -55,7 +55,7 @@ def test_rounds_that_differ_decide_nothing() -> None:
     ):  # fmt: skip
         measured = [
             each._replace(busy=each.busy * less)
-            if (each.contender, each.offered_pps) == (PORTS.name, pps) and each.round > 1 else each
+            if (each.candidate, each.offered_pps) == (PORTS.name, pps) and each.round > 1 else each
             for each in made()
         ]  # fmt: skip
         with pytest.raises(TestbedError, match=f"^run invalid: rounds differ .*{text}"):
@@ -86,12 +86,12 @@ def test_what_others_disturbed_is_measured_again(monkeypatch: pytest.MonkeyPatch
 
 
 @needs_root
-@pytest.mark.parametrize("contender", CONTENDERS, ids=lambda each: each.name)
-def test_what_is_offered_is_counted(contender: loads.Contender) -> None:
-    ground = Ground()
+@pytest.mark.parametrize("candidate", CONTENDERS, ids=lambda each: each.name)
+def test_what_is_offered_is_counted(candidate: loads.Candidate) -> None:
+    ground = VethPair()
     plan = Plan(flows(64), (), 0.01, 1, [0, max(os.sched_getaffinity(0))])
     with ground.entered(), loads.ExitStack() as stack:
-        standing = contender.stand(ground, stack)
+        standing = candidate.set_up(ground, stack)
         with paced(standing.program, plan.frames) as pace:
             offered, process, _ = loads._offered(plan, pace, standing, 50_000)
         assert 0 < offered.packets <= 50_000 * 0.01
@@ -104,7 +104,7 @@ def test_what_is_offered_is_counted(contender: loads.Contender) -> None:
 
 @needs_root
 def test_the_pace_is_kept_by_the_clock() -> None:
-    ground = Ground()
+    ground = VethPair()
     with (
         ground.entered(), loads.ExitStack() as stack,
         paced(passing(stack), flows(16, port=20)) as pace,

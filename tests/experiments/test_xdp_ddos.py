@@ -12,11 +12,19 @@ import pytest
 from scripts import module
 
 from ebpf.loader import load, run
-from experiments.shared.xdp import card, siege, transactions
+from experiments.shared.xdp import card, flooded_server, transactions
+from experiments.shared.xdp.flooded_server import (
+    FILTERED,
+    SERVERS,
+    UNFILTERED,
+    UNREAD,
+    FloodedServer,
+    Held,
+    Plan,
+)
 from experiments.shared.xdp.frames import flows
-from experiments.shared.xdp.siege import FILTERED, SERVERS, UNFILTERED, UNREAD, Held, Plan, Siege
-from testbed.errors import TestbedError
-from testbed.results.report import Report
+from telemark.errors import TestbedError
+from telemark.results.report import Report
 
 experiment = module("xdp_ddos")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
@@ -113,8 +121,8 @@ def test_what_finds_a_ring_full_is_lost_of_a_flood_or_not() -> None:
 def test_one_core_receives(core: int, mask: str) -> None:
     """Words of 32 cores, as cpumask_parse() of the kernel reads them."""
     said: list[str] = []
-    siege._receive_on(core, SimpleNamespace(run=said.append))
-    assert f"echo {mask} > /sys/class/net/{siege.SERVER}/queues/rx-0/rps_cpus'" in said[0]
+    flooded_server._receive_on(core, SimpleNamespace(run=said.append))
+    assert f"echo {mask} > /sys/class/net/{flooded_server.SERVER}/queues/rx-0/rps_cpus'" in said[0]
 
 
 @needs_root
@@ -123,18 +131,20 @@ def test_each_frame_of_a_flood_is_in_one_book(server: str) -> None:
     """However busy the machine is: of transactions there are some without a flood."""
     cores = sorted(os.sched_getaffinity(0))
     plan = Plan((0, 50_000), 0.05, 1, [cores[0], cores[-1]])
-    with siege.ExitStack() as stack:
-        standing = Siege(stack, plan.cores, server)
-        with siege.ThreadPoolExecutor(1) as thread:  # whose priority and namespace change
+    with flooded_server.ExitStack() as stack:
+        standing = FloodedServer(stack, plan.cores, server)
+        with flooded_server.ThreadPoolExecutor(1) as thread:  # whose priority and namespace change
             for _ in range(5):  # a busy machine may stand still for all of one
-                alone, flooded = thread.submit(siege.turn, plan, 1, server, standing).result()
+                alone, flooded = thread.submit(
+                    flooded_server.turn, plan, 1, server, standing
+                ).result()
                 if alone.transactions_per_s and flooded.arrived:
                     break
         mask = standing.ground.run(f"""unshare --mount sh -ec 'mount -t sysfs sysfs /sys
-            cat /sys/class/net/{siege.SERVER}/queues/rx-0/rps_cpus'""")
+            cat /sys/class/net/{flooded_server.SERVER}/queues/rx-0/rps_cpus'""")
     assert int(mask.replace(",", ""), 16) == 1 << cores[-1]
     assert (alone.arrived, alone.transactions_per_s > 0) == (0, True)
-    offered = 50_000 * (0.05 + 2 * siege.EARLY_S)
+    offered = 50_000 * (0.05 + 2 * flooded_server.EARLY_S)
     assert flooded.arrived + flooded.lost_at_card == pytest.approx(offered, abs=1 + card.RING)
     assert flooded.missing == 0
     assert (flooded.dropped_at_xdp > 0, flooded.seen_by_host > 0) == (
@@ -148,7 +158,7 @@ def test_without_real_time_priority_it_is_said_what_to_do(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "sched_setscheduler", refused)
     with pytest.raises(TestbedError, match=r"^no real-time priority \(Operation .* --privileged$"):
-        siege.come_first(0, 1)
+        flooded_server.come_first(0, 1)
 
 
 def test_virtual_time_is_refused() -> None:

@@ -9,9 +9,9 @@ import pytest
 from scripts import module, run
 
 from ebpf.loader import run_live
-from experiments.shared.xdp import dropping, frames, ground
-from experiments.shared.xdp.turns import Offer, Turn, turns
-from testbed.errors import TestbedError
+from experiments.shared.xdp import dropping, frames, veth_setup
+from experiments.shared.xdp.interleaved_rounds import Offer, Turn, turns
+from telemark.errors import TestbedError
 
 experiment = module("xdp_drop")
 OPTIONS = argparse.Namespace(rounds=3, packets=100, time="real", quick=False)
@@ -68,27 +68,27 @@ def test_frames_are_whole_and_differ() -> None:
 
 
 @needs_root
-@pytest.mark.parametrize("contender", dropping.CONTENDERS, ids=lambda each: each.name)
-def test_each_contender_counts_each_packet_of_its_own(contender: dropping.Contender) -> None:
+@pytest.mark.parametrize("candidate", dropping.CONTENDERS, ids=lambda each: each.name)
+def test_each_contender_counts_each_packet_of_its_own(candidate: dropping.Candidate) -> None:
     offer = Offer(frames.flows(64), 5000, [[0]])
-    (turn,) = turns([contender], offer, 1, print)
+    (turn,) = turns([candidate], offer, 1, print)
     assert (turn.sent, turn.counted) == (5000, 5000)
-    assert turn.ns_a_packet > 0
+    assert turn.ns_per_packet > 0
     elsewhere = Offer(frames.flows(64, port=20), 100, [[0]])
-    if contender not in (dropping.ALL, dropping.SOCKET):  # which look at no port
+    if candidate not in (dropping.ALL, dropping.SOCKET):  # which look at no port
         with pytest.raises(TestbedError, match="was sent 100 packets, and counted 0"):
-            list(turns([contender], elsewhere, 1, print))
+            list(turns([candidate], elsewhere, 1, print))
 
 
 @needs_root
-@pytest.mark.parametrize(("contender", "tracked"), [(dropping.CONNTRACK, 64), (dropping.FILTER, 0)])
+@pytest.mark.parametrize(("candidate", "tracked"), [(dropping.CONNTRACK, 64), (dropping.FILTER, 0)])
 def test_conntrack_is_on_only_where_it_is_said_to_be(
-    contender: dropping.Contender, tracked: int
+    candidate: dropping.Candidate, tracked: int
 ) -> None:
-    place = ground.Ground()
+    place = veth_setup.VethPair()
     with place.entered(), ExitStack() as stack:
-        standing = contender.stand(place, stack)
-        run_live(standing.program, frames.flows(64, port=20), 64, ingress=ground.DEVICE)
+        standing = candidate.set_up(place, stack)
+        run_live(standing.program, frames.flows(64, port=20), 64, ingress=veth_setup.DEVICE)
         assert int(place.run("cat /proc/sys/net/netfilter/nf_conntrack_count")) == tracked
     place.close()
 

@@ -7,8 +7,8 @@ import pytest
 from scripts import module
 
 from experiments.shared.xdp import forwarding, frames
+from experiments.shared.xdp.interleaved_rounds import Candidate, Offer, Turn, turns
 from experiments.shared.xdp.switching import MINIP4
-from experiments.shared.xdp.turns import Contender, Offer, Turn, turns
 
 experiment = module("xdp_forward")
 OPTIONS = argparse.Namespace(rounds=3, packets=100, time="real", quick=False)
@@ -34,8 +34,8 @@ def test_ratios_are_of_one_round_and_decide() -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
-@pytest.mark.parametrize("contender", experiment.CONTENDERS, ids=lambda each: each.name)
-def test_each_packet_is_counted_where_it_leaves(contender: Contender) -> None:
+@pytest.mark.parametrize("candidate", experiment.CONTENDERS, ids=lambda each: each.name)
+def test_each_packet_is_counted_where_it_leaves(candidate: Candidate) -> None:
     made_frames = frames.flows(64, destination=forwarding.DESTINATION)
-    (turn,) = turns([contender], Offer(made_frames, 5000, [[0]], forwarding.RESTORED), 1, print)
+    (turn,) = turns([candidate], Offer(made_frames, 5000, [[0]], forwarding.RESTORED), 1, print)
     assert (turn.sent, turn.counted) == (5000, 5000)

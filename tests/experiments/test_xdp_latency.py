@@ -8,9 +8,9 @@ from scripts import module
 
 from experiments.shared.xdp import delays, forwarding, frames
 from experiments.shared.xdp.delays import ALONE, BATCH, BATCHES, Delay, Plan
-from experiments.shared.xdp.turns import Contender, Standing
-from testbed.errors import TestbedError
-from testbed.results.report import Report
+from experiments.shared.xdp.interleaved_rounds import Candidate, Standing
+from telemark.errors import TestbedError
+from telemark.results.report import Report
 
 experiment = module("xdp_latency")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
@@ -46,9 +46,9 @@ def test_where_rounds_differ_the_run_is_invalid() -> None:
 
 
 @needs_root
-@pytest.mark.parametrize("contender", experiment.CONTENDERS, ids=lambda each: each.name)
-def test_each_packet_is_timed_where_it_leaves(contender: Contender) -> None:
-    alone, batches = delays.delays([contender], PLAN._replace(rounds=1), lambda _: None)
+@pytest.mark.parametrize("candidate", experiment.CONTENDERS, ids=lambda each: each.name)
+def test_each_packet_is_timed_where_it_leaves(candidate: Candidate) -> None:
+    alone, batches = delays.delays([candidate], PLAN._replace(rounds=1), lambda _: None)
     assert (alone.packets, batches.packets) == (5, 5 * BATCH)
     for each in (alone, batches):
         assert 100 < each.median_ns <= each.p99_ns < 60e9
@@ -56,13 +56,13 @@ def test_each_packet_is_timed_where_it_leaves(contender: Contender) -> None:
 
 @needs_root
 def test_a_packet_that_does_not_end_makes_the_run_invalid() -> None:
-    def stand(ground: delays.Ground, stack: delays.ExitStack) -> Standing:
-        standing = forwarding.ROUTING.stand(ground, stack)
+    def set_up(ground: delays.VethPair, stack: delays.ExitStack) -> Standing:
+        standing = forwarding.ROUTING.set_up(ground, stack)
         ground.run("echo 0 > /proc/sys/net/ipv4/ip_forward")
         return standing
 
     with pytest.raises(TestbedError, match=r"^run invalid: deaf was sent 13 packets, of which 0 e"):
-        list(delays.delays([Contender("deaf", stand)], PLAN, lambda _: None))
+        list(delays.delays([Candidate("deaf", set_up)], PLAN, lambda _: None))
 
 
 def test_virtual_time_is_refused() -> None:

@@ -9,8 +9,8 @@ import pytest
 from scripts import module, run
 
 from ebpf.loader import run_live
-from experiments.shared.xdp import balancing, frames, ground
-from experiments.shared.xdp.turns import Contender, Offer, Turn, turns
+from experiments.shared.xdp import balancing, frames, veth_setup
+from experiments.shared.xdp.interleaved_rounds import Candidate, Offer, Turn, turns
 
 experiment = module("xdp_loadbalancer")
 OPTIONS = argparse.Namespace(rounds=3, packets=100, time="real", quick=False)
@@ -38,24 +38,24 @@ def test_ratios_are_of_one_round_and_decide() -> None:
 
 @needs_root
 @pytest.mark.parametrize(
-    "contender", [*balancing.ANYWHERE, balancing.IPVS], ids=lambda each: each.name
+    "candidate", [*balancing.ANYWHERE, balancing.IPVS], ids=lambda each: each.name
 )
-def test_each_packet_comes_to_the_far_end(contender: Contender) -> None:
-    if contender is balancing.IPVS and (why := balancing.ipvs_missing()):
+def test_each_packet_comes_to_the_far_end(candidate: Candidate) -> None:
+    if candidate is balancing.IPVS and (why := balancing.ipvs_missing()):
         pytest.skip(why)
     made = frames.flows(64, destination=balancing.VIP)
-    (turn,) = turns([contender], Offer(made, 3000, [[0]], balancing.MACS), 1, print)
+    (turn,) = turns([candidate], Offer(made, 3000, [[0]], balancing.MACS), 1, print)
     assert (turn.sent, turn.counted) == (3000, 3000)
 
 
 @needs_root
-@pytest.mark.parametrize(("contender", "tracked"), [(balancing.NAT, 64), (balancing.STATELESS, 0)])
-def test_connections_are_tracked_only_where_it_is_said(contender: Contender, tracked: int) -> None:
-    place = ground.Ground()
+@pytest.mark.parametrize(("candidate", "tracked"), [(balancing.NAT, 64), (balancing.STATELESS, 0)])
+def test_connections_are_tracked_only_where_it_is_said(candidate: Candidate, tracked: int) -> None:
+    place = veth_setup.VethPair()
     with place.entered(), ExitStack() as stack:
-        standing = contender.stand(place, stack)
+        standing = candidate.set_up(place, stack)
         made = frames.flows(64, destination=balancing.VIP)
-        run_live(standing.program, made, 64, ingress=ground.DEVICE)
+        run_live(standing.program, made, 64, ingress=veth_setup.DEVICE)
         assert int(place.run("cat /proc/sys/net/netfilter/nf_conntrack_count")) == tracked
     place.close()
 

@@ -9,8 +9,8 @@ import pytest
 from scripts import module, run
 
 from experiments.shared.xdp import routing
-from experiments.shared.xdp.turns import Offer, Turn, turns
-from testbed.errors import TestbedError
+from experiments.shared.xdp.interleaved_rounds import Offer, Turn, turns
+from telemark.errors import TestbedError
 
 experiment = module("xdp_router")
 OPTIONS = argparse.Namespace(rounds=3, packets=100, routes=5, time="real", quick=False)
@@ -37,30 +37,30 @@ def made(pairs: experiment.Pairs, ns: tuple[float, ...]) -> list[Turn]:
 def test_ratios_are_of_one_round_and_decide(
     ns: tuple[float, ...], passed: list[bool], tmp_path: Path
 ) -> None:
-    pairs = [routing.contenders(["0.0.0.0/0"], tmp_path), routing.contenders(["a", "b"], tmp_path)]
+    pairs = [routing.candidates(["0.0.0.0/0"], tmp_path), routing.candidates(["a", "b"], tmp_path)]
     report = experiment.report(made(pairs, ns), pairs, OPTIONS)
     assert [check.passed for check in report.checks] == passed
     assert report.checks[0].measured == pytest.approx(ns[1] / ns[0])
 
 
 def test_rounds_that_differ_decide_nothing(tmp_path: Path) -> None:
-    pairs = [routing.contenders(["0.0.0.0/0"], tmp_path), routing.contenders(["a", "b"], tmp_path)]
+    pairs = [routing.candidates(["0.0.0.0/0"], tmp_path), routing.candidates(["a", "b"], tmp_path)]
     measured = made(pairs, (900, 290, 1300, 660))  # the last of three rounds gets another machine
-    measured[-1] = measured[-1]._replace(ns_a_packet=measured[-2].ns_a_packet / 2.1)
+    measured[-1] = measured[-1]._replace(ns_per_packet=measured[-2].ns_per_packet / 2.1)
     with pytest.raises(TestbedError, match=r"XDP, 2 routes has 2 times .*: from 1\.97 to 2\.1 "):
         experiment.report(measured, pairs, OPTIONS)
 
 
 def test_who_did_not_have_the_core_is_not_told_to_be_slow(tmp_path: Path) -> None:
     """All rounds miss what is asked for: on an idle machine that decides, beside others not."""
-    pairs = [routing.contenders(["0.0.0.0/0"], tmp_path), routing.contenders(["a", "b"], tmp_path)]
+    pairs = [routing.candidates(["0.0.0.0/0"], tmp_path), routing.candidates(["a", "b"], tmp_path)]
     measured = made(pairs, (900, 310, 1300, 600))
-    for waited, is_told in ((0.19, True), (0.21, False)):
+    for waited, is_reported in ((0.19, True), (0.21, False)):
         for at in (0, 6):  # a single turn of a contender decides nothing
             measured[at] = measured[at]._replace(waited=0.5)
-        slow = [turn._replace(waited=waited) if turn.contender == pairs[0][1].name else turn
+        slow = [turn._replace(waited=waited) if turn.candidate == pairs[0][1].name else turn
                 for turn in measured]  # fmt: skip
-        if is_told:
+        if is_reported:
             assert not experiment.report(slow, pairs, OPTIONS).passed
             continue
         with pytest.raises(TestbedError, match=r"XDP, one route .* had the core for 21% of the "):
@@ -80,9 +80,9 @@ def test_prefixes_differ_and_cover_all() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 @pytest.mark.parametrize("which", [0, 1])
 def test_each_packet_comes_to_the_far_end(which: int, tmp_path: Path) -> None:
-    contender = routing.contenders(routing.prefixes(100, 1), tmp_path)[which]
+    candidate = routing.candidates(routing.prefixes(100, 1), tmp_path)[which]
     offer = Offer(routing.frames(64, 2), 3000, [[0]], routing.TTL_AND_MACS)
-    (turn,) = turns([contender], offer, 1, print)
+    (turn,) = turns([candidate], offer, 1, print)
     assert (turn.sent, turn.counted) == (3000, 3000)
 
 

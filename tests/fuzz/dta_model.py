@@ -299,74 +299,74 @@ class Hostile:
     """Reports of which some field is likely to be wrong, with numbers that jump."""
 
     def __init__(self, seed: int) -> None:
-        self.dice = random.Random(seed)
+        self.rng = random.Random(seed)
         self._next: Counter[tuple[int, int]] = Counter()
-        self._keys = [self.dice.randrange(1 << 128) for _ in range(12)] + [5, 77]
+        self._keys = [self.rng.randrange(1 << 128) for _ in range(12)] + [5, 77]
 
     def datagram(self) -> tuple[str, int, int, bytes]:
         """Where it is from, its port, UDP's length, and what is behind UDP's header."""
-        dice = self.dice
-        port = dice.choice((OURS, OURS, PROTOTYPE))
-        opcode = dice.choice((1, 1, 2, 3, 4, 4, 5, 5))
-        opcode = opcode if dice.random() < 0.97 else dice.randrange(256)
-        number = dice.choice((7, 0)) if dice.random() < 0.95 else dice.randrange(1 << 16)
+        rng = self.rng
+        port = rng.choice((OURS, OURS, PROTOTYPE))
+        opcode = rng.choice((1, 1, 2, 3, 4, 4, 5, 5))
+        opcode = opcode if rng.random() < 0.97 else rng.randrange(256)
+        number = rng.choice((7, 0)) if rng.random() < 0.95 else rng.randrange(1 << 16)
         sequence = self._sequence(number, port)
         if port == OURS:
-            version = 1 if dice.random() < 0.98 else dice.randrange(16)
-            flags = version << 4 | dice.choice((0, 4)) | (8 if dice.random() < 0.1 else 0)
+            version = 1 if rng.random() < 0.98 else rng.randrange(16)
+            flags = version << 4 | rng.choice((0, 4)) | (8 if rng.random() < 0.1 else 0)
             head = struct.pack(">BBHI", flags, opcode, number, sequence)
         else:
-            flags = dice.choice((0, 0x40, 0x40)) | (0x80 if dice.random() < 0.1 else 0)
+            flags = rng.choice((0, 0x40, 0x40)) | (0x80 if rng.random() < 0.1 else 0)
             head = bytes([opcode, sequence % 256, flags])
         octets = head + self._body(opcode, is_ours=port == OURS)
         length = len(octets) + 8
-        if dice.random() < 0.02:
-            length += dice.choice((-4, -1, 1, 4, 8))
-        if dice.random() < 0.02:
-            octets = octets[: dice.randrange(len(octets))]
-        src = REPORTER_ADDR if dice.random() < 0.95 else "10.0.0.77"
+        if rng.random() < 0.02:
+            length += rng.choice((-4, -1, 1, 4, 8))
+        if rng.random() < 0.02:
+            octets = octets[: rng.randrange(len(octets))]
+        src = REPORTER_ADDR if rng.random() < 0.95 else "10.0.0.77"
         return src, port, length, octets
 
     def _sequence(self, number: int, port: int) -> int:
         here = number, port
-        jump = self.dice.random()
+        jump = self.rng.random()
         if jump < 0.85:
             self._next[here] += 1
             return (self._next[here] - 1) % (1 << 32)
         if jump < 0.97:
-            return (self._next[here] - self.dice.randrange(-5, 12)) % (1 << 32)
+            return (self._next[here] - self.rng.randrange(-5, 12)) % (1 << 32)
         if jump < 0.99:
             return (
-                self._next[here] + self.dice.choice((1023, 1024, -1024, -1025, -63, -64, -65))
+                self._next[here] + self.rng.choice((1023, 1024, -1024, -1025, -63, -64, -65))
             ) % (1 << 32)
-        self._next[here] = self.dice.randrange(1 << 32)
+        self._next[here] = self.rng.randrange(1 << 32)
         return self._next[here]
 
     def _body(self, opcode: int, *, is_ours: bool) -> bytes:
-        dice = self.dice
+        rng = self.rng
 
         def mostly(least: int, most: int, bits: int = 8) -> int:
-            wrong = dice.choice((0, most + 1, (1 << bits) - 1))
-            return wrong if dice.random() < 0.04 else dice.randint(least, most)
+            wrong = rng.choice((0, most + 1, (1 << bits) - 1))
+            return wrong if rng.random() < 0.04 else rng.randint(least, most)
 
-        key = dice.choice(self._keys)
+        key = rng.choice(self._keys)
         name = key.to_bytes(16, "big") if is_ours else (key & M32).to_bytes(4, "big")
-        copies, hops = mostly(1, 8), dice.choice((0, 0, 1, 3, 5, 6))
+        copies, hops = mostly(1, 8), rng.choice((0, 0, 1, 3, 5, 6))
         if opcode == 1:
-            words = dice.choice((1, 3, 7))
-            named = bytes([words if dice.random() < 0.98 else dice.randrange(256), 0, 0])
-            return bytes([copies]) + (named if is_ours else b"") + name + dice.randbytes(4 * words)
+            words = rng.choice((1, 3, 7))
+            named = bytes([words if rng.random() < 0.98 else rng.randrange(256), 0, 0])
+            return bytes([copies]) + (named if is_ours else b"") + name + rng.randbytes(4 * words)
         if opcode == 2:
-            return struct.pack(">II", mostly(0, LISTS - 1, 32), dice.randrange(1 << 32))
+            return struct.pack(">II", mostly(0, LISTS - 1, 32), rng.randrange(1 << 32))
         if opcode == 3:
-            return bytes([copies]) + bytes(3 if is_ours else 0) + name + dice.randbytes(8)
+            return bytes([copies]) + bytes(3 if is_ours else 0) + name + rng.randbytes(8)
         if opcode == 4:
-            hop, value = mostly(0, HOPS - 1), dice.randrange(64).to_bytes(4, "big")
+            hop, value = mostly(0, HOPS - 1), rng.randrange(64).to_bytes(4, "big")
             if is_ours:
                 return bytes([copies, hop, hops, 0]) + name + value
             return name + bytes([(hop + 1) % 256]) + value
         columns = mostly(0, SKETCHES - 1, 16), mostly(0, COLUMNS - 1, 16)
-        return struct.pack(">HH4I", *columns, *(dice.choice((1, 1 << 31)) for _ in range(4)))
+        return struct.pack(">HH4I", *columns, *(rng.choice((1, 1 << 31)) for _ in range(4)))
 
 
 def made() -> tuple[Gatherer, dict[str, memoryview]]:

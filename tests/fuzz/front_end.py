@@ -56,13 +56,13 @@ def words_of(text: str) -> list[str]:
     return re.findall(r"\w+|\s+|[^\w\s]", text)
 
 
-def mutate(words: list[str], dice: random.Random) -> str:
+def mutate(words: list[str], rng: random.Random) -> str:
     """The text with a few words left out, doubled, swapped or replaced."""
     mutated = list(words)
     own = [i for i, word in enumerate(words) if not word.isspace()]
-    for _ in range(dice.choice([1, 1, 2, 3]) if own else 0):
-        i, j = dice.choice(own), dice.choice(own)
-        change = dice.choice(["drop", "double", "swap", "copy", "replace"])
+    for _ in range(rng.choice([1, 1, 2, 3]) if own else 0):
+        i, j = rng.choice(own), rng.choice(own)
+        change = rng.choice(["drop", "double", "swap", "copy", "replace"])
         if change == "swap":
             mutated[i], mutated[j] = mutated[j], mutated[i]
         else:
@@ -70,7 +70,7 @@ def mutate(words: list[str], dice: random.Random) -> str:
                 "drop": "",
                 "double": f"{words[i]} {words[i]}",
                 "copy": words[j],
-                "replace": f" {dice.choice(PIECES)} ",
+                "replace": f" {rng.choice(PIECES)} ",
             }[change]
     return "".join(mutated)
 
@@ -105,13 +105,13 @@ def keep(text: str) -> Path:
 
 def fuzz(seconds: float, seed: int) -> str:
     """Mutate our programs blindly; return what was done. Raises Finding."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     starts = [words_of(text) for text in programs()]
     count = good = 0
     end_s = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as folder:
         while time.monotonic() < end_s:
-            good += compile_text(mutate(dice.choice(starts), dice), Path(folder))
+            good += compile_text(mutate(rng.choice(starts), rng), Path(folder))
             count += 1
     return f"{count} texts, {good} of them programs"
 

@@ -47,36 +47,36 @@ class Verdict(NamedTuple):
     frame: bytes | None
 
 
-def hostile(dice: random.Random) -> Came:
+def hostile(rng: random.Random) -> Came:
     """A frame of which some field of INT is likely to be wrong; its checksums are."""
 
     def mostly(right: int, bits: int) -> int:
-        wrong = (0, 1, 2, (1 << bits) - 1, dice.randrange(1 << bits))
-        return right if dice.random() < 0.95 else dice.choice(wrong) % (1 << bits)
+        wrong = (0, 1, 2, (1 << bits) - 1, rng.randrange(1 << bits))
+        return right if rng.random() < 0.95 else rng.choice(wrong) % (1 << bits)
 
-    version, is_tcp = dice.choice((4, 6)), dice.random() < 0.5
-    mark = dice.choice((DSCP, PROBE) if is_tcp else (DSCP, PORT, NEW_UDP, PROBE))
-    asked = dice.choice((0x8000, 0xF000, 0xFC00, 0xFF81, 0, dice.randrange(1 << 16)))
+    version, is_tcp = rng.choice((4, 6)), rng.random() < 0.5
+    mark = rng.choice((DSCP, PROBE) if is_tcp else (DSCP, PORT, NEW_UDP, PROBE))
+    asked = rng.choice((0x8000, 0xF000, 0xFC00, 0xFF81, 0, rng.randrange(1 << 16)))
     words = len(pushed(asked)) // 4
-    stack = dice.randbytes(4 * words * dice.choice((0, 1, 2, 5, 12)))
-    stack += dice.randbytes(dice.choice((0, 0, 0, 4)))
+    stack = rng.randbytes(4 * words * rng.choice((0, 1, 2, 5, 12)))
+    stack += rng.randbytes(rng.choice((0, 0, 0, 4)))
     stack = stack[: 4 * 252]
     first = mostly(2, 4) << 28 | mostly(0, 3) << 25 | mostly(0, 12) << 13
-    first |= mostly(words % 32, 5) << 8 | mostly(dice.choice((0, 1, 9)), 8)
+    first |= mostly(words % 32, 5) << 8 | mostly(rng.choice((0, 1, 9)), 8)
     header = struct.pack(">IHHI", first, asked, mostly(0, 16), mostly(0, 32))
-    top = mostly(dice.choice((MD, MD, MX)), 4) << 28
+    top = mostly(rng.choice((MD, MD, MX)), 4) << 28
     top |= mostly({PORT: 1, NEW_UDP: 2}.get(mark, 0), 2) << 26 | mostly(0, 2) << 24
-    top |= mostly(3 + len(stack) // 4, 8) << 16 | dice.randrange(1 << 16)
+    top |= mostly(3 + len(stack) // 4, 8) << 16 | rng.randrange(1 << 16)
     head = bytearray(TEMPLATES[version, tcp if is_tcp else udp, 16 if mark == DSCP else 0])
     behind = (MARKER if mark == PROBE else b"") + struct.pack(">I", top) + header + stack
-    behind += dice.randbytes(dice.choice((0, 8, 40)))
+    behind += rng.randbytes(rng.choice((0, 8, 40)))
     came = Came(b"", version, is_tcp, mark)
     grow(head, came, len(behind))
     if mark in (PORT, NEW_UDP):
         struct.pack_into(">H", head, came.layer4 + 2, INT_PORT)
-    if not is_tcp and dice.random() < 0.2:
+    if not is_tcp and rng.random() < 0.2:
         struct.pack_into(">H", head, came.layer4 + 6, 0)
-    keep = len(behind) if dice.random() < 0.9 else dice.randrange(len(behind))
+    keep = len(behind) if rng.random() < 0.9 else rng.randrange(len(behind))
     return came._replace(frame=bytes(head) + behind[:keep])
 
 
@@ -227,12 +227,12 @@ def fuzz(seed: int, count: int) -> list[Counter[str]]:
 
     Raises AssertionError where a frame is not as it must be, or not counted.
     """
-    dice, counted = random.Random(seed), []
+    rng, counted = random.Random(seed), []
     for is_sink in (False, True):
         switch = Switch(NODE, outside=[OUT] if is_sink else [], mtu=MTU)
         switch.report_all()
         events = Counter(
-            check(switch, hostile(dice), is_sink=is_sink) or UNCOUNTED for _ in range(count)
+            check(switch, hostile(rng), is_sink=is_sink) or UNCOUNTED for _ in range(count)
         )
         counted.append(events.copy())
         del events[UNCOUNTED]

@@ -122,17 +122,17 @@ def _escaped(constant: str) -> str:
 
 def _write_seeds(folder: Path, config: dict[str, Any], seed: int) -> None:
     """Inputs of a few frames, with the program's constants among their bytes."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     words = [bytes.fromhex(c.rjust(len(c) + len(c) % 2, "0")) for c in content.constants(config)]
     folder.mkdir()
     for number in range(SEEDS):
         steps = b""
-        for _ in range(dice.choice([1, 2, 5])):
+        for _ in range(rng.choice([1, 2, 5])):
             frame = b"".join(
-                dice.choice([*words, dice.randbytes(4), bytes(2)])
-                for _ in range(dice.choice([4, 12, 40]))
+                rng.choice([*words, rng.randbytes(4), bytes(2)])
+                for _ in range(rng.choice([4, 12, 40]))
             )
-            steps += bytes([dice.randrange(10), dice.randrange(256)])
+            steps += bytes([rng.randrange(10), rng.randrange(256)])
             steps += len(frame).to_bytes(2, "big") + frame
         (folder / f"seed{number:02}").write_bytes(steps)
 

@@ -47,18 +47,18 @@ class Scope:
 
 
 class Expressions:
-    def __init__(self, dice: random.Random) -> None:
-        self.dice = dice
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
 
     def chance(self, percent: int) -> bool:
-        return self.dice.randrange(100) < percent
+        return self.rng.randrange(100) < percent
 
     def number(self, width: int) -> int:
         """Small, at an edge, or anything."""
         top = (1 << width) - 1
-        return self.dice.choice([
-            self.dice.randrange(9) & top, self.dice.choice([0, 1, top, top >> 1, 1 << (width - 1)]),
-            self.dice.getrandbits(width),
+        return self.rng.choice([
+            self.rng.randrange(9) & top, self.rng.choice([0, 1, top, top >> 1, 1 << (width - 1)]),
+            self.rng.getrandbits(width),
         ])  # fmt: skip
 
     def constant(self, width: int) -> str:
@@ -69,39 +69,39 @@ class Expressions:
     def bits(self, scope: Scope, width: int, depth: int = 3) -> str:
         if depth <= 0 or self.chance(15):
             return self.leaf(scope, width)
-        return self.dice.choice(self.BITS)(self, scope, width, depth - 1)
+        return self.rng.choice(self.BITS)(self, scope, width, depth - 1)
 
     def leaf(self, scope: Scope, width: int) -> str:
         """A variable, cut or extended to the width, or a constant."""
         same = [v.name for v in scope.variables if v.width == width and not v.signed]
         others = [v for v in scope.variables if v.width != width and not v.signed]
         if same and self.chance(60):
-            return self.dice.choice(same)
+            return self.rng.choice(same)
         if others and self.chance(70):
-            v = self.dice.choice(others)
+            v = self.rng.choice(others)
             if v.width < width or self.chance(50):
                 return f"(bit<{width}>) {v.name}"
-            low = self.dice.randrange(v.width - width + 1)
+            low = self.rng.randrange(v.width - width + 1)
             return f"{v.name}[{low + width - 1}:{low}]"
         return self.constant(width)
 
     def arithmetic(self, scope: Scope, width: int, depth: int) -> str:
         left, right = self.bits(scope, width, depth), self.bits(scope, width, depth)
-        return f"({left} {self.dice.choice(ARITHMETIC)} {right})"
+        return f"({left} {self.rng.choice(ARITHMETIC)} {right})"
 
     def shift(self, scope: Scope, width: int, depth: int) -> str:
-        amount = self.dice.choice([
-            str(self.dice.choice([0, 1, width - 1, width, width + 3])),
+        amount = self.rng.choice([
+            str(self.rng.choice([0, 1, width - 1, width, width + 3])),
             f"({self.bits(scope, 8, depth - 1)})",
         ])  # fmt: skip
-        return f"({self.bits(scope, width, depth)} {self.dice.choice(['<<', '>>'])} {amount})"
+        return f"({self.bits(scope, width, depth)} {self.rng.choice(['<<', '>>'])} {amount})"
 
     def power(self, scope: Scope, width: int, depth: int) -> str:
-        divisor = 1 << self.dice.randrange(width)
-        return f"({self.bits(scope, width, depth)} {self.dice.choice('/%')} {divisor})"
+        divisor = 1 << self.rng.randrange(width)
+        return f"({self.bits(scope, width, depth)} {self.rng.choice('/%')} {divisor})"
 
     def unary(self, scope: Scope, width: int, depth: int) -> str:
-        return f"({self.dice.choice('~-')}{self.bits(scope, width, depth)})"
+        return f"({self.rng.choice('~-')}{self.bits(scope, width, depth)})"
 
     def choice(self, scope: Scope, width: int, depth: int) -> str:
         left, right = self.bits(scope, width, depth), self.bits(scope, width, depth)
@@ -110,17 +110,17 @@ class Expressions:
     def concatenation(self, scope: Scope, width: int, depth: int) -> str:
         if width == 1:
             return self.leaf(scope, width)
-        first = self.dice.randrange(1, width)
+        first = self.rng.randrange(1, width)
         left, right = self.bits(scope, first, depth), self.bits(scope, width - first, depth)
         return f"({left} ++ {right})"
 
     def slice(self, scope: Scope, width: int, depth: int) -> str:
-        of = self.dice.choice([w for w in (*WIDTHS, width + 5) if w >= width])
-        low = self.dice.randrange(of - width + 1)
+        of = self.rng.choice([w for w in (*WIDTHS, width + 5) if w >= width])
+        low = self.rng.randrange(of - width + 1)
         return f"({self.bits(scope, of, depth)})[{low + width - 1}:{low}]"
 
     def resized(self, scope: Scope, width: int, depth: int) -> str:
-        return f"(bit<{width}>) ({self.bits(scope, self.dice.choice(WIDTHS), depth)})"
+        return f"(bit<{width}>) ({self.bits(scope, self.rng.choice(WIDTHS), depth)})"
 
     def unsigned(self, scope: Scope, width: int, depth: int) -> str:
         return f"(bit<{width}>) ({self.integer(scope, width, depth)})"
@@ -131,7 +131,7 @@ class Expressions:
     def call(self, scope: Scope, width: int, depth: int) -> str:
         if not scope.functions:
             return self.arithmetic(scope, width, depth)
-        f = self.dice.choice(scope.functions)
+        f = self.rng.choice(scope.functions)
         arguments = ", ".join(self.bits(scope, w, depth - 1) for w in f.parameters)
         return f"(bit<{width}>) {f.name}({arguments})"
 
@@ -144,12 +144,12 @@ class Expressions:
         if depth <= 0 or self.chance(20):
             return self.signed_leaf(scope, width)
         left, right = (self.integer(scope, width, depth - 1) for _ in range(2))
-        other = self.dice.choice([w for w in WIDTHS if w > 1])
-        return self.dice.choice([
-            f"({left} {self.dice.choice(ARITHMETIC)} {right})",
-            f"({left} {self.dice.choice(ARITHMETIC)} {right})",
-            f"({left} {self.dice.choice(['<<', '>>'])} ({self.bits(scope, 8, depth - 2)}))",
-            f"({self.dice.choice('~-')}{left})",
+        other = self.rng.choice([w for w in WIDTHS if w > 1])
+        return self.rng.choice([
+            f"({left} {self.rng.choice(ARITHMETIC)} {right})",
+            f"({left} {self.rng.choice(ARITHMETIC)} {right})",
+            f"({left} {self.rng.choice(['<<', '>>'])} ({self.bits(scope, 8, depth - 2)}))",
+            f"({self.rng.choice('~-')}{left})",
             f"(int<{width}>) ({self.integer(scope, other, depth - 1)})",
             f"(int<{width}>) ({self.bits(scope, width, depth - 1)})",
             f"({self.condition(scope, depth - 2)} ? {left} : {right})",
@@ -158,7 +158,7 @@ class Expressions:
     def signed_leaf(self, scope: Scope, width: int) -> str:
         found = [v for v in scope.variables if v.signed]
         if found and self.chance(60):
-            v = self.dice.choice(found)
+            v = self.rng.choice(found)
             return v.name if v.width == width else f"(int<{width}>) {v.name}"
         if width > 1 and self.chance(60):
             value = self.number(width)
@@ -168,34 +168,34 @@ class Expressions:
     # -- bool
 
     def condition(self, scope: Scope, depth: int = 3) -> str:
-        width = self.dice.choice(WIDTHS)
+        width = self.rng.choice(WIDTHS)
         kinds = [self.comparison, self.comparison, self.signed_comparison]
         if scope.headers:
-            kinds.append(lambda s, w, d: f"{self.dice.choice(s.headers)}.isValid()")
+            kinds.append(lambda s, w, d: f"{self.rng.choice(s.headers)}.isValid()")
             kinds += [self.small, self.small]
         if scope.flags:
-            kinds.append(lambda s, w, d: self.dice.choice(s.flags))
+            kinds.append(lambda s, w, d: self.rng.choice(s.flags))
         if depth > 0:
             kinds += [self.both, self.negation]
-        return self.dice.choice(kinds)(scope, width, depth)
+        return self.rng.choice(kinds)(scope, width, depth)
 
     def comparison(self, scope: Scope, width: int, depth: int) -> str:
         left, right = (self.bits(scope, width, depth - 1) for _ in range(2))
-        return f"({left} {self.dice.choice([*ORDER, '==', '!='])} {right})"
+        return f"({left} {self.rng.choice([*ORDER, '==', '!='])} {right})"
 
     def signed_comparison(self, scope: Scope, width: int, depth: int) -> str:
         width = max(width, 2)
         left, right = (self.integer(scope, width, depth - 1) for _ in range(2))
-        return f"({left} {self.dice.choice([*ORDER, '==', '!='])} {right})"
+        return f"({left} {self.rng.choice([*ORDER, '==', '!='])} {right})"
 
     def small(self, scope: Scope, width: int, depth: int) -> str:
         """Of numbers that frames are full of."""
-        name = self.dice.choice(["hdr.first.kind", "hdr.first.more", "hdr.first.number[7:0]"])
-        return f"({name} {self.dice.choice([*ORDER, '==', '!='])} {self.dice.randrange(6)})"
+        name = self.rng.choice(["hdr.first.kind", "hdr.first.more", "hdr.first.number[7:0]"])
+        return f"({name} {self.rng.choice([*ORDER, '==', '!='])} {self.rng.randrange(6)})"
 
     def both(self, scope: Scope, width: int, depth: int) -> str:
         left, right = (self.condition(scope, depth - 1) for _ in range(2))
-        return f"({left} {self.dice.choice(['&&', '||', '==', '!='])} {right})"
+        return f"({left} {self.rng.choice(['&&', '||', '==', '!='])} {right})"
 
     def negation(self, scope: Scope, width: int, depth: int) -> str:
         return f"!({self.condition(scope, depth - 1)})"

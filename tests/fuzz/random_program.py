@@ -28,8 +28,8 @@ def random_program(seed: int) -> str:
 
 
 class Program(Statements):
-    def __init__(self, dice: random.Random) -> None:
-        super().__init__(dice, random_layout(dice))
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(rng, random_layout(rng))
         standard = [("ingress_port", 9), ("packet_length", 32), ("instance_type", 32),
                     ("egress_port", 9), ("egress_spec", 9), ("checksum_error", 1)]  # fmt: skip
         variables = [*self.writable, Variable("meta.rounds", 8)]
@@ -60,17 +60,17 @@ class Program(Statements):
         """Two that return a value, and one that changes its arguments."""
         lines: Lines = []
         for name in ("f", "g"):
-            widths = tuple(self.dice.choices(WIDTHS, k=self.dice.randrange(1, 3)))
+            widths = tuple(self.rng.choices(WIDTHS, k=self.rng.randrange(1, 3)))
             parameters = [Variable(f"p{i}", w) for i, w in enumerate(widths)]
             scope = Scope(parameters, functions=list(self.scope.functions))
-            f = Function(name, self.dice.choice(WIDTHS), widths)
+            f = Function(name, self.rng.choice(WIDTHS), widths)
             head = ", ".join(f"in {p.type} {p.name}" for p in parameters)
             early = self.braces(f"if ({self.condition(scope)})",
                                 [f"return {self.bits(scope, f.width)};"])  # fmt: skip
             body = [*early, f"return {self.bits(scope, f.width)};"]
             lines += self.braces(f"bit<{f.width}> {name}({head})", body)
             self.scope.functions.append(f)
-        self.changed = self.dice.choice([v for v in self.writable if not v.signed]).width
+        self.changed = self.rng.choice([v for v in self.writable if not v.signed]).width
         both = Scope([Variable("x", self.changed), Variable("z", 8)])
         body = [f"y = {self.bits(both, self.changed)};", f"x = {self.bits(both, self.changed)};"]
         head = f"void change(inout bit<{self.changed}> x, out bit<{self.changed}> y, in bit<8> z)"
@@ -78,14 +78,14 @@ class Program(Statements):
 
     def change(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
         found = [v for v in self.writable if v.width == self.changed and not v.signed]
-        x, y = self.dice.choices(found, k=2)
+        x, y = self.rng.choices(found, k=2)
         return [f"change({x.name}, {y.name}, {self.bits(scope, 8)});"]
 
     # -- parser
 
     def parser(self) -> Lines:
         states = ["a", "b", "c", "v", "w", "s", "t", "u", "us", "skip", "check", "ahead"]
-        self.dice.shuffle(states)
+        self.rng.shuffle(states)
         # A parser that cannot end is refused: one state surely can.
         first, *others = self.next_state("hdr.first", states)
         keys = first.count(",") + 1
@@ -102,17 +102,17 @@ class Program(Statements):
         lines: Lines = []
         if self.chance(30):
             lines += self.block(self.scope, 0, IN_PARSER)
-        length = f"(bit<32>) ({self.bits(self.scope, 3, 1)}) * {self.dice.choice([8, 8, 8, 4])}"
-        ahead = self.dice.choice([4, 8, 12, 33, 70])
-        error = self.dice.choice(["Odd", "Even"])
+        length = f"(bit<32>) ({self.bits(self.scope, 3, 1)}) * {self.rng.choice([8, 8, 8, 4])}"
+        ahead = self.rng.choice([4, 8, 12, 33, 70])
+        error = self.rng.choice(["Odd", "Even"])
         lines += {
             "a": ["packet.extract(hdr.a);"], "b": ["packet.extract(hdr.b);"],
             "c": ["packet.extract(hdr.c);"],
             "v": [f"packet.extract(hdr.v, {length});"], "w": [f"packet.extract(hdr.w, {length});"],
             "s": ["packet.extract(hdr.s.next);"], "t": ["packet.extract(hdr.t.next);"],
-            "u": [self.dice.choice(["packet.extract(hdr.u.one);",
+            "u": [self.rng.choice(["packet.extract(hdr.u.one);",
                                     f"packet.extract(hdr.u.large, {length});"])],
-            "us": [self.dice.choice(["packet.extract(hdr.us.next.one);",
+            "us": [self.rng.choice(["packet.extract(hdr.us.next.one);",
                                      "packet.extract(hdr.us.next.two);"])],
             "skip": [f"packet.advance({length});"],
             "check": [f"verify({self.condition(self.scope)}, error.{error});"],
@@ -131,19 +131,19 @@ class Program(Statements):
         fields = self.layout.types[type_].fields
         keys = [
             (f"{header}.{f.name}", f.width)
-            for f in self.dice.choices(fields, k=self.dice.randrange(1, 3))
+            for f in self.rng.choices(fields, k=self.rng.randrange(1, 3))
             if not f.signed
         ]
         if self.chance(25) or not keys:
-            keys.append((f"packet.lookahead<bit<{(w := self.dice.choice([4, 8, 65]))}>>()", w))
+            keys.append((f"packet.lookahead<bit<{(w := self.rng.choice([4, 8, 65]))}>>()", w))
         cases = []
-        for _ in range(self.dice.randrange(1, 5)):
+        for _ in range(self.rng.randrange(1, 5)):
             sets = [self.key_set(width) for _, width in keys]
-            state = self.dice.choice([*states[:3], *states[:2], "accept"])
+            state = self.rng.choice([*states[:3], *states[:2], "accept"])
             cases.append(f"{sets[0] if len(sets) == 1 else '(' + ', '.join(sets) + ')'}: {state};")
         if self.chance(85):
             usual = [*states[:3], *states[:2], *states[:2], states[0]]
-            cases.append(f"default: {self.dice.choice([*usual, 'reject', 'accept'])};")
+            cases.append(f"default: {self.rng.choice([*usual, 'reject', 'accept'])};")
         return self.braces(f"transition select({', '.join(k for k, _ in keys)})", cases)
 
     def key_set(self, width: int) -> str:
@@ -151,7 +151,7 @@ class Program(Statements):
         kinds = [f"{low}", f"{low}", f"{high} &&& {self.number(width)}", "_"]
         if high - low < 16:
             kinds.append(f"{low} .. {high}")
-        return self.dice.choice(kinds)
+        return self.rng.choice(kinds)
 
     # -- controls
 
@@ -160,7 +160,7 @@ class Program(Statements):
         self.is_ingress = name == "Ingress"
         state = ["counter(6, CounterType.packets_and_bytes) counted;"]
         for i in range(2):
-            width = self.dice.choice(WIDTHS)
+            width = self.rng.choice(WIDTHS)
             self.registers.append(Variable(f"kept{i}", width))
             state.append(f"register<bit<{width}>>(6) kept{i};")
         lines = [*state, *self.all_actions(), *self.all_tables()]
@@ -187,7 +187,7 @@ class Program(Statements):
     def all_actions(self) -> Lines:
         lines: Lines = []
         for i in range(3):
-            widths = self.dice.choices(WIDTHS, k=self.dice.randrange(3))
+            widths = self.rng.choices(WIDTHS, k=self.rng.randrange(3))
             parameters = [Variable(f"p{n}", w) for n, w in enumerate(widths)]
             body = self.block(self.scope.with_variables(parameters), 1, IN_ACTION)
             head = ", ".join(f"{p.type} {p.name}" for p in parameters)
@@ -203,15 +203,15 @@ class Program(Statements):
         return lines
 
     def table_body(self) -> Lines:
-        kinds = self.dice.choices(KINDS, k=self.dice.randrange(1, 4))
+        kinds = self.rng.choices(KINDS, k=self.rng.randrange(1, 4))
         kinds = [k for i, k in enumerate(kinds) if k != "lpm" or "lpm" not in kinds[:i]]
         most = 64 if "range" in kinds else 129
         fields = [v for v in self.writable if not v.signed and v.width <= most]
-        keys = self.dice.sample(fields, len(kinds))
+        keys = self.rng.sample(fields, len(kinds))
         lines = [f"{v.name}: {k};" for v, k in zip(keys, kinds, strict=True)]
         is_ranked = any(k not in ("exact", "lpm") for k in kinds)
         entries = []
-        for _ in range(self.dice.randrange(5)):
+        for _ in range(self.rng.randrange(5)):
             sets = [self.match(v.width, k) for v, k in zip(keys, kinds, strict=True)]
             entries.append((sets, f"({', '.join(sets)}) : {self.call_of_action(constant=True)};"))
         if not is_ranked:  # no two entries of one key
@@ -227,19 +227,19 @@ class Program(Statements):
     def match(self, width: int, kind: str) -> str:
         value = self.number(width)
         if kind == "lpm":
-            rest = self.dice.choice([0, 0, width // 2, width])
+            rest = self.rng.choice([0, 0, width // 2, width])
             mask = (1 << width) - (1 << rest)
             return f"{width}w{value & mask} &&& {width}w{mask}"
         if kind == "ternary":
             mask = self.number(width)
-            return self.dice.choice(["_", f"{value & mask} &&& {mask}", f"{value}"])
+            return self.rng.choice(["_", f"{value & mask} &&& {mask}", f"{value}"])
         if kind == "range":
             low, high = sorted((value, self.number(width)))
-            return self.dice.choice(["_", f"{low} .. {high}"])
-        return self.dice.choice(["_", f"{value}"]) if kind == "optional" else f"{value}"
+            return self.rng.choice(["_", f"{low} .. {high}"])
+        return self.rng.choice(["_", f"{value}"]) if kind == "optional" else f"{value}"
 
     def call_of_action(self, *, constant: bool = False, scope: Scope | None = None) -> str:
-        name, parameters = self.dice.choice(self.actions)
+        name, parameters = self.rng.choice(self.actions)
         values = [self.constant(p.width) if constant or scope is None
                   else self.bits(scope, p.width, 2) for p in parameters]  # fmt: skip
         return f"{name}({', '.join(values)})"
@@ -252,13 +252,13 @@ class Program(Statements):
         if not self.tables or depth <= 0:
             return self.assign(scope, depth, kinds)
         applied = f"{self.tables.pop()}.apply()"
-        way = self.dice.randrange(3)
+        way = self.rng.randrange(3)
         if way == 0:
             return [f"{applied};"]
         if way == 1:
-            head = f"if ({applied}.{self.dice.choice(['hit', 'miss'])})"
+            head = f"if ({applied}.{self.rng.choice(['hit', 'miss'])})"
             return self.braces(head, self.block(scope, depth - 1, kinds))
-        names = self.dice.sample(self.actions, 2)
+        names = self.rng.sample(self.actions, 2)
         cases = [
             line
             for name, _ in names
@@ -269,8 +269,8 @@ class Program(Statements):
     def way(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
         """What becomes of the packet; it goes round at most twice."""
         once = f"if (meta.rounds < 2 && {self.condition(scope, 1)})"
-        kept = self.dice.randrange(1, 3)
-        number = self.dice.randrange(4)
+        kept = self.rng.randrange(1, 3)
+        number = self.rng.randrange(4)
         again, kind = ("resubmit", "I2E") if self.is_ingress else ("recirculate", "E2E")
         clone = f"clone_preserving_field_list(CloneType.{kind}, {number}, {kept});"
         ways = [
@@ -283,7 +283,7 @@ class Program(Statements):
         ]  # fmt: skip
         if self.is_ingress:
             ways.append(self.braces(once, [f"std.mcast_grp = {number};"]))
-        return self.dice.choice(ways)
+        return self.rng.choice(ways)
 
     # -- checksums, deparser
 
@@ -294,19 +294,19 @@ class Program(Statements):
             if width > 64 or self.chance(50):
                 continue
             payload = "_with_payload" if self.chance(30) else ""
-            names = [v.name for v in self.dice.choices(self.layout.fields(), k=4)]
+            names = [v.name for v in self.rng.choices(self.layout.fields(), k=4)]
             if self.chance(30):
                 names.append("hdr.v.data")
-            condition = f"{self.dice.choice(self.layout.headers)}.isValid()"
+            condition = f"{self.rng.choice(self.layout.headers)}.isValid()"
             body.append(f"{call}{payload}({condition}, {{ {', '.join(names)} }}, {target}, "
-                        f"HashAlgorithm.{self.dice.choice(CHECKSUMS)});")  # fmt: skip
+                        f"HashAlgorithm.{self.rng.choice(CHECKSUMS)});")  # fmt: skip
         head = f"control {name}(inout headers hdr, inout metadata meta)"
         return self.braces(head, self.braces("apply", body))
 
     def deparser(self) -> Lines:
         names = ["seen", "first", "a", "b", "c", "v", "w", "s", "t", "u", "x", "us"]
         if self.chance(50):
-            self.dice.shuffle(names)
+            self.rng.shuffle(names)
         body = [f"packet.emit(hdr.{name});" for name in names]
         return self.braces("control MyDeparser(packet_out packet, in headers hdr)",
                            self.braces("apply", body))  # fmt: skip

@@ -39,19 +39,17 @@ class Disagreement(Exception):
 
 def random_frames(seed: int) -> Frames:
     """Small numbers, so that parsers go on, of all lengths: none at all to the longest."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     frames = []
     for _ in range(FRAMES):
-        length = dice.choice(
-            [dice.randrange(20), dice.randrange(200), *[dice.randrange(200, 900)] * 2]
-        )
-        if dice.randrange(20) == 0:
-            length = dice.choice([1500, 9216])
+        length = rng.choice([rng.randrange(20), rng.randrange(200), *[rng.randrange(200, 900)] * 2])
+        if rng.randrange(20) == 0:
+            length = rng.choice([1500, 9216])
         frame = bytes(
-            dice.choice([0, 1, 2, 3, 4, dice.randrange(16), dice.randrange(256), 255])
+            rng.choice([0, 1, 2, 3, 4, rng.randrange(16), rng.randrange(256), 255])
             for _ in range(length)
         )
-        frames.append((dice.randrange(4), frame))
+        frames.append((rng.randrange(4), frame))
     return frames
 
 

@@ -14,8 +14,8 @@ HASHES = ("crc16", "crc32", "csum16", "xor16", "identity")
 class Statements(Expressions):
     """`writable` variables; what may only stand in controls is in random_program.py."""
 
-    def __init__(self, dice: random.Random, layout: Layout) -> None:
-        super().__init__(dice)
+    def __init__(self, rng: random.Random, layout: Layout) -> None:
+        super().__init__(rng)
         self.layout = layout
         self.writable = [*layout.fields(), *layout.metadata, Variable("meta.at", 2)]
         stack = layout.types["s_t"].fields
@@ -25,8 +25,8 @@ class Statements(Expressions):
 
     def block(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
         lines: Lines = []
-        for _ in range(self.dice.choice([1, 2, 3])):
-            kind = self.dice.choice(kinds)
+        for _ in range(self.rng.choice([1, 2, 3])):
+            kind = self.rng.choice(kinds)
             if kind == "local":
                 variable, line = self.local(scope)
                 lines.append(line)
@@ -42,17 +42,17 @@ class Statements(Expressions):
 
     def local(self, scope: Scope) -> tuple[Variable, str]:
         self.locals += 1
-        width = self.dice.choice([v.width for v in scope.variables])
+        width = self.rng.choice([v.width for v in scope.variables])
         variable = Variable(f"local{self.locals}", width)
         return variable, f"bit<{width}> {variable.name} = {self.bits(scope, width)};"
 
     def assign(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        target = self.dice.choice(self.writable)
+        target = self.rng.choice(self.writable)
         if target.signed:
             return [f"{target.name} = {self.integer(scope, target.width)};"]
         if target.width > 1 and self.chance(15):
-            low = self.dice.randrange(target.width)
-            high = self.dice.randrange(low, target.width)
+            low = self.rng.randrange(target.width)
+            high = self.rng.randrange(low, target.width)
             return [f"{target.name}[{high}:{low}] = {self.bits(scope, high - low + 1)};"]
         return [f"{target.name} = {self.bits(scope, target.width)};"]
 
@@ -60,14 +60,14 @@ class Statements(Expressions):
         return [f"meta.flag = {self.condition(scope)};"]
 
     def register(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        register = self.dice.choice(self.registers)
+        register = self.rng.choice(self.registers)
         index = f"(bit<32>) ({self.bits(scope, 3, 1)})"  # there are six cells
         if self.chance(50):
             return [f"{register.name}.write({index}, {self.bits(scope, register.width)});"]
         found = [v for v in self.writable if v.width == register.width and not v.signed]
         if not found:
             return []
-        return [f"{register.name}.read({self.dice.choice(found).name}, {index});"]
+        return [f"{register.name}.read({self.rng.choice(found).name}, {index});"]
 
     def count(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
         return [f"counted.count((bit<32>) ({self.bits(scope, 3, 1)}));"]
@@ -76,55 +76,55 @@ class Statements(Expressions):
         targets = [v for v in self.writable if not v.signed and 8 <= v.width <= 64]
         if not targets:
             return []
-        target = self.dice.choice(targets)
-        algorithm = self.dice.choice(HASHES)
-        most = self.dice.choice([0, 1, 7, 100, 65536])
-        base = f"32w{self.dice.choice([0, 5])}"
+        target = self.rng.choice(targets)
+        algorithm = self.rng.choice(HASHES)
+        most = self.rng.choice([0, 1, 7, 100, 65536])
+        base = f"32w{self.rng.choice([0, 5])}"
         return [f"hash({target.name}, HashAlgorithm.{algorithm}, {base}, {self.inputs(scope)}, "
                 f"32w{most});"]  # fmt: skip
 
     def inputs(self, scope: Scope) -> str:
-        names = [v.name for v in self.dice.choices(scope.variables, k=self.dice.randrange(1, 5))]
+        names = [v.name for v in self.rng.choices(scope.variables, k=self.rng.randrange(1, 5))]
         if self.chance(20):
-            names.append(self.constant(self.dice.choice([4, 8, 70])))
+            names.append(self.constant(self.rng.choice([4, 8, 70])))
         return f"{{ {', '.join(names)} }}"
 
     # -- headers
 
     def validity(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        header = self.dice.choice(self.layout.headers)
-        return [f"{header}.{self.dice.choice(['setValid', 'setInvalid'])}();"]
+        header = self.rng.choice(self.layout.headers)
+        return [f"{header}.{self.rng.choice(['setValid', 'setInvalid'])}();"]
 
     def copy(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        whole = self.dice.choice(["hdr.s = hdr.t;", "hdr.t = hdr.s;", "hdr.u = hdr.x;",
+        whole = self.rng.choice(["hdr.s = hdr.t;", "hdr.t = hdr.s;", "hdr.u = hdr.x;",
                                   "hdr.x = hdr.u;", "hdr.us[0] = hdr.us[1];"])  # fmt: skip
-        names = self.dice.choice(list(self.layout.instances.values()))
+        names = self.rng.choice(list(self.layout.instances.values()))
         return [whole if self.chance(30) else
-                f"{self.dice.choice(names)} = {self.dice.choice(names)};"]  # fmt: skip
+                f"{self.rng.choice(names)} = {self.rng.choice(names)};"]  # fmt: skip
 
     def filled(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
         """A header from a list of its fields' values."""
-        type_ = self.dice.choice([t for t in self.layout.types.values() if not t.varbit_bits])
+        type_ = self.rng.choice([t for t in self.layout.types.values() if not t.varbit_bits])
         values = [self.integer(scope, f.width, 1) if f.signed else self.bits(scope, f.width, 1)
                   for f in type_.fields]  # fmt: skip
-        header = self.dice.choice(self.layout.instances[type_.name])
+        header = self.rng.choice(self.layout.instances[type_.name])
         return [f"{header} = {{ {', '.join(values)} }};"]
 
     def varbit(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        left, right = self.dice.choices(self.layout.instances["v_t"], k=2)
+        left, right = self.rng.choices(self.layout.instances["v_t"], k=2)
         return [f"{left}.data = {right}.data;"]
 
     def shift_stack(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        stack = self.dice.choice(["s", "s", "t", "us"])
-        call = self.dice.choice(["push_front", "pop_front"])
-        return [f"hdr.{stack}.{call}({self.dice.choice([1, 1, 2, 5])});"]
+        stack = self.rng.choice(["s", "s", "t", "us"])
+        call = self.rng.choice(["push_front", "pop_front"])
+        return [f"hdr.{stack}.{call}({self.rng.choice([1, 1, 2, 5])});"]
 
     def compared(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
         """Whole headers, or their varbits."""
-        names = self.dice.choice(list(self.layout.instances.values()))
-        left, right = self.dice.choices(names, k=2)
+        names = self.rng.choice(list(self.layout.instances.values()))
+        left, right = self.rng.choices(names, k=2)
         data = ".data" if names is self.layout.instances["v_t"] and self.chance(50) else ""
-        condition = f"{left}{data} {self.dice.choice(['==', '!='])} {right}{data}"
+        condition = f"{left}{data} {self.rng.choice(['==', '!='])} {right}{data}"
         return self.braces(f"if ({condition})", self.block(scope, depth - 1, kinds))
 
     # -- flow
@@ -141,7 +141,7 @@ class Statements(Expressions):
         if depth <= 0:
             return self.assign(scope, depth, kinds)
         lines: Lines = []
-        for value in self.dice.sample(range(6), self.dice.randrange(1, 4)):
+        for value in self.rng.sample(range(6), self.rng.randrange(1, 4)):
             if self.chance(20):
                 lines.append(f"{value + 10}:")
             lines += self.braces(f"{value}:", self.block(scope, depth - 1, kinds))
@@ -155,12 +155,12 @@ class Statements(Expressions):
         self.locals += 1
         name = f"turn{self.locals}"
         body = self.block(scope.with_variables([Variable(name, 8)]), depth - 1, kinds)
-        return self.braces(f"for (bit<8> {name} in 0 .. {self.dice.randrange(4)})", body)
+        return self.braces(f"for (bit<8> {name} in 0 .. {self.rng.randrange(4)})", body)
 
     def leave(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        how = self.dice.choice(["exit;", "return;"])
+        how = self.rng.choice(["exit;", "return;"])
         return self.braces(f"if ({self.rare()})", [how])
 
     def rare(self) -> str:
         """True for a few frames: what ends a packet's way hides what comes after it."""
-        return f"hdr.first.kind == {self.dice.randrange(16)}"
+        return f"hdr.first.kind == {self.rng.randrange(16)}"

@@ -45,25 +45,25 @@ class Layout:
         return [v for type_ in self.instances for v in self.of(type_)]
 
 
-def random_layout(dice: random.Random) -> Layout:
+def random_layout(rng: random.Random) -> Layout:
     layout = Layout()
     first = [Variable("kind", 8), Variable("more", 8), Variable("number", 16)]
     add(layout, HeaderType("first_t", first), "hdr.first")
-    add(layout, header_type(dice, "a_t", 5), "hdr.a", "hdr.b")
-    add(layout, header_type(dice, "c_t", 3), "hdr.c")
-    add(layout, header_type(dice, "s_t", 2), *(f"hdr.s[{i}]" for i in range(STACK_SIZE)),
+    add(layout, header_type(rng, "a_t", 5), "hdr.a", "hdr.b")
+    add(layout, header_type(rng, "c_t", 3), "hdr.c")
+    add(layout, header_type(rng, "s_t", 2), *(f"hdr.s[{i}]" for i in range(STACK_SIZE)),
         *(f"hdr.t[{i}]" for i in range(STACK_SIZE)))  # fmt: skip
-    varbit = header_type(dice, "v_t", 2)
+    varbit = header_type(rng, "v_t", 2)
     varbit.fields.insert(0, Variable("length", 8))
-    varbit.varbit_bits = 8 * dice.choice(VARBIT_BYTES)
+    varbit.varbit_bits = 8 * rng.choice(VARBIT_BYTES)
     add(layout, varbit, "hdr.v", "hdr.w", "hdr.u.large", "hdr.x.large")
-    add(layout, header_type(dice, "o_t", 2), "hdr.u.one", "hdr.x.one",
+    add(layout, header_type(rng, "o_t", 2), "hdr.u.one", "hdr.x.one",
         *(f"hdr.us[{i}].one" for i in range(2)))  # fmt: skip
-    add(layout, header_type(dice, "p_t", 2), *(f"hdr.us[{i}].two" for i in range(2)))
+    add(layout, header_type(rng, "p_t", 2), *(f"hdr.us[{i}].two" for i in range(2)))
     for i in range(6):
-        layout.metadata.append(Variable(f"meta.m{i}", dice.choice(WIDTHS), signed=False))
+        layout.metadata.append(Variable(f"meta.m{i}", rng.choice(WIDTHS), signed=False))
     for i in range(2):
-        width = dice.choice([w for w in WIDTHS if w > 1])
+        width = rng.choice([w for w in WIDTHS if w > 1])
         layout.metadata.append(Variable(f"meta.n{i}", width, signed=True))
     return layout
 
@@ -73,16 +73,16 @@ def add(layout: Layout, type_: HeaderType, *instances: str) -> None:
     layout.instances[type_.name] = list(instances)
 
 
-def header_type(dice: random.Random, name: str, most: int) -> HeaderType:
+def header_type(rng: random.Random, name: str, most: int) -> HeaderType:
     """Fields of any width, that together are whole bytes."""
     fields = []
-    for i in range(dice.randrange(1, most + 1)):
-        width = dice.choice(WIDTHS)
-        signed = width > 1 and dice.randrange(5) == 0
+    for i in range(rng.randrange(1, most + 1)):
+        width = rng.choice(WIDTHS)
+        signed = width > 1 and rng.randrange(5) == 0
         fields.append(Variable(f"f{i}", width, signed))
     fill = -sum(f.width for f in fields) % 8
     if fill:
-        fields.insert(dice.randrange(len(fields) + 1), Variable("fill", fill))
+        fields.insert(rng.randrange(len(fields) + 1), Variable("fill", fill))
     return HeaderType(name, fields)
 
 

@@ -124,11 +124,11 @@ def test_hostile_frames_under_address_sanitizer(
     values = ["20000000", "500000", "400000", "0.1", "0.1", "2000000", "7", "20", str(tmp_path)]
     link = Link(*values, command=[str(sanitized)])
     ended.append(link.process)
-    dice = random.Random(4)
+    rng = random.Random(4)
     with wire.end("h1") as one, wire.end("h2") as two:
         for number in range(6000):
-            frame = dice.randbytes(dice.choice([14, 15, 60, 190, 191, 1514, 9216, 9217, 15_000]))
-            if dice.random() < 0.5:
+            frame = rng.randbytes(rng.choice([14, 15, 60, 190, 191, 1514, 9216, 9217, 15_000]))
+            if rng.random() < 0.5:
                 frame = (frame[:12] + b"\x81\0" + frame[14:]).ljust(18)
             (one if number % 2 else two).send(frame)
             if number % 20 == 0:

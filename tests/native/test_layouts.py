@@ -103,10 +103,10 @@ def test_a_number_that_c_does_not_have_is_refused(tmp_path: Path) -> None:
 
 def test_an_engine_is_not_loaded_where_the_two_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hold(ctypes.Structure):
-        _fields_ = [(name, c_uint64) for name in ("count", "longest_ns", "most_words")]
+        _fields_ = [(name, c_uint64) for name in ("count", "longest_ns", "max_words")]
 
     monkeypatch.setattr(library, "SHARED", [Shared("lock.h", "struct hold", Hold)])
-    with pytest.raises(ToolchainError, match="struct hold: Python has most_words, uint64_t, at"):
+    with pytest.raises(ToolchainError, match="struct hold: Python has max_words, uint64_t, at"):
         Engine(json_of())
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from dta_path import CPU_PORT, SERVICE, Translator
 from numpy.typing import NDArray
 
-from collectors.dta.lists import batch
+from collectors.dta.append import batch
 from collectors.dta.postcards import CHUNK
 from collectors.dta.sketches import COLUMN
 from collectors.roce.region import Region

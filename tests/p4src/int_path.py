@@ -208,9 +208,9 @@ def insides() -> list[bytes]:
     return frames
 
 
-def damaged(frame: bytes, dice: random.Random) -> bytes:
+def damaged(frame: bytes, rng: random.Random) -> bytes:
     """Some bytes behind the Ethernet header changed, and now and then the end cut off."""
     data = bytearray(frame)
-    for _ in range(dice.randrange(1, 6)):
-        data[dice.randrange(14, len(data))] = dice.choice((0, 1, 0x7F, 0xFF, dice.randrange(256)))
-    return bytes(data[: dice.choice((len(data), len(data), dice.randrange(14, len(data))))])
+    for _ in range(rng.randrange(1, 6)):
+        data[rng.randrange(14, len(data))] = rng.choice((0, 1, 0x7F, 0xFF, rng.randrange(256)))
+    return bytes(data[: rng.choice((len(data), len(data), rng.randrange(14, len(data))))])

@@ -8,7 +8,7 @@ from loaded import StartExperiment
 HEAD = (
     f"""
 import sys
-sys.path.insert(0, {str(Path(__file__).parents[1] / "testbed")!r})
+sys.path.insert(0, {str(Path(__file__).parents[1] / "telemark")!r})
 """
     + """
 import asyncio
@@ -24,10 +24,10 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Hop, Method, Tunnel, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
-from testbed.truth import capture
-from testbed.truth.books import Books
-from testbed.errors import TestbedError
-from testbed.network import Network
+from telemark.accounting import capture
+from telemark.accounting.packet_accounting import Books
+from telemark.errors import TestbedError
+from telemark.network import Network
 from topologies.line import Line
 
 PATH = ("s1", "s2", "s3")

@@ -8,7 +8,7 @@ from dta_gathering import LIST, Gatherer
 from dta_path import ours, tracked
 from scapy.layers.l2 import Ether
 
-from collectors.dta.lists import BATCHES, NUMBERS, Place, Reader, head
+from collectors.dta.append import BATCHES, NUMBERS, Place, Reader, head
 from collectors.dta.packets import Append
 from collectors.roce.packets import RETH, ImmDt
 
@@ -36,10 +36,10 @@ def test_a_batch_is_one_write_and_the_ring_wraps_without_losing_one(size: int) -
 def test_lists_are_gathered_apart() -> None:
     translator = Gatherer()
     rings = translator.lists(4, batches=8, count=5)
-    readers, dice = [Reader(ring) for ring in rings], random.Random(1)
+    readers, rng = [Reader(ring) for ring in rings], random.Random(1)
     sent: list[list[int]] = [[] for _ in rings]
     for number in range(300):
-        at = dice.randrange(5)
+        at = rng.randrange(5)
         sent[at].append(number)
         translator.report(entry(number, at))
     for reader, ring, wanted in zip(readers, rings, sent, strict=True):

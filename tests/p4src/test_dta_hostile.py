@@ -80,22 +80,22 @@ def numbered(frame: bytes, sequence: int) -> bytes:
     return frame[: PAYLOAD + 4] + sequence.to_bytes(4, "big") + frame[PAYLOAD + 8 :]
 
 
-def damaged(frame: bytes, dice: random.Random) -> bytes:
+def damaged(frame: bytes, rng: random.Random) -> bytes:
     """Some bytes behind the UDP ports changed, and now and then the end cut off."""
     data = bytearray(frame)
-    for _ in range(dice.randrange(1, 5)):
-        data[dice.randrange(UDP_LENGTH, len(data))] = dice.choice((0, 1, 3, 7, 8, 9, 0x7F, 0xFF))
-    return bytes(data[: dice.choice((len(data), len(data), dice.randrange(14, len(data))))])
+    for _ in range(rng.randrange(1, 5)):
+        data[rng.randrange(UDP_LENGTH, len(data))] = rng.choice((0, 1, 3, 7, 8, 9, 0x7F, 0xFF))
+    return bytes(data[: rng.choice((len(data), len(data), rng.randrange(14, len(data))))])
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_reports_do_no_harm(seed: int) -> None:
     """The collector refuses no request for where it writes to, and each report has one event."""
-    made, dice, came = translator(), random.Random(seed), 0
+    made, rng, came = translator(), random.Random(seed), 0
     made.track(2, 0)
     for n in range(600):
-        frame = numbered(dice.choice(FRAMES), n)
-        frame = damaged(frame, dice) if dice.random() < 0.8 else frame
+        frame = numbered(rng.choice(FRAMES), n)
+        frame = damaged(frame, rng) if rng.random() < 0.8 else frame
         made.report(frame, n)
         came += len(frame) >= PAYLOAD + (8 if frame[36:38] == OUR_PORT else 3)
     assert made.nic.counts().refused == {}
@@ -191,13 +191,13 @@ def test_a_report_with_options_of_ip_is_one() -> None:
 
 
 def test_answers_that_are_made_up_leave_requests_inside() -> None:
-    made, dice = translator(), random.Random(3)
+    made, rng = translator(), random.Random(3)
     made.report(ours(KeyIncrement(key=1, addend=1)))
     for _ in range(300):
         answer = bytearray(made.answers[0])
-        answer[dice.randrange(42, len(answer) - 4)] = dice.randrange(256)
+        answer[rng.randrange(42, len(answer) - 4)] = rng.randrange(256)
         answer[-4:] = icrc(bytes(answer[14:-4]))
-        assert made.engine.process(dice.choice((COLLECTOR, REPORTERS)), bytes(answer), 0) == []
+        assert made.engine.process(rng.choice((COLLECTOR, REPORTERS)), bytes(answer), 0) == []
         left = made.engine.process(REPORTERS, ours(REPORTS[0]), 0)
         requests = [frame for port, frame in left if port == COLLECTOR]
         assert len(requests) == 3

@@ -264,11 +264,11 @@ def test_what_it_tells_of_packets_in_transit_are_reports_of_int() -> None:
 
 def test_damaged_frames_do_no_harm() -> None:
     """Whatever comes, reports of both kinds are well formed."""
-    sink, dice, told, reports = Sink(127, period_us=0, kept=1), random.Random(1), 0, 0
+    sink, rng, told, reports = Sink(127, period_us=0, kept=1), random.Random(1), 0, 0
     frames = [*insides(), *(pushed(udp(), *range(1, n)) for n in range(2, 8)), nack(3, 9)]
     for frame in frames:
         for _ in range(40):
-            for port, out in sink.send(damaged(frame, dice)):
+            for port, out in sink.send(damaged(frame, rng)):
                 if port != TO_COLLECTOR:
                     assert port == OUT
                 elif out[36:38] == (40042).to_bytes(2, "big"):

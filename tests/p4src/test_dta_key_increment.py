@@ -29,9 +29,9 @@ def test_counters_are_those_of_the_model() -> None:
     made, records = translator()
     expected = np.zeros(ROWS * SLOTS, COUNTER)
     model = Counters(expected, ROWS)
-    dice = random.Random(1)
+    rng = random.Random(1)
     for _ in range(200):
-        key, copies, addend = dice.getrandbits(128), dice.randrange(1, 9), dice.getrandbits(64)
+        key, copies, addend = rng.getrandbits(128), rng.randrange(1, 9), rng.getrandbits(64)
         made.report(ours(KeyIncrement(redundancy=copies, key=key, addend=addend)))
         model.add(key_words([key]), np.array([addend], np.uint64), copies)
     assert np.array_equal(records, expected)

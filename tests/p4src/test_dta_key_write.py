@@ -53,9 +53,9 @@ def test_each_copy_lies_in_its_slot(words: int, copies: int) -> None:
 def test_many_keys_lie_where_their_hashes_say() -> None:
     """The last one in a slot stays there."""
     made, records = translator(count=256)
-    dice, expected = random.Random(1), np.zeros(256, dtype(1))
+    rng, expected = random.Random(1), np.zeros(256, dtype(1))
     for value in range(300):
-        key, copies = dice.getrandbits(128), dice.randrange(1, 5)
+        key, copies = rng.getrandbits(128), rng.randrange(1, 5)
         made.report(ours(KeyWrite(redundancy=copies, key=key, data=[value])))
         expected[slots(key_words([key]), copies, 256)[:, 0]] = (
             checksums(key_words([key]), 31)[0],

@@ -202,13 +202,13 @@ def test_the_prototypes_hop_zero_is_refused() -> None:
 
 def test_memory_is_what_a_cache_in_python_says() -> None:
     """Any keys, hops and lengths: each write has the path that a model of the cache expects."""
-    translator, dice, count = Gatherer(), random.Random(4), 8
+    translator, rng, count = Gatherer(), random.Random(4), 8
     (memory,) = translator.cache(slots=1 << 12, rows=count)
     cache: dict[int, tuple[int, dict[int, int]]] = {}
     expected: dict[int, dict[int, int]] = {}
-    keys = [dice.getrandbits(128) for _ in range(30)]
+    keys = [rng.getrandbits(128) for _ in range(30)]
     for _ in range(1500):
-        key, hop, value = dice.choice(keys), dice.randrange(HOPS), dice.choice(VALUES)
+        key, hop, value = rng.choice(keys), rng.randrange(HOPS), rng.choice(VALUES)
         translator.report(postcard(key, hop, value))
         row = row_of(key, count)
         old_key, seen = cache.get(row, (key, {}))

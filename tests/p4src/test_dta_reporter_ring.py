@@ -139,14 +139,14 @@ def test_nacks_of_others_pass() -> None:
 
 
 def test_damaged_nacks_do_no_harm() -> None:
-    reporter, dice = kept(), random.Random(3)
+    reporter, rng = kept(), random.Random(3)
     frames = sent(reporter, 10)
     whole = nack(3, 4)
     for length in range(14, len(whole)):
         assert set(again(reporter, whole[:length])) <= {*frames}
     for _ in range(300):
         bent = bytearray(whole)
-        bent[dice.randrange(34, len(whole))] = dice.randrange(256)
+        bent[rng.randrange(34, len(whole))] = rng.randrange(256)
         assert set(again(reporter, bytes(bent))) <= {*frames}
     sent(reporter, 1)  # pays for another NACK
     assert again(reporter, whole) == frames[3:7]
@@ -188,7 +188,7 @@ def test_of_what_is_long_gone_nothing_is_known_and_it_counts_as_left(
 
 def test_the_ring_holds_what_a_list_of_the_last_would(small_ring: Path) -> None:
     reporter = Reporter(str(small_ring))
-    dice = random.Random(5)
+    rng = random.Random(5)
     reporter.watch(START, dst_port=5000)
     reporter.append(STARTED, 17, kept=1)
     reporter.follow(idle_us=1)
@@ -196,13 +196,13 @@ def test_the_ring_holds_what_a_list_of_the_last_would(small_ring: Path) -> None:
     slots: dict[int, tuple[int, bytes]] = {}
     essential, asked, found, left = set(), 0, 0, 0
     for number in range(300):
-        port = dice.choice([5000, 6000 + number])
+        port = rng.choice([5000, 6000 + number])
         ((_, frame),) = [o for o in reporter.send(udp(dport=port), number) if o[0] == TO_TRANSLATOR]
         if port == 5000:
             slots[number % 8] = (number, frame)
             essential.add(number)
-        if dice.random() < 0.2:
-            first = dice.randrange(max(number - 20, 0), number + 1)
+        if rng.random() < 0.2:
+            first = rng.randrange(max(number - 20, 0), number + 1)
             wanted = range(first, number + 1)
             there = [slots[n % 8][1] for n in wanted if slots.get(n % 8, (-1,))[0] == n]
             assert again(reporter, nack(first, len(wanted)), number) == there

@@ -11,10 +11,10 @@ from dta_gathering import COLUMNS, LIST, ROW, Gatherer
 from dta_path import ours
 from scapy.packet import Packet
 
+from collectors.dta.append import Reader, head
 from collectors.dta.counters import COUNTER, Counters
 from collectors.dta.hashes import key_words
 from collectors.dta.key_write import Store, slot
-from collectors.dta.lists import Reader, head
 from collectors.dta.packets import Append, KeyIncrement, KeyWrite, Postcard, SketchMerge
 from collectors.dta.postcards import Postcards
 from collectors.roce.region import Region

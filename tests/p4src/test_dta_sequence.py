@@ -91,11 +91,11 @@ def test_what_comes_twice_is_taken_once() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_any_order_within_the_window_counts_each_once(seed: int) -> None:
     """Reports pass each other, come again, and numbers wrap: a counter adds up to the truth."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     made, first = Tracked(), (1 << 32) - 150
     made.engine.register_write("dta_expected", 1, first)
-    sent = [first + n for n in range(300) for _ in range(dice.randrange(1, 3))]
-    late = sorted(range(len(sent)), key=lambda n: n + dice.uniform(0, 40))
+    sent = [first + n for n in range(300) for _ in range(rng.randrange(1, 3))]
+    late = sorted(range(len(sent)), key=lambda n: n + rng.uniform(0, 40))
     made.take(*(sent[n] for n in late))
     assert (made.count, made.missing) == (300, 0)
 

@@ -70,30 +70,30 @@ def hops(frame: bytes) -> tuple[int, int]:
     return words // hop_words, remaining
 
 
-def random_packet(dice: random.Random) -> tuple[bytes, int]:
+def random_packet(rng: random.Random) -> tuple[bytes, int]:
     """One with or without a checksum, with options, an odd length; and its version of IP."""
-    version, payload = dice.choice((4, 6)), dice.randbytes(dice.randrange(60))
-    if dice.random() < 0.5:
-        options = dice.choice(([], [("NOP", None)] * 4, [("MSS", 1460)] + [("NOP", None)] * 36))
-        return tcp(payload, version=version, options=options, tos=dice.choice(TOS)), version
-    chksum = {"chksum": 0} if dice.random() < 0.3 else {}
-    return udp(payload, version=version, tos=dice.choice(TOS), **chksum), version
+    version, payload = rng.choice((4, 6)), rng.randbytes(rng.randrange(60))
+    if rng.random() < 0.5:
+        options = rng.choice(([], [("NOP", None)] * 4, [("MSS", 1460)] + [("NOP", None)] * 36))
+        return tcp(payload, version=version, options=options, tos=rng.choice(TOS)), version
+    chksum = {"chksum": 0} if rng.random() < 0.3 else {}
+    return udp(payload, version=version, tos=rng.choice(TOS), **chksum), version
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_random_packets(seed: int) -> None:
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(PACKETS):
-        data, version = random_packet(dice)
+        data, version = random_packet(rng)
         is_udp = data[23 if version == 4 else 20] == UDP_PROTOCOL
-        mark = dice.choice((DSCP, NEW_UDP, PROBE, *[PORT] * is_udp))
-        instructions = dice.randrange(1, 1 << 16)
+        mark = rng.choice((DSCP, NEW_UDP, PROBE, *[PORT] * is_udp))
+        instructions = rng.randrange(1, 1 << 16)
         source, sink = Switch(1, outside=[IN]), Switch(4, outside=[OUT])
         source.embed_data(instructions, MAX_HOPS, mark, version=version)
         sink.report_all()
         inside = data
         for pushed, switch in enumerate((source, Switch(2), Switch(3)), 1):
-            inside = switch.pass_on(inside, dice.randrange(1 << 40))
+            inside = switch.pass_on(inside, rng.randrange(1 << 40))
             assert checked(inside).sums_are_right, (hex(instructions), mark, inside.hex())
             assert hops(inside) == (pushed, MAX_HOPS - pushed)
         (_, out), (port, report) = sink.send(inside)

@@ -105,9 +105,9 @@ def test_three_reports_a_packet() -> None:
 @pytest.mark.parametrize("most", [1, 2, 5, 8])
 def test_reports_of_all_lengths_come_as_they_would_alone(most: int) -> None:
     """INT-MD's, with stacks; INT-XD's, with and without payload; of TCP, UDP, IPv4, IPv6."""
-    dice = random.Random(most)
+    rng = random.Random(most)
     kinds = [*insides(), tcp(), udp(), udp(ip_id=0, payload=bytes(30)), tcp(options=[])]
-    frames = [dice.choice(kinds) for _ in range(60)]
+    frames = [rng.choice(kinds) for _ in range(60)]
     switch = Grouping(most)
     packets = [each for frame in frames for each in switch.reported(frame)]
     packets += switch.flush(EGRESS_PART)

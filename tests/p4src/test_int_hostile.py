@@ -38,10 +38,10 @@ def everything(outside: list[int]) -> Switch:
 
 @pytest.mark.parametrize("outside", [[], [OUT], [IN, OUT]], ids=["transit", "sink", "both"])
 def test_damaged_frames_do_no_harm(outside: list[int]) -> None:
-    switch, dice, reports = everything(outside), random.Random(1), 0
+    switch, rng, reports = everything(outside), random.Random(1), 0
     for frame in insides():
         for _ in range(ROUNDS):
-            for port, out in switch.send(damaged(frame, dice)):
+            for port, out in switch.send(damaged(frame, rng)):
                 if port == TO_COLLECTOR:
                     opened(out)
                     reports += 1

@@ -330,13 +330,13 @@ def test_a_collector_that_is_not_ready_costs_that_record_and_those_in_flight(tim
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_lost_the_session_goes_on(seed: int, first: int) -> None:
     """Records stay in order, slots follow each other, and the switch knows how many were lost."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     lossy = [True]
-    slots, flight = 128, dice.choice([1, 2, 4])
+    slots, flight = 128, rng.choice([1, 2, 4])
     switch, responder = Switch(Session(slots=slots, ack_mask=3, patience=12)), Responder(first)
     switch.hear(nak(first))
     before = switch.state()[2]
-    path = Path(switch, responder, flight, lambda _: lossy[0] and dice.random() < 0.05)
+    path = Path(switch, responder, flight, lambda _: lossy[0] and rng.random() < 0.05)
     for number in range(400):
         lossy[0] = number < 300
         path.step(tcp(seq=number))

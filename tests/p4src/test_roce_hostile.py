@@ -34,27 +34,27 @@ FRAMES = [
 ]  # fmt: skip
 
 
-def damaged(frame: bytes, dice: random.Random) -> bytes:
+def damaged(frame: bytes, rng: random.Random) -> bytes:
     """Some bytes behind the Ethernet header changed, and now and then the end cut off."""
     data = bytearray(frame)
-    for _ in range(dice.randrange(1, 6)):
-        data[dice.randrange(14, len(data))] = dice.choice((0, 1, 0x7F, 0xFF, dice.randrange(256)))
-    return bytes(data[: dice.choice((len(data), len(data), dice.randrange(14, len(data))))])
+    for _ in range(rng.randrange(1, 6)):
+        data[rng.randrange(14, len(data))] = rng.choice((0, 1, 0x7F, 0xFF, rng.randrange(256)))
+    return bytes(data[: rng.choice((len(data), len(data), rng.randrange(14, len(data))))])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_damaged_frames_do_no_harm(version: str) -> None:
     """Whatever comes, also from the collector's side, no record leaves the region."""
     stride = FLOW + HOP
-    switch, dice, records = Switch(
+    switch, rng, records = Switch(
         Session(version=version, slots=SLOTS, stride=stride, content=FLOW_AND_HOP, immediate_mask=1,
                 patience=9)
     ), random.Random(version), 0  # fmt: skip
     switch.add("RoceIngress.forwarding", [Exact(0x0200000000FF)], "RoceIngress.forward", [OUT])
     for _ in range(40):
         for frame in FRAMES:
-            came = damaged(frame, dice) if dice.random() < 0.8 else frame
-            for port, out in switch.send(came, port=dice.choice((IN, TO_COLLECTOR))):
+            came = damaged(frame, rng) if rng.random() < 0.8 else frame
+            for port, out in switch.send(came, port=rng.choice((IN, TO_COLLECTOR))):
                 if port == TO_COLLECTOR:
                     packet = opened(out)
                     records += 1
@@ -66,10 +66,10 @@ def test_damaged_frames_do_no_harm(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_any_psn_in_an_answer_leaves_records_in_their_slots(version: str) -> None:
-    switch, dice = Switch(Session(version=version, slots=SLOTS)), random.Random(3)
+    switch, rng = Switch(Session(version=version, slots=SLOTS)), random.Random(3)
     for _ in range(100):
-        psn = dice.choice((0, 1, 0x7FFFFF, 0x800000, 0xFFFFFF, dice.randrange(1 << 24)))
-        switch.hear(dice.choice((answer, nak))(psn, version=version))
+        psn = rng.choice((0, 1, 0x7FFFFF, 0x800000, 0xFFFFFF, rng.randrange(1 << 24)))
+        switch.hear(rng.choice((answer, nak))(psn, version=version))
         slots = [(switch.record()[RETH].va - BASE) / FLOW for _ in range(2)]
         assert slots[0] in range(SLOTS)
         assert slots[1] == (slots[0] + 1) % SLOTS

@@ -145,10 +145,10 @@ def test_answers_to_others_pass(version: str) -> None:
 
 def test_damaged_frames_do_no_harm() -> None:
     """Whatever comes, reports are well formed, and records stay in the region."""
-    sink, dice, records, reports = Sink(), random.Random(1), 0, 0
+    sink, rng, records, reports = Sink(), random.Random(1), 0, 0
     for frame in [*insides(), *(pushed(udp(), *range(1, n)) for n in range(2, 8))]:
         for _ in range(40):
-            for port, out in sink.send(damaged(frame, dice)):
+            for port, out in sink.send(damaged(frame, rng)):
                 if port != TO_COLLECTOR:
                     assert port == OUT
                 elif out[36:38] == (4791).to_bytes(2, "big"):

@@ -14,7 +14,9 @@ from minip4.engine.keys import MatchKey, Range
 from minip4.engine.model import Program
 
 REPOSITORY = Path(__file__).parents[2]
-PANEL = REPOSITORY / "testbed/real/targets/panel.p4"  # of any frame, to ports that are not here
+PANEL = (
+    REPOSITORY / "telemark/backends/real/targets/panel.p4"
+)  # of any frame, to ports that are not here
 PROGRAMS = [*programs(), *sorted(REPOSITORY.glob("benchmarks/p4/*.p4"))]
 DEEP = {"sai_router"}  # random entries of six tables in a row let no packet through
 PORTS, PORT_BITS = (*range(9), 255), 9
@@ -48,8 +50,8 @@ def fill(switch: Tables, values: content.Values) -> list[bytes]:
         ranked = any(f.match_type not in ("exact", "lpm") for f in table.key)
         keys = {tuple(values.key(field) for field in table.key) for _ in range(ENTRIES)}
         for priority, key in enumerate(sorted(keys, key=str), 1):
-            action = values.dice.choice(table.actions)
-            params = [values.dice.choice(PORTS) if p.width == PORT_BITS else values.number(p.width)
+            action = values.rng.choice(table.actions)
+            params = [values.rng.choice(PORTS) if p.width == PORT_BITS else values.number(p.width)
                       for p in action.params]  # fmt: skip
             switch.table_add(table.name, key, action.name, params, ranked * priority)
             for field, part in zip(table.key, key, strict=True):
@@ -63,11 +65,11 @@ def frames(values: content.Values, words: list[bytes]) -> Iterator[tuple[int, by
 
     Each with a port to come in by.
     """
-    dice = values.dice
+    rng = values.rng
     words += [c.to_bytes((c.bit_length() + 7) // 8 or 1, "big") for c in values.constants]
     for _ in range(FRAMES):
-        data = bytearray(dice.choice([*GOOD, dice.randbytes(100)]))
-        for _ in range(dice.randrange(1, 4)):
-            word, place = dice.choice([*words, dice.randbytes(2)]), dice.choice(FIELDS)
+        data = bytearray(rng.choice([*GOOD, rng.randbytes(100)]))
+        for _ in range(rng.randrange(1, 4)):
+            word, place = rng.choice([*words, rng.randbytes(2)]), rng.choice(FIELDS)
             data[place : place + len(word)] = word
-        yield dice.choice(PORTS), bytes(data[: dice.choice([14, 40, *[len(data)] * 4])])
+        yield rng.choice(PORTS), bytes(data[: rng.choice([14, 40, *[len(data)] * 4])])

@@ -156,8 +156,8 @@ class WallClock(ctypes.Structure):
     """struct wall_clock of clock.h."""
 
     _fields_ = [
-        ("least_ns", ctypes.c_int64),
-        ("most_ns", ctypes.c_int64),
+        ("min_ns", ctypes.c_int64),
+        ("max_ns", ctypes.c_int64),
         ("read_ns", ctypes.c_uint64),
     ]
 

@@ -13,7 +13,7 @@ from minip4.simulator.shared import Stop
 from minip4.simulator.tcp import TcpSpec
 from minip4.simulator.virtual import FlowSpec, Virtual
 
-PROGRAMS = Path(__file__).parents[1] / "testbed" / "programs"
+PROGRAMS = Path(__file__).parents[1] / "telemark" / "programs"
 WIRE, MARKING = PROGRAMS / "wire.p4", PROGRAMS / "marking.p4"
 START_NS = 10**9
 MAC = ("00:00:00:00:00:01", "00:00:00:00:00:02")

@@ -63,7 +63,7 @@ class Mesh:
     log: list[object] = field(default_factory=list)  # what was seen at frozen instants
 
     def __post_init__(self) -> None:
-        dice = np.random.default_rng(self.seed)
+        rng = np.random.default_rng(self.seed)
         self.virtual = Virtual(START_NS, threads=self.threads, sanitize="SANITIZE" in os.environ)
         self.hosts = [self.virtual.add_host(mac(i), address(i), 1500) for i in range(ROUTERS)]
         cpu = {ASKED: CPU_PORT} if self.is_stopped else {}
@@ -72,36 +72,36 @@ class Mesh:
         self.neighbours: list[dict[int, int]] = [{} for _ in range(ROUTERS)]  # -> port
         pairs = {(i, (i + 1) % ROUTERS) for i in range(ROUTERS)}
         while len(pairs) < ROUTERS + CHORDS:
-            a, b = sorted(int(x) for x in dice.choice(ROUTERS, 2, replace=False))
+            a, b = sorted(int(x) for x in rng.choice(ROUTERS, 2, replace=False))
             pairs.add((a, b))
         for host, switch in zip(self.hosts, self.switches, strict=True):
             self.virtual.connect(host, 0, switch, HOST_PORT)
         for a, b in sorted(pairs):
-            self._link(a, b, dice)
+            self._link(a, b, rng)
         self._capture()
         for i, engine in enumerate(self.engines):
             self._route(i)
             engine.clock = lambda: self.virtual.now_ns  # type: ignore[method-assign]
             self.virtual.install(self.switches[i], engine)
         self._place()
-        self._traffic(dice)
+        self._traffic(rng)
 
     def _place(self) -> None:
         """Have the network cut in another way."""
         if self.placing is None:
             return
-        dice = np.random.default_rng([self.placing, self.virtual.events])
+        rng = np.random.default_rng([self.placing, self.virtual.events])
         for node in (*self.hosts, *self.switches):
-            self.virtual.place(node, int(dice.integers(99)))
+            self.virtual.place(node, int(rng.integers(99)))
 
-    def _link(self, a: int, b: int, dice: np.random.Generator) -> None:
+    def _link(self, a: int, b: int, rng: np.random.Generator) -> None:
         ports = [HOST_PORT + 1 + len(self.neighbours[i]) for i in (a, b)]
         if b in self.neighbours[a]:
             return
         self.neighbours[a][b], self.neighbours[b][a] = ports
         self.virtual.connect(self.switches[a], ports[0], self.switches[b], ports[1])
         for i, port in zip((a, b), ports, strict=True):
-            options = LinkOptions(port, seed=100 * i + port, **dice.choice(LINKS))
+            options = LinkOptions(port, seed=100 * i + port, **rng.choice(LINKS))
             set_link(self.engines[i], options)
             if options.queue_packets is not None:
                 self.engines[i].set_queue(port, 0, depth_packets=options.queue_packets)
@@ -132,9 +132,9 @@ class Mesh:
             "RouterIngress.routing.routes", [prefix], "RouterIngress.routing.send", [to_mac, port]
         )
 
-    def _traffic(self, dice: np.random.Generator) -> None:
+    def _traffic(self, rng: np.random.Generator) -> None:
         def pair() -> tuple[int, int]:
-            a, b = (self.hosts[x] for x in dice.choice(ROUTERS, 2, replace=False))
+            a, b = (self.hosts[x] for x in rng.choice(ROUTERS, 2, replace=False))
             return a, b
 
         self.flows = [

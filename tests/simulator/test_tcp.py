@@ -310,27 +310,25 @@ def test_a_window_that_seems_closed_is_probed() -> None:
     line.virtual.close()
 
 
-def odd_segment(dice: random.Random, forward: bool, isn: tuple[int, int]) -> bytes:
+def odd_segment(rng: random.Random, forward: bool, isn: tuple[int, int]) -> bytes:
     """Of the connection, near what it has sent or anywhere; with right checksums, mostly."""
-    near = dice.choice([0, 1, 2, 1449, 10_000, 2**31, dice.randrange(2**32)])
-    options = [("NOP", None)] * dice.randrange(3)
-    if dice.random() < 0.5:
-        blocks = tuple((isn[0] + dice.randrange(-2000, 90_000)) % 2**32 for _ in range(6))
-        options.append(("SAck", blocks[: 2 * dice.randrange(1, 4)]))
-    if dice.random() < 0.3:
-        options.append(dice.choice([("MSS", 1), ("WScale", 255), ("Timestamp", (1, 2))]))
+    near = rng.choice([0, 1, 2, 1449, 10_000, 2**31, rng.randrange(2**32)])
+    options = [("NOP", None)] * rng.randrange(3)
+    if rng.random() < 0.5:
+        blocks = tuple((isn[0] + rng.randrange(-2000, 90_000)) % 2**32 for _ in range(6))
+        options.append(("SAck", blocks[: 2 * rng.randrange(1, 4)]))
+    if rng.random() < 0.3:
+        options.append(rng.choice([("MSS", 1), ("WScale", 255), ("Timestamp", (1, 2))]))
     ends = (0, 1) if forward else (1, 0)
     segment = TCP(
         sport=(49152, 5001)[ends[0]], dport=(49152, 5001)[ends[1]],
-        seq=(isn[ends[0]] + near) % 2**32, ack=(isn[ends[1]] + dice.choice([0, 1, near])) % 2**32,
-        flags=dice.randrange(256), window=dice.choice([0, 1, 65535]), options=options,
-        dataofs=dice.choice([None] * 5 + [dice.randrange(16)]),
+        seq=(isn[ends[0]] + near) % 2**32, ack=(isn[ends[1]] + rng.choice([0, 1, near])) % 2**32,
+        flags=rng.randrange(256), window=rng.choice([0, 1, 65535]), options=options,
+        dataofs=rng.choice([None] * 5 + [rng.randrange(16)]),
     )  # fmt: skip
     mac, address = (MAC, ADDRESS) if forward else (MAC[::-1], ADDRESS[::-1])
-    frame = Ether(src=mac[0], dst=mac[1]) / IP(
-        src=address[0], dst=address[1], tos=dice.randrange(4)
-    )
-    return bytes(frame / segment / Raw(bytes(dice.choice([0, 1, 1448]))))
+    frame = Ether(src=mac[0], dst=mac[1]) / IP(src=address[0], dst=address[1], tos=rng.randrange(4))
+    return bytes(frame / segment / Raw(bytes(rng.choice([0, 1, 1448]))))
 
 
 def test_a_mark_told_of_between_two_writes_does_not_stop_the_flow() -> None:
@@ -348,12 +346,12 @@ def test_a_mark_told_of_between_two_writes_does_not_stop_the_flow() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_hostile_segments_break_nothing(seed: int) -> None:
     """They may end a connection, as they may that of a kernel; never the run, nor its counts."""
-    dice, isn, count = random.Random(seed), (2**32 - 5000, 77), 400
+    rng, isn, count = random.Random(seed), (2**32 - 5000, 77), 400
     line = Line({"rate_bps": 10**7, "delay_us": 1000, "loss_probability": 0.01})
     flow = line.tcp(200_000, "cubic")
-    times = sorted(START_NS + dice.randrange(2 * 10**8) for _ in range(2 * count))
+    times = sorted(START_NS + rng.randrange(2 * 10**8) for _ in range(2 * count))
     for host, forward in ((0, True), (1, False)):
-        frames = [odd_segment(dice, forward, isn) for _ in range(count)]
+        frames = [odd_segment(rng, forward, isn) for _ in range(count)]
         line.virtual.send_frames(line.hosts[host], times[host::2], frames)
     result = finished(line, flow)
     assert result.is_acknowledged or result.has_failed

@@ -40,10 +40,10 @@ def test_delay_is_exact_to_the_nanosecond(payload: int) -> None:
 def test_queueing_delay_is_that_of_md1() -> None:
     """Mean wait of M/D/1 (Pollaczek and Khinchine): rho / (2 (1 - rho)) times the service."""
     count, service_ns = 1_000_000, 8000  # frames of 1000 bytes at 1 Gbit/s
-    dice = np.random.default_rng(5)
+    rng = np.random.default_rng(5)
     for load in (0.5, 0.8):
         line = Line({"rate_bps": 10**9, "queue_packets": 10**6})
-        due_ns = np.cumsum(dice.exponential(service_ns / load, count)).astype(np.uint64)
+        due_ns = np.cumsum(rng.exponential(service_ns / load, count)).astype(np.uint64)
         flow = line.flow(count, payload=1000 - 42, due_ns=due_ns)
         line.run()
         result = line.virtual.flow_result(flow)

@@ -12,11 +12,11 @@ from virtual_networks import virtually
 
 from controllers.connection import connections
 from controllers.routing import routing_entries, shortest_routes
-from testbed.network import Network
-from testbed.routes import Route
-from testbed.run import Run
-from testbed.traffic import Flow, Traffic
-from testbed.truth.books import Books
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.topology.routes import Route
+from telemark.traffic.flows import Flow, Traffic
 from topologies.fat_tree import FatTree
 from topologies.leaf_spine import Place
 from topologies.ring import Ring
@@ -50,7 +50,7 @@ def received(topo: Topo, flows: list[Flow], routes: Routes, folder: Path) -> Cou
                     await switch.write([+entry for entry in entries])
             async with Traffic(net, flows) as traffic:
                 records = await traffic.finish()
-        assert all(check.passed for check in Books.of(net, records).checks())
+        assert all(check.passed for check in PacketAccounting.of(net, records).checks())
         for flow in flows:
             assert len(records[flow.id].received) == flow.count
         return Counter({name: net.counters[name]["engine"]["received"] for name in switches})

@@ -10,16 +10,16 @@ enum {
 };
 
 static void note(const struct decoder *decoder, uint32_t datagram, uint32_t offset,
-                 enum trouble trouble)
+                 enum parse_status status)
 {
     struct int_output *out = decoder->out;
 
-    if (trouble)
-        out->faults[out->faults_used++] = (struct int_fault){datagram, offset, (uint8_t)trouble, {0}};
+    if (status)
+        out->faults[out->faults_used++] = (struct int_fault){datagram, offset, (uint8_t)status, {0}};
 }
 
 /* The first packet among TLVs (TR, 3.3.2). */
-static enum trouble read_tlvs(const struct decoder *decoder, struct span span,
+static enum parse_status read_tlvs(const struct decoder *decoder, struct span span,
                               struct int_report *report)
 {
     struct span packet = {NULL, NULL};
@@ -29,32 +29,32 @@ static enum trouble read_tlvs(const struct decoder *decoder, struct span span,
         unsigned type, bytes;
 
         if (!has(span, REPORT_HEADER))
-            return TROUBLE_TLV_LENGTH;
+            return PARSE_TLV_LENGTH;
         type = *span.at >> 4;
         bytes = span.at[1] * 4u;
         span = rest(span, REPORT_HEADER);
         if (!has(span, bytes))
-            return TROUBLE_TLV_LENGTH;
+            return PARSE_TLV_LENGTH;
         if (!packet.at && type >= 1 && type <= 3) {
             packet = first(span, bytes);
             type_of_packet = type + FIRST_ETHERNET - 1;
         }
         span = rest(span, bytes);
     }
-    return packet.at ? read_packet(decoder, type_of_packet, packet, report) : TROUBLE_NONE;
+    return packet.at ? read_packet(decoder, type_of_packet, packet, report) : PARSE_NONE;
 }
 
-static enum trouble read_inner(const struct decoder *decoder, struct span span,
+static enum parse_status read_inner(const struct decoder *decoder, struct span span,
                                struct int_report *report)
 {
     switch (report->inner_type) {
     case NOTHING:
-    case DS_EXTENSION: return TROUBLE_NONE;
+    case DS_EXTENSION: return PARSE_NONE;
     case TLVS: return read_tlvs(decoder, span, report);
     case FIRST_ETHERNET:
     case FIRST_IPV4:
     case FIRST_IPV6: return read_packet(decoder, report->inner_type, span, report);
-    default: return TROUBLE_INNER_TYPE;
+    default: return PARSE_INNER_TYPE;
     }
 }
 
@@ -83,7 +83,7 @@ static void read_drop(const uint8_t *at, struct int_report *report)
 }
 
 /* A report's main contents and what is within; `at` is where the fixed part begins. */
-static enum trouble read_main(const struct decoder *decoder, struct span span, unsigned words,
+static enum parse_status read_main(const struct decoder *decoder, struct span span, unsigned words,
                               struct int_report *report)
 {
     struct layout layout = {0, false};
@@ -91,7 +91,7 @@ static enum trouble read_main(const struct decoder *decoder, struct span span, u
     unsigned baseline;
 
     if (!has(span, FIXED + 4 * words))
-        return TROUBLE_METADATA_LENGTH;
+        return PARSE_METADATA_LENGTH;
     layout.bits = report->bits = get16(span.at);
     report->domain = get16(span.at + 2);
     report->ds_bits = get16(span.at + 4);
@@ -99,14 +99,14 @@ static enum trouble read_main(const struct decoder *decoder, struct span span, u
     baseline = metadata_words(layout);
     if (words < baseline + (unsigned)__builtin_popcount(report->ds_bits) ||
         (words > baseline && !report->ds_bits))
-        return TROUBLE_METADATA_LENGTH;
+        return PARSE_METADATA_LENGTH;
     report->ds_words = (uint16_t)(words - baseline);
     report->ds_at = place(decoder, metadata + 4 * baseline);
     if (layout.bits & BIT_LAST)
         read_drop(metadata + 4 * (baseline - 1), report);
-    report->trouble = (uint8_t)read_inner(decoder, rest(span, FIXED + 4 * words), report);
+    report->parse_status = (uint8_t)read_inner(decoder, rest(span, FIXED + 4 * words), report);
     add_local(decoder, layout, metadata, report);
-    return TROUBLE_NONE;
+    return PARSE_NONE;
 }
 
 static struct int_report *begin_report(const struct decoder *decoder, const struct int_group *group,
@@ -125,40 +125,40 @@ static struct int_report *begin_report(const struct decoder *decoder, const stru
 static void end_report(const struct decoder *decoder, struct int_group *group,
                        const struct int_report *report, uint32_t offset)
 {
-    note(decoder, group->datagram, offset, report->trouble);
+    note(decoder, group->datagram, offset, report->parse_status);
     decoder->out->reports_used++;
     group->reports++;
 }
 
 /* One report of a group, `offset` bytes from its beginning; `span` is behind it then. */
-static enum trouble read_report(const struct decoder *decoder, struct span *span, uint32_t offset,
+static enum parse_status read_report(const struct decoder *decoder, struct span *span, uint32_t offset,
                                 struct int_group *group)
 {
     const uint8_t *at = span->at;
     size_t bytes = at[1] * 4u;
     struct int_report *report = begin_report(decoder, group, at);
     struct span body = rest(*span, REPORT_HEADER);
-    enum trouble trouble = TROUBLE_NONE;
+    enum parse_status status = PARSE_NONE;
 
     if (!has(body, bytes)) /* TR, 3.3: 0xff says 255 words or more, to the end */
-        return TROUBLE_REPORT_LENGTH;
+        return PARSE_REPORT_LENGTH;
     body = at[1] == TO_THE_END ? body : first(body, bytes);
     span->at = body.end;
     report->report_type = at[0] >> 4;
     report->inner_type = at[0] & 0xf;
     report->flags = at[3] >> 4;
     if (report->report_type == OF_INT)
-        trouble = read_main(decoder, body, at[2], report);
+        status = read_main(decoder, body, at[2], report);
     else if (report->report_type == INNER_ONLY)
-        report->trouble = (uint8_t)read_inner(decoder, body, report);
+        report->parse_status = (uint8_t)read_inner(decoder, body, report);
     else
-        trouble = TROUBLE_REPORT_TYPE;
-    if (trouble) {
+        status = PARSE_REPORT_TYPE;
+    if (status) {
         decoder->out->hops_used = report->first_hop;
-        return trouble;
+        return status;
     }
     end_report(decoder, group, report, offset);
-    return TROUBLE_NONE;
+    return PARSE_NONE;
 }
 
 static void read_group(const struct decoder *decoder, struct span span, struct int_group *group)
@@ -171,15 +171,15 @@ static void read_group(const struct decoder *decoder, struct span span, struct i
     group->node = get32(begin + 4);
     span = rest(span, GROUP_HEADER);
     if (!left(span))
-        note(decoder, group->datagram, GROUP_HEADER, TROUBLE_NO_REPORT);
+        note(decoder, group->datagram, GROUP_HEADER, PARSE_NO_REPORT);
     while (left(span)) {
         uint32_t offset = (uint32_t)(span.at - begin);
-        enum trouble trouble = has(span, REPORT_HEADER)
+        enum parse_status status = has(span, REPORT_HEADER)
                                    ? read_report(decoder, &span, offset, group)
-                                   : TROUBLE_TRAILING;
+                                   : PARSE_TRAILING;
 
-        note(decoder, group->datagram, offset, trouble);
-        if (trouble == TROUBLE_REPORT_LENGTH || trouble == TROUBLE_TRAILING)
+        note(decoder, group->datagram, offset, status);
+        if (status == PARSE_REPORT_LENGTH || status == PARSE_TRAILING)
             return;
     }
 }
@@ -197,7 +197,7 @@ static uint16_t bits_of_1_0(unsigned bits)
 }
 
 /* TR 1.0, "Telemetry Report Header": one report a datagram, and the packet follows to the end. */
-static enum trouble read_1_0(const struct decoder *decoder, struct span span,
+static enum parse_status read_1_0(const struct decoder *decoder, struct span span,
                              struct int_group *group)
 {
     static const uint8_t first_headers[] = {FIRST_ETHERNET, FIRST_IPV4, FIRST_IPV6};
@@ -211,15 +211,15 @@ static enum trouble read_1_0(const struct decoder *decoder, struct span span,
     before.bits = report->bits & (uint16_t)~(BIT_LAST | BIT_UTILISATION);
     after.bits = report->bits & BIT_UTILISATION;
     if (!has(span, header))
-        return TROUBLE_REPORT_LENGTH;
+        return PARSE_REPORT_LENGTH;
     if (header != HEADER_1_0 + 4u * (unsigned)__builtin_popcount(report->bits))
-        return TROUBLE_METADATA_LENGTH;
+        return PARSE_METADATA_LENGTH;
     report->report_type = OF_INT;
     report->flags = (uint8_t)((span.at[2] & 1 ? REPORT_DROPPED : 0) |
                               (span.at[3] & 0x80 ? REPORT_CONGESTED : 0) |
                               (span.at[3] & 0x40 ? REPORT_TRACKED : 0));
     report->inner_type = next < sizeof first_headers ? first_headers[next] : 0xff;
-    report->trouble = (uint8_t)read_inner(decoder, rest(span, header), report);
+    report->parse_status = (uint8_t)read_inner(decoder, rest(span, header), report);
     hop = add_hop(decoder, report);
     read_metadata(decoder, before, at, hop);
     read_metadata(decoder, (struct layout){BIT_INGRESS, true}, span.at + 12, hop);
@@ -233,7 +233,7 @@ static enum trouble read_1_0(const struct decoder *decoder, struct span span,
     hop->has |= BIT_NODE;
     report->is_local = 1;
     end_report(decoder, group, report, 0);
-    return TROUBLE_NONE;
+    return PARSE_NONE;
 }
 
 /* Tells datagrams of one number apart; never 0. Four hashes side by side: one would wait for itself. */
@@ -252,13 +252,13 @@ static uint16_t hash_content(struct span span)
     return (uint16_t)(hash[0] >> 48) | 1;
 }
 
-static enum trouble read_datagram(const struct decoder *decoder, struct span span,
+static enum parse_status read_datagram(const struct decoder *decoder, struct span span,
                                   struct int_group *group)
 {
-    enum trouble trouble = TROUBLE_NONE;
+    enum parse_status status = PARSE_NONE;
 
     if (!has(span, GROUP_HEADER))
-        return TROUBLE_GROUP_HEADER;
+        return PARSE_GROUP_HEADER;
     group->content = hash_content(span);
     group->version = *span.at >> 4;
     if (group->version == 2) {
@@ -267,12 +267,12 @@ static enum trouble read_datagram(const struct decoder *decoder, struct span spa
         group->hw_id = span.at[3] & 0x3f;
         group->node = get32(span.at + 4);
         group->sequence = get32(span.at + 8);
-        trouble = read_1_0(decoder, span, group);
+        status = read_1_0(decoder, span, group);
     } else {
-        return group->version == 1 ? TROUBLE_GROUP_HEADER : TROUBLE_VERSION;
+        return group->version == 1 ? PARSE_GROUP_HEADER : PARSE_VERSION;
     }
     decoder->out->groups_used++;
-    return trouble;
+    return status;
 }
 
 /* Whether there is room for all that a datagram might have in it: a report takes a word at least, a
@@ -298,12 +298,12 @@ uint32_t int_decode(const struct int_settings *settings, const struct int_input 
     for (; done < in->count && fits(out, in->arrivals[done].length); done++) {
         const struct arrival_record *arrival = &in->arrivals[done];
         struct int_group *group = &out->groups[out->groups_used];
-        enum trouble trouble;
+        enum parse_status status;
 
         *group = (struct int_group){.time_ns = arrival->time_ns, .datagram = done,
                                     .reporter = __builtin_bswap32(arrival->address)};
-        trouble = read_datagram(&decoder, (struct span){next, next + arrival->length}, group);
-        note(&decoder, done, 0, trouble);
+        status = read_datagram(&decoder, (struct span){next, next + arrival->length}, group);
+        note(&decoder, done, 0, status);
         next += arrival->length;
     }
     *bytes_read = (uint64_t)(next - in->bytes);

@@ -41,7 +41,7 @@ unsigned metadata_words(struct layout layout);
 void read_metadata(const struct decoder *decoder, struct layout layout, const uint8_t *at,
                    struct int_hop *hop);
 struct int_hop *add_hop(const struct decoder *decoder, struct int_report *report);
-enum trouble read_packet(const struct decoder *decoder, enum first_header first, struct span span,
+enum parse_status read_packet(const struct decoder *decoder, enum first_header first, struct span span,
                          struct int_report *report);
 
 /* A packet after its shim and INT header; `port` is 0 unless the shim has the original one, and
@@ -52,7 +52,7 @@ struct after_int {
     uint8_t protocol;
 };
 
-enum trouble read_int(const struct decoder *decoder, struct span span, bool by_port,
+enum parse_status read_int(const struct decoder *decoder, struct span span, bool by_port,
                       struct int_report *report, struct after_int *after);
 
 #endif

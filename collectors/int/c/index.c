@@ -132,11 +132,11 @@ static void note_drop(struct int_flow *flow, const struct int_report *report)
 }
 
 /* What a report of a tracked flow tells of its packet's path: all of it, or a part. */
-static void note_told(struct int_index *index, uint32_t at, const struct int_report *report,
+static void note_reported(struct int_index *index, uint32_t at, const struct int_report *report,
                       const struct int_hop *hops)
 {
     bool is_stack = report->int_type == INT_MD && !(report->flags & REPORT_INTERMEDIATE);
-    bool is_partial = report->flags & REPORT_DROPPED || report->trouble ||
+    bool is_partial = report->flags & REPORT_DROPPED || report->parse_status ||
                       report->int_flags & (INT_HOPS_EXCEEDED | INT_MTU_EXCEEDED);
     struct told told = {hops, report->hops, report->time_ns, true};
     struct int_flow *flow = &index->flows[at].flow;
@@ -168,7 +168,7 @@ static void note_report(struct int_index *index, const struct int_report *report
     if (report->flags & REPORT_DROPPED)
         note_drop(flow, report);
     if (report->flags & REPORT_TRACKED && report->hops)
-        note_told(index, at, report, hops);
+        note_reported(index, at, report, hops);
 }
 
 /* Takes what was decoded in. */

@@ -47,7 +47,7 @@ static void note_packet(const struct above_ip *above, struct span payload, struc
 }
 
 /* Reads ports, and finds the payload: null where the packet is cut before it. */
-static enum trouble read_ports(struct above_ip *above, struct int_report *report,
+static enum parse_status read_ports(struct above_ip *above, struct int_report *report,
                                struct span *payload)
 {
     struct int_key *key = &report->key;
@@ -58,21 +58,21 @@ static enum trouble read_ports(struct above_ip *above, struct int_report *report
     key->protocol = (uint8_t)above->protocol;
     if (!above->has_ports || (key->protocol != PROTOCOL_TCP && key->protocol != PROTOCOL_UDP &&
                               key->protocol != PROTOCOL_SCTP))
-        return TROUBLE_NONE;
+        return PARSE_NONE;
     if (!has(span, 4))
-        return TROUBLE_PACKET_CUT;
+        return PARSE_PACKET_CUT;
     key->source_port = get16(span.at);
     key->destination_port = get16(span.at + 2);
     if (key->protocol == PROTOCOL_SCTP)
-        return TROUBLE_NONE;
+        return PARSE_NONE;
     if (key->protocol == PROTOCOL_TCP) {
         header = has(span, TCP) ? (span.at[12] >> 4) * 4u : 0; /* Data Offset */
         if (header < TCP)
-            return TROUBLE_NONE;
+            return PARSE_NONE;
     }
     if (has(span, header))
         *payload = rest(span, header);
-    return TROUBLE_NONE;
+    return PARSE_NONE;
 }
 
 /* Whether INT follows TCP or UDP, and what said so (INT, 5.6.2). */
@@ -96,47 +96,47 @@ static bool has_int(const struct decoder *decoder, const struct int_report *repo
     return settings->dscp_mask && !((report->dscp ^ settings->dscp) & settings->dscp_mask);
 }
 
-static enum trouble read_above(const struct decoder *decoder, struct above_ip above,
+static enum parse_status read_above(const struct decoder *decoder, struct above_ip above,
                                struct int_report *report)
 {
     struct span payload;
-    enum trouble trouble = read_ports(&above, report, &payload), trouble_of_int;
+    enum parse_status status = read_ports(&above, report, &payload), int_status;
     struct after_int after;
     bool by_port;
 
-    if (!trouble && has_int(decoder, report, &payload, &by_port)) {
-        trouble = read_int(decoder, payload, by_port, report, &after);
+    if (!status && has_int(decoder, report, &payload, &by_port)) {
+        status = read_int(decoder, payload, by_port, report, &after);
         payload = after.span;
         if (after.port)
             report->key.destination_port = after.port;
         if (after.protocol) { /* UDP was put in front of the original header */
-            trouble_of_int = trouble;
+            int_status = status;
             report->key.source_port = report->key.destination_port = 0;
             above.span = after.span;
             above.protocol = after.protocol;
-            trouble = read_ports(&above, report, &payload);
-            trouble = trouble_of_int ? trouble_of_int : trouble;
+            status = read_ports(&above, report, &payload);
+            status = int_status ? int_status : status;
         }
     }
     report->flow = hash_key(&report->key, 0);
     report->flow += !report->flow;
     if (above.has_ports)
         note_packet(&above, payload, report);
-    return trouble;
+    return status;
 }
 
-static enum trouble read_ipv4(const struct decoder *decoder, struct span span,
+static enum parse_status read_ipv4(const struct decoder *decoder, struct span span,
                               struct int_report *report)
 {
     struct above_ip above = {.has_ports = true};
     unsigned header;
 
     if (!has(span, IPV4))
-        return TROUBLE_PACKET_CUT;
+        return PARSE_PACKET_CUT;
     header = (*span.at & 0xf) * 4;
     report->ip_length = get16(span.at + 2);
     if (*span.at >> 4 != 4 || header < IPV4 || report->ip_length < header)
-        return TROUBLE_IP_HEADER;
+        return PARSE_IP_HEADER;
     report->key.ip_version = 4;
     memcpy(report->key.source, span.at + 12, 4);
     memcpy(report->key.destination, span.at + 16, 4);
@@ -174,17 +174,17 @@ static bool skip_extensions(struct above_ip *above)
     return false;
 }
 
-static enum trouble read_ipv6(const struct decoder *decoder, struct span span,
+static enum parse_status read_ipv6(const struct decoder *decoder, struct span span,
                               struct int_report *report)
 {
     struct above_ip above = {.has_ports = true};
     bool is_whole;
-    enum trouble trouble;
+    enum parse_status status;
 
     if (!has(span, IPV6))
-        return TROUBLE_PACKET_CUT;
+        return PARSE_PACKET_CUT;
     if (*span.at >> 4 != 6)
-        return TROUBLE_IP_HEADER;
+        return PARSE_IP_HEADER;
     report->ip_length = get16(span.at + 4);
     report->key.ip_version = 6;
     memcpy(report->key.source, span.at + 8, 16);
@@ -196,32 +196,32 @@ static enum trouble read_ipv6(const struct decoder *decoder, struct span span,
     is_whole = skip_extensions(&above);
     if (!is_whole)
         above.has_ports = false;
-    trouble = read_above(decoder, above, report);
-    return is_whole ? trouble : TROUBLE_PACKET_CUT;
+    status = read_above(decoder, above, report);
+    return is_whole ? status : PARSE_PACKET_CUT;
 }
 
-static enum trouble read_ethernet(const struct decoder *decoder, struct span span,
+static enum parse_status read_ethernet(const struct decoder *decoder, struct span span,
                                   struct int_report *report)
 {
     unsigned type;
 
     if (!has(span, ETHERNET))
-        return TROUBLE_PACKET_CUT;
+        return PARSE_PACKET_CUT;
     type = get16(span.at + ETHERNET - 2);
     span = rest(span, ETHERNET);
     for (int i = 0; i < MAX_TAGS && (type == TYPE_VLAN || type == TYPE_SERVICE_VLAN); i++) {
         if (!has(span, VLAN_TAG))
-            return TROUBLE_PACKET_CUT;
+            return PARSE_PACKET_CUT;
         type = get16(span.at + 2);
         span = rest(span, VLAN_TAG);
     }
     if (type == TYPE_IPV4)
         return read_ipv4(decoder, span, report);
-    return type == TYPE_IPV6 ? read_ipv6(decoder, span, report) : TROUBLE_NONE;
+    return type == TYPE_IPV6 ? read_ipv6(decoder, span, report) : PARSE_NONE;
 }
 
 /* Reads a packet, of which the span may lack the end. */
-enum trouble read_packet(const struct decoder *decoder, enum first_header first, struct span span,
+enum parse_status read_packet(const struct decoder *decoder, enum first_header first, struct span span,
                          struct int_report *report)
 {
     switch (first) {

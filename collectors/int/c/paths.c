@@ -164,7 +164,7 @@ static bool is_on_path(const struct int_flow *flow, const struct int_hop *hop)
     return false;
 }
 
-static bool is_told(struct told told, const struct int_path_hop *known)
+static bool is_reported(struct told told, const struct int_path_hop *known)
 {
     for (unsigned i = 0; i < told.count; i++)
         if (is_same(known, &told.hops[i]))
@@ -181,7 +181,7 @@ void note_interval(struct int_index *index, struct int_flow *flow, struct told t
     for (unsigned i = 0; i < told.count; i++)
         has_other |= !is_on_path(flow, &told.hops[i]);
     for (unsigned i = 0; i < flow->hops; i++)
-        has_all &= is_told(told, &flow->path[i]);
+        has_all &= is_reported(told, &flow->path[i]);
     if (flow->paths && has_other && !has_all)
         note_change(index, flow, told);
     if (!flow->paths || has_other) {

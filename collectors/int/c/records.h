@@ -8,30 +8,30 @@
 #include <stdint.h>
 
 /* Why something could not be read. */
-enum trouble {
-    TROUBLE_NONE,
+enum parse_status {
+    PARSE_NONE,
     /* of a datagram: what is left of it is not read */
-    TROUBLE_GROUP_HEADER,  /* it has no room for one */
-    TROUBLE_VERSION,       /* neither 1 nor 2 */
-    TROUBLE_NO_REPORT,     /* only a group header */
-    TROUBLE_REPORT_LENGTH, /* a report runs past the end */
-    TROUBLE_TRAILING,      /* bytes after the last report, too few for another */
+    PARSE_GROUP_HEADER,  /* it has no room for one */
+    PARSE_VERSION,       /* neither 1 nor 2 */
+    PARSE_NO_REPORT,     /* only a group header */
+    PARSE_REPORT_LENGTH, /* a report runs past the end */
+    PARSE_TRAILING,      /* bytes after the last report, too few for another */
     /* of a report: it is skipped */
-    TROUBLE_REPORT_TYPE,     /* IOAM, which has no format yet, or reserved */
-    TROUBLE_METADATA_LENGTH, /* MD Length runs past the report, or contradicts the bitmaps */
+    PARSE_REPORT_TYPE,     /* IOAM, which has no format yet, or reserved */
+    PARSE_METADATA_LENGTH, /* MD Length runs past the report, or contradicts the bitmaps */
     /* of what a report has within: its metadata stand */
-    TROUBLE_INNER_TYPE, /* reserved */
-    TROUBLE_TLV_LENGTH, /* a TLV runs past the report */
-    TROUBLE_PACKET_CUT, /* before the ports, which are 0 then */
-    TROUBLE_IP_HEADER,  /* its version or its length is none */
+    PARSE_INNER_TYPE, /* reserved */
+    PARSE_TLV_LENGTH, /* a TLV runs past the report */
+    PARSE_PACKET_CUT, /* before the ports, which are 0 then */
+    PARSE_IP_HEADER,  /* its version or its length is none */
     /* of the INT header within */
-    TROUBLE_SHIM,        /* its type is neither MD nor MX, or its NPT does not fit */
-    TROUBLE_INT_VERSION, /* of the header */
-    TROUBLE_INT_LENGTH,  /* of the shim: no room for a header */
-    TROUBLE_HOP_LENGTH,  /* Hop ML is not what the bitmap asks for */
-    TROUBLE_STACK,       /* not a whole number of hops */
-    TROUBLE_INT_CUT,     /* the packet was cut within the stack: the oldest hops are missing */
-    TROUBLES
+    PARSE_SHIM,        /* its type is neither MD nor MX, or its NPT does not fit */
+    PARSE_INT_VERSION, /* of the header */
+    PARSE_INT_LENGTH,  /* of the shim: no room for a header */
+    PARSE_HOP_LENGTH,  /* Hop ML is not what the bitmap asks for */
+    PARSE_STACK,       /* not a whole number of hops */
+    PARSE_INT_CUT,     /* the packet was cut within the stack: the oldest hops are missing */
+    PARSE_STATUSES
 };
 
 /* Flags of a report, as in TR, 3.3. */
@@ -111,7 +111,7 @@ struct int_report {
     uint16_t ip_length;    /* Total Length, of IPv6 Payload Length */
     uint8_t report_type, inner_type;
     uint8_t flags;
-    uint8_t trouble;       /* with what is within */
+    uint8_t parse_status;       /* with what is within */
     uint8_t queue, reason; /* of a drop; with bit 15 of `bits` */
     uint8_t int_type, int_version, int_flags;
     uint8_t hop_words;     /* Hop ML */
@@ -147,7 +147,7 @@ struct int_hop {
 struct int_fault {
     uint32_t datagram;
     uint32_t offset; /* in it */
-    uint8_t trouble;
+    uint8_t parse_status;
     uint8_t none[3];
 };
 

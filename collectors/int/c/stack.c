@@ -29,7 +29,7 @@ static void read_hop(const struct decoder *decoder, struct layout layout, const 
 
 /* Each node puts its own in front: the source's is the last. What the source alone inserts comes
  * after that. Of a packet that was cut the oldest hops are missing. */
-static enum trouble read_stack(const struct decoder *decoder, struct stack stack,
+static enum parse_status read_stack(const struct decoder *decoder, struct stack stack,
                                struct int_report *report)
 {
     unsigned baseline = metadata_words(stack.layout), words = report->hop_words;
@@ -37,16 +37,16 @@ static enum trouble read_stack(const struct decoder *decoder, struct stack stack
     unsigned whole = words ? (unsigned)left(stack.span) / 4 / words : 0;
 
     if (words < baseline || (words > baseline && !report->int_ds_bits))
-        return TROUBLE_HOP_LENGTH;
+        return PARSE_HOP_LENGTH;
     if (over && !report->int_ds_bits)
-        return TROUBLE_STACK;
+        return PARSE_STACK;
     for (unsigned i = hops < whole ? hops : whole; i-- > 0;)
         read_hop(decoder, stack.layout, stack.span.at + 4 * words * i, report);
     if (!has(stack.span, 4 * stack.words))
-        return TROUBLE_INT_CUT;
+        return PARSE_INT_CUT;
     report->int_ds_words = (uint16_t)over;
     report->int_ds_at = place(decoder, stack.span.at + 4 * hops * words);
-    return TROUBLE_NONE;
+    return PARSE_NONE;
 }
 
 /* What the header has beside its stack; `at` has room for it. */
@@ -99,18 +99,18 @@ static bool read_next(const uint8_t *at, bool by_port, struct int_report *report
 }
 
 /* Reads a header and what belongs to it: `words` of them, of which the span may lack the end. */
-static enum trouble read_int_header(const struct decoder *decoder, struct span span, unsigned words,
+static enum parse_status read_int_header(const struct decoder *decoder, struct span span, unsigned words,
                                     struct int_report *report)
 {
     unsigned header_words = report->int_version == 1 ? HEADER_WORDS_1_0 : HEADER_WORDS;
     struct stack stack;
 
     if (words < header_words)
-        return TROUBLE_INT_LENGTH;
+        return PARSE_INT_LENGTH;
     if (!has(span, 4 * header_words))
-        return TROUBLE_INT_CUT;
+        return PARSE_INT_CUT;
     if (*span.at >> 4 != report->int_version)
-        return TROUBLE_INT_VERSION;
+        return PARSE_INT_VERSION;
     read_header(span.at, report);
     stack.span = rest(span, 4 * header_words);
     stack.words = words - header_words;
@@ -118,28 +118,28 @@ static enum trouble read_int_header(const struct decoder *decoder, struct span s
     if (report->int_type == INT_MD)
         return read_stack(decoder, stack, report);
     if (stack.words && !report->int_ds_bits) /* only what the source inserts may follow (INT, 5.8) */
-        return TROUBLE_STACK;
+        return PARSE_STACK;
     if (!has(stack.span, 4 * stack.words))
-        return TROUBLE_INT_CUT;
+        return PARSE_INT_CUT;
     report->int_ds_words = (uint16_t)stack.words;
     report->int_ds_at = place(decoder, stack.span.at);
-    return TROUBLE_NONE;
+    return PARSE_NONE;
 }
 
 /* Reads what begins with a shim. `by_port`: a UDP port said so, and NPT has a meaning. */
-enum trouble read_int(const struct decoder *decoder, struct span span, bool by_port,
+enum parse_status read_int(const struct decoder *decoder, struct span span, bool by_port,
                       struct int_report *report, struct after_int *after)
 {
     unsigned words;
 
     *after = (struct after_int){.span = {span.end, span.end}};
     if (!has(span, SHIM))
-        return TROUBLE_INT_CUT;
+        return PARSE_INT_CUT;
     words = read_shim(span.at, report);
     if (report->int_type != INT_MD && report->int_type != INT_MX)
-        return TROUBLE_SHIM;
+        return PARSE_SHIM;
     if (!read_next(span.at, by_port, report, after))
-        return TROUBLE_SHIM;
+        return PARSE_SHIM;
     after->span = rest(span, SHIM + 4 * words);
     return read_int_header(decoder, first(rest(span, SHIM), 4 * words), words, report);
 }

@@ -6,7 +6,7 @@ from threading import Thread
 
 from collectors.int.application import Findings
 from collectors.int.export import prometheus
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 PATH = "/metrics"
 PATIENCE_S = 5.0  # with a client that asks for nothing: there is one at a time

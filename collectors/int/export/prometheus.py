@@ -31,8 +31,8 @@ def _of_all(found: Findings) -> Iterator[tuple[str, str, str, Iterable[Sample]]]
         "counter",
         "What was malformed, by reason.",
         [
-            ("", {"reason": trouble.name.lower()}, count)
-            for trouble, count in found.troubles.items()
+            ("", {"reason": status.name.lower()}, count)
+            for status, count in found.parse_errors.items()
         ],
     )
     yield (

@@ -124,7 +124,7 @@ static bool take_slot(struct roce_card *card, uint64_t now_ns, struct roce_reply
 
 struct batch {
     uint32_t taken, answered;
-    bool is_told; /* completions, or frames of connection management, are in it */
+    bool is_reported; /* completions, or frames of connection management, are in it */
 };
 
 static struct batch take_batch(struct roce_card *card)
@@ -140,7 +140,7 @@ static struct batch take_batch(struct roce_card *card)
         batch.answered += take_slot(
             card, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec,
             &card->replies[batch.answered]);
-    batch.is_told = card->nic->completions_put + card->nic->managed_put != before;
+    batch.is_reported = card->nic->completions_put + card->nic->managed_put != before;
     pthread_mutex_unlock(&card->nic->lock);
     return batch;
 }
@@ -198,7 +198,7 @@ int roce_card_run(struct roce_card *card, int stop, int wake)
         uint64_t one = 1;
 
         error = send_replies(card, batch.answered);
-        if (!error && batch.is_told && write(wake, &one, sizeof one) < 0)
+        if (!error && batch.is_reported && write(wake, &one, sizeof one) < 0)
             error = errno;
         if (!error)
             error = await_frames(card, stop, batch.taken, &is_over);

@@ -19,10 +19,10 @@ from controllers.ampm.records import (
 from controllers.ampm.watch import Method
 from experiments.shared.ampm.measurement import Outcome
 from experiments.shared.ampm.stamps import between_us, passages
-from testbed.errors import TestbedError
-from testbed.results import statistics
-from testbed.results.report import Check
-from testbed.traffic import Flow
+from telemark.errors import TestbedError
+from telemark.results import statistics
+from telemark.results.report import Check
+from telemark.traffic.flows import Flow
 
 # How the flow is marked that a delay is measured of; step marking gives two.
 ESTIMATORS = {
@@ -78,7 +78,7 @@ def samples_are_fair(
     """
     hashed = [s for s in samples if s.estimator == "hashed"]
     sampled = np.array([s.true_us for s in hashed if s.true_us is not None])
-    likely = statistics.likely_distance(len(sampled))
+    likely = statistics.expected_ks_distance(len(sampled))
     if len(sampled) and likely >= 1:
         return []
     distance = statistics.largest_distance(sampled, all_us) if len(sampled) else float("nan")
@@ -133,15 +133,15 @@ def delays_of(
 
 
 def _together(
-    estimator: str, least_us: NDArray[np.float64], most_us: NDArray[np.float64]
+    estimator: str, min_us: NDArray[np.float64], max_us: NDArray[np.float64]
 ) -> tuple[float, float] | None:
     """What packets took, whichever of them was measured; of all: in the mean. None: none came."""
-    known = ~np.isnan(least_us)
+    known = ~np.isnan(min_us)
     if not known.any():
         return None
     if estimator == "mean":
-        return float(least_us[known].mean()), float(most_us[known].mean())
-    return float(least_us[known].min()), float(most_us[known].max())
+        return float(min_us[known].mean()), float(max_us[known].mean())
+    return float(min_us[known].min()), float(max_us[known].max())
 
 
 def _measured(

@@ -18,15 +18,15 @@ from controllers.forwarding import forwarding_entries
 from experiments.shared.ampm.pulses import blocks_without_one
 from experiments.shared.ampm.stamps import Handling, read_handling, read_inside
 from experiments.shared.ampm.truth import Interval, Truth, read_truths
-from testbed import cli
-from testbed.clock import RealClock
-from testbed.errors import InvalidRunError, TestbedError
-from testbed.network import Network
-from testbed.results.report import Check
-from testbed.run import Run
-from testbed.traffic import Flow, FlowRecord, Traffic
-from testbed.truth import capture
-from testbed.truth.books import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.errors import InvalidRunError, TestbedError
+from telemark.network import Network
+from telemark.results.report import Check
+from telemark.session import cli
+from telemark.session.clock import RealClock
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, FlowRecord, Traffic
 
 PROGRAM = "p4src/ampm/ampm.p4"
 UDP = 17
@@ -67,7 +67,7 @@ class Summary:
     late_ns: int  # the most that a sender was behind its schedule
     marked_outside: int  # packets of watched flows that left the path with a mark
     pulses_wrong: int  # complete blocks in which the first switch did not choose the one pulse
-    books: Books
+    accounting: PacketAccounting
 
     def record(self, flow: Flow, point: Point, block: int) -> PointRecord | None:
         """What a point knows of a block; None: its switch could not be read."""
@@ -82,14 +82,14 @@ class Summary:
         """What must hold for every method: no mark leaves the domain, blocks have their pulses,
         switches forward whatever fits their queues, and the books balance."""
         refused = sum(
-            drops[reason] for drops in self.books.dropped_by_switches.values()
+            drops[reason] for drops in self.accounting.dropped_by_switches.values()
             for reason in ("ingress_drops", "egress_drops", "no_port_drops")
         )  # fmt: skip
         return [
             Check(f"{prefix}: packets that a switch did not want to forward", refused, 0),
             Check(f"{prefix}: marked packets that left the path", self.marked_outside, 0),
             Check(f"{prefix}: blocks without the one pulse", self.pulses_wrong, 0),
-            *self.books.checks(prefix),
+            *self.accounting.checks(prefix),
         ]
 
 
@@ -228,7 +228,7 @@ def stamped_by(point: Point, target: str) -> Point:
     return Point(point.switch, "departures") if target == "bmv2" else point
 
 
-def refuse_late_packets(
+def reject_late_packets(
     name: str, truth: Truth, point: Point, range_us: tuple[float, float], why: str
 ) -> None:
     """Raise TestbedError when packets took longer, or shorter, than a run's claims suppose.
@@ -238,8 +238,8 @@ def refuse_late_packets(
     delays_ns = (truth.time_ns[point] - truth.sent_ns)[truth.passed(point)]
     if not len(delays_ns):
         return
-    longest_us, least_us = delays_ns.max() / 1000, delays_ns.min() / 1000
-    if not range_us[0] < least_us <= longest_us < range_us[1]:
+    longest_us, min_us = delays_ns.max() / 1000, delays_ns.min() / 1000
+    if not range_us[0] < min_us <= longest_us < range_us[1]:
         raise InvalidRunError(
             f"{name}: packets took up to {longest_us:.0f} us to {point.switch}, and "
             f"less than {range_us[1]:.0f} us are supposed; {why}"
@@ -327,7 +327,7 @@ async def measure(setting: Setting, run: Run) -> Outcome:
             blocks_without_one(net, truths[flow.id], method, schedule, blocks)
             for flow, method in setting.watched.items()
         ),
-        books=Books.of(net, sent),
+        accounting=PacketAccounting.of(net, sent),
     )
     net.discard()  # all that is wanted of it is known
     if setting.bounds is not None:
@@ -370,14 +370,14 @@ def watched_paths(net: Network, setting: Setting) -> dict[WatchedFlow, list[Hop]
 def _dropped(net: Network, setting: Setting) -> dict[tuple[int, str, str], NDArray[np.int64]]:
     dropped: dict[tuple[int, str, str], NDArray[np.int64]] = {}
     for near, far in pairwise(setting.path):
-        lost = capture.read_flows(net.capture(near, far, "lost"), [*setting.watched])
+        lost = pcap.read_flows(net.capture(near, far, "lost"), [*setting.watched])
         dropped |= {(number, near, far): frames.sequence for number, frames in lost.items()}
     return dropped
 
 
 def _marked_outside(net: Network, setting: Setting) -> int:
     delivered = [
-        capture.read_flow(net.capture(setting.path[-1], flow.destination, "out"), flow)
+        pcap.read_flow(net.capture(setting.path[-1], flow.destination, "out"), flow)
         for flow in setting.watched
     ]
     return int(sum(np.count_nonzero(frames.dscp) for frames in delivered))

@@ -6,7 +6,7 @@ from controllers.ampm.records import Point
 from controllers.ampm.schedule import PULSE_WINDOW_SHIFT, Schedule
 from controllers.ampm.watch import Method
 from experiments.shared.ampm.truth import Interval, Truth, stamped_between
-from testbed.network import Network
+from telemark.network import Network
 
 
 def blocks_without_one(

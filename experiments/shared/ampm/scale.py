@@ -11,10 +11,10 @@ from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Hop, Method, WatchedFlow
 from controllers.connection import connection
-from experiments.shared.ampm.measurement import UDP, refuse_late_packets
+from experiments.shared.ampm.measurement import UDP, reject_late_packets
 from experiments.shared.ampm.truth import Truth, read_truths
-from testbed.network import Network
-from testbed.traffic import Flow, FlowRecord
+from telemark.network import Network
+from telemark.traffic.flows import Flow, FlowRecord
 from topologies.backhaul import Backhaul
 
 UNKNOWN = np.iinfo(np.int64).min
@@ -85,12 +85,12 @@ def truths_of(
     return read_truths(net, paths, schedule, Method.DOUBLE, records)
 
 
-def refuse_noise(truths: Mapping[int, Truth], schedule: Schedule, why: str) -> None:
+def reject_noise(truths: Mapping[int, Truth], schedule: Schedule, why: str) -> None:
     """Raise TestbedError where packets took longer than the method can bear."""
     for number, truth in truths.items():
         end = Point(truth.path[-1], "departures")
         range_us = -float("inf"), schedule.block_us / 2
-        refuse_late_packets(f"flow {number}", truth, end, range_us, why)
+        reject_late_packets(f"flow {number}", truth, end, range_us, why)
 
 
 def true_losses(truths: Mapping[int, Truth], blocks: range) -> NDArray[np.int64]:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from controllers.ampm.records import Point
 from controllers.readout import RESOLUTION_US
 from experiments.shared.ampm.truth import NEVER, Interval, Truth
-from testbed.network import Network
-from testbed.results import statistics
-from testbed.results.report import Check
-from testbed.traffic import Flow
-from testbed.truth import capture
+from telemark.accounting import pcap
+from telemark.network import Network
+from telemark.results import statistics
+from telemark.results.report import Check
+from telemark.traffic.flows import Flow
 
 Times = NDArray[np.int64]  # ns by sequence number; NEVER: it did not happen
 
@@ -47,7 +47,7 @@ def read_handling(
                 else net.capture(switch, before, "taken")
             )  # fmt: skip
             calls = (net.capture(switch, after, what) for what in ("sending", "sent"))
-            times = [capture.read_flows(file, some) for file in (taken, *calls)]
+            times = [pcap.read_flows(file, some) for file in (taken, *calls)]
             for flow in some:
                 arrays = [np.full(flow.count, NEVER, np.int64) for _ in times]
                 for array, seen in zip(arrays, times, strict=True):
@@ -69,7 +69,7 @@ def read_inside(
         nodes = [source, *path, destination]
         for before, switch, after in zip(nodes, nodes[1:], nodes[2:], strict=False):
             went, came = (
-                capture.read_flows(net.capture(switch, neighbour, what, inner=True), some)
+                pcap.read_flows(net.capture(switch, neighbour, what, inner=True), some)
                 for neighbour, what in ((before, "out"), (after, "in"))
             )
             error_ns = round(1000 * (clock_errors_us[switch] + RESOLUTION_US))
@@ -114,8 +114,8 @@ def passages(
 def between_us(earlier: Interval, later: Interval) -> tuple[NDArray[np.float64], ...]:
     """The least and the most that lies between two passages; NaN where there is none of either."""
     known = np.logical_and.reduce([times != NEVER for times in (*earlier, *later)])
-    least_ns, most_ns = later[0] - earlier[1], later[1] - earlier[0]
-    return tuple(np.where(known, span_ns / 1000, np.nan) for span_ns in (least_ns, most_ns))
+    min_ns, max_ns = later[0] - earlier[1], later[1] - earlier[0]
+    return tuple(np.where(known, span_ns / 1000, np.nan) for span_ns in (min_ns, max_ns))
 
 
 def steps(

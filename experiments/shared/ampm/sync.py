@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from controllers.ampm.collector import BlockReport
 from controllers.ampm.records import Point, pulse_delay
 from controllers.ampm.watch import Method
-from experiments.shared.ampm.machine import Machine
-from experiments.shared.ampm.measurement import refuse_late_packets, stamped_by
+from experiments.shared.ampm.error_bounds import Machine
+from experiments.shared.ampm.measurement import reject_late_packets, stamped_by
 from experiments.shared.ampm.stamps import between_us
 from experiments.shared.ampm.truth import Interval, Truth
-from testbed.errors import InvalidRunError
+from telemark.errors import InvalidRunError
 
 PATH = ("s1", "s2", "s3")
 SENT = Point("s1", "departures")
@@ -159,10 +159,10 @@ def result(
     delay_us = pulse_delay(first, second).delay_us if first and second else None
     delay_error_us = float("nan")
     if delay_us is not None and len(pulse) == 1:
-        least_us, most_us = (
+        min_us, max_us = (
             float(bound[pulse[0]]) for bound in between_us(passed[SENT], passed[decoder.point])
         )
-        nearest_us = min(max(float(delay_us - setting.ahead_us), least_us), most_us)
+        nearest_us = min(max(float(delay_us - setting.ahead_us), min_us), max_us)
         delay_error_us = delay_us - nearest_us - setting.ahead_us
     return BlockResult(
         setting, decoder, block,
@@ -205,19 +205,19 @@ def rms_by_run(results: Sequence[BlockResult]) -> NDArray[np.float64]:
     return np.sqrt([mean for mean in means if not np.isnan(mean)] or [float("nan")])
 
 
-def refuse_noise(
+def reject_noise(
     setting: Setting, truths: Mapping[int, Truth], machine: Machine, target: str, why: str
 ) -> None:
     """Raise TestbedError where packets took so long that a decoder need not be exact any more."""
     for decoder in DECODERS:
         off = 0.0 if setting.is_two_off and decoder != NAIVE else setting.error
         if off != setting.error or setting.is_inside(decoder, machine.delay_us):
-            least_us, most_us = (
+            min_us, max_us = (
                 (sign * decoder.bound - off) * setting.block_us - sign * machine.clock_error_us
                 for sign in (-1, 1)
             )
             name, point = f"{setting.name}, {decoder.name}", stamped_by(decoder.point, target)
-            refuse_late_packets(name, truths[decoder.flow], point, (least_us, most_us), why)
+            reject_late_packets(name, truths[decoder.flow], point, (min_us, max_us), why)
 
 
 def those_read(results: Sequence[BlockResult]) -> list[BlockResult]:

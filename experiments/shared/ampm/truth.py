@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from controllers.ampm.records import Point
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Method
-from testbed.errors import InvalidRunError
-from testbed.network import Network
-from testbed.traffic import Flow, FlowRecord
-from testbed.truth import capture
-from testbed.truth.capture import FlowFrames
+from telemark.accounting import pcap
+from telemark.accounting.pcap import FlowFrames
+from telemark.errors import InvalidRunError
+from telemark.network import Network
+from telemark.traffic.flows import Flow, FlowRecord
 
 NEVER = -1
 
@@ -72,7 +72,7 @@ def read_truths(
     for flow, path in paths.items():
         for file in _captures(net, flow, path).values():
             wanted.setdefault(file, []).append(flow)
-    found = {file: capture.read_flows(file, flows) for file, flows in wanted.items()}
+    found = {file: pcap.read_flows(file, flows) for file, flows in wanted.items()}
     truths = {}
     for flow, path in paths.items():
         frames = {point: found[file][flow.id] for point, file in _captures(net, flow, path).items()}
@@ -80,7 +80,7 @@ def read_truths(
         marked = frames[Point(path[0], "departures")]
         if net.has_panels:  # behind which queues are: what they drop has its mark already
             _, after = [*path, flow.destination][:2]
-            marked = capture.read_flow(net.capture(path[0], after, "in", inner=True), flow)
+            marked = pcap.read_flow(net.capture(path[0], after, "in", inner=True), flow)
         dscp = _by_sequence(flow, marked, marked.dscp)
         of_flow = methods if isinstance(methods, Method) else methods[flow]
         record = records[flow.id]

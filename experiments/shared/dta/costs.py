@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from rich.table import Table
 
-from experiments.shared.dta import contenders
+from experiments.shared.dta import candidates
+from experiments.shared.roce.interleaved_rounds import COLLECTOR_CORE, NAP_US, Kind, turn
 from experiments.shared.roce.rounds import (
     Round,
     draw_costs,
     middle,
-    refuse_noise,
-    unaccounted,
+    reject_noise,
+    unaccounted_frames,
     wrong,
 )
-from experiments.shared.roce.turns import COLLECTOR_CORE, NAP_US, Kind, turn
-from testbed.errors import TestbedError
-from testbed.results import plots
-from testbed.results.report import Check, table
-from testbed.run import Run
+from telemark.errors import TestbedError
+from telemark.results import plots
+from telemark.results.report import Check, table
+from telemark.session.run import Run
 
 AS_FAST = "as fast as they go"
 ROUNDS, SECONDS = 5, 0.5
@@ -68,7 +68,7 @@ class Costs:
         )
 
 
-def refuse_one_core() -> None:
+def require_two_cores() -> None:
     """Raises TestbedError."""
     if (os.cpu_count() or 1) <= COLLECTOR_CORE:
         raise TestbedError(
@@ -79,7 +79,7 @@ def refuse_one_core() -> None:
 
 def measured(run: Run, *, quick: bool) -> Costs:
     """Rounds of all collectors. Raises TestbedError."""
-    nobody, by_dta, by_cpu = contenders.kinds()
+    nobody, by_dta, by_cpu = candidates.kinds()
     count, seconds = (QUICK_ROUNDS, QUICK_SECONDS) if quick else (ROUNDS, SECONDS)
     everybody, rounds = [nobody, *by_dta, *by_cpu], []
     for number in range(count):
@@ -100,11 +100,11 @@ def checks_of(costs: Costs) -> list[Check]:
     ]  # fmt: skip
     about = {kind: None for *both, _ in costs.claims for kind in both}
     failed = [check.name for check in claims if not check.passed]
-    refuse_noise(costs.rounds, [*about], failed, AS_FAST)
+    reject_noise(costs.rounds, [*about], failed, AS_FAST)
     return [
         *claims,
         Check("CPU time: frames that are neither received nor counted as dropped, most of a turn",
-              unaccounted(costs.rounds), 0),
+              unaccounted_frames(costs.rounds), 0),
         Check("CPU time: records in memory that are not those of the reports",
               wrong(costs.rounds), 0),
     ]  # fmt: skip

@@ -26,22 +26,22 @@ from collectors.roce.application import Responder, Writer
 from collectors.roce.endpoint import Peer
 from controllers.connection import connections, cpu_ports
 from controllers.dta import sink, translator
-from controllers.dta.gathering import PostcardStore
+from controllers.dta.batching import PostcardStore
 from controllers.dta.sink import INSTRUCTIONS, Sink
 from controllers.dta.stores import KeyWriteStore, Store
 from controllers.dta.translator import Service, Translator, WriteSession
-from controllers.dta.watch import Paths, Postcards, Want, WatchedFlow
+from controllers.dta.watch import Paths, Postcards, ReportKind, WatchedFlow
 from controllers.int.domain import Domain, node_id
 from controllers.int.watch import WatchedFlow as EmbeddedFlow
 from controllers.roce.running import state
 from experiments.shared.dta.reports import numbers_in
-from testbed.application import Application, Host
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.results.report import Check
-from testbed.run import Run
-from testbed.truth import capture
-from testbed.truth.books import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.apps.application import Application, Host
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.results.report import Check
+from telemark.session.run import Run
 from topologies.leaf_spine import LeafSpine
 
 SINK_PROGRAM, TRANSLATOR_PROGRAM = "p4src/dta/int_sink.p4", "p4src/dta/translator.p4"
@@ -152,7 +152,7 @@ async def tracing(
         COLLECTOR, [EmbeddedFlow(USERS, USERS, UDP_PROTOCOL, instructions=INSTRUCTIONS)],
         routes={switch: topo.routes(switch) for switch in topo.routers},
     )  # fmt: skip
-    of_users = WatchedFlow(USERS, USERS, UDP_PROTOCOL, wanted=Want.DATA | Want.POSTCARD)
+    of_users = WatchedFlow(USERS, USERS, UDP_PROTOCOL, wanted=ReportKind.DATA | ReportKind.POSTCARD)
     sinks = {
         edge: Sink(f"10.255.0.{number}", [COLLECTOR], [of_users], number, data=Paths(copies),
                    postcards=Postcards(copies))
@@ -180,15 +180,15 @@ def users(pods: int) -> list[str]:
     return [str(topo.nodeInfo(name)["ip"]).partition("/")[0] for name in topo.users]
 
 
-def flows(addresses: Sequence[str], count: int, dice: np.random.Generator) -> Words:
+def flows(addresses: Sequence[str], count: int, rng: np.random.Generator) -> Words:
     """Keys of so many flows between two of these addresses, all different: (count, 4).
 
     Up to MOST_FLOWS their source ports differ, too.
     """
     numbers = np.array([int_of(address) for address in addresses], np.uint32)
     keys = np.zeros((count, 4), np.uint32)
-    keys[:, :2] = numbers[np.argsort(dice.random((count, len(numbers))), axis=1)[:, :2]]
-    rounds, ports = np.divmod(dice.permutation(count), MOST_FLOWS)
+    keys[:, :2] = numbers[np.argsort(rng.random((count, len(numbers))), axis=1)[:, :2]]
+    rounds, ports = np.divmod(rng.permutation(count), MOST_FLOWS)
     keys[:, 2] = (FIRST_PORT + ports) << 16 | (USER_PORT + rounds)
     keys[:, 3] = UDP_PROTOCOL << 24
     return keys
@@ -204,7 +204,7 @@ def true_paths(tracing: Tracing, keys: Words) -> NDArray[np.int64]:
     for router in tracing.topo.routers:
         node = node_id(net, router)
         for neighbour in net.neighbours(router):
-            frames = capture.read(net.capture(router, neighbour, "in")).bytes
+            frames = pcap.read(net.capture(router, neighbour, "in")).bytes
             frames = frames[numbers_in(frames, DST_PORT, 2) == USER_PORT]
             flow = flow_of[numbers_in(frames, SRC_PORT, 2)]
             hop = FIRST_TTL - frames[:, TTL].astype(np.int64)
@@ -226,7 +226,7 @@ class Told:
 def told(tracing: Tracing, keys: Words) -> Told:
     """What the sinks have told of flows (n, 4)."""
     core = tracing.topo.switch("core", 0, 0)
-    frames = capture.read(tracing.net.capture(core, TRANSLATOR, "out")).bytes
+    frames = pcap.read(tracing.net.capture(core, TRANSLATOR, "out")).bytes
     frames = frames[numbers_in(frames, DST_PORT, 2) == DTA_PORT]
     flow = _by_port(keys)[numbers_in(frames, KEY + 8, 2)]
     is_card = frames[:, OPCODE] == Op.POSTCARDING
@@ -242,7 +242,7 @@ def checks(tracing: Tracing, writes: int) -> list[Check]:
     return [
         Check(f"{name}: requests carried out", counts.accepted.total(), writes),
         Check(f"{name}: requests refused", refused, 0),
-        *Books.of(net, {}).checks(f"{name}: books"),
+        *PacketAccounting.of(net, {}).checks(f"{name}: books"),
     ]
 
 

@@ -10,7 +10,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
 from collectors.dta.packets import DTA
-from experiments.shared.dta.translating import COLLECTOR_ADDR, REPORTER_ADDR
+from experiments.shared.dta.translator_setup import COLLECTOR_ADDR, REPORTER_ADDR
 
 REPORTER, SEQUENCE = 44, 46  # where these numbers begin in a frame
 

@@ -70,10 +70,10 @@ def stamps_apart(outcome: Outcome) -> int:
     """Stamps in switches' postcards that are not those of their captures, to the microsecond."""
     wrong = 0
     for place in SWITCHES:
-        for name, told_us in (("arrivals", outcome.told[place].came_us),
+        for name, reported_us in (("arrivals", outcome.told[place].came_us),
                               ("departures", outcome.told[place].left_us)):  # fmt: skip
             true_us = outcome.truth.time_ns[Point(place, name)] // 1000
-            wrong += np.count_nonzero((told_us >= 0) & (told_us != true_us))
+            wrong += np.count_nonzero((reported_us >= 0) & (reported_us != true_us))
     return int(wrong)
 
 

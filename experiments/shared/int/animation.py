@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.shared.int.microburst import PATHS, SWITCHES, Outcome, path_of
-from testbed.results.replay import Replay, ReplayedFlow
+from telemark.results.replay import Replay, ReplayedFlow
 
 BEFORE_NS, AFTER_NS = 10_000_000, 270_000_000  # of the burst's beginning: until the queue is empty
 COLOURS = dict(zip(PATHS, ("#D55E00", "#0072B2", "#56B4E9", "#009E73", "#E69F00"), strict=True))

@@ -12,9 +12,9 @@ from controllers.connection import connections
 from controllers.int.domain import Changes, Domain, configure
 from experiments.shared.int.overhead import SIZES, Case, longest_bytes
 from experiments.shared.int.reports import OURS
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow, Traffic
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, Traffic
 from topologies.parking_lot import ParkingLot
 
 SIZE, RATE_PPS, COUNT, ROUNDS = min(SIZES), 100_000, 20_000, 7
@@ -30,14 +30,14 @@ class Costs:
     ns: NDArray[np.float64]
 
     @property
-    def least_ns(self) -> NDArray[np.float64]:
+    def min_ns(self) -> NDArray[np.float64]:
         """Of all rounds: what else the machine does only adds to it."""
         return self.ns.min(axis=0)
 
     @property
     def ratios(self) -> NDArray[np.float64]:
         """To the same program without INT."""
-        return self.least_ns / self.least_ns[0]
+        return self.min_ns / self.min_ns[0]
 
 
 async def measure_cpu(options: argparse.Namespace, run: Run) -> Costs:

@@ -29,12 +29,12 @@ from experiments.shared.ampm.stamps import Handling, read_handling
 from experiments.shared.ampm.truth import NEVER, Truth, read_truths
 from experiments.shared.int.marking import SCHEDULE, mark
 from experiments.shared.int.reports import KeepingCollector, Kept
-from testbed.errors import InvalidRunError, TestbedError
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow, FlowRecord
-from testbed.truth import capture
-from testbed.truth.books import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.errors import InvalidRunError, TestbedError
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, FlowRecord
 from topologies.parking_lot import ParkingLot
 
 PROGRAM = "p4src/int/with_ampm.p4"
@@ -47,7 +47,7 @@ DELAY_US = 500  # of all links but that of h1
 MOST_PACKETS = 1 << 16  # that their identification tells apart
 WANTED = Instruction.LEVEL_1 | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME
 UDP, METHODS = 17, Method.DOUBLE
-UDP_PAYLOAD = capture.UDP + 8  # its offset in a frame
+UDP_PAYLOAD = pcap.UDP + 8  # its offset in a frame
 NUMBER_MASK = (1 << 22) - 1  # of a report's first word
 REPORTED_S = 5  # within which reports are with their collector, whatever the machine does
 
@@ -73,7 +73,7 @@ class Outcome:
     handling: Mapping[str, Handling]  # by SWITCHES
     lost: Mapping[tuple[str, str], NDArray[np.int64]]  # by LINKS: sequences, of the links' logs
     record: FlowRecord
-    books: Books
+    accounting: PacketAccounting
 
     def is_at(self, place: str) -> NDArray[np.bool_]:
         """Which packets were there: as hosts say, and captures of what left switches."""
@@ -127,7 +127,7 @@ async def measure(flow: Flow, percent: float, blocks: int, program: str, run: Ru
         path = marking_path(net, domain, edges)
         postcards = postcard_edges(net, HOSTS, domain, edges)
         records, reports = await mark(net, {marked: path}, [flow], blocks, run)
-        refuse_unreported(postcards)
+        reject_unreported(postcards)
         expected = sum(edge.kinds()["watched"] for edge in postcards.values())
         edges.close()  # what edges have told of is on its way then
         await all_reported(net, expected, run)
@@ -135,15 +135,15 @@ async def measure(flow: Flow, percent: float, blocks: int, program: str, run: Ru
     nodes |= {name: edge_node_id(net, name) for name in HOSTS}
     outcome = Outcome(
         blocks=reports,
-        told=told_by(as_switches_had(net, collector.result, nodes), nodes, flow.count),
+        told=reports_of_nodes(as_switches_had(net, collector.result, nodes), nodes, flow.count),
         truth=read_truths(net, {flow: SWITCHES}, SCHEDULE, METHODS, records)[flow.id],
         handling=read_handling(net, [flow], SWITCHES)[flow.id],
         lost=lost_by_links(net, flow),
         record=records[flow.id],
-        books=Books.of(net, records),
+        accounting=PacketAccounting.of(net, records),
     )
     net.discard()
-    refuse_late(outcome)
+    reject_late(outcome)
     return outcome
 
 
@@ -157,7 +157,7 @@ def marking_path(net: Network, domain: Domain, edges: ExitStack) -> list[Hop | E
     return [found[0], *between, found[1]]
 
 
-def refuse_unreported(edges: Mapping[str, PostcardEdge]) -> None:
+def reject_unreported(edges: Mapping[str, PostcardEdge]) -> None:
     """Raise TestbedError where this machine was too slow to send what edges had to tell."""
     for host, edge in edges.items():
         if edge.without_room or edge.unsent:
@@ -189,7 +189,7 @@ def transmitted(net: Network, switch: str, port: int) -> int:
 def lost_by_links(net: Network, flow: Flow) -> dict[tuple[str, str], NDArray[np.int64]]:
     """Which packets each link lost, by its log; that of h1 is a veth's own, which loses none."""
     return {
-        (near, far): capture.read_flow(net.capture(near, far, "lost"), flow).sequence
+        (near, far): pcap.read_flow(net.capture(near, far, "lost"), flow).sequence
         if near in SWITCHES else np.zeros(0, np.int64)
         for near, far in LINKS
     }  # fmt: skip
@@ -208,7 +208,7 @@ def as_switches_had(net: Network, kept: Kept, nodes: Mapping[str, int]) -> Kept:
 
 def reported_ns(path: Path, node: int) -> dict[int, int]:
     """When a capture has the reports of an edge, by their numbers (Telemetry Report 2.0, 3.2)."""
-    frames = capture.read(path)
+    frames = pcap.read(path)
     words = np.ascontiguousarray(frames.bytes[:, UDP_PAYLOAD : UDP_PAYLOAD + 8]).view(">u4")
     is_report = frames.bytes[:, UDP_PAYLOAD - 6 : UDP_PAYLOAD - 4].view(">u2")[:, 0] == REPORT_PORT
     ours = is_report & (words[:, 1] == node)
@@ -216,7 +216,7 @@ def reported_ns(path: Path, node: int) -> dict[int, int]:
     return dict(zip(numbers.tolist(), frames.time_ns[ours].tolist(), strict=True))
 
 
-def told_by(kept: Kept, nodes: Mapping[str, int], count: int) -> dict[str, Told]:
+def reports_of_nodes(kept: Kept, nodes: Mapping[str, int], count: int) -> dict[str, Told]:
     """The postcards of each place, by packets.
 
     h1's edge numbers them as packets leave it, as the sender does; which packet those of others are
@@ -255,7 +255,7 @@ def _told(
     return Told(came_us, left_us, known_us, len(reports) - len(np.unique(which)))
 
 
-def refuse_late(outcome: Outcome) -> None:
+def reject_late(outcome: Outcome) -> None:
     """Raise TestbedError where packets were under way for longer than blocks bear."""
     truth = outcome.truth
     arrived_ns = [truth.time_ns[Point(name, "arrivals")] for name in SWITCHES]

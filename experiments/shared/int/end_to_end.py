@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.shared.int.reports import Told
-from experiments.shared.int.truth import NEVER, Passage, read
-from testbed.network import Network
-from testbed.traffic import Flow, FlowRecord
+from experiments.shared.int.truth import NEVER, SwitchTransit, read
+from telemark.network import Network
+from telemark.traffic.flows import Flow, FlowRecord
 
 Interval = tuple[NDArray[np.int64], NDArray[np.int64]]
 RESOLUTION_NS = 1000  # of stamps: told sums begin and end with one that was rounded down
@@ -26,8 +26,8 @@ class Accounts:
     whole: NDArray[np.int64]  # between the kernels' stamps at the sender's and the receiver's veth
     hops: NDArray[np.int64]  # sum of the told latencies
     links: NDArray[np.int64]  # sum of what lies between two told times, of neighbours
-    least_unseen: NDArray[np.int64]
-    most_unseen: NDArray[np.int64]
+    min_unseen: NDArray[np.int64]
+    max_unseen: NDArray[np.int64]
 
     @property
     def residual(self) -> NDArray[np.int64]:
@@ -35,14 +35,14 @@ class Accounts:
         return self.whole - self.hops - self.links
 
     @property
-    def unaccounted(self) -> int:
+    def unaccounted_frames(self) -> int:
         """Packets whose residual is another than what INT does not see."""
-        low, high = self.least_unseen - RESOLUTION_NS, self.most_unseen + RESOLUTION_NS
+        low, high = self.min_unseen - RESOLUTION_NS, self.max_unseen + RESOLUTION_NS
         return int(np.sum((self.residual <= low) | (self.residual >= high)))
 
 
 def read_accounts(
-    told: Told, truth: Sequence[Passage], record: FlowRecord, unseen_ns: Interval
+    told: Told, truth: Sequence[SwitchTransit], record: FlowRecord, unseen_ns: Interval
 ) -> Accounts:
     """Of a flow. `unseen_ns`: the least and the most that INT does not see, of each packet."""
     received_ns = np.zeros(record.flow.count, np.int64)
@@ -55,15 +55,15 @@ def read_accounts(
         whole=(received_ns - truth[0].came_ns)[known],
         hops=hops["latency_ns"].sum(axis=1)[known],
         links=links.sum(axis=1)[known],
-        least_unseen=unseen_ns[0][known],
-        most_unseen=unseen_ns[1][known],
+        min_unseen=unseen_ns[0][known],
+        max_unseen=unseen_ns[1][known],
     )
 
 
-def behind(times_ns: Interval, last: Passage) -> Interval:
+def behind(times_ns: Interval, last: SwitchTransit) -> Interval:
     """How much later than packets left the last switch."""
-    least_ns, most_ns = (each - last.left_ns for each in times_ns)
-    return least_ns, most_ns
+    min_ns, max_ns = (each - last.left_ns for each in times_ns)
+    return min_ns, max_ns
 
 
 def handed_over(net: Network, flow: Flow, last: str) -> Interval:

@@ -15,12 +15,12 @@ from controllers.connection import connections, cpu_ports
 from controllers.int.domain import WINDOW_US, Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
 from experiments.shared.int.reports import OURS
-from testbed.network import Network
-from testbed.results.report import Check
-from testbed.run import Run
-from testbed.traffic import Flow, Traffic
-from testbed.truth import capture
-from testbed.truth.refused import describe_malformed
+from telemark.accounting import pcap
+from telemark.accounting.rejected import describe_malformed
+from telemark.network import Network
+from telemark.results.report import Check
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, Traffic
 from topologies.parking_lot import ParkingLot
 
 PATH = ("s1", "s2", "s3", "s4", "s5")
@@ -65,8 +65,8 @@ async def measure_limits(options: argparse.Namespace, run: Run, delay_us: float)
             await configure(net, switches, Domain("collector", watched, mtu_bytes=MTU_BYTES))
             async with Traffic(net, FLOWS) as traffic:
                 records = await traffic.finish()
-    links = [capture.read(net.capture("s1", "h1", "in"))]
-    links += [capture.read(net.capture(*link, "out")) for link in pairwise(PATH)]
+    links = [pcap.read(net.capture("s1", "h1", "in"))]
+    links += [pcap.read(net.capture(*link, "out")) for link in pairwise(PATH)]
     changed = sum(records[flow.id].dscp_changed for flow in FLOWS)
     checks = [
         Check("packets received with another DSCP", changed, 0),
@@ -78,9 +78,7 @@ async def measure_limits(options: argparse.Namespace, run: Run, delay_us: float)
     return [*checks, check_utilisation(links)] if options.time == "virtual" else checks
 
 
-def check_bit(
-    name: str, bit: int, flow: Flow, pushes: int, links: Sequence[capture.Frames]
-) -> Check:
+def check_bit(name: str, bit: int, flow: Flow, pushes: int, links: Sequence[pcap.Frames]) -> Check:
     """The bit is set in one flow alone, from the switch on that is the first one not to push."""
     wrong = 0
     for switches, frames in enumerate(links[1:], start=1):
@@ -89,7 +87,7 @@ def check_bit(
     return Check(f"packets with a wrong {name} bit, on all links", wrong, 0)
 
 
-def check_complement(links: Sequence[capture.Frames]) -> Check:
+def check_complement(links: Sequence[pcap.Frames]) -> Check:
     """UDP checksums stay what the host wrote, and are right on each link."""
     wrong = 0
     sent = links[0].bytes[of_flow(links[0], COMPLEMENT)][:, UDP_CHECKSUM : UDP_CHECKSUM + 2]
@@ -102,7 +100,7 @@ def check_complement(links: Sequence[capture.Frames]) -> Check:
     return Check("packets whose checksum the complement does not keep right", wrong, 0)
 
 
-def check_utilisation(links: Sequence[capture.Frames]) -> Check:
+def check_utilisation(links: Sequence[pcap.Frames]) -> Check:
     """In millionths of the link's rate: bytes that left by the port in the last window of time."""
     last = links[-1]
     rows = last.bytes[of_flow(last, COMPLEMENT)]
@@ -119,7 +117,7 @@ def check_utilisation(links: Sequence[capture.Frames]) -> Check:
     return Check("largest error of egress tx utilisation, millionths", max(errors), 0, tolerance=1)
 
 
-def of_flow(frames: capture.Frames, flow: Flow) -> NDArray[np.bool_]:
+def of_flow(frames: pcap.Frames, flow: Flow) -> NDArray[np.bool_]:
     """Which frames are of a flow: by the UDP destination port, which INT leaves as it is."""
-    ports = frames.bytes[:, capture.UDP + 2 : capture.UDP + 4].astype(np.uint16)
+    ports = frames.bytes[:, pcap.UDP + 2 : pcap.UDP + 4].astype(np.uint16)
     return (ports[:, 0] << 8 | ports[:, 1]) == flow.port

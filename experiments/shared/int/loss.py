@@ -23,12 +23,12 @@ from controllers.routing import routing_entries, shortest_routes
 from experiments.shared.ampm.truth import Truth, read_truths
 from experiments.shared.int.marking import SCHEDULE, mark
 from experiments.shared.int.reports import KeepingCollector, Kept
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow, FlowRecord
-from testbed.truth import capture
-from testbed.truth.books import Books
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, FlowRecord
 from topologies.parking_lot import ParkingLot
 
 PROGRAM = "p4src/int/with_ampm.p4"
@@ -79,7 +79,7 @@ class Outcome:
     nodes: Mapping[str, int]  # node ids of the switches
     in_ports: Mapping[str, int]  # of the switches, on the path
     lost_reports: NDArray[np.void]  # LOST: what the link on the way to the collector dropped
-    books: Books
+    accounting: PacketAccounting
 
 
 LOST = np.dtype([("node", "<u4"), ("sequence", "<u4")])
@@ -109,7 +109,7 @@ def flows_of(percent: float, rate_pps: float, blocks: int) -> dict[Cause | None,
         to, ttl = "x5" if cause is UNROUTED else "h2", 1 if cause is EXPIRED else 64
         flows[cause] = Flow(
             number, "h1", to, rate, count, size=100, after_s=after_s, ttl=ttl,
-            may_vanish=cause is not None,
+            allow_total_loss=cause is not None,
         )  # fmt: skip
     return flows
 
@@ -149,7 +149,7 @@ async def measure(
         nodes={switch: node_id(net, switch) for switch in PATH},
         in_ports={near: net.port(near, before) for before, near in pairwise(("h1", *PATH))},
         lost_reports=lost_reports(net),
-        books=Books.of(net, records),
+        accounting=PacketAccounting.of(net, records),
     )
     net.discard()
     return outcome
@@ -177,7 +177,7 @@ def without(found: Sequence[fy.P4TableEntry], mac: str) -> list[fy.P4TableEntry]
 
 def lost_reports(net: Network) -> NDArray[np.void]:
     """LOST: reports of dropped packets that the link from s2 to s1 lost."""
-    frames = capture.read(net.capture("s2", "s1", "lost")).bytes
+    frames = pcap.read(net.capture("s2", "s1", "lost")).bytes
     is_report = (frames[:, 36:38] == [*REPORT_PORT.to_bytes(2, "big")]).all(axis=1)
     words = np.ascontiguousarray(frames[is_report, GROUP_HEADER : GROUP_HEADER + 8]).view(">u4")
     lost = np.zeros(len(words), LOST)

@@ -8,15 +8,15 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.session import Edge
 from controllers.ampm.watch import Bounds, Hop, WatchedFlow
 from experiments.shared.ampm.measurement import AHEAD_US, LEAST_BLOCK_US
-from testbed.errors import InvalidRunError, TestbedError
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow, FlowRecord, Traffic
+from telemark.errors import InvalidRunError, TestbedError
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, FlowRecord, Traffic
 
 SCHEDULE, BOUNDS = Schedule(LEAST_BLOCK_US), Bounds(0, 50_000)
 
 
-def refuse_rare(rate_pps: float) -> None:
+def reject_rare(rate_pps: float) -> None:
     """Raise TestbedError for a rate at which some blocks have no pulse: it is a packet of their
     middle half."""
     least = 2e6 / SCHEDULE.block_us

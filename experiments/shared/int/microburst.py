@@ -17,11 +17,11 @@ from controllers.connection import connections
 from controllers.int.domain import Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
 from experiments.shared.int.reports import KeepingCollector, Kept
-from experiments.shared.int.truth import Passage, Queue, around, read_queue
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow, FlowRecord, Traffic
-from testbed.truth.books import Books
+from experiments.shared.int.truth import Queue, SwitchTransit, around, read_queue
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, FlowRecord, Traffic
 from topologies.parking_lot import ParkingLot
 
 SWITCHES = 5
@@ -51,11 +51,11 @@ class Phases:
         """Packets of each phase."""
         return [round(lasts_s * rate_pps) for lasts_s, rate_pps in self.phases]
 
-    def due_ns(self, flow: Flow, dice: np.random.Generator) -> NDArray[np.uint64]:
+    def due_ns(self, flow: Flow, rng: np.random.Generator) -> NDArray[np.uint64]:
         """Offsets to the flow's start, ascending; shape (count,)."""
         begins_s, parts = 0.0, []
         for (lasts_s, _), count in zip(self.phases, self.counts, strict=True):
-            gaps = np.maximum(dice.normal(1, JITTER, count), 0)
+            gaps = np.maximum(rng.normal(1, JITTER, count), 0)
             parts.append(begins_s + lasts_s * (np.cumsum(gaps) - gaps) / gaps.sum())
             begins_s += lasts_s
         return (1e9 * np.concatenate(parts)).astype(np.uint64)
@@ -92,12 +92,12 @@ class Outcome:
     told: dict[
         str, NDArray[np.void]
     ]  # OF_HOP, shape (packets, switches of the path); the order's own
-    truth: dict[str, list[Passage]]  # at each switch of the path
+    truth: dict[str, list[SwitchTransit]]  # at each switch of the path
     queues: dict[int, Queue]  # by node: towards the next switch
     ports: dict[int, int]  # the same: number of that port
     records: Mapping[int, FlowRecord]  # by the flows' ids
     burst_ns: int  # when it began, at its sender
-    books: Books
+    accounting: PacketAccounting
 
 
 async def measure(options: argparse.Namespace, run: Run) -> Outcome:
@@ -121,7 +121,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
     return Outcome(
         flows=flows,
         kept=collector.result,
-        told={name: told_of(collector.result, flow, len(path_of(name)))
+        told={name: reported_by(collector.result, flow, len(path_of(name)))
               for name, flow in flows.items()},
         truth={name: [queue(switch, after).passage(flow)
                       for _, switch, after in around(flow, path_of(name))]
@@ -130,11 +130,11 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
         ports={node: net.port(switch, after) for node, switch, after in pairs},
         records={number: r for number, r in records.items() if isinstance(r, FlowRecord)},
         burst_ns=traffic.start_ns + round(1e9 * options.before),
-        books=Books.of(net, records),
+        accounting=PacketAccounting.of(net, records),
     )  # fmt: skip
 
 
-def told_of(kept: Kept, flow: Flow, hops: int) -> NDArray[np.void]:
+def reported_by(kept: Kept, flow: Flow, hops: int) -> NDArray[np.void]:
     """OF_HOP, shape (reports, hops), in the order in which the last switch numbered its reports:
     where none is lost, that of the packets."""
     ours = (kept.reports["key"]["destination_port"] == flow.port) & (kept.reports["hops"] == hops)

@@ -19,13 +19,13 @@ from controllers.int.watch import Instruction, Mode, WatchedFlow
 from experiments.shared.ampm.measurement import Setting, flow_count, watched_paths
 from experiments.shared.int.marking import BOUNDS, SCHEDULE, mark
 from experiments.shared.int.reports import OURS
-from experiments.shared.int.truth import Passage, read, read_passages
-from testbed.network import Network
-from testbed.patterns import Poisson
-from testbed.run import Run
-from testbed.traffic import Flow, FlowRecord, Traffic
-from testbed.truth import capture
-from testbed.truth.books import Books
+from experiments.shared.int.truth import SwitchTransit, read, read_passages
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, FlowRecord, Traffic
+from telemark.traffic.patterns import Poisson
 from topologies.parking_lot import ParkingLot
 
 PATH = ("s1", "s2", "s3", "s4", "s5")
@@ -56,10 +56,10 @@ class Found:
     report_link_bytes: int  # on all links on the way there
     lost: int  # packets of the flow, by the lossy link
     lost_pulses: int  # of these, packets that AM-PM marked as pulses
-    truth: list[Passage]
+    truth: list[SwitchTransit]
     findings: Findings | None  # of INT
     blocks: list[BlockReport]  # of AM-PM
-    books: Books
+    accounting: PacketAccounting
 
     @property
     def added(self) -> NDArray[np.int64]:
@@ -152,7 +152,7 @@ async def measure(mode: str, options: argparse.Namespace, run: Run) -> Found:
         truth=read_passages(net, flows[0], PATH, stamped=stamped),
         findings=None if mode == AMPM else collector.result,
         blocks=blocks,
-        books=Books.of(net, records),
+        accounting=PacketAccounting.of(net, records),
     )
 
 
@@ -189,7 +189,7 @@ def flows_of(topo: ParkingLot, options: argparse.Namespace) -> list[Flow]:
 
 def pulses_of(net: Network, flow: Flow) -> int:
     """Packets that AM-PM marked as pulses, of those that the link lost."""
-    return int(np.count_nonzero(capture.read_flow(net.capture(*LOSSY, "lost"), flow).dscp & 2))
+    return int(np.count_nonzero(pcap.read_flow(net.capture(*LOSSY, "lost"), flow).dscp & 2))
 
 
 def frames(net: Network, near: str, far: str, port: int) -> NDArray[np.void]:

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from controllers.readout import RESOLUTION_US, Readouts
 from experiments.shared.int.end_to_end import Interval
-from experiments.shared.int.truth import Passage, around, read
-from testbed.clock import Clock
-from testbed.errors import InvalidRunError
-from testbed.network import Network
-from testbed.real.targets.bmv2 import Bmv2Switch
-from testbed.traffic import Flow, FlowRecord
+from experiments.shared.int.truth import SwitchTransit, around, read
+from telemark.backends.real.targets.bmv2 import Bmv2Switch
+from telemark.errors import InvalidRunError
+from telemark.network import Network
+from telemark.session.clock import Clock
+from telemark.traffic.flows import Flow, FlowRecord
 
 SLOWER = 8  # rates on bmv2, of those on minip4
 
@@ -69,7 +69,7 @@ def read_ahead(net: Network, switch: str, after: str, flow: Flow) -> NDArray[np.
 
 
 def unseen(
-    first: Passage, inside: Sequence[Interval], record: FlowRecord,
+    first: SwitchTransit, inside: Sequence[Interval], record: FlowRecord,
     clocks: Mapping[str, tuple[int, float]],
 ) -> Interval:  # fmt: skip
     """What INT does not see of each packet, ns, at least and at most: what comes before the first
@@ -78,9 +78,9 @@ def unseen(
     received_ns[record.received["sequence"]] = record.received["received_ns"]
     error_ns = round(2000 * max(error_us for _, error_us in clocks.values()))
     (into_first, out_first), (into_last, out_last) = inside[0], inside[-1]
-    least_ns = into_first - first.came_ns + received_ns - out_last
-    most_ns = out_first - first.came_ns + received_ns - into_last
-    return least_ns - error_ns, most_ns + error_ns
+    min_ns = into_first - first.came_ns + received_ns - out_last
+    max_ns = out_first - first.came_ns + received_ns - into_last
+    return min_ns - error_ns, max_ns + error_ns
 
 
 def _ours(path: object, flow: Flow) -> NDArray[np.int64]:

@@ -17,13 +17,13 @@ from controllers.int.watch import Instruction, WatchedFlow
 from experiments.shared.int.end_to_end import Interval, handed_over
 from experiments.shared.int.reports import OURS
 from experiments.shared.int.truth import read
-from testbed.network import Network
-from testbed.run import Run
-from testbed.tcp import TcpFlow, TcpRecord
-from testbed.traffic import AnyFlow, Flow, FlowRecord, Traffic
-from testbed.truth import capture
-from testbed.truth.books import Books
-from testbed.truth.checksums import segments, wrong_checksums
+from telemark.accounting import pcap
+from telemark.accounting.checksums import segments, wrong_checksums
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import AnyFlow, Flow, FlowRecord, Traffic
+from telemark.traffic.tcp import TcpFlow, TcpRecord
 from topologies.parking_lot import ParkingLot
 
 RATE_BPS, WIDER_BPS, DELAY_US = 10_000_000, 20_000_000, 100
@@ -75,7 +75,7 @@ class Case(Generic[CaseFlow_co]):
         return [f"s{number}" for number in range(1, self.hops + 2)]
 
     @property
-    def nodes_told(self) -> list[int]:
+    def nodes_reported(self) -> list[int]:
         """Numbers of the switches that say something: of node ids alone, the last one's report has
         no metadata."""
         tells_last = METADATA[self.metadata] != Instruction.NODE_ID
@@ -137,7 +137,7 @@ class Outcome:
     transferred: list[Transferred]
     checksum_errors: int  # segments that came to hosts with one
     findings: Findings
-    books: Books
+    accounting: PacketAccounting
 
     @property
     def watched(self) -> list[Case[AnyFlow]]:
@@ -187,7 +187,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
         transferred=[_transferred(case, transferred[case.flow.id]) for case in transfers],
         checksum_errors=errors,
         findings=collector.result,
-        books=Books.of(net, {**records, **transferred}),
+        accounting=PacketAccounting.of(net, {**records, **transferred}),
     )
 
 
@@ -297,11 +297,11 @@ def sent_by(
     gone_ns = left_ns[:-1] + case.wire_ns
     waited_ns = np.maximum(taken_ns[1:] - gone_ns, 0)
     free_ns = left_ns + case.wire_ns + DELAY_US * 1000
-    least_late, most_late = (handed - free_ns for handed in handed_ns)
+    min_late, max_late = (handed - free_ns for handed in handed_ns)
     packets, idle_ns = len(received_ns) - 1, int(waited_ns.sum())
     by_theory_ns = packets * case.wire_ns + idle_ns
     took_ns = int(received_ns[-1] - received_ns[0])
-    least, most = least_late[-1] - most_late[0], most_late[-1] - least_late[0]
+    least, most = min_late[-1] - max_late[0], max_late[-1] - min_late[0]
     return Sent(
         case=case,
         received=len(received_ns),
@@ -325,7 +325,7 @@ def _transferred(case: Case[TcpFlow], record: TcpRecord) -> Transferred:
 def _wrong_checksums(net: Network, case: Case[TcpFlow]) -> int:
     """Segments with a wrong one on the way to the host, of which INT came off."""
     came = net.capture(case.path[-1], case.flow.destination, "out")
-    return wrong_checksums(segments(capture.read(came, width=case.size)))
+    return wrong_checksums(segments(pcap.read(came, width=case.size)))
 
 
 def _thrown_away(host: Any) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from collectors.int.application import PORT
 from experiments.shared.int import replay
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 SENDER, COLLECTOR = "10.66.0.1", "10.66.0.2"
 SENDER_CORE, COLLECTOR_CORE = 0, 1
@@ -63,7 +63,7 @@ class Taken:
         return (self.user_s + self.system_s) / self.seconds
 
     @property
-    def ns_a_report(self) -> float:
+    def ns_per_report(self) -> float:
         """CPU time."""
         return 1e9 * (self.user_s + self.system_s) / self.reports
 

@@ -10,10 +10,10 @@ from collectors.int.application import Collector, Findings
 from collectors.int.decoder import Decoded, Encoding
 from collectors.int.shared import GROUP, HOP, REPORT
 from controllers.int.domain import node_id
-from experiments.shared.int.truth import Passage, around
-from testbed.application import Host
-from testbed.network import Network
-from testbed.traffic import Flow
+from experiments.shared.int.truth import SwitchTransit, around
+from telemark.apps.application import Host
+from telemark.network import Network
+from telemark.traffic.flows import Flow
 
 # Marks and units of our switches (docs/int.md).
 OURS = Encoding(port=32767, dscp=0x04, dscp_mask=0x3C, timestamp_unit_ns=1000, latency_unit_ns=1000)
@@ -82,7 +82,7 @@ class Told(NamedTuple):
     hops: NDArray[np.void]  # OF_HOP, shape (packets, hops); zeros where they are more, or fewer
 
 
-def told_of(net: Network, kept: Kept, path: Sequence[str], last: Passage) -> Told:
+def reported_by(net: Network, kept: Kept, path: Sequence[str], last: SwitchTransit) -> Told:
     """The last switch numbers its reports, from 0 on, as packets leave it: `last` says in which
     order they did."""
     left = np.flatnonzero(last.passed)

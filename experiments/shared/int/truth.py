@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow
-from testbed.truth import capture
+from telemark.accounting import pcap
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow
 
 NEVER = -1
 IPV4, UDP = (0x08, 0x00), 17
@@ -23,7 +23,7 @@ FRAME = np.dtype([
 
 
 @dataclass(frozen=True)
-class Passage:
+class SwitchTransit:
     """A flow at one switch. All arrays have an element for each packet, in the order of sending."""
 
     came_ns: NDArray[np.int64]  # NEVER: it did not; and so with the others
@@ -31,8 +31,8 @@ class Passage:
     # Packets that waited in the queue when it came to it. Of one that left it at that very
     # nanosecond captures do not tell, nor in real time of those that left it until the switch had
     # taken it in: so the least, and the most.
-    least_waiting: NDArray[np.int64]
-    most_waiting: NDArray[np.int64]
+    min_queued: NDArray[np.int64]
+    max_queued: NDArray[np.int64]
 
     @property
     def passed(self) -> NDArray[np.bool_]:
@@ -43,7 +43,7 @@ class Passage:
 EMPTY_QUEUES = "links are shaped behind it, and so its own queues stay empty"
 
 
-def refuse_bmv2(run: Run, why: str) -> None:
+def require_minip4(run: Run, why: str) -> None:
     """Raise TestbedError where the experiment asks for what is not to be had of bmv2."""
     if run.target == "bmv2":
         raise TestbedError(f"--target bmv2: {why}; take --target minip4")
@@ -56,17 +56,17 @@ class Queue:
 
     left: NDArray[np.void]  # FRAME
     came_ns: NDArray[np.int64]
-    least_waiting: NDArray[np.int64]
-    most_waiting: NDArray[np.int64]
+    min_queued: NDArray[np.int64]
+    max_queued: NDArray[np.int64]
 
-    def passage(self, flow: Flow) -> Passage:
+    def passage(self, flow: Flow) -> SwitchTransit:
         """What there is of a flow."""
         ours = self.left["port"] == flow.port
-        fields = self.came_ns, self.left["time_ns"], self.least_waiting, self.most_waiting
+        fields = self.came_ns, self.left["time_ns"], self.min_queued, self.max_queued
         arrays = [np.full(flow.count, NEVER, np.int64) for _ in fields]
         for array, values in zip(arrays, fields, strict=True):
             array[self.left["number"][ours]] = values[ours]
-        return Passage(*arrays)
+        return SwitchTransit(*arrays)
 
 
 def read_queue(net: Network, switch: str, after: str, *, stamped: bool) -> Queue:
@@ -89,7 +89,9 @@ def read_queue(net: Network, switch: str, after: str, *, stamped: bool) -> Queue
     return Queue(left, came_ns, least, most)
 
 
-def read_passages(net: Network, flow: Flow, path: Sequence[str], *, stamped: bool) -> list[Passage]:
+def read_passages(
+    net: Network, flow: Flow, path: Sequence[str], *, stamped: bool
+) -> list[SwitchTransit]:
     """Of a flow at each switch of its path (the first one first): see read_queue()."""
     return [
         read_queue(net, switch, after, stamped=stamped).passage(flow)
@@ -111,7 +113,7 @@ def _all_that(net: Network, switch: str, what: str) -> NDArray[np.void]:
 
 def read(path: Path) -> NDArray[np.void]:
     """The UDP datagrams of a capture: FRAME, in order of time; numbered by destination port."""
-    frames = capture.read(path)
+    frames = pcap.read(path)
     data = frames.bytes
     is_udp = (data[:, ETHERTYPE : ETHERTYPE + 2] == IPV4).all(axis=1)
     is_udp &= data[:, PROTOCOL] == UDP

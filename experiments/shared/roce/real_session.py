@@ -15,8 +15,8 @@ from scapy.packet import Raw
 import collectors.roce.packets  # noqa: F401  its layers
 from collectors.roce.endpoint import Peer, Target, Transport
 from collectors.roce.verbs_peer import VerbsPeer
-from testbed.real.vm.machine import Machine
-from testbed.truth.capture import read_frames
+from telemark.accounting.pcap import read_frames
+from telemark.backends.real.vm.machine import Machine
 
 CAPTURE = Path(__file__).with_name("rxe_session.pcap")
 KINDS = ("RC WRITE ONLY", "RC WRITE ONLY WITH IMMEDIATE", "RC FETCH ADD",

@@ -17,10 +17,10 @@ from collectors.roce.region import HOP, TCP
 from controllers.connection import connections, cpu_ports
 from controllers.roce.session import Content, Reporter, Session, configure
 from controllers.roce.watch import RecordedFlow
-from testbed.application import Application, Host
-from testbed.arrivals import Frames
-from testbed.network import Network
-from testbed.run import Run
+from telemark.apps.application import Application, Host
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.received import Frames
 from topologies.dumbbell import Dumbbell
 
 PROGRAM = "p4src/roce/roce.p4"
@@ -72,7 +72,7 @@ class Taken:
     counts: Counts = field(default_factory=Counts)
 
 
-class Keeper(Application):
+class FrameRecorder(Application):
     """Takes all frames of its host; its result is a list of them."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ async def reporting(
         responder = collection.responder(run)
         net.run_application(COLLECTOR, responder)
         if keeps:
-            net.run_application(RECEIVER, Keeper())
+            net.run_application(RECEIVER, FrameRecorder())
         async with writing(net, collection, responder.targets[0]) as running:
             yield running
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.shared.roce.turns import Kind, Turn
-from testbed.errors import InvalidRunError
-from testbed.results import plots
+from experiments.shared.roce.interleaved_rounds import Kind, Turn
+from telemark.errors import InvalidRunError
+from telemark.results import plots
 
 AS_FAST = 0  # the load of which claims are
 MOST_DROPPED = 0.05  # of the frames of a collector that a claim is about
@@ -49,7 +49,7 @@ def middle(rounds: Sequence[Round], what: str, *of: object) -> float:
     return statistics.median(getattr(each, what)(*of) for each in rounds)
 
 
-def unaccounted(rounds: Sequence[Round]) -> int:
+def unaccounted_frames(rounds: Sequence[Round]) -> int:
     """Frames that were neither received nor counted as dropped, the most of a turn."""
     turns = [each for one in rounds for each in one.turns if each.collector != one.nobody.name]
     return max(abs(each.sent - each.received - each.dropped) for each in turns)
@@ -60,7 +60,7 @@ def wrong(rounds: Sequence[Round]) -> int:
     return sum(each.wrong for one in rounds for each in one.turns)
 
 
-def refuse_noise(
+def reject_noise(
     rounds: Sequence[Round], kinds: Sequence[Kind], failed: Sequence[str], offer: str
 ) -> None:
     """Raises TestbedError where the kernel dropped many frames, or what failed may be noise.

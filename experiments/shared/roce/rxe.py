@@ -25,16 +25,16 @@ from experiments.shared.roce.reporting import (
     RECEIVER,
     RECORDS,
     Collection,
-    Keeper,
+    FrameRecorder,
     Running,
     Taken,
     network,
     writing,
 )
-from testbed.real.vm import machine
-from testbed.real.vm.host import machine_at
-from testbed.run import Run
-from testbed.truth import capture
+from telemark.accounting import pcap
+from telemark.backends.real.vm import machine
+from telemark.backends.real.vm.host import machine_at
+from telemark.session.run import Run
 
 FILE = Path("/tmp/records")  # in the virtual machine's memory
 WRITTEN_TO = "h1"  # by rxe
@@ -57,7 +57,7 @@ async def reporting_to_rxe(
     """As reporting(), but that rxe takes the records; the only application is the Keeper."""
     taken = Taken()
     with network(run, name, rate_bps, program) as net:
-        net.run_application(RECEIVER, Keeper())
+        net.run_application(RECEIVER, FrameRecorder())
         with machine_at(
             net.host(COLLECTOR), run.folder / "vm", {PEER.address: mac_of(PEER)}
         ) as started:
@@ -86,7 +86,7 @@ async def live(run: Run, rate_bps: int, program: str) -> Mapping[str, Mapping[st
                 await configure(net, switches, {})
             session.carry_out(responder.targets)
             await run.clock.sleep_until(run.clock.now_ns() + SETTLE_NS)  # UC's have no answer
-    sent = capture.read(net.capture("s2", COLLECTOR, "in"))
+    sent = pcap.read(net.capture("s2", COLLECTOR, "in"))
     return by_kind(
         [row[:length].tobytes() for row, length in zip(sent.bytes, sent.length, strict=True)]
     )

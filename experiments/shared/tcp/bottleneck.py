@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from controllers.congestion import lpm_entries, probe_entry
 from controllers.connection import connections
-from experiments.shared.tcp.probes import ProbeReader, Sent, probe, read_sent, told_of
+from experiments.shared.tcp.probes import ProbeReader, Sent, probe, read_sent, reported_by
 from experiments.shared.tcp.queue import Met, read_met
-from testbed.network import Network
-from testbed.run import Run
-from testbed.tcp import TcpFlow, TcpRecord
-from testbed.traffic import AnyRecord, Flow, Traffic
-from testbed.truth.books import Books
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import AnyRecord, Flow, Traffic
+from telemark.traffic.tcp import TcpFlow, TcpRecord
 from topologies.dumbbell import Dumbbell
 
 RATE_BPS, DELAY_US, QUEUE = 10_000_000, 1000, 40
@@ -86,7 +86,7 @@ class Outcome:
     record: TcpRecord
     dropped: int  # by the switch, for the queue was full
     start_ns: int
-    books: Books
+    accounting: PacketAccounting
 
     @property
     def settled(self) -> Met:
@@ -115,11 +115,11 @@ async def fill(options: argparse.Namespace, run: Run, name: str, kind: Kind) -> 
         records = await traffic.finish()
     record = records[1]
     assert isinstance(record, TcpRecord)
-    books = Books.of(net, records)
+    accounting = PacketAccounting.of(net, records)
     met = read_met(net, "s1", "h1", "s2", stamped=is_stamped(options))
     net.discard()
-    dropped = books.dropped_by_switches["s1"]["queue_drops"]
-    return Outcome(met, record, dropped, traffic.start_ns, books)
+    dropped = accounting.dropped_by_switches["s1"]["queue_drops"]
+    return Outcome(met, record, dropped, traffic.start_ns, accounting)
 
 
 # --- what the link carries ----------------------------------------------------------------------
@@ -134,10 +134,10 @@ class Monitored:
     probes: int  # that were sent
     link: tuple[int, int]  # number of the first switch, and of its port
     start_ns: int
-    books: Books
+    accounting: PacketAccounting
 
     @property
-    def told_bps(self) -> NDArray[np.float64]:
+    def reported_bps(self) -> NDArray[np.float64]:
         """What the port sent between two probes, by what the second one tells."""
         us = self.told["cur_time"] - self.told["last_time"]
         return 8e6 * self.told["byte_cnt"] / us
@@ -171,8 +171,8 @@ async def monitor(options: argparse.Namespace, run: Run) -> Monitored:
             frames = [probe(number, way, net.host("h5").MAC()) for number in range(count)]
             net.send_frames("h5", times_ns, frames)
             records: Mapping[int, AnyRecord] = await traffic.finish()
-    told = told_of(reader.result, hop=0)
+    told = reported_by(reader.result, hop=0)
     return Monitored(
         told[1:], read_sent(net, "s1", "h5", "s2"), count, (1, way[0]), traffic.start_ns,
-        Books.of(net, records),
+        PacketAccounting.of(net, records),
     )  # fmt: skip

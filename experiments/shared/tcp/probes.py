@@ -10,10 +10,10 @@ from scapy.fields import BitField, ByteField, IntField
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from testbed.application import Application, Host
-from testbed.arrivals import Frames
-from testbed.network import Network
-from testbed.truth import capture
+from telemark.accounting import pcap
+from telemark.apps.application import Application, Host
+from telemark.network import Network
+from telemark.traffic.received import Frames
 
 ETHERTYPE = 0x0812
 BROADCAST = "ff:ff:ff:ff:ff:ff"
@@ -64,7 +64,7 @@ class ProbeReader(Application):
         return self._frames
 
 
-def told_of(frames: Sequence[bytes], hop: int) -> NDArray[np.void]:
+def reported_by(frames: Sequence[bytes], hop: int) -> NDArray[np.void]:
     """What probes say of a hop (the first on their way: 0): fields named as ProbeData's."""
     names = ("swid", "port", "byte_cnt", "last_time", "cur_time")
     found = []
@@ -83,8 +83,8 @@ class Sent:
     came: int  # probes; fewer leave where they find the queue full
     left_ns: NDArray[np.int64]  # the second one
     bytes: NDArray[np.int64]
-    least_us: NDArray[np.float64]  # between the instants at which the switch told the time
-    most_us: NDArray[np.float64]
+    min_us: NDArray[np.float64]  # between the instants at which the switch told the time
+    max_us: NDArray[np.float64]
 
 
 def read_sent(net: Network, switch: str, before: str, after: str) -> Sent:
@@ -93,8 +93,8 @@ def read_sent(net: Network, switch: str, before: str, after: str) -> Sent:
     What a bmv2 sends, its panel may still drop: the link's queue is there.
     """
     left = ("in", True) if net.has_panels else ("out", False)
-    out = capture.read(net.capture(switch, after, left[0], inner=left[1]))
-    came = capture.read(net.capture(switch, before, "in"))
+    out = pcap.read(net.capture(switch, after, left[0], inner=left[1]))
+    came = pcap.read(net.capture(switch, before, "in"))
     came_ns = dict(zip(_numbers(came), came.time_ns[_probes(came)].tolist(), strict=True))
     rows = _probes(out)
     left_ns = out.time_ns[rows].astype(np.int64)
@@ -107,10 +107,10 @@ def read_sent(net: Network, switch: str, before: str, after: str) -> Sent:
     )  # fmt: skip
 
 
-def _probes(frames: capture.Frames) -> NDArray[np.int64]:
+def _probes(frames: pcap.Frames) -> NDArray[np.int64]:
     return np.flatnonzero((frames.bytes[:, 12:14] == divmod(ETHERTYPE, 256)).all(axis=1))
 
 
-def _numbers(frames: capture.Frames) -> list[int]:
+def _numbers(frames: pcap.Frames) -> list[int]:
     return [NUMBER.unpack(frames.bytes[row, end - NUMBER.size : end].tobytes())[0]
             for row in _probes(frames) for end in frames.length[[row]].tolist()]  # fmt: skip

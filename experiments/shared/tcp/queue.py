@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.network import Network
-from testbed.truth import capture
+from telemark.accounting import pcap
+from telemark.network import Network
 
 ETHERTYPE, TOS, PROTOCOL = 12, 15, 23  # offsets in a frame
 IPV4, TCP = (0x08, 0x00), 6
@@ -26,15 +26,15 @@ class Met:
     """
 
     came_ns: NDArray[np.int64]
-    least_waiting: NDArray[np.int64]  # packets in the queue when it came
-    most_waiting: NDArray[np.int64]
+    min_queued: NDArray[np.int64]  # packets in the queue when it came
+    max_queued: NDArray[np.int64]
     is_capable: NDArray[np.bool_]  # its hosts speak ECN
     is_marked: NDArray[np.bool_]
 
     def wrong_marks(self, threshold: int) -> int:
         """Segments that are marked though fewer waited, or are not though as many did."""
-        below = self.is_marked & (self.most_waiting < threshold)
-        above = self.is_capable & ~self.is_marked & (self.least_waiting >= threshold)
+        below = self.is_marked & (self.max_queued < threshold)
+        above = self.is_capable & ~self.is_marked & (self.min_queued >= threshold)
         return int(np.sum(below | above))
 
     def between(self, begin_ns: float, end_ns: float) -> "Met":
@@ -49,7 +49,7 @@ def read_met(net: Network, switch: str, before: str, after: str, *, stamped: boo
     All segments there must have come from the neighbour `before`. `stamped`: in real time, of a
     network with a stamp log.
     """
-    left = capture.read(net.capture(switch, after, "out"))
+    left = pcap.read(net.capture(switch, after, "out"))
     rows = _segments(left)
     keys = _keys(left, rows)
     came_ns, taken_ns = (
@@ -63,20 +63,20 @@ def read_met(net: Network, switch: str, before: str, after: str, *, stamped: boo
     return Met(came_ns, least, most, ecn != 0, ecn == MARKED)
 
 
-def _segments(frames: capture.Frames) -> NDArray[np.int64]:
+def _segments(frames: pcap.Frames) -> NDArray[np.int64]:
     """Which frames are TCP's, with data."""
     is_ipv4 = (frames.bytes[:, ETHERTYPE : ETHERTYPE + 2] == IPV4).all(axis=1)
     is_data = (frames.bytes[:, PROTOCOL] == TCP) & (frames.length >= LEAST_BYTES)
     return np.flatnonzero(is_ipv4 & is_data)
 
 
-def _keys(frames: capture.Frames, rows: NDArray[np.int64]) -> list[bytes]:
+def _keys(frames: pcap.Frames, rows: NDArray[np.int64]) -> list[bytes]:
     return [row.tobytes() for row in frames.bytes[rows][:, UNCHANGED]]
 
 
 def _times(path: Path) -> dict[bytes, int]:
     """When each segment of a capture passed. Retransmissions have an identification, or a
     timestamp, of their own."""
-    frames = capture.read(path)
+    frames = pcap.read(path)
     rows = _segments(frames)
     return dict(zip(_keys(frames, rows), frames.time_ns[rows].tolist(), strict=True))

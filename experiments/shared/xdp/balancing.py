@@ -13,8 +13,8 @@ from ebpf.loader import attach_xdp, load
 from experiments.shared.xdp.dropping import PROGRAMS, dropped, passing
 from experiments.shared.xdp.forwarding import by_stack
 from experiments.shared.xdp.frames import DEVICE_MAC, PORT
-from experiments.shared.xdp.ground import OUT, PEER, Ground
-from experiments.shared.xdp.turns import Contender, Standing
+from experiments.shared.xdp.interleaved_rounds import Candidate, Standing
+from experiments.shared.xdp.veth_setup import OUT, PEER, VethPair
 
 VIP = "198.18.0.1"
 REALS = 100
@@ -27,7 +27,7 @@ def _addresses() -> list[str]:
     return [f"198.18.1.{number}" for number in range(1, REALS + 1)]
 
 
-def _at_xdp(ground: Ground, stack: ExitStack) -> Standing:
+def _at_xdp(ground: VethPair, stack: ExitStack) -> Standing:
     passing(stack)
     loaded = load(load_balancer.SOURCE, {"balancer_mac": [*DEVICE_MAC]})
     balancer = LoadBalancer(stack.enter_context(loaded))
@@ -47,7 +47,7 @@ def _mac(number: int) -> bytes:
     return bytes.fromhex("0201000000") + bytes([number])
 
 
-def _by_stack(ground: Ground, stack: ExitStack, rules: str) -> Standing:
+def _by_stack(ground: VethPair, stack: ExitStack, rules: str) -> Standing:
     """The kernel routes what rules give another address to."""
     neighbours = "\n".join(
         f"ip neighbour add {address} lladdr {_mac(number).hex(':')} dev {OUT} nud permanent"
@@ -60,18 +60,18 @@ def _by_stack(ground: Ground, stack: ExitStack, rules: str) -> Standing:
     return by_stack(stack)
 
 
-def _by_nft(hook: str, rule: str) -> "Contender":
+def _by_nft(hook: str, rule: str) -> "Candidate":
     to = ", ".join(f"{number} : {address}" for number, address in enumerate(_addresses()))
     text = rule.replace("REAL", f"{CONNECTION} mod {REALS} map {{ {to} }}")
     rules = f"nft 'add table ip lb; add chain ip lb pre {{ {hook}; }}; add rule ip lb pre {text}'"
 
-    def stand(ground: Ground, stack: ExitStack) -> Standing:
+    def set_up(ground: VethPair, stack: ExitStack) -> Standing:
         return _by_stack(ground, stack, rules)
 
-    return Contender("nft, NAT" if "dnat" in rule else "nft, no connections", stand, 1)
+    return Candidate("nft, NAT" if "dnat" in rule else "nft, no connections", set_up, 1)
 
 
-def _by_iptables(ground: Ground, stack: ExitStack) -> Standing:
+def _by_iptables(ground: VethPair, stack: ExitStack) -> Standing:
     rules = "\n".join(
         f"iptables-legacy -t nat -A PREROUTING -d {VIP} -p udp --dport {PORT} "
         f"-m statistic --mode nth --every {REALS - number} --packet 0 "
@@ -81,7 +81,7 @@ def _by_iptables(ground: Ground, stack: ExitStack) -> Standing:
     return _by_stack(ground, stack, rules)
 
 
-def _by_ipvs(ground: Ground, stack: ExitStack) -> Standing:
+def _by_ipvs(ground: VethPair, stack: ExitStack) -> Standing:
     """As the balancer at XDP: by a hash of address and port, and to MAC addresses alone (-g)."""
     reals = "\n".join(
         f"ipvsadm -a -u {VIP}:{PORT} -r {address} -g -w 200" for address in _addresses()
@@ -106,12 +106,12 @@ def ipvs_missing() -> str | None:
     return None
 
 
-XDP = Contender("XDP, Maglev", _at_xdp, 1)
+XDP = Candidate("XDP, Maglev", _at_xdp, 1)
 STATELESS = _by_nft(
     "type filter hook prerouting priority raw",
     f"{MATCH} notrack ip daddr set REAL",
 )
 NAT = _by_nft("type nat hook prerouting priority dstnat", f"{MATCH} dnat to REAL")
-IPTABLES = Contender("iptables, NAT", _by_iptables, 1)
-IPVS = Contender("IPVS", _by_ipvs, 1)
+IPTABLES = Candidate("iptables, NAT", _by_iptables, 1)
+IPVS = Candidate("IPVS", _by_ipvs, 1)
 ANYWHERE = (XDP, STATELESS, NAT, IPTABLES)

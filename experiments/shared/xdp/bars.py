@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.shared.xdp.turns import Contender, Rounds
-from testbed.results import plots
+from experiments.shared.xdp.interleaved_rounds import Candidate, Rounds
+from telemark.results import plots
 
 
 def draw_ratios(
-    axes: Axes, rounds: Rounds, contenders: Sequence[Contender], to: Contender,
-    published: Mapping[Contender, float],
+    axes: Axes, rounds: Rounds, candidates: Sequence[Candidate], to: Candidate,
+    published: Mapping[Candidate, float],
 ) -> None:  # fmt: skip
     """How many times as many packets as `to` a core has; whiskers from the least to the most."""
-    draw_medians(axes, [rounds.ratios(each, to) for each in contenders],
-                 [each.name for each in contenders])  # fmt: skip
-    draw_published(axes, contenders, published)
+    draw_medians(axes, [rounds.ratios(each, to) for each in candidates],
+                 [each.name for each in candidates])  # fmt: skip
+    draw_published(axes, candidates, published)
     plots.legend(axes, 2)
 
 
@@ -34,8 +34,8 @@ def draw_medians(axes: Axes, found: Sequence[Sequence[float]], names: Sequence[s
 
 
 def draw_published(
-    axes: Axes, contenders: Sequence[Contender], published: Mapping[Contender, float]
+    axes: Axes, candidates: Sequence[Candidate], published: Mapping[Candidate, float]
 ) -> None:
     """What the paper has, at its contender's bar."""
-    axes.plot([*published.values()], [contenders.index(each) for each in published], "D",
+    axes.plot([*published.values()], [candidates.index(each) for each in published], "D",
               color=plots.COLOURS[3], label="paper (100 Gbit/s card)")  # fmt: skip

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ebpf.loader import Program, Sent, attach_tc, chain, live, load
 from experiments.shared.xdp.frames import flows
-from experiments.shared.xdp.ground import OUT, Ground
+from experiments.shared.xdp.veth_setup import OUT, VethPair
 
 SOURCE = "ebpf/datapath/card.bpf.c"
 RING = 4096  # frames
@@ -30,7 +30,7 @@ class Flood(NamedTuple):
 class Card:
     """A card of one host, to which another one's device leads."""
 
-    def __init__(self, stack: ExitStack, sender: Ground, device: str) -> None:
+    def __init__(self, stack: ExitStack, sender: VethPair, device: str) -> None:
         """`device` is the sender's. Raises LoadError."""
         with sender.entered():
             constants = {"ring": RING, "nowhere": socket.if_nametoindex(OUT)}

@@ -15,10 +15,10 @@ import numpy as np
 
 from ebpf.loader import ProgramObject, Sent, attach_tc, attach_xdp, chain, live, load
 from experiments.shared.xdp.forwarding import REDIRECT, RESTORED, TX
-from experiments.shared.xdp.ground import DEVICE, OUT, PEER, SINK, Ground
+from experiments.shared.xdp.interleaved_rounds import Candidate, Standing
 from experiments.shared.xdp.settings import come_first
-from experiments.shared.xdp.turns import Contender, Standing
-from testbed.errors import InvalidRunError
+from experiments.shared.xdp.veth_setup import DEVICE, OUT, PEER, SINK, VethPair
+from telemark.errors import InvalidRunError
 
 SOURCE = "ebpf/datapath/latency.bpf.c"
 BATCH = 64  # frames that come at once, as a driver takes them under load
@@ -32,7 +32,7 @@ class Delay(NamedTuple):
     """What packets of a contender took in a round."""
 
     round: int
-    contender: str
+    candidate: str
     came: str
     packets: int
     median_ns: float
@@ -51,37 +51,37 @@ class Plan(NamedTuple):
 class Measured(NamedTuple):
     """A contender that is ready, and the times of its packets."""
 
-    contender: Contender
-    ground: Ground
+    candidate: Candidate
+    ground: VethPair
     standing: Standing
     ended: ProgramObject
 
 
 def delays(
-    contenders: Sequence[Contender], plan: Plan, told: Callable[[str], None]
+    candidates: Sequence[Candidate], plan: Plan, told: Callable[[str], None]
 ) -> Iterator[Delay]:
     """All contenders in each round. Raises TestbedError where a packet did not end."""
     with ExitStack() as stack:
-        ready = [_ready(contender, plan, stack) for contender in contenders]
+        ready = [_ready(candidate, plan, stack) for candidate in candidates]
         for number in range(1, plan.rounds + 1):
             for each in ready[:: 1 if number % 2 else -1]:
-                told(f"round {number}: {each.contender.name}")
+                told(f"round {number}: {each.candidate.name}")
                 with ThreadPoolExecutor(1) as thread:  # which is in the contender's namespace
                     yield from thread.submit(_turn, number, each, plan).result()
 
 
-def _ready(contender: Contender, plan: Plan, stack: ExitStack) -> Measured:
-    ground = Ground()
+def _ready(candidate: Candidate, plan: Plan, stack: ExitStack) -> Measured:
+    ground = VethPair()
     stack.callback(ground.close)
     with ground.entered():
         most = (plan.times + FIRST) * BATCH
         ended = stack.enter_context(load(SOURCE, sizes={"took_ns": most}))
-        if contender in ENDS:  # before the contender's own, as it comes first
-            stack.enter_context(attach_xdp(ended.programs["end_at_xdp"], ENDS[contender]))
+        if candidate in ENDS:  # before the contender's own, as it comes first
+            stack.enter_context(attach_xdp(ended.programs["end_at_xdp"], ENDS[candidate]))
         else:
             stack.enter_context(attach_tc(ended.programs["end_at_tc"], SINK))
-        standing = contender.stand(ground, stack.enter_context(ExitStack()))
-    return Measured(contender, ground, standing, ended)
+        standing = candidate.set_up(ground, stack.enter_context(ExitStack()))
+    return Measured(candidate, ground, standing, ended)
 
 
 def _turn(number: int, of: Measured, plan: Plan) -> list[Delay]:
@@ -113,8 +113,8 @@ def _delay(
     ended, sent = int(counter["ended"][0]), (times + FIRST) * together
     if ended != sent:
         raise InvalidRunError(
-            f"{of.contender.name} was sent {sent} packets, of which {ended} ended"
+            f"{of.candidate.name} was sent {sent} packets, of which {ended} ended"
         )
     took_ns = of.ended.maps["took_ns"].mapped()[FIRST * together : ended]
     median_ns, p99_ns = np.percentile(took_ns, [50, 99])
-    return Delay(number, of.contender.name, came, len(took_ns), float(median_ns), float(p99_ns))
+    return Delay(number, of.candidate.name, came, len(took_ns), float(median_ns), float(p99_ns))

@@ -4,9 +4,9 @@ import re
 from contextlib import ExitStack
 
 from ebpf.loader import Program, ProgramObject, attach_tc, attach_xdp, load
-from experiments.shared.xdp.ground import DEVICE, Ground
-from experiments.shared.xdp.sockets import RING, Taker
-from experiments.shared.xdp.turns import Contender, Standing
+from experiments.shared.xdp.interleaved_rounds import Candidate, Standing
+from experiments.shared.xdp.sockets import RING, AfXdpReceiver
+from experiments.shared.xdp.veth_setup import DEVICE, VethPair
 
 PROGRAMS, SOCKETS = "ebpf/datapath/drop.bpf.c", "ebpf/datapath/sockets.bpf.c"
 RULE = "-p udp --dport 9:19 -j DROP"
@@ -24,34 +24,34 @@ def dropped(whole: ProgramObject) -> int:
     return int(whole.maps["dropped"].read().sum())
 
 
-def _at_xdp(name: str) -> "Contender":
+def _at_xdp(name: str) -> "Candidate":
     titles = {"drop_all": "XDP, all packets", "drop_ports": "XDP, by UDP port"}
 
-    def stand(ground: Ground, stack: ExitStack) -> Standing:
+    def set_up(ground: VethPair, stack: ExitStack) -> Standing:
         passing(stack)
         whole = stack.enter_context(load(PROGRAMS))
         return Standing(whole.programs[name], lambda: dropped(whole))
 
-    return Contender(titles[name], stand)
+    return Candidate(titles[name], set_up)
 
 
-def _at_tc(ground: Ground, stack: ExitStack) -> Standing:
+def _at_tc(ground: VethPair, stack: ExitStack) -> Standing:
     whole = stack.enter_context(load(PROGRAMS))
     stack.enter_context(attach_tc(whole.programs["drop_ports_at_tc"], DEVICE))
     return Standing(passing(stack), lambda: dropped(whole))
 
 
-def _at_socket(ground: Ground, stack: ExitStack) -> Standing:
+def _at_socket(ground: VethPair, stack: ExitStack) -> Standing:
     passing(stack)
     whole = stack.enter_context(load(SOCKETS))
-    taker = Taker(DEVICE)
+    taker = AfXdpReceiver(DEVICE)
     stack.callback(taker.close)
     whole.maps["sockets"][0] = taker.descriptor
     return Standing(whole.programs["to_socket"], lambda: taker.packets,
                     lambda _: taker.take(), RING)  # fmt: skip
 
 
-def _by_nft(ground: Ground, stack: ExitStack) -> Standing:
+def _by_nft(ground: VethPair, stack: ExitStack) -> Standing:
     ground.run(
         "nft add table netdev drops\n"
         "nft 'add chain netdev drops arriving "
@@ -65,8 +65,8 @@ def _by_nft(ground: Ground, stack: ExitStack) -> Standing:
     return Standing(passing(stack), counted)
 
 
-def _by_iptables(name: str, table: str, chain: str, *rules: str) -> "Contender":
-    def stand(ground: Ground, stack: ExitStack) -> Standing:
+def _by_iptables(name: str, table: str, chain: str, *rules: str) -> "Candidate":
+    def set_up(ground: VethPair, stack: ExitStack) -> Standing:
         for rule in (*rules, RULE):
             ground.run(f"iptables-legacy -t {table} -A {chain} {rule}")
 
@@ -76,7 +76,7 @@ def _by_iptables(name: str, table: str, chain: str, *rules: str) -> "Contender":
 
         return Standing(passing(stack), counted)
 
-    return Contender(name, stand)
+    return Candidate(name, set_up)
 
 
 def _number(pattern: str, text: str) -> int:
@@ -86,9 +86,9 @@ def _number(pattern: str, text: str) -> int:
 
 
 ALL, PORTS = _at_xdp("drop_all"), _at_xdp("drop_ports")
-SOCKET = Contender("AF_XDP, to a process", _at_socket, cores=1)  # a queue has one socket
-TC = Contender("tc ingress", _at_tc)
-NFT = Contender("nftables ingress", _by_nft)
+SOCKET = Candidate("AF_XDP, to a process", _at_socket, cores=1)  # a queue has one socket
+TC = Candidate("tc ingress", _at_tc)
+NFT = Candidate("nftables ingress", _by_nft)
 RAW = _by_iptables("iptables raw", "raw", "PREROUTING")
 FILTER = _by_iptables("iptables filter", "filter", "INPUT")
 CONNTRACK = _by_iptables("conntrack", "filter", "INPUT", TRACKED)

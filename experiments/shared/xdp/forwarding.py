@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from ebpf.loader import attach_tc, attach_xdp, load
 from experiments.shared.xdp.dropping import PROGRAMS, dropped, passing
 from experiments.shared.xdp.frames import DEVICE_MAC
-from experiments.shared.xdp.ground import DEVICE, OUT, PEER, SINK, Ground
-from experiments.shared.xdp.turns import Contender, Standing
+from experiments.shared.xdp.interleaved_rounds import Candidate, Standing
+from experiments.shared.xdp.veth_setup import DEVICE, OUT, PEER, SINK, VethPair
 
 FORWARD = "ebpf/datapath/forward.bpf.c"
 DESTINATION = "198.18.0.1"  # behind the second device (RFC 2544's range)
@@ -19,7 +19,7 @@ NEXT_HOP_MAC, BRIDGE_MAC = "02:00:00:00:00:03", "02:00:00:00:00:04"
 RESTORED = 14  # bytes that programs change: addresses
 
 
-def _back(ground: Ground, stack: ExitStack) -> Standing:
+def _back(ground: VethPair, stack: ExitStack) -> Standing:
     passing(stack)
     whole = stack.enter_context(load(FORWARD))
     sink = stack.enter_context(load(PROGRAMS))
@@ -27,7 +27,7 @@ def _back(ground: Ground, stack: ExitStack) -> Standing:
     return Standing(whole.programs["send_back"], lambda: dropped(sink))
 
 
-def _on(ground: Ground, stack: ExitStack) -> Standing:
+def _on(ground: VethPair, stack: ExitStack) -> Standing:
     passing(stack)
     whole = stack.enter_context(load(FORWARD))
     whole.maps["devices"][0] = socket.if_nametoindex(OUT)
@@ -43,13 +43,13 @@ def by_stack(stack: ExitStack) -> Standing:
     return Standing(passing(stack), lambda: dropped(sink))
 
 
-def _at_tc(ground: Ground, stack: ExitStack) -> Standing:
+def _at_tc(ground: VethPair, stack: ExitStack) -> Standing:
     whole = stack.enter_context(load(FORWARD, {"out": socket.if_nametoindex(OUT)}))
     stack.enter_context(attach_tc(whole.programs["send_on_at_tc"], DEVICE))
     return by_stack(stack)
 
 
-def _by_bridge(ground: Ground, stack: ExitStack) -> Standing:
+def _by_bridge(ground: VethPair, stack: ExitStack) -> Standing:
     """The frames' address is no longer the device's own, but behind the second one."""
     ground.run(
         f"""ip link add bridge type bridge; ip link set {DEVICE} address {BRIDGE_MAC}
@@ -62,7 +62,7 @@ def _by_bridge(ground: Ground, stack: ExitStack) -> Standing:
     return by_stack(stack)
 
 
-def _by_routing(ground: Ground, stack: ExitStack) -> Standing:
+def _by_routing(ground: VethPair, stack: ExitStack) -> Standing:
     ground.run(
         f"""echo 1 > /proc/sys/net/ipv4/ip_forward; ip address add 198.18.0.254/24 dev {OUT}
         ip neighbour add {DESTINATION} lladdr {NEXT_HOP_MAC} dev {OUT}"""
@@ -70,9 +70,9 @@ def _by_routing(ground: Ground, stack: ExitStack) -> Standing:
     return by_stack(stack)
 
 
-TX = Contender("XDP_TX", _back)
-REDIRECT = Contender("XDP_REDIRECT", _on)
-TC = Contender("tc, redirect", _at_tc)
-BRIDGE = Contender("Linux bridge", _by_bridge)
-ROUTING = Contender("Linux routing", _by_routing)
+TX = Candidate("XDP_TX", _back)
+REDIRECT = Candidate("XDP_REDIRECT", _on)
+TC = Candidate("tc, redirect", _at_tc)
+BRIDGE = Candidate("Linux bridge", _by_bridge)
+ROUTING = Candidate("Linux routing", _by_routing)
 BY_KERNEL = (TX, REDIRECT, TC, BRIDGE, ROUTING)

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from ebpf.loader import load
 from experiments.shared.xdp.dropping import CONNTRACK, PORTS, RAW, SOCKETS, passing
-from experiments.shared.xdp.ground import DEVICE, Ground
+from experiments.shared.xdp.interleaved_rounds import Candidate, Standing
 from experiments.shared.xdp.pace import Offered, Pace, paced, waited_ns
-from experiments.shared.xdp.sockets import RING, Taker
-from experiments.shared.xdp.turns import Contender, Standing
-from testbed.errors import InvalidRunError
+from experiments.shared.xdp.sockets import RING, AfXdpReceiver
+from experiments.shared.xdp.veth_setup import DEVICE, VethPair
+from telemark.errors import InvalidRunError
 
 LARGE_RING = 4 * RING  # of a socket: what comes while others have its process's core
 MOST_WAITED = 0.3  # part of the time for which others may have a thread's core
@@ -29,7 +29,7 @@ class Loaded(NamedTuple):
     """What a contender did with a load in a round."""
 
     round: int
-    contender: str
+    candidate: str
     offered_pps: int  # 0: as fast as it went
     sent: int
     counted: int
@@ -50,17 +50,17 @@ class Plan(NamedTuple):
     cores: Sequence[int]  # that packets arrive at, and that a process takes them at
 
 
-def _at_socket(*, sleeps: bool) -> Contender:
-    def stand(ground: Ground, stack: ExitStack) -> Standing:
+def _at_socket(*, sleeps: bool) -> Candidate:
+    def set_up(ground: VethPair, stack: ExitStack) -> Standing:
         passing(stack)
         whole = stack.enter_context(load(SOCKETS))
-        taker = Taker(DEVICE, LARGE_RING)
+        taker = AfXdpReceiver(DEVICE, LARGE_RING)
         stack.callback(taker.close)
         whole.maps["sockets"][0] = taker.descriptor
         return Standing(whole.programs["to_socket"], lambda: taker.packets,
                         follow=lambda stops: taker.follow(stops, sleeps=sleeps))  # fmt: skip
 
-    return Contender(f"AF_XDP, {'sleeping' if sleeps else 'polling'}", stand, cores=1)
+    return Candidate(f"AF_XDP, {'sleeping' if sleeps else 'polling'}", set_up, cores=1)
 
 
 SLEEPING, POLLING = _at_socket(sleeps=True), _at_socket(sleeps=False)
@@ -74,12 +74,12 @@ def under_loads(plan: Plan, told: Callable[[str], None]) -> Iterator[Loaded]:
     """
     with ExitStack() as stack:
         grounds = []
-        for contender in CONTENDERS:
-            ground = Ground()
+        for candidate in CONTENDERS:
+            ground = VethPair()
             stack.callback(ground.close)
             with ground.entered():
-                standing = contender.stand(ground, stack.enter_context(ExitStack()))
-            grounds.append((contender.name, ground, standing))
+                standing = candidate.set_up(ground, stack.enter_context(ExitStack()))
+            grounds.append((candidate.name, ground, standing))
         for number in range(1, plan.rounds + 1):
             for name, ground, standing in grounds[:: 1 if number % 2 else -1]:
                 told(f"round {number}: {name}")
@@ -94,7 +94,7 @@ def _offers(loads_pps: Sequence[int], standing: Standing) -> Sequence[int]:
     return [pps for pps in loads_pps if pps <= MOST_AT_SOCKETS_PPS]
 
 
-def _turn(plan: Plan, number: int, name: str, ground: Ground, standing: Standing) -> list[Loaded]:
+def _turn(plan: Plan, number: int, name: str, ground: VethPair, standing: Standing) -> list[Loaded]:
     """A contender at all loads, in this thread."""
     os.sched_setaffinity(0, plan.cores[:1])
     with ground.entered(), paced(standing.program, plan.frames) as pace:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ebpf.loader import Program, chain, live, load
-from experiments.shared.xdp.ground import DEVICE
-from testbed.errors import InvalidRunError
+from experiments.shared.xdp.veth_setup import DEVICE
+from telemark.errors import InvalidRunError
 
 SOURCE = "ebpf/datapath/pace.bpf.c"
 BATCH = 64  # frames

@@ -12,8 +12,8 @@ from ebpf.loader import attach_xdp, load
 from experiments.shared.xdp.dropping import PROGRAMS, dropped, passing
 from experiments.shared.xdp.forwarding import NEXT_HOP_MAC, by_stack
 from experiments.shared.xdp.frames import DEVICE_MAC, LENGTH, SENDER_MAC, checksum
-from experiments.shared.xdp.ground import DEVICE, OUT, SINK, Ground
-from experiments.shared.xdp.turns import Contender, Standing
+from experiments.shared.xdp.interleaved_rounds import Candidate, Standing
+from experiments.shared.xdp.veth_setup import DEVICE, OUT, SINK, VethPair
 
 NEXT_HOP = "192.168.0.2"
 TTL_AND_MACS = 34  # bytes that a router changes: Ethernet's and IPv4's headers
@@ -24,18 +24,18 @@ LENGTHS = {24: 60, 23: 10, 22: 12, 21: 5, 20: 5, 19: 4, 18: 2, 16: 2}
 
 def prefixes(count: int, seed: int) -> list[str]:
     """So many different prefixes; two cover all, where the others leave holes."""
-    dice, found = random.Random(seed), {"0.0.0.0/1": None, "128.0.0.0/1": None}
+    rng, found = random.Random(seed), {"0.0.0.0/1": None, "128.0.0.0/1": None}
     while len(found) < count:
-        length = dice.choices([*LENGTHS], [*LENGTHS.values()])[0]
-        address = dice.randrange(FIRST, LAST) >> (32 - length) << (32 - length)
+        length = rng.choices([*LENGTHS], [*LENGTHS.values()])[0]
+        address = rng.randrange(FIRST, LAST) >> (32 - length) << (32 - length)
         found[f"{ip_address(address)}/{length}"] = None
     return [*found][:count]
 
 
 def frames(destinations: int, seed: int) -> list[bytes]:
     """A UDP packet to each of so many addresses."""
-    dice = random.Random(seed)
-    return [_frame(dice.randrange(FIRST, LAST)) for _ in range(destinations)]
+    rng = random.Random(seed)
+    return [_frame(rng.randrange(FIRST, LAST)) for _ in range(destinations)]
 
 
 def _frame(destination: int) -> bytes:
@@ -48,17 +48,17 @@ def _frame(destination: int) -> bytes:
     return (DEVICE_MAC + SENDER_MAC + b"\x08\0" + header + udp).ljust(LENGTH, b"\0")
 
 
-def contenders(routes: Sequence[str], folder: Path) -> tuple[Contender, Contender]:
+def candidates(routes: Sequence[str], folder: Path) -> tuple[Candidate, Candidate]:
     """The kernel's routing and the router at XDP, each in a namespace with all these routes."""
     size = "one route" if len(routes) == 1 else f"{len(routes):,} routes"
     batch = folder / f"routes{len(routes)}"
     batch.write_text("".join(f"route add {each} via {NEXT_HOP}\n" for each in routes))
 
-    def kernel(ground: Ground, stack: ExitStack) -> Standing:
+    def kernel(ground: VethPair, stack: ExitStack) -> Standing:
         _prepare(ground, batch)
         return by_stack(stack)
 
-    def xdp(ground: Ground, stack: ExitStack) -> Standing:
+    def xdp(ground: VethPair, stack: ExitStack) -> Standing:
         _prepare(ground, batch)
         passing(stack)
         ours = router.Router(stack.enter_context(load(router.SOURCE)), [DEVICE, OUT])
@@ -66,10 +66,10 @@ def contenders(routes: Sequence[str], folder: Path) -> tuple[Contender, Contende
         stack.enter_context(attach_xdp(sink.programs["drop_all"], SINK))
         return Standing(ours.program, lambda: min(dropped(sink), ours.counts()["forwarded"]))
 
-    return Contender(f"kernel, {size}", kernel, 1), Contender(f"XDP, {size}", xdp, 1)
+    return Candidate(f"kernel, {size}", kernel, 1), Candidate(f"XDP, {size}", xdp, 1)
 
 
-def _prepare(ground: Ground, batch: Path) -> None:
+def _prepare(ground: VethPair, batch: Path) -> None:
     """A next hop, and all routes by it."""
     ground.run(
         f"""echo 1 > /proc/sys/net/ipv4/ip_forward; ip address add 192.168.0.1/24 dev {OUT}

@@ -3,8 +3,8 @@
 import argparse
 import os
 
-from testbed import cli
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
+from telemark.session import cli
 
 ROUNDS, QUICK_ROUNDS = 7, 5
 
@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def prepare(options: argparse.Namespace, packets: int, quick_packets: int) -> list[list[int]]:
     """Fill in what was left out; the sets of cores to measure with. Raises TestbedError."""
-    refuse_virtual(options)
+    require_real_time(options)
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     options.packets = options.packets or (quick_packets if options.quick else packets)
     available = cores()
@@ -49,7 +49,7 @@ def come_first(process_id: int, priority: int) -> None:
         ) from None
 
 
-def refuse_virtual(options: argparse.Namespace) -> None:
+def require_real_time(options: argparse.Namespace) -> None:
     """Raise TestbedError where there is no kernel to run programs in, or another's switch."""
     if options.time == "virtual":
         raise TestbedError("--time virtual: programs in the kernel are of real time alone")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from minip4.native import build
 from minip4.native.library import Signatures, declare
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 RING = 4096  # packets that a socket has room for
 _FUNCTIONS: Signatures = {
@@ -21,7 +21,7 @@ _FUNCTIONS: Signatures = {
 }
 
 
-class Taker:
+class AfXdpReceiver:
     """A socket at queue 0 of a device; `packets` were taken so far."""
 
     def __init__(self, device: str, ring: int = RING) -> None:

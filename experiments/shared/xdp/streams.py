@@ -12,7 +12,7 @@ from scapy.utils import RawPcapReader
 
 from ebpf.statistics.flows import packed
 from ebpf.statistics.offer import LEAST_BYTES, MOST_BYTES, ROW, UDP, keys_of
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 EXPONENT = 1.1
 LENGTHS = (64, 128, 594, 1514)  # bytes, of frames
@@ -45,24 +45,24 @@ class Stream:
         return dict(zip(keys, counts[there].tolist(), strict=True))
 
 
-def random_flows(number: int, dice: np.random.Generator) -> NDArray[Any]:
+def random_flows(number: int, rng: np.random.Generator) -> NDArray[Any]:
     """Flows of UDP between addresses and ports by chance, (number,) of ROW."""
     flows = np.zeros(number, ROW)
     for name in ("source", "destination"):
-        flows[name] = dice.integers(1 << 32, size=number)
+        flows[name] = rng.integers(1 << 32, size=number)
     for name in ("source_port", "destination_port"):
-        flows[name] = dice.integers(1, 1 << 16, size=number)
+        flows[name] = rng.integers(1, 1 << 16, size=number)
     flows["protocol"] = UDP
     return flows
 
 
 def zipf(
-    packets: int, flows: int, dice: np.random.Generator, exponent: float = EXPONENT
+    packets: int, flows: int, rng: np.random.Generator, exponent: float = EXPONENT
 ) -> Stream:  # fmt: skip
     """Each packet of the n-th flow with a chance of 1 / n^exponent, up to a factor."""
     chances = np.cumsum(np.arange(1, flows + 1) ** -exponent)
-    numbers = np.searchsorted(chances, dice.random(packets) * chances[-1])
-    return Stream(numbers, random_flows(flows, dice), dice.choice(LENGTHS, packets))
+    numbers = np.searchsorted(chances, rng.random(packets) * chances[-1])
+    return Stream(numbers, random_flows(flows, rng), rng.choice(LENGTHS, packets))
 
 
 def captured(path: Path, most: int) -> Stream:

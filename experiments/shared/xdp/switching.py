@@ -12,14 +12,14 @@ from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
 
 from experiments.shared.xdp.forwarding import BRIDGE_MAC, DESTINATION, NEXT_HOP_MAC, by_stack
-from experiments.shared.xdp.ground import DEVICE, OUT, Ground
+from experiments.shared.xdp.interleaved_rounds import Candidate, Standing
 from experiments.shared.xdp.settings import cores
-from experiments.shared.xdp.turns import Contender, Standing
+from experiments.shared.xdp.veth_setup import DEVICE, OUT, VethPair
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Lpm
 from minip4.ports.driver import Driver
-from testbed.programs import REPOSITORY
+from telemark import REPOSITORY
 
 PROGRAM = REPOSITORY / "p4src/routing/router.p4"
 ROUTES, SEND = "RouterIngress.routing.routes", "RouterIngress.routing.send"
@@ -38,7 +38,7 @@ def _on_core(core: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _stand(ground: Ground, stack: ExitStack) -> Standing:
+def _stand(ground: VethPair, stack: ExitStack) -> Standing:
     ground.run(f"ip link set {DEVICE} address {BRIDGE_MAC}")
     standing = by_stack(stack)
     engine = Engine(compile_p4(PROGRAM).bmv2_json)
@@ -66,4 +66,4 @@ def _stand(ground: Ground, stack: ExitStack) -> Standing:
     )
 
 
-MINIP4 = Contender("minip4", _stand, cores=1)
+MINIP4 = Candidate("minip4", _stand, cores=1)

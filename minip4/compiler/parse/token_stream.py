@@ -61,11 +61,11 @@ class TokenStream:
     def expect(self, kind: str, where: str) -> Token:
         if self.token.kind != kind:
             if kind == ";":
-                self.refuse_open_line(where)
+                self.reject_open_line(where)
             self.unexpected(f"'{kind}' {where}")
         return self.advance()
 
-    def refuse_open_line(self, where: str) -> None:
+    def reject_open_line(self, where: str) -> None:
         """A ';' missing at the end of a line is missed there, not where the next one starts."""
         last = self.tokens[max(0, self.position - 1)]
         if last.file is self.token.file and last.end_line < self.token.line:

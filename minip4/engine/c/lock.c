@@ -53,7 +53,7 @@ void lock_give(struct lock *lock, uint64_t words)
         uint64_t cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID) - lock->since_cpu_ns;
         hold->longest_cpu_ns = larger(hold->longest_cpu_ns, cpu_ns);
     }
-    hold->most_words = larger(hold->most_words, words);
+    hold->max_words = larger(hold->max_words, words);
     pthread_mutex_unlock(&lock->data);
 }
 

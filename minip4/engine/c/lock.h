@@ -28,7 +28,7 @@ enum hold_kind {
 struct hold {
     uint64_t count, longest_ns;
     uint64_t longest_cpu_ns; /* less than longest_ns: the kernel gave the core to someone else */
-    uint64_t most_words;     /* of memory that one hold touched */
+    uint64_t max_words;     /* of memory that one hold touched */
 };
 
 struct lock {

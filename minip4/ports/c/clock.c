@@ -4,12 +4,12 @@
 void wall_clock_take(struct wall_clock *clock, uint64_t before_ns, uint64_t wall_ns,
                      uint64_t after_ns)
 {
-    int64_t least_ns = (int64_t)(wall_ns - after_ns), most_ns = (int64_t)(wall_ns - before_ns);
-    bool was_set = !clock->read_ns || least_ns > clock->most_ns || most_ns < clock->least_ns;
-    if (was_set || least_ns > clock->least_ns)
-        clock->least_ns = least_ns;
-    if (was_set || most_ns < clock->most_ns)
-        clock->most_ns = most_ns;
+    int64_t min_ns = (int64_t)(wall_ns - after_ns), max_ns = (int64_t)(wall_ns - before_ns);
+    bool was_set = !clock->read_ns || min_ns > clock->max_ns || max_ns < clock->min_ns;
+    if (was_set || min_ns > clock->min_ns)
+        clock->min_ns = min_ns;
+    if (was_set || max_ns < clock->max_ns)
+        clock->max_ns = max_ns;
     clock->read_ns = after_ns;
 }
 
@@ -23,7 +23,7 @@ void wall_clock_read(struct wall_clock *clock)
 uint64_t wall_clock_arrival(const struct wall_clock *clock, uint64_t stamp_ns, uint64_t ahead_ns,
                             uint64_t now_ns)
 {
-    int64_t wall_ahead_ns = clock->least_ns + (clock->most_ns - clock->least_ns) / 2;
+    int64_t wall_ahead_ns = clock->min_ns + (clock->max_ns - clock->min_ns) / 2;
     uint64_t arrived_ns = stamp_ns - (uint64_t)wall_ahead_ns;
     if (arrived_ns < ahead_ns)
         arrived_ns = ahead_ns;

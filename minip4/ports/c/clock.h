@@ -9,7 +9,7 @@
  * of it is narrowed down to some nanoseconds, and one that contradicts the earlier ones starts anew.
  * All zero: nothing is known yet. */
 struct wall_clock {
-    int64_t least_ns, most_ns;
+    int64_t min_ns, max_ns;
     uint64_t read_ns; /* the common clock at the latest reading */
 };
 

@@ -21,7 +21,7 @@ struct nic {
     struct capture *sending, *sent; /* NULL: not captured */
     bool down; /* told, until a frame passes again */
     bool gone;
-    bool told_checksum, told_too_long, told_not_sent; /* each is told once */
+    bool reported_checksum, reported_too_long, reported_not_sent; /* each is told once */
     struct nic_counters counters;
     char name[IF_NAMESIZE];
     struct packet *packets[NIC_BATCH];

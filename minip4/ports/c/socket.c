@@ -159,9 +159,9 @@ struct nic *nic_reopen(struct nic *old, unsigned nics)
     nic->counters = *nic_counters(old);
     nic->sending = old->sending;
     nic->sent = old->sent;
-    nic->told_checksum = old->told_checksum;
-    nic->told_too_long = old->told_too_long;
-    nic->told_not_sent = old->told_not_sent;
+    nic->reported_checksum = old->reported_checksum;
+    nic->reported_too_long = old->reported_too_long;
+    nic->reported_not_sent = old->reported_not_sent;
     nic_close(old);
     nic_tell(nic, "attached to the new interface of this name");
     return nic;
@@ -215,19 +215,19 @@ static void restore_vlan_tag(const struct tpacket2_hdr *header, struct packet *p
 static void tell_checksum(struct nic *nic)
 {
     nic->counters.unfinished_checksums++;
-    if (!nic->told_checksum)
+    if (!nic->reported_checksum)
         nic_tell(nic, "frames arrive with unfinished checksums, which go on as they are: turn the"
                   " sender's offload off (ethtool -K <its interface> tx off)");
-    nic->told_checksum = true;
+    nic->reported_checksum = true;
 }
 
 static void tell_too_long(struct nic *nic)
 {
     nic->counters.receive_too_long++;
-    if (!nic->told_too_long)
+    if (!nic->reported_too_long)
         nic_tell(nic, "frames longer than 9216 bytes arrive and are dropped: turn the sender's"
                   " offloads off (ethtool -K <its interface> tso off gso off)");
-    nic->told_too_long = true;
+    nic->reported_too_long = true;
 }
 
 static uint64_t stamp_of(const struct tpacket2_hdr *header)

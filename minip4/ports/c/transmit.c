@@ -26,10 +26,10 @@ static void count_error(struct nic *nic, int error, unsigned frames)
     nic->counters.transmit_errors += frames;
     if (error == ENETDOWN || error == ENXIO || error == ENODEV) {
         nic_tell_down(nic, error);
-    } else if (!nic->told_not_sent) {
+    } else if (!nic->reported_not_sent) {
         nic_tell(nic, error == EMSGSIZE ? "frames longer than the interface's MTU are lost"
                                     : strerror(error));
-        nic->told_not_sent = true;
+        nic->reported_not_sent = true;
     }
 }
 

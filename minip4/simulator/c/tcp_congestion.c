@@ -39,13 +39,13 @@ void congestion_begin(struct tcp *t)
 void congestion_idle(struct tcp *t, uint64_t silent_ns)
 {
     struct congestion *c = &t->congestion;
-    uint32_t least_window = least(c->window, INITIAL_WINDOW);
+    uint32_t min_window = least(c->window, INITIAL_WINDOW);
     if (silent_ns <= t->rto_ns)
         return;
     c->threshold = most(c->threshold, c->window / 2 + c->window / 4);
-    for (; silent_ns > t->rto_ns && c->window > least_window; silent_ns -= t->rto_ns)
+    for (; silent_ns > t->rto_ns && c->window > min_window; silent_ns -= t->rto_ns)
         c->window /= 2;
-    c->window = most(c->window, least_window);
+    c->window = most(c->window, min_window);
     c->cubic.epoch_ns = 0; /* RFC 9438, 5.8: such times do not count */
 }
 

@@ -10,7 +10,7 @@ from collectors.dta.counters import COUNTER, Counters
 from collectors.dta.hashes import key_words, slots
 from collectors.dta.theory import error_exceeds
 from collectors.roce.region import Region
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 
 def counters_of(rows: int, slots: int) -> Counters:

@@ -136,13 +136,13 @@ def test_what_must_be_dropped_is_malformed(tmp_path: Path) -> None:
 
 
 def test_no_lua_error_whatever_comes_and_however_it_is_cut(tmp_path: Path) -> None:
-    dice = random.Random(3)
+    rng = random.Random(3)
     packets = []
     for _ in range(150):
-        payload = bytes([dice.choice((0x10, 0x1F, 1, 4)), dice.randrange(8)]) + dice.randbytes(
-            dice.randrange(60)
+        payload = bytes([rng.choice((0x10, 0x1F, 1, 4)), rng.randrange(8)]) + rng.randbytes(
+            rng.randrange(60)
         )
-        port = dice.choice((PORT, PROTOTYPE_PORT, NACK_PORT))
+        port = rng.choice((PORT, PROTOTYPE_PORT, NACK_PORT))
         packets.append(UDP(sport=SOURCE, dport=port) / Raw(payload))
     assert len(dissected(tmp_path, packets)) == len(packets)
     whole = [carried(name) for name in SHOWN]

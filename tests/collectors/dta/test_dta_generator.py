@@ -29,8 +29,8 @@ from controllers.dta.translator import (
     Translator,
     WriteSession,
 )
-from testbed.network import Network
-from testbed.run import Run
+from telemark.network import Network
+from telemark.session.run import Run
 
 MS = 1_000_000
 SLOT = np.dtype([("checksum", ">u4"), ("data", ">u4")])
@@ -97,7 +97,7 @@ def test_what_was_lost_is_sent_again(tmp_path: Path) -> None:
     sent: Sent = told["sent"]
     assert (sent.sent, sent.resent, sent.nacks, sent.left) == (1000, 50, 1, 0)
     assert sent.strange == 1
-    assert (sent.last_ns - sent.first_ns, sent.most_late_ns) == (999 * 100_000, 0)
+    assert (sent.last_ns - sent.first_ns, sent.max_late_ns) == (999 * 100_000, 0)
     assert told["events"]["translated"] == 1000
     assert told["events"]["recovered"] == 50
     said = load.reports().said

@@ -16,7 +16,7 @@ from collectors.dta.hashes import WRITTEN, checksums, key_words, slots
 from collectors.dta.key_write import Policy, Store, slot
 from collectors.dta.theory import Outcome, mean_outcome, mean_success, outcome_of_absent
 from collectors.roce.region import Region
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 WRITER = """
 import os, sys

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from collectors.dta.lists import BATCHES, FIRST, NUMBERS, Place, Reader, batch, head, tail
+from collectors.dta.append import BATCHES, FIRST, NUMBERS, Place, Reader, batch, head, tail
 from collectors.roce.region import Region
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 
 class Translator:

@@ -21,16 +21,16 @@ from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer
 from controllers.connection import connections, cpu_ports
 from controllers.dta import translator
-from controllers.dta.gathering import PostcardStore
+from controllers.dta.batching import PostcardStore
 from controllers.dta.stores import KeyWriteStore
 from controllers.dta.translator import Service, TrackedReporter, Translator, WriteSession
 from controllers.dta.watch import flow_key
 from controllers.int import domain
 from controllers.int.domain import Domain
 from controllers.int.watch import Instruction, WatchedFlow
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow, Traffic
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, Traffic
 
 reports = module("experiments.shared.int.reports")
 SLOTS = 1 << 10
@@ -93,7 +93,7 @@ def relayed(folder: Path, instructions: Instruction) -> tuple[Relayed, Outcome, 
 )
 def test_paths_that_int_tells_come_into_memory(tmp_path: Path, instructions: Instruction) -> None:
     result, outcome, events = relayed(tmp_path, instructions)
-    assert (result.paths, result.others, result.troubles.total()) == (50, 0, 0)
+    assert (result.paths, result.others, result.parse_errors.total()) == (50, 0, 0)
     assert (result.sent.sent, result.sent.nacks) == (50 * 4, 0)
     assert events["translated"] == 200
     keys = key_words([

@@ -41,7 +41,7 @@ from collectors.dta.published import (
     int_paths,
 )
 from controllers.dta.watch import flow_key
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 ALL_OURS: dict[Op, float] = {op: 1.0 for op in Op if op is not Op.NACK}
 BASES = {Format.OURS: DTA, Format.TRACKED: TrackedDTA, Format.PLAIN: PlainDTA}

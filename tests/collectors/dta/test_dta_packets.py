@@ -137,10 +137,10 @@ def test_what_must_be_dropped_of_the_prototypes_is_refused(name: str) -> None:
 
 
 def test_bytes_by_chance_are_a_report_or_refused() -> None:
-    dice = random.Random(1)
+    rng = random.Random(1)
     accepted = 0
     for _ in range(3000):
-        payload = bytes([0x10, dice.randrange(7)]) + dice.randbytes(dice.choice((14, 26, 30, 34)))
+        payload = bytes([0x10, rng.randrange(7)]) + rng.randbytes(rng.choice((14, 26, 30, 34)))
         try:
             packet = decode(payload)
         except ValueError:

@@ -14,7 +14,7 @@ from collectors.dta.postcards import (
     alone_deviation,
     false_path,
 )
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 SWITCHES = np.arange(1000, 1100)
 DICE = np.random.default_rng(5)

@@ -10,8 +10,8 @@ from loaded import StartExperiment
 from collectors.dta.counters import COUNTER, Counters
 from collectors.dta.hashes import checksums, key_words, slots
 from collectors.dta.key_write import slot
-from testbed.real.vm import machine
-from testbed.sweep.plain_data import load
+from telemark.backends.real.vm import machine
+from telemark.sweep.plain_data import load
 
 pytestmark = pytest.mark.skipif(machine.missing() is not None, reason=str(machine.missing()))
 
@@ -31,9 +31,9 @@ from controllers.connection import connections, cpu_ports
 from controllers.dta.stores import CounterStore, KeyWriteStore
 from controllers.dta.translator import CounterSession, Service, Translator, WriteSession, configure
 from controllers.roce.running import events
-from testbed.network import Network
-from testbed.real.vm.host import machine_at
-from testbed.sweep.plain_data import dump
+from telemark.network import Network
+from telemark.backends.real.vm.host import machine_at
+from telemark.sweep.plain_data import dump
 
 ADDRESS, SLOTS, COUNT, COPIES = "10.0.9.1", 64, 60, 2
 KINDS = (

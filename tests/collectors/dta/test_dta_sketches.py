@@ -17,9 +17,9 @@ def test_columns_come_back_as_rows() -> None:
 
 def test_estimates_are_never_too_low_and_few_too_high() -> None:
     """Cormode and Muthukrishnan (2005): above the truth by more than e / w of all with e^-rows."""
-    dice, width = np.random.default_rng(7), 64
-    keys = dice.integers(1 << 32, size=(2000, 4), dtype=np.uint32)
-    counts = dice.integers(1, 50, size=2000)
+    rng, width = np.random.default_rng(7), 64
+    keys = rng.integers(1 << 32, size=(2000, 4), dtype=np.uint32)
+    counts = rng.integers(1, 50, size=2000)
     counters = np.zeros((ROWS, width), np.uint32)
     for row, places in enumerate(slots(keys, ROWS, width)):
         np.add.at(counters[row], places, counts.astype(np.uint32))

@@ -93,11 +93,11 @@ def test_outcomes_are_within_the_published_bounds(copies: int, bits: int) -> Non
             math.comb(copies, j) * gone**j * (1 - gone) ** (copies - j) * (1 - (1 - match) ** j)
             for j in range(1, copies)
         )
-        most_wrong = gone**copies * (1 - (1 - match) ** copies)
+        max_wrong = gone**copies * (1 - (1 - match) ** copies)
         found = outcome(age, copies, bits, Policy.PLURALITY)
-        ties = most_wrong  # of values of none of them, which the bounds count as wrong
+        ties = max_wrong  # of values of none of them, which the bounds count as wrong
         assert lower - 1e-12 <= found.empty <= upper + ties + 1e-12
-        assert found.wrong <= most_wrong + 1e-12
+        assert found.wrong <= max_wrong + 1e-12
 
 
 def test_the_mean_is_that_over_all_ages() -> None:
@@ -119,12 +119,12 @@ def test_an_absent_key_is_answered_wrongly_or_not_at_all() -> None:
 @pytest.mark.parametrize("copies", [2, 3])
 def test_two_copies_of_one_other_key_are_as_rare_as_theory_says(copies: int) -> None:
     """In small stores, where it happens: by whose key is in each slot."""
-    slots, stores, dice = 64, 4000, np.random.default_rng(1)
+    slots, stores, rng = 64, 4000, np.random.default_rng(1)
     twice = 0
     for _ in range(stores):
         owner = np.arange(slots) + slots  # of an empty slot nobody
-        owner[dice.integers(slots, size=(slots, copies))] = np.arange(slots)[:, np.newaxis]
-        asked = owner[dice.permutation(slots)[:copies]]
+        owner[rng.integers(slots, size=(slots, copies))] = np.arange(slots)[:, np.newaxis]
+        asked = owner[rng.permutation(slots)[:copies]]
         twice += len(np.unique(asked)) < copies
     expected = outcome_of_absent(1.0, copies, 0, Policy.CONSENSUS, slots).wrong
     # To first order in 1 / slots: what is left out is of the second.
@@ -141,9 +141,9 @@ def test_counters_of_single_counts_are_binomial() -> None:
 
 
 def test_counters_of_any_counts_are_those_of_chance() -> None:
-    dice = np.random.default_rng(1)
-    counts = dice.integers(1, 40, 50)
-    taken = dice.random((200_000, 50)) < 1 / 8
+    rng = np.random.default_rng(1)
+    counts = rng.integers(1, 40, 50)
+    taken = rng.random((200_000, 50)) < 1 / 8
     errors = taken @ counts
     found = error_exceeds(counts, 8, 1, 300)
     measured = np.array([(errors > most).mean() for most in range(301)])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from minip4.simulator.shared import ARRIVAL
-from testbed.arrivals import Frames
+from telemark.traffic.received import Frames
 
 
 def frames(contents: Sequence[bytes], time_ns: int = 0) -> Frames:

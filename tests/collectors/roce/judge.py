@@ -16,15 +16,15 @@ from scapy.layers.inet import ICMP
 from scapy.layers.l2 import Ether
 from verdicts import BEFORE, Case
 
+from collectors.roce.connection_manager import ConnectionManager
 from collectors.roce.endpoint import Completion, Domain, Peer
-from collectors.roce.manager import ConnectionManager
 from collectors.roce.packets import BTH
 from collectors.roce.region import Region
 from collectors.roce.softnic import SoftNic
 from collectors.roce.verbs import Verbs
-from testbed.arrivals import Frames
-from testbed.real.vm import card
-from testbed.real.vm.machine import Machine
+from telemark.backends.real.vm import card
+from telemark.backends.real.vm.machine import Machine
+from telemark.traffic.received import Frames
 
 OWN_MAC, PEER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 MAC_BYTES = bytes.fromhex(OWN_MAC.replace(":", ""))

@@ -8,9 +8,9 @@ from virtual_networks import WIRE, Pair, virtually
 
 from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Completion, Peer, Transport
-from testbed.network import Network
-from testbed.run import Run
-from testbed.truth import capture
+from telemark.accounting import pcap
+from telemark.network import Network
+from telemark.session.run import Run
 
 MS = 1_000_000
 RECORD = np.dtype("<u8")
@@ -58,7 +58,7 @@ def test_writers_reach_their_own_regions_and_are_answered(tmp_path: Path) -> Non
     gap, key = outcome.refusals
     assert gap.endswith("PSN 2 where 1 was expected: a packet was lost; a NAK asks for it")
     assert key.endswith("R_Key 0x00001000: not that of the queue pair's region")
-    answers = capture.read_frames(net.capture("s1", "h1", "out"))[1]
+    answers = pcap.read_frames(net.capture("s1", "h1", "out"))[1]
     assert [Answer.read(rc, frame) for frame in answers] == [
         Answer(0, msn=1), Answer(1, msn=2, before=0), Answer(2, 0x60, msn=2),
     ]  # fmt: skip

@@ -15,7 +15,7 @@ from pathlib import Path
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
-from collectors.roce.card import Card
+from collectors.roce.raw_socket_nic import Card
 from collectors.roce.softnic import SoftNic
 
 own, peer = "02:00:00:00:00:02", "02:00:00:00:00:01"

@@ -9,12 +9,12 @@ HERE = Path(__file__).parent
 SCRIPT = """
 import socket, subprocess, sys, time
 import numpy as np
-from collectors.roce.card import Card
+from collectors.roce.raw_socket_nic import Card
 from collectors.roce.endpoint import Completion, Peer
 from collectors.roce.region import Region
 from collectors.roce.softnic import SoftNic
 from requester import Answer, Session, write
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 macs = ["02:00:00:00:00:02", "02:00:00:00:00:01"]
 for command in (f"link add v0 address {macs[0]} type veth peer name v1 address {macs[1]}",

@@ -38,16 +38,16 @@ def by_bits(crc: int, content: bytes) -> int:
 
 
 def test_it_is_the_remainder_of_the_polynomial(add: Add) -> None:
-    dice = random.Random(1)
+    rng = random.Random(1)
     for length in range(70):
-        start, content = dice.getrandbits(32), dice.randbytes(length)
+        start, content = rng.getrandbits(32), rng.randbytes(length)
         assert add(start, content, b"") == by_bits(start, content)
 
 
 def test_it_is_that_of_zlib_and_masked_bits_count_as_ones(add: Add) -> None:
-    dice = random.Random(2)
+    rng = random.Random(2)
     for length in LENGTHS:
-        start, content, mask = dice.getrandbits(32), dice.randbytes(length), dice.randbytes(MASK)
+        start, content, mask = rng.getrandbits(32), rng.randbytes(length), rng.randbytes(MASK)
         ones = bytes(a | b for a, b in zip(content, mask.ljust(length, b"\0"), strict=False))
         assert len(ones) == length
         assert ~add(start, content, mask) & 0xFFFFFFFF == zlib.crc32(ones, ~start & 0xFFFFFFFF)

@@ -11,7 +11,7 @@ from collectors.roce import exchange
 from collectors.roce.endpoint import Access, Peer, Target, Transport
 from collectors.roce.region import Region
 from collectors.roce.softnic import Limits, SoftNic
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 PEER = Peer("10.0.0.1", qpn=7, psn=5)
 
@@ -111,16 +111,16 @@ def test_nobody_there_is_one_line() -> None:
 
 def test_garbage_takes_nothing_and_stops_nothing() -> None:
     """Bytes by chance, and requests some of whose fields are by chance; none is ever answered."""
-    dice, errors = random.Random(1), []
+    rng, errors = random.Random(1), []
 
     async def body(nic: SoftNic, port: int) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
         for _ in range(300):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             asked = bytearray(b"TLMK\1\1" + (28).to_bytes(2, "big") + bytes(28))
-            for _ in range(dice.choice((1, 3, 30))):
-                asked[dice.randrange(len(asked))] = dice.randrange(256)
-            writer.write(bytes(asked) if dice.random() < 0.7 else dice.randbytes(99))
+            for _ in range(rng.choice((1, 3, 30))):
+                asked[rng.randrange(len(asked))] = rng.randrange(256)
+            writer.write(bytes(asked) if rng.random() < 0.7 else rng.randbytes(99))
             writer.write_eof()
             await reader.read()
             writer.close()
@@ -131,12 +131,12 @@ def test_garbage_takes_nothing_and_stops_nothing() -> None:
 
 
 def test_an_answer_that_is_garbage_is_one_line() -> None:
-    dice = random.Random(2)
+    rng = random.Random(2)
 
     async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answer = bytearray(b"TLMK\1\2" + (52).to_bytes(2, "big") + bytes(52))
-        for _ in range(dice.choice((1, 8))):
-            answer[dice.randrange(10)] = dice.randrange(3, 256)
+        for _ in range(rng.choice((1, 8))):
+            answer[rng.randrange(10)] = rng.randrange(3, 256)
         writer.write(bytes(answer))
         writer.close()
 

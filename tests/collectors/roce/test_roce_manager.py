@@ -11,8 +11,8 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
+from collectors.roce.connection_manager import ConnectionManager
 from collectors.roce.endpoint import Peer, Target, Transport
-from collectors.roce.manager import ConnectionManager
 from collectors.roce.packets import BTH, DETH, icrc
 from collectors.roce.region import Region
 from collectors.roce.softnic import Limits, SoftNic

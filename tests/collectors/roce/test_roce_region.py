@@ -9,7 +9,7 @@ import pytest
 from collectors.roce.endpoint import gid
 from collectors.roce.region import TCP, Region
 from collectors.roce.softnic import SoftNic
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 
 def test_a_file_holds_what_was_written_and_is_found_again(tmp_path: Path) -> None:

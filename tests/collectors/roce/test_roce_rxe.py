@@ -32,12 +32,12 @@ from verdicts_bad import BAD
 from verdicts_good import GOOD
 from wire import end, namespace, veth
 
-from collectors.dta.lists import BATCHES
+from collectors.dta.append import BATCHES
 from collectors.dta.packets import Append
 from collectors.roce.cm_peer import CmPeer
+from collectors.roce.connection_manager import Attribute, ConnectionManager
 from collectors.roce.device import checked
 from collectors.roce.endpoint import Completion, Peer
-from collectors.roce.manager import Attribute, ConnectionManager
 from collectors.roce.packets import BTH, DETH, RETH, Nak
 from collectors.roce.region import PATH, TCP, Region
 from collectors.roce.softnic import Limits, SoftNic
@@ -51,9 +51,9 @@ from experiments.shared.roce.real_session import (
     captured,
     fields,
 )
-from testbed.errors import TestbedError
-from testbed.real.vm import machine
-from testbed.real.vm.machine import Machine, Socket
+from telemark.backends.real.vm import machine
+from telemark.backends.real.vm.machine import Machine, Socket
+from telemark.errors import TestbedError
 
 pytestmark = pytest.mark.skipif(machine.missing() is not None, reason=str(machine.missing()))
 PyverbsRDMAError: Any = pytest.importorskip("pyverbs.pyverbs_error").PyverbsRDMAError

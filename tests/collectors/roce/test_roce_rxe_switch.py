@@ -19,8 +19,8 @@ from collectors.roce import softnic
 from collectors.roce.endpoint import Completion, Peer, Target
 from collectors.roce.packets import BTH, UC, Op
 from collectors.roce.region import Region
-from testbed.real.vm import machine
-from testbed.sweep.plain_data import load
+from telemark.backends.real.vm import machine
+from telemark.sweep.plain_data import load
 
 pytestmark = pytest.mark.skipif(machine.missing() is not None, reason=str(machine.missing()))
 
@@ -36,11 +36,11 @@ from collectors.roce.verbs import Verbs
 from controllers.connection import connections, cpu_ports
 from controllers.roce.running import events
 from controllers.roce.session import Content, Reporter, Session, configure
-from controllers.roce.watch import RecordedFlow, What
-from testbed.network import Network
-from testbed.real.vm.host import machine_at
-from testbed.sweep.plain_data import dump
-from testbed.truth.capture import read
+from controllers.roce.watch import RecordedFlow, RecordAction
+from telemark.network import Network
+from telemark.backends.real.vm.host import machine_at
+from telemark.sweep.plain_data import dump
+from telemark.accounting.pcap import read
 from topologies.dumbbell import Dumbbell
 
 SO_RCVBUFFORCE, ETH_P_ALL = 33, 3
@@ -99,7 +99,7 @@ with Network(topo, run, program="p4src/roce/roce.p4", switch_options=cpu_ports(t
             domain = endpoint.register(regions[-1])
             target = endpoint.connect(domain, peers[-1], transport=transport)
             sessions.append(Session(number, "h2", peers[-1], target, content=content, **more))
-            what = What.PACKET if content is Content.COUNTERS else What.RECORD
+            what = RecordAction.PACKET if content is Content.COUNTERS else RecordAction.RECORD
             flows.append(RecordedFlow("10.0.0.1", "10.0.0.3", dst_port=5000 + number,
                                       sessions=range(number, number + 1), what=what, cell=5))
         async with connections(net) as switches:

@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 from collectors.roce.region import Region
-from collectors.roce.shares import Shares
+from collectors.roce.work_partition import Shares
 
 COUNT, RECORDS = 64, np.dtype("<u8")
 

@@ -10,7 +10,7 @@ from requester import Answer, Session, add, changed, write
 from collectors.roce.endpoint import Access, Completion, Peer, Target, Transport
 from collectors.roce.region import Region
 from collectors.roce.softnic import Limits, SoftNic
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 PEER = Peer("10.0.0.1", qpn=7, psn=0xFFFFFF)
 MACS = ("02:00:00:00:00:02", "02:00:00:00:00:01")

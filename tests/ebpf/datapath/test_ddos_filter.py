@@ -65,8 +65,8 @@ def decisive(rules: list[Rule], packet: Packet) -> Rule | None:
     return None
 
 
-def random_rule(dice: random.Random) -> Rule:
-    version = dice.choice((4, 6))
+def random_rule(rng: random.Random) -> Rule:
+    version = rng.choice((4, 6))
     text = (
         ["10.0.0.2", "10.1.0.2", "192.168.1.1"]
         if version == 4
@@ -75,22 +75,22 @@ def random_rule(dice: random.Random) -> Rule:
     lengths = (8, 16, 24, 32, 0) if version == 4 else (16, 64, 128)
 
     def network() -> Network:
-        return ip_network(f"{dice.choice(text)}/{dice.choice(lengths)}", strict=False)
+        return ip_network(f"{rng.choice(text)}/{rng.choice(lengths)}", strict=False)
 
     ends = {
-        "source_port": dice.choice((53, 1234, 0)), "destination_port": dice.choice((80, 9, 0)),
+        "source_port": rng.choice((53, 1234, 0)), "destination_port": rng.choice((80, 9, 0)),
     }  # fmt: skip
-    kind = dice.randrange(3)
-    action = Action.DROP if dice.random() < 0.6 else Action.PASS
+    kind = rng.randrange(3)
+    action = Action.DROP if rng.random() < 0.6 else Action.PASS
     if kind == 0:
         return Rule(source=network(), action=action)
     if kind == 1:
-        end = dice.choice([*ends])
-        return Rule(protocol=dice.choice((TCP, UDP)), action=action, **{end: ends[end]})
+        end = rng.choice([*ends])
+        return Rule(protocol=rng.choice((TCP, UDP)), action=action, **{end: ends[end]})
     return Rule(
-        source=dice.choice((None, network())), destination=network(), action=action,
-        protocol=dice.choice((None, TCP, UDP)), is_fragment=dice.choice((None, None, True, False)),
-        **{end: dice.choice((None, port)) for end, port in ends.items()},
+        source=rng.choice((None, network())), destination=network(), action=action,
+        protocol=rng.choice((None, TCP, UDP)), is_fragment=rng.choice((None, None, True, False)),
+        **{end: rng.choice((None, port)) for end, port in ends.items()},
     )  # fmt: skip
 
 
@@ -115,10 +115,10 @@ def check(filter_: Filter, rules: list[Rule], frame: bytes, hits: Hits) -> str:
 
 
 def test_each_frame_gets_the_verdict_of_the_models_rule(filter_: Filter) -> None:
-    dice, seen = random.Random(3), Counter[str]()
+    rng, seen = random.Random(3), Counter[str]()
     kinds: Counter[Kind] = Counter()
     for seed in range(20):
-        rules = [*dict.fromkeys(random_rule(dice) for _ in range(dice.randrange(1, 14)))]
+        rules = [*dict.fromkeys(random_rule(rng) for _ in range(rng.randrange(1, 14)))]
         filter_.replace([])
         filter_.replace(rules)
         hits: Hits = dict.fromkeys(rules, (0, 0))
@@ -132,17 +132,17 @@ def test_each_frame_gets_the_verdict_of_the_models_rule(filter_: Filter) -> None
 
 
 def test_rules_come_and_go_one_by_one(filter_: Filter) -> None:
-    dice, rules = random.Random(4), list[Rule]()
+    rng, rules = random.Random(4), list[Rule]()
     for step in range(60):
-        rule = random_rule(dice)
+        rule = random_rule(rng)
         if rule in rules:
             filter_.remove(rule)
             rules.remove(rule)
         elif len(rules) < 10:
             filter_.add(rule)
             rules.append(rule)
-        elif dice.random() < 0.5:
-            filter_.remove(rules.pop(dice.randrange(len(rules))))
+        elif rng.random() < 0.5:
+            filter_.remove(rules.pop(rng.randrange(len(rules))))
         for frame in frames(step, 10):
             check(filter_, rules, frame, {})
     assert {*filter_.rules} == {*rules}

@@ -343,11 +343,11 @@ def test_what_is_no_error_of_a_connection_is_left_alone(balancer: LoadBalancer, 
 def test_errors_with_any_bytes_go_to_a_real_or_are_left_alone(balancer: LoadBalancer) -> None:
     there = reals(3)
     balancer.serve(SERVICE, there)
-    dice, verdicts = random.Random(5), Counter[int]()
+    rng, verdicts = random.Random(5), Counter[int]()
     for _ in range(1500):
-        frame = bytearray(dice.choice([*ERRORS.values()])(dice.randrange(1000)))
-        frame[dice.randrange(14, len(frame))] = dice.randrange(256)
-        tried = run(balancer.program, bytes(frame[: dice.choice((None, dice.randrange(14, 90)))]))
+        frame = bytearray(rng.choice([*ERRORS.values()])(rng.randrange(1000)))
+        frame[rng.randrange(14, len(frame))] = rng.randrange(256)
+        tried = run(balancer.program, bytes(frame[: rng.choice((None, rng.randrange(14, 90)))]))
         verdicts[tried.verdict] += 1
     assert {*verdicts} == {PASS, TX}
     counts = balancer.counts()

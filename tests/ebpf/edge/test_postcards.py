@@ -84,12 +84,12 @@ def compared(datagram: bytes) -> tuple[bytes, bytes]:
 
 @pytest.mark.parametrize("share", [ALL, ALL // 3])
 @pytest.mark.parametrize("leaving", [True, False], ids=["leaving", "arriving"])
-def test_reports_are_the_switch_s(veth: tuple[str, str], share: int, leaving: bool) -> None:
+def test_reports_are_the_switch_s(veth: tuple[str, str], share: int, exit_stack: bool) -> None:
     tags = (b"\x81\x00", b"\x88\xa8")  # behind one the kernel wants six bytes, or drops the frame
     bad = [f for f in frames(5, 800, macs=MACS) if len(f) >= 20 or f[12:14] not in tags]
     many = [*WHOLE, *bad]
     with reporting(veth[0], share) as (edge, sent):
-        with wire.end(veth[0 if leaving else 1]) as sender:
+        with wire.end(veth[0 if exit_stack else 1]) as sender:
             for data in many:
                 sender.send(data)
         wire.await_true(lambda: sum(edge.kinds().values()) >= len(many))
@@ -97,7 +97,7 @@ def test_reports_are_the_switch_s(veth: tuple[str, str], share: int, leaving: bo
     expected = reported(many, share)
     assert len(expected) > 300 * share // ALL
     assert [compared(each) for each in sent] == [compared(each) for each in expected]
-    check_decoded(sent, 0 if leaving else 1)
+    check_decoded(sent, 0 if exit_stack else 1)
 
 
 def check_decoded(sent: list[bytes], direction: int) -> None:
@@ -150,8 +150,8 @@ from controllers.int.domain import Domain, configure
 from controllers.int.edge import postcard_edges
 from controllers.int.watch import Instruction, Mode, WatchedFlow
 from collectors.int.decoder import Encoding
-from testbed.network import Network
-from testbed.traffic import Flow, Traffic
+from telemark.network import Network
+from telemark.traffic.flows import Flow, Traffic
 from topologies.parking_lot import ParkingLot
 OURS = Encoding(timestamp_unit_ns=1000, latency_unit_ns=1000)
 WANTED = Instruction.LEVEL_1 | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME
@@ -179,7 +179,8 @@ path = told["path"][: told["hops"]]
 received = records[1].received
 return Report([], [Check("ran", 1, 1)], metrics={
     "kinds": kinds, "reports": int(found.reports), "packets": len(received),
-    "troubles": len(found.troubles), "gaps": len(found.gaps), "changes": int(told["changes"]),
+    "parse_errors": len(found.parse_errors), "gaps": len(found.gaps),
+    "changes": int(told["changes"]),
     "nodes": [int(hop["node"]) for hop in path],
     "paths": int(told["paths"]), "others": int(told["unmatched"]) + int(told["partial"]),
     "links": [[int(hop["link_ns"][n]) for n in ("count", "least", "most")] for hop in path[1:]],
@@ -202,10 +203,10 @@ def test_paths_begin_and_end_at_hosts(start_experiment: StartExperiment, tmp_pat
     assert found["reports"] == 4 * 800
     assert found["paths"] == 800
     assert found["unsent"] == [0, 0]
-    assert [found[name] for name in ("troubles", "gaps", "changes", "others")] == [0] * 4
+    assert [found[name] for name in ("parse_errors", "gaps", "changes", "others")] == [0] * 4
     source, sink = (3 + host for host in found["hosts"])
     assert found["nodes"] == [source, 1, 2, sink]
     assert found["ends"] == [0, 0]
     assert [count for count, _, _ in found["links"]] == [800] * 3
-    for (_, least_ns, most_ns), link_ns in zip(found["links"], (0, 200_000, 200_000), strict=True):
-        assert link_ns - 1000 <= least_ns <= most_ns < found["longest"] + 1000  # of 1 us each
+    for (_, min_ns, max_ns), link_ns in zip(found["links"], (0, 200_000, 200_000), strict=True):
+        assert link_ns - 1000 <= min_ns <= max_ns < found["longest"] + 1000  # of 1 us each

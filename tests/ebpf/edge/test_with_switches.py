@@ -11,7 +11,7 @@ from controllers.ampm.schedule import Schedule
 from controllers.ampm.session import Cells
 from controllers.ampm.watch import Tunnel, Watch, WatchedFlow
 from ebpf.edge.ampm import MarkingEdge
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 LIMIT_US = 2**18 * 7 // 32  # of delays, for blocks as long: check_limits()
 TUNNEL = Tunnel("fd01::1", "fd01::2")
@@ -25,9 +25,9 @@ from controllers.ampm.watch import Bounds, Hop, Method, WatchedFlow
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
 from ebpf.edge.ampm import MarkingEdge
-from testbed.network import Network
-from testbed.traffic import Flow, Traffic
-from testbed.truth import capture
+from telemark.network import Network
+from telemark.traffic.flows import Flow, Traffic
+from telemark.accounting import capture
 from topologies.line import Line
 PATH, SCHEDULE, BLOCKS = ("s1", "s2"), Schedule(2**18), 3
 METHODS = [Method.DOUBLE, Method.MULTIPLEXED, Method.STEP | Method.HASHED]

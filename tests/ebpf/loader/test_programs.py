@@ -10,7 +10,7 @@ from types import FrameType
 import pytest
 
 from ebpf.loader import LoadError, compile, libbpf, load, run
-from testbed.results.provenance import Origin
+from telemark.results.provenance import Origin
 
 FRAME = bytes(64)
 RETURNS = """

@@ -34,16 +34,16 @@ def test_an_example_by_hand() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_flow_above_twice_delta_is_reported_and_none_below_delta(seed: int) -> None:
-    dice = np.random.default_rng(seed)
-    listed, windows = int(dice.integers(1, 12)), int(dice.integers(1, 8))
+    rng = np.random.default_rng(seed)
+    listed, windows = int(rng.integers(1, 12)), int(rng.integers(1, 8))
     frequent = Frequent(listed, windows)
     kept: deque[Counter[int]] = deque(maxlen=windows)
     for _ in range(30):
-        counts = Counter((dice.zipf(1.3, 400) % 97 + dice.integers(3)).tolist())
+        counts = Counter((rng.zipf(1.3, 400) % 97 + rng.integers(3)).tolist())
         kept.append(counts)
-        missed = int(dice.integers(3)) and 5 * counts.total() // 100
+        missed = int(rng.integers(3)) and 5 * counts.total() // 100
         seen = Counter(counts)
-        for flow in dice.permutation(list(counts)):  # of some there is no count, as in a full table
+        for flow in rng.permutation(list(counts)):  # of some there is no count, as in a full table
             if missed >= seen[int(flow)] > 0:
                 missed -= seen.pop(int(flow))
         frequent.add(keyed(dict(seen)), counts.total() - seen.total())

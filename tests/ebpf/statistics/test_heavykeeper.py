@@ -16,11 +16,11 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
 COLUMNS, SEED = 16, 4
 
 
-def kept(numbers: list[int], dice: int) -> dict[tuple[int, int], tuple[int, int]]:
+def kept(numbers: list[int], rng: int) -> dict[tuple[int, int], tuple[int, int]]:
     """By row and column the hash and count that hashes, in that order, leave there."""
     buckets: dict[tuple[int, int], tuple[int, int]] = {}
     table = heavykeeper.decay_table().tolist()
-    throws = iter(thrown_after(dice, len(numbers)).tolist())
+    throws = iter(thrown_after(rng, len(numbers)).tolist())
     for number in numbers:
         thrown = next(throws)
         for row in range(heavykeeper.ROWS):

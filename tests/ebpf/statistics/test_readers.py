@@ -14,12 +14,12 @@ from ebpf.statistics.norms import COLUMNS, sketch_of
 from ebpf.statistics.samples import Sample
 
 
-def dice(seed: int = 1) -> np.random.Generator:
+def rng(seed: int = 1) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
 def hashes(number: int, seed: int = 1) -> np.ndarray:
-    return dice(seed).integers(1 << 64, size=number, dtype=np.uint64)
+    return rng(seed).integers(1 << 64, size=number, dtype=np.uint64)
 
 
 def test_classes_are_no_wider_than_their_share_of_the_values() -> None:
@@ -32,7 +32,7 @@ def test_classes_are_no_wider_than_their_share_of_the_values() -> None:
 
 
 def test_quantiles_are_within_their_bound() -> None:
-    lengths = dice().integers(60, 1515, size=997)
+    lengths = rng().integers(60, 1515, size=997)
     histogram = quantiles.Histogram(
         np.bincount(quantiles.class_of(lengths), minlength=quantiles.CLASSES)
     )
@@ -80,7 +80,7 @@ def test_rarity_and_similarity_of_few_flows_are_exact() -> None:
 
 
 def test_minima_of_parts_are_those_of_the_whole() -> None:
-    numbers, counts = hashes(5000), dice().integers(1, 9, size=5000)
+    numbers, counts = hashes(5000), rng().integers(1, 9, size=5000)
     whole = minima_of(numbers, 2 * counts)
     parts = minima_of(numbers[:3000], counts[:3000]) + minima_of(numbers[3000:], counts[3000:])
     again = parts + minima_of(numbers, counts)
@@ -90,7 +90,7 @@ def test_minima_of_parts_are_those_of_the_whole() -> None:
 
 def test_a_norm_of_flows_that_do_not_meet_is_exact() -> None:
     numbers = np.arange(COLUMNS, dtype=np.uint64)  # of the first row: one column each
-    counts = dice().integers(1, 100, size=COLUMNS)
+    counts = rng().integers(1, 100, size=COLUMNS)
     sketch = sketch_of(numbers, counts)
     assert sketch.of_rows[0] == (counts**2).sum()
     assert sketch.l2 == math.sqrt(sketch.f2)
@@ -99,7 +99,7 @@ def test_a_norm_of_flows_that_do_not_meet_is_exact() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_medians_are_the_best_there_are(seed: int) -> None:
-    values = dice(seed).integers(0, 30, size=12)
+    values = rng(seed).integers(0, 30, size=12)
     for clusters in (1, 2, 3):
         found = samples.mean_distance(values, samples.medians(values, clusters))
         best = min(
@@ -122,11 +122,11 @@ def test_the_distance_of_distributions_by_hand() -> None:
 def test_a_sample_of_two_windows_has_its_share_of_each() -> None:
     drawn = [
         (Sample(9000, np.zeros(512, int), each) + Sample(1000, np.ones(512, int), each)).lengths
-        for each in map(dice, range(200))
+        for each in map(rng, range(200))
     ]
     assert {len(each) for each in drawn} == {512}
     assert np.mean(drawn) == pytest.approx(0.1, abs=0.004)  # 4 standard errors
-    few = Sample(2, np.array([5, 6]), dice()) + Sample(1, np.array([7]), dice())
+    few = Sample(2, np.array([5, 6]), rng()) + Sample(1, np.array([7]), rng())
     assert (few.seen, sorted(few.lengths)) == (3, [5, 6, 7])
 
 

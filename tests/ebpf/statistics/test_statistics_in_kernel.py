@@ -236,11 +236,11 @@ def test_tc_counts_what_xdp_counts(stream) -> None:
 
 
 def test_packets_of_any_bytes_are_counted_or_ignored() -> None:
-    dice = np.random.default_rng(SEED)
+    rng = np.random.default_rng(SEED)
     with counting(Setting(Kept.ALL)) as statistics:
         for _ in range(2000):
-            frame = bytearray(dice.bytes(int(dice.integers(14, 200))))
-            frame[12:14] = [b"\x08\x00", b"\x86\xdd", b"\x81\x00", b"\x88\xa8"][dice.integers(4)]
+            frame = bytearray(rng.bytes(int(rng.integers(14, 200))))
+            frame[12:14] = [b"\x08\x00", b"\x86\xdd", b"\x81\x00", b"\x88\xa8"][rng.integers(4)]
             assert run(statistics.at_xdp, bytes(frame)).verdict == 2
         window = statistics.flip()
     assert window.totals.packets + window.totals.ignored == 2000

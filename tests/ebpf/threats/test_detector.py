@@ -142,10 +142,10 @@ def test_spoofed_hosts_do_not_drive_a_scanner_out() -> None:
 
 
 def test_bitmaps_tell_how_many_were_marked() -> None:
-    dice = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     for marked in (0, 10, 200, 1000):
         seen = np.zeros(8, np.uint64)
-        for number in dice.integers(512, size=marked):
+        for number in rng.integers(512, size=marked):
             seen[number >> 6] |= np.uint64(1) << np.uint64(number & 63)
         assert estimate(seen) == pytest.approx(marked, rel=0.15)
     assert estimate(np.full(8, (1 << 64) - 1, np.uint64)) == pytest.approx(512 * np.log(512))

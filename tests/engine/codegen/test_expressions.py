@@ -110,9 +110,9 @@ def edges(width: int) -> list[int]:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_operations_agree_with_exact_arithmetic(width: int) -> None:
     made = calculator(width)  # one of all widths would take cc much longer than all of these
-    dice = random.Random(width)
+    rng = random.Random(width)
     pairs = list(itertools.product(edges(width), repeat=2))
-    pairs += [(dice.getrandbits(width), dice.getrandbits(width)) for _ in range(50)]
+    pairs += [(rng.getrandbits(width), rng.getrandbits(width)) for _ in range(50)]
     bits = (2 + len(OPERATIONS)) * width
     for a, b in pairs:
         number = (a << width | b) << (bits - 2 * width + padding(width))
@@ -137,9 +137,9 @@ def test_fields_of_any_width_and_place_are_read_and_written_back() -> None:
         types=f"header h_t {{ {fields} {pad} }}",
         ingress=" ".join(f"hdr.h.f{i} = ~hdr.h.f{i};" for i in range(0, len(FIELDS), 2)),
     )
-    dice = random.Random(1)
+    rng = random.Random(1)
     for _ in range(50):
-        values = [dice.getrandbits(w) for w in FIELDS]
+        values = [rng.getrandbits(w) for w in FIELDS]
         wanted = [v ^ ((1 << w) - 1) if i % 2 == 0 else v
                   for i, (v, w) in enumerate(zip(values, FIELDS, strict=True))]  # fmt: skip
         [(_, sent)] = e.process(1, packed(values, rest), 0)

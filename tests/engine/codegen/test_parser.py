@@ -94,10 +94,10 @@ def test_a_packet_goes_on_with_the_parsers_error(switch: Engine, name: str) -> N
 
 
 def test_frames_of_any_content_and_length_pass_through_or_are_refused(switch: Engine) -> None:
-    dice = random.Random(3)
+    rng = random.Random(3)
     for _ in range(3000):
-        length = dice.choice([0, 1, 3, 4, 5, 6, 7, 8, 9, 13, 60, 1500, 9216])
-        frame = (bytes([dice.randrange(16), dice.randrange(24)]) + dice.randbytes(length))[:length]
+        length = rng.choice([0, 1, 3, 4, 5, 6, 7, 8, 9, 13, 60, 1500, 9216])
+        frame = (bytes([rng.randrange(16), rng.randrange(24)]) + rng.randbytes(length))[:length]
         [(_, sent)] = switch.process(1, frame, 0)
         assert len(sent) <= len(frame)
     with pytest.raises(InvalidArgument):

@@ -73,11 +73,11 @@ static void stage(void)
     lock.in_batch = false;
 }
 
-static uint64_t most_words(void)
+static uint64_t max_words(void)
 {
     uint64_t most = 0;
     for (int i = 0; i < HOLD_KINDS; i++)
-        most = lock.holds[i].most_words > most ? lock.holds[i].most_words : most;
+        most = lock.holds[i].max_words > most ? lock.holds[i].max_words : most;
     return most;
 }
 
@@ -103,7 +103,7 @@ int main(void)
         table_after_commit(t);
         check(true);
         wrong += t->used != ENTRIES / 4 * 3 + ENTRIES;
-        wrong += most_words() > HOLD_WORDS;
+        wrong += max_words() > HOLD_WORDS;
         table_destroy(t);
         lock_destroy(&lock);
     }

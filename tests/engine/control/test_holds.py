@@ -57,8 +57,8 @@ class Held:
         [(_, frame)] = self.engine.process(1, key.to_bytes(4, "big") + bytes(2), 1_000)
         return int.from_bytes(frame[4:6], "big")
 
-    def most_words(self, kind: str) -> int:
-        return self.engine.holds()[kind]["most_words"]
+    def max_words(self, kind: str) -> int:
+        return self.engine.holds()[kind]["max_words"]
 
 
 def test_the_longest_hold_by_the_cpu_is_noted_and_its_clock_read_where_that_can_matter() -> None:
@@ -84,14 +84,14 @@ def test_no_hold_grows_with_the_table(kind: str) -> None:
     held = Held(kind)
     e = held.engine
     handles = [held.add(i) for i in range(ENTRIES)]
-    assert held.most_words("entry") <= COPIED_WORDS
+    assert held.max_words("entry") <= COPIED_WORDS
     assert held.sent(ENTRIES - 1) == 1
     read = e.table_entries("I.t")
     assert {entry.handle for entry in read} == set(handles)
     for handle in handles:
         e.table_set_timeout("I.t", handle, 1_000_000)
     assert sum(1 for _ in e.table_idle("I.t", 5_000_000)) == ENTRIES
-    assert 0 < held.most_words("read") <= SLICE_WORDS
+    assert 0 < held.max_words("read") <= SLICE_WORDS
     with e.batch():
         for handle in handles[::2]:
             e.table_modify("I.t", handle, "I.go", [2])
@@ -100,11 +100,11 @@ def test_no_hold_grows_with_the_table(kind: str) -> None:
         for number in range(1, ENTRIES, 2):
             held.add(number, 3)
         assert held.sent(0) == held.sent(1) == 1
-    assert 0 < held.most_words("commit") <= SLICE_WORDS
+    assert 0 < held.max_words("commit") <= SLICE_WORDS
     assert [held.sent(i) for i in (0, 1, ENTRIES - 2, ENTRIES - 1)] == [2, 3, 2, 3]
     for entry in e.table_entries("I.t"):
         e.table_delete("I.t", entry.handle)
-    assert held.most_words("entry") <= COPIED_WORDS
+    assert held.max_words("entry") <= COPIED_WORDS
     assert not e.table_entries("I.t")
     e.close()
 
@@ -113,21 +113,21 @@ def test_all_cells_are_written_in_slices() -> None:
     held = Held("exact")
     held.engine.counter_write("I.each", 0, 7, 8, count=ENTRIES)
     held.engine.register_write("I.last", 0, 9, count=ENTRIES)
-    assert 0 < held.most_words("state") <= SLICE_WORDS
+    assert 0 < held.max_words("state") <= SLICE_WORDS
     assert set(held.engine.counter_read_all("I.each")) == {(7, 8)}
     assert held.engine.register_read_all("I.last") == [9] * ENTRIES
 
 
 def test_an_entry_is_told_once_for_each_timeout_that_passes_without_a_hit() -> None:
     held = Held("exact")
-    e, dice = held.engine, random.Random(1)
-    timeouts = {held.add(i): dice.choice([0, 1_000, 2_000, 5_000]) for i in range(1_000)}
+    e, rng = held.engine, random.Random(1)
+    timeouts = {held.add(i): rng.choice([0, 1_000, 2_000, 5_000]) for i in range(1_000)}
     numbers = {handle: number for number, handle in enumerate(timeouts)}
     for handle, timeout_ns in timeouts.items():
         e.table_set_timeout("I.t", handle, timeout_ns)
     told, hit_ns = dict.fromkeys(timeouts, 0), dict.fromkeys(timeouts, 0)
     for now_ns in range(0, 20_000, 700):
-        for handle in dice.sample(list(timeouts), 20):
+        for handle in rng.sample(list(timeouts), 20):
             e.process(1, numbers[handle].to_bytes(4, "big") + bytes(2), now_ns)
             hit_ns[handle] = now_ns
         passed = {h: (now_ns - hit_ns[h]) // t if t else 0 for h, t in timeouts.items()}
@@ -166,7 +166,7 @@ def test_one_change_in_a_batch_of_many_entries_is_looked_for_in_slices() -> None
         e.table_modify("I.t", handle, "I.go", [2])
     commit = e.holds()["commit"]
     assert commit["count"] > 2 * ENTRIES // SLICE_WORDS
-    assert commit["most_words"] <= SLICE_WORDS
+    assert commit["max_words"] <= SLICE_WORDS
     assert held.sent(0) == 2
 
 

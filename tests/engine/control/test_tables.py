@@ -58,17 +58,17 @@ def lookup(e: Engine, values: Sequence[int], widths: Sequence[int]) -> int:
     return int.from_bytes(sent[-4:], "big")
 
 
-def random_match(dice: random.Random, kind: str, width: int, pool: list[int]) -> MatchKey:
-    value = dice.choice(pool)
+def random_match(rng: random.Random, kind: str, width: int, pool: list[int]) -> MatchKey:
+    value = rng.choice(pool)
     if kind == "exact":
         return Exact(value)
     if kind == "lpm":
-        length = dice.randrange(width + 1)
+        length = rng.randrange(width + 1)
         return Lpm(value >> (width - length) << (width - length), length)
     if kind == "ternary":
-        mask = dice.choice([0, (1 << width) - 1, dice.getrandbits(width), 0xFF])
+        mask = rng.choice([0, (1 << width) - 1, rng.getrandbits(width), 0xFF])
         return Ternary(value & mask, mask)
-    low, high = sorted((value, dice.choice(pool)))
+    low, high = sorted((value, rng.choice(pool)))
     return Range(low, high)
 
 
@@ -100,27 +100,27 @@ def expected(entries: Entries, values: Sequence[int], widths: Sequence[int]) -> 
 @pytest.mark.parametrize("name", KEYS)
 def test_a_table_finds_what_a_search_through_all_entries_finds(name: str) -> None:
     kinds, widths = KEYS[name][0].split(), KEYS[name][1]
-    dice = random.Random(name)
+    rng = random.Random(name)
     e = table_engine(kinds, widths, 600)
     has_priority = bool({"ternary", "range"} & set(kinds))
-    pools = [[dice.getrandbits(w) for _ in range(30)] for w in widths]
+    pools = [[rng.getrandbits(w) for _ in range(30)] for w in widths]
     entries: Entries = {}
     for step in range(400):
-        if entries and dice.random() < 0.3:
-            handle = dice.choice(list(entries))
+        if entries and rng.random() < 0.3:
+            handle = rng.choice(list(entries))
             e.table_delete("I.t", handle)
             del entries[handle]
         key = tuple(
-            random_match(dice, k, w, p) for k, w, p in zip(kinds, widths, pools, strict=True)
+            random_match(rng, k, w, p) for k, w, p in zip(kinds, widths, pools, strict=True)
         )
-        priority = dice.randrange(1, 50) if has_priority else 0
+        priority = rng.randrange(1, 50) if has_priority else 0
         try:
             handle = e.table_add("I.t", key, "I.hit", [step + 1], priority)
         except AlreadyExists:
             assert any(have[:2] == (key, priority) for have in entries.values())
             continue
         entries[handle] = (key, priority, step + 1)
-        values = [dice.choice(p) for p in pools]
+        values = [rng.choice(p) for p in pools]
         assert lookup(e, values, widths) == expected(entries, values, widths)
     read = {x.handle: (x.key, x.priority, x.params[0]) for x in e.table_entries("I.t")}
     assert read == entries
@@ -130,38 +130,38 @@ def test_a_table_finds_what_a_search_through_all_entries_finds(name: str) -> Non
 @pytest.mark.parametrize("width", [64, 100])
 def test_prefixes_that_begin_alike_are_told_apart(width: int) -> None:
     """By bits behind those that they share: of 100 bits, these are in another word of the key."""
-    dice = random.Random(width)
+    rng = random.Random(width)
     e = table_engine(["lpm"], [width], 64)
-    shared = dice.getrandbits(45) << 6
+    shared = rng.getrandbits(45) << 6
     for number in range(64):
         key = Lpm((shared | number) << (width - 51), 51 + number % 3)  # of two, all are tried
         e.table_add("I.t", [key], "I.hit", [number + 1])
     for number in range(64):
-        value = (shared | number) << (width - 51) | dice.getrandbits(width - 53)
+        value = (shared | number) << (width - 51) | rng.getrandbits(width - 53)
         assert lookup(e, [value], [width]) == number + 1
     assert lookup(e, [value ^ 1 << (width - 1)], [width]) == 0
 
 
 def test_a_short_prefix_among_thousands_is_found_everywhere() -> None:
     """It joins more places of their filter than packets are held back for at once."""
-    dice = random.Random(3)
+    rng = random.Random(3)
     e = table_engine(["lpm"], [32], 7000)
     for first in (Lpm(0, 1), Lpm(1 << 20, 20)):
         e.table_add("I.t", [first], "I.hit", [1])
-    for value in dice.sample(range(1 << 32), 6500):
+    for value in rng.sample(range(1 << 32), 6500):
         e.table_add("I.t", [Lpm(value, 32)], "I.hit", [2])
     e.table_add("I.t", [Lpm(1 << 31, 1)], "I.hit", [3])
-    found = {lookup(e, [1 << 31 | dice.getrandbits(31)], [32]) for _ in range(500)}
+    found = {lookup(e, [1 << 31 | rng.getrandbits(31)], [32]) for _ in range(500)}
     assert found == {3}
 
 
 def test_thousands_of_prefixes_are_found_and_deleted() -> None:
-    dice = random.Random(7)
+    rng = random.Random(7)
     e = table_engine(["lpm"], [32], 5000)
     handles = {}
     for i in range(3000):
-        length = dice.randrange(8, 33)
-        value = (10 << 24 | dice.getrandbits(24)) >> (32 - length) << (32 - length)
+        length = rng.randrange(8, 33)
+        value = (10 << 24 | rng.getrandbits(24)) >> (32 - length) << (32 - length)
         if (value, length) not in handles:
             handles[value, length] = e.table_add("I.t", [Lpm(value, length)], "I.hit", [i])
     for key in list(handles)[::2]:

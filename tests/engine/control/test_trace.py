@@ -215,13 +215,13 @@ def test_no_frame_upsets_the_trace() -> None:
         "if (hdr.h.b > 50) { clone(CloneType.I2E, 6); }",
     )
     engine.mirror_set(6, [(4, 0), (511, 1)])
-    dice, count = random.Random(1), 0
+    rng, count = random.Random(1), 0
     trace = Trace(engine)
     engine.process(1, bytes(4), 0)
     for _ in range(300):
-        size = dice.choice((0, 1, 3, 4, 5, 30, 300))
-        head = bytes([dice.randrange(5), dice.randrange(60), 0, 8 * dice.randrange(32)])
-        frame = (head + dice.randbytes(size))[:size]
+        size = rng.choice((0, 1, 3, 4, 5, 30, 300))
+        head = bytes([rng.randrange(5), rng.randrange(60), 0, 8 * rng.randrange(32)])
+        frame = (head + rng.randbytes(size))[:size]
         engine.library.engine_inject(
             engine.handle, 1, (ctypes.c_uint8 * max(1, size)).from_buffer_copy(frame or b"0"),
             size, 1,

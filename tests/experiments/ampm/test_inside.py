@@ -9,7 +9,7 @@ from scripts import module
 
 from controllers.ampm.records import Point, PointRecord
 from controllers.ampm.watch import Method
-from testbed.traffic import Flow
+from telemark.traffic.flows import Flow
 
 delays, sync, truth_module = (
     module("experiments.shared.ampm.delays"),

@@ -11,14 +11,14 @@ from scripts import module
 
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
-from testbed.bearing import Bearing
-from testbed.clock import RealClock
-from testbed.run import Run
-from testbed.traffic import Flow
-from testbed.virtual.clock import VirtualClock
+from telemark.backends.virtual.clock import VirtualClock
+from telemark.capacity_probe import CapacityEstimate
+from telemark.session.clock import RealClock
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow
 from topologies.line import Line
 
-machine = module("experiments.shared.ampm.machine")
+machine = module("experiments.shared.ampm.error_bounds")
 measurement = module("experiments.shared.ampm.measurement")
 WATCHED, BACKGROUND = (Flow(number, "h1", "h2", 1000, 1000) for number in (1, 2))
 SETTING = measurement.Setting(
@@ -61,19 +61,23 @@ class Collector:
 @pytest.mark.parametrize(
     ("bearing", "rate", "wait_us", "block_us"),
     [
-        (Bearing(1, 700), 1000, 150_000, 2**20),
-        (Bearing(1 / 4, 60_000), 250, 240_000, 2**21),
-        (Bearing(1 / 2, 99_000), 500, 396_000, 2**21),
+        (CapacityEstimate(1, 700), 1000, 150_000, 2**20),
+        (CapacityEstimate(1 / 4, 60_000), 250, 240_000, 2**21),
+        (CapacityEstimate(1 / 2, 99_000), 500, 396_000, 2**21),
     ],
 )
 def test_bmv2_is_asked(
-    bearing: Bearing, rate: int, wait_us: int, block_us: int, request: pytest.FixtureRequest
+    capacity: CapacityEstimate,
+    rate: int,
+    wait_us: int,
+    block_us: int,
+    request: pytest.FixtureRequest,
 ) -> None:
     sent = []
 
-    async def probe(_net: Any, flows: Any, _run: Run) -> Bearing:
+    async def probe(_net: Any, flows: Any, _run: Run) -> CapacityEstimate:
         sent.extend(flows)
-        return bearing
+        return capacity
 
     monkeypatch = request.getfixturevalue("monkeypatch")
     net = SimpleNamespace(discard=lambda: None)

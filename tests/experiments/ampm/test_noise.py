@@ -7,8 +7,8 @@ import pytest
 from scripts import module
 
 from controllers.ampm.records import Point
-from testbed.errors import TestbedError
-from testbed.results.report import Check
+from telemark.errors import TestbedError
+from telemark.results.report import Check
 
 ampm = module("experiments.shared.ampm.measurement")
 truth_module = module("experiments.shared.ampm.truth")
@@ -61,9 +61,9 @@ def test_packets_that_came_later_than_is_supposed_make_a_run_invalid(
     assert f"in a switch for up to {(longest_us - 50) / 1000:.1f} ms" in why
     if is_invalid:
         with pytest.raises(TestbedError, match=f"packets took up to {longest_us} us to s1"):
-            ampm.refuse_late_packets("a run", truth, END, (0, 1000), why)
+            ampm.reject_late_packets("a run", truth, END, (0, 1000), why)
     else:
-        ampm.refuse_late_packets("a run", truth, END, (0, 1000), why)
+        ampm.reject_late_packets("a run", truth, END, (0, 1000), why)
 
 
 BLOCK_US = 1000
@@ -140,7 +140,7 @@ def test_of_checks_of_one_name_the_worst_is_told() -> None:
 
 def test_packets_that_came_sooner_than_is_supposed_make_a_run_invalid() -> None:
     with pytest.raises(TestbedError, match="run invalid: a run: packets took up to 200 us"):
-        ampm.refuse_late_packets("a run", truth_of([100, 99, 200]), END, (99, 1000), "why")
+        ampm.reject_late_packets("a run", truth_of([100, 99, 200]), END, (99, 1000), "why")
 
 
 @pytest.mark.parametrize(("measured_us", "outside_us"), [(12.0, 0), (15.0, 2), (5.0, 2)])
@@ -162,6 +162,6 @@ def test_on_bmv2_a_packet_is_as_late_as_when_it_has_left() -> None:
         arguments = "x", truth_of([1000, 70_000]), point, (0, 60_000), "stood still"
         if is_late:
             with pytest.raises(TestbedError, match="packets took up to 70000 us to s1"):
-                ampm.refuse_late_packets(*arguments)
+                ampm.reject_late_packets(*arguments)
         else:
-            ampm.refuse_late_packets(*arguments)
+            ampm.reject_late_packets(*arguments)

@@ -11,10 +11,10 @@ from scripts import module
 from controllers.ampm.records import Point
 from controllers.connection import connection
 from controllers.forwarding import forwarding_entries
-from testbed.network import Network
-from testbed.run import Run
-from testbed.traffic import Flow, Traffic
-from testbed.virtual.clock import VirtualClock
+from telemark.backends.virtual.clock import VirtualClock
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, Traffic
 from topologies.line import Line
 
 stamps = module("experiments.shared.ampm.stamps")
@@ -96,10 +96,10 @@ def test_what_a_packet_took_is_bounded_by_others_than_the_switch_that_is_judged(
     first, last = Point("s1", "arrivals"), Point("s2", "departures")
     for wrong in ("", "s1 arrivals", "s1 departures", "s2 arrivals", "s2 departures"):
         found = stamps.passages(*packets(wrong, 10_000), {})
-        least_us, most_us = stamps.between_us(found[first], found[last])
-        assert list(least_us[:3]) == [1040 - 20] * 3
-        assert list(most_us[:3]) == [1090 - 0] * 3
-        assert np.isnan([least_us[3:], most_us[3:]]).all()
+        min_us, max_us = stamps.between_us(found[first], found[last])
+        assert list(min_us[:3]) == [1040 - 20] * 3
+        assert list(max_us[:3]) == [1090 - 0] * 3
+        assert np.isnan([min_us[3:], max_us[3:]]).all()
 
 
 def test_in_virtual_time_hosts_know_it_exactly() -> None:
@@ -118,10 +118,10 @@ def test_on_bmv2_a_packet_is_stamped_while_it_is_inside() -> None:
     for switch in PATH:
         for name in ("arrivals", "departures"):
             assert found[Point(switch, name)] is inside[switch]
-    least_us, most_us = stamps.between_us(
+    min_us, max_us = stamps.between_us(
         found[Point("s1", "departures")], found[Point("s2", "arrivals")]
     )
-    assert (least_us[1], most_us[1]) == (1050 - 30 - 6, 1080 - 10 + 6)
+    assert (min_us[1], max_us[1]) == (1050 - 30 - 6, 1080 - 10 + 6)
 
 
 def test_when_a_packet_was_inside_is_read_from_the_panel_s_captures(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from scripts import module
 from virtual_networks import virtually
 
-from testbed.errors import TestbedError
+from telemark.errors import TestbedError
 
 PROGRAM = "p4src/int/int.p4"
 

@@ -13,8 +13,8 @@ import numpy as np
 from scripts import from_file, module
 from virtual_networks import virtually
 
-from collectors.int.shared import Trouble
-from testbed.results.report import Check
+from collectors.int.shared import ParseStatus
+from telemark.results.report import Check
 
 int_path, int_loss, loss = (
     from_file("int_path"),
@@ -71,7 +71,7 @@ def of_reports() -> list[Change]:
         put(outcome, kept=outcome.kept._replace(reports=np.append(reports, reports[:1])))
 
     def malformed(outcome: Any) -> None:
-        outcome.kept.findings.troubles[Trouble(1)] += 1
+        outcome.kept.findings.parse_errors[ParseStatus(1)] += 1
 
     def count(what: str) -> Callable[[Any], None]:
         def more(outcome: Any) -> None:
@@ -146,13 +146,13 @@ def of_accounts() -> list[Change]:
 
 def of_books(prefix: str) -> list[Change]:
     def vanished(outcome: Any) -> None:
-        put(outcome.books, hosts_sent=outcome.books.hosts_sent + 1)
+        put(outcome.accounting, hosts_sent=outcome.accounting.hosts_sent + 1)
 
     def unbalanced(outcome: Any) -> None:
-        outcome.books.unbalanced.append("s1")
+        outcome.accounting.unbalanced.append("s1")
 
     def untaken(outcome: Any) -> None:
-        put(outcome.books, received=outcome.books.received - 10**6)
+        put(outcome.accounting, received=outcome.accounting.received - 10**6)
 
     return [
         (f"{prefix}: frames unaccounted for", vanished),

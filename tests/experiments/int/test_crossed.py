@@ -10,7 +10,7 @@ from virtual_networks import virtually
 
 from collectors.int.clocks import ClockOffset
 
-crossed = module("experiments.shared.int.crossed")
+crossed = module("experiments.shared.int.clock_offset")
 
 
 @pytest.mark.parametrize(("off_ns", "is_right"), [(0, True), (8_000, True), (-8_001, False)])

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scripts import module
 
-from testbed.traffic import RECEIVED, Flow, FlowRecord
+from telemark.traffic.flows import RECEIVED, Flow, FlowRecord
 
 overhead = module("experiments.shared.int.overhead")
 COUNT = 5

@@ -9,10 +9,10 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from experiments.shared.xdp import awake
-from experiments.shared.xdp.awake import Awake
+from experiments.shared.xdp import keep_awake
+from experiments.shared.xdp.keep_awake import Awake
 
-EXPERIMENTS = Path(awake.__file__).parents[1]
+EXPERIMENTS = Path(keep_awake.__file__).parents[1]
 # With a share of its core like others': behind them it would end only when they let it.
 PARENT = """
 import os
@@ -37,7 +37,7 @@ def test_it_is_on_its_core_behind_all_others() -> None:
 
 
 def test_it_never_sleeps() -> None:
-    command = [sys.executable, "-c", awake.LOOP, str(os.getpid())]
+    command = [sys.executable, "-c", keep_awake.LOOP, str(os.getpid())]
     with subprocess.Popen(command) as process:
         try:
             end_s = time.monotonic() + LONGEST_S
@@ -64,5 +64,5 @@ def test_it_ends_with_its_parent() -> None:
 
 
 def test_it_ends_at_once_where_its_parent_has_gone_before() -> None:
-    command = [sys.executable, "-c", awake.LOOP, str(os.getpid() + 1)]
+    command = [sys.executable, "-c", keep_awake.LOOP, str(os.getpid() + 1)]
     assert subprocess.run(command, timeout=LONGEST_S, check=False).returncode == 0

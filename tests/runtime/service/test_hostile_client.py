@@ -31,42 +31,42 @@ def known_ids(program: str) -> list[int]:
     return found
 
 
-def scribble(message: Any, dice: random.Random, ids: list[int], depth: int = 0) -> Any:
+def scribble(message: Any, rng: random.Random, ids: list[int], depth: int = 0) -> Any:
     """Set random fields of a message to random values."""
-    chosen = {oneof.name: dice.choice(oneof.fields).name for oneof in message.DESCRIPTOR.oneofs}
+    chosen = {oneof.name: rng.choice(oneof.fields).name for oneof in message.DESCRIPTOR.oneofs}
     for field in message.DESCRIPTOR.fields:
         name = field.name
         if field.containing_oneof and chosen[field.containing_oneof.name] != name:
             continue
-        if dice.random() < (0.4 if depth > 1 else 0) and name not in ("type", "table_id"):
+        if rng.random() < (0.4 if depth > 1 else 0) and name not in ("type", "table_id"):
             continue
         if field.type == Fd.TYPE_MESSAGE:
             if field.message_type.full_name.startswith("google") or depth > 6:
                 continue
             if field.is_repeated:
-                for _ in range(dice.randrange(3)):
-                    scribble(getattr(message, name).add(), dice, ids, depth + 1)
+                for _ in range(rng.randrange(3)):
+                    scribble(getattr(message, name).add(), rng, ids, depth + 1)
             else:
                 getattr(message, name).SetInParent()
-                scribble(getattr(message, name), dice, ids, depth + 1)
+                scribble(getattr(message, name), rng, ids, depth + 1)
         elif not field.is_repeated:
-            setattr(message, name, value_of(field, dice, ids))
+            setattr(message, name, value_of(field, rng, ids))
     return message
 
 
-def value_of(field: Any, dice: random.Random, ids: list[int]) -> Any:
+def value_of(field: Any, rng: random.Random, ids: list[int]) -> Any:
     if field.type == Fd.TYPE_BYTES:
-        return dice.choice(BYTES)
+        return rng.choice(BYTES)
     if field.type == Fd.TYPE_STRING:
         return "x"
     if field.type == Fd.TYPE_BOOL:
-        return dice.random() < 0.1
+        return rng.random() < 0.1
     if field.type == Fd.TYPE_ENUM:
-        return dice.choice(field.enum_type.values[-3:]).number
+        return rng.choice(field.enum_type.values[-3:]).number
     if field.name.endswith("_id"):
         fitting = [i for i in ids if i >> 24 == PREFIXES.get(field.name)] or [1, 2, 3]
-        return dice.choice(fitting if dice.random() < 0.95 else ids)
-    number = dice.choice(NUMBERS)
+        return rng.choice(fitting if rng.random() < 0.95 else ids)
+    number = rng.choice(NUMBERS)
     return abs(number) if field.type in (Fd.TYPE_UINT32, Fd.TYPE_UINT64) else number
 
 
@@ -74,12 +74,12 @@ def value_of(field: Any, dice: random.Random, ids: list[int]) -> Any:
 @pytest.mark.parametrize("seed", range(3))
 @asynchronous
 async def test_every_request_gets_an_answer(program: str, seed: int) -> None:
-    dice, ids = random.Random(seed), known_ids(program)
+    rng, ids = random.Random(seed), known_ids(program)
     async with bench(program) as running:
         answers = set()
         for _ in range(ROUNDS):
-            update = scribble(p4r.Update(), dice, ids)
-            answers.add(await answer(running.write(update, atomicity=dice.randrange(3))))
+            update = scribble(p4r.Update(), rng, ids)
+            answers.add(await answer(running.write(update, atomicity=rng.randrange(3))))
             answers.add(await answer(running.read(update.entity)))
         assert {grpc.StatusCode.OK, grpc.StatusCode.UNKNOWN} <= answers
         assert await running.read(p4r.Entity(table_entry=p4r.TableEntry())) is not None

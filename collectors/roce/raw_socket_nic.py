@@ -1,0 +1,117 @@
+"""The software endpoint in real time, at an interface of this machine, which keeps its IP stack."""
+
+import atexit
+import ctypes
+import errno
+import os
+import select
+import socket
+import struct
+import threading
+
+from collectors.roce.native import library
+from collectors.roce.packets import PORT
+from collectors.roce.softnic import SoftNic
+from telemark.errors import TestbedError
+
+SO_ATTACH_FILTER = 26  # asm-generic/socket.h
+_DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # BPF_RET | BPF_K: 0 bytes of each
+
+
+class Card:
+    """Frames of `interface` go to `nic`, in a thread without Python. Root's."""
+
+    def __init__(self, nic: SoftNic, interface: str) -> None:
+        """Raises TestbedError where there is no such interface, or it may not be listened to."""
+        self.nic = nic
+        self._library = library()
+        self._quiet = _quiet_port(nic.address)
+        self._stop, self._wake = (os.eventfd(0, os.EFD_CLOEXEC) for _ in range(2))
+        self._handle = self._library.roce_card_open(nic.handle, interface.encode())
+        if not self._handle:
+            number = ctypes.get_errno()
+            self._close_files()
+            raise TestbedError(f"interface {interface}: {os.strerror(number)}")
+        self._bypass = self._open_bypass(interface)
+        self._error = 0
+        self._drops = 0
+        # What fails before it closes ends all the same; and at the end of Python the thread goes
+        # before `nic`, whose memory it works on: what was registered last is called first.
+        self._thread = threading.Thread(target=self._run, name=f"roce {interface}", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    @property
+    def bypasses_ip(self) -> bool:
+        """Whether the kernel's IP stack is spared the frames; it costs more than the responder."""
+        return self._bypass >= 0
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait for completions, or frames of connection management; whether some came.
+
+        Raises TestbedError where the interface is gone.
+        """
+        ready = not self._error and bool(select.select([self._wake], [], [], timeout_s)[0])
+        if ready:
+            os.eventfd_read(self._wake)
+        if self._error:
+            raise TestbedError(f"RoCE responder: {os.strerror(self._error)}")
+        return ready
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame, as an answer of connection management. Raises OSError."""
+        if number := self._library.roce_card_send(self._handle, frame, len(frame)):
+            raise OSError(number, os.strerror(number))
+
+    def drops(self) -> int:
+        """Frames that found the ring full, so far: this process was too slow."""
+        self._drops += self._library.roce_card_drops(self._handle)
+        return self._drops
+
+    def close(self) -> None:
+        """Stop; regions stay as they are."""
+        atexit.unregister(self.close)
+        os.eventfd_write(self._stop, 1)
+        self._thread.join()
+        self._library.roce_card_close(self._handle)
+        if self.bypasses_ip:
+            os.close(self._bypass)
+        self._close_files()
+
+    def _open_bypass(self, interface: str) -> int:
+        """A descriptor; -1 where the kernel is older than 6.6, or lends nobody its BPF."""
+        bypass: int = self._library.roce_bypass_open(interface.encode(), self.nic.gid)
+        number = ctypes.get_errno()
+        if bypass < 0 and number not in (errno.EINVAL, errno.EPERM, errno.ENOSYS):
+            self._library.roce_card_close(self._handle)
+            self._close_files()
+            raise TestbedError(f"interface {interface}: BPF program: {os.strerror(number)}")
+        return bypass
+
+    def _run(self) -> None:
+        self._error = self._library.roce_card_run(self._handle, self._stop, self._wake)
+        os.eventfd_write(self._wake, 1)
+
+    def _close_files(self) -> None:
+        self._quiet.close()
+        for descriptor in (self._stop, self._wake):
+            os.close(descriptor)
+
+
+def _quiet_port(address: str) -> socket.socket:
+    """A socket that takes nothing: or the kernel would tell peers that nobody listens."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    kernel = socket.socket(family, socket.SOCK_DGRAM)
+    program = ctypes.create_string_buffer(_DROP_ALL, len(_DROP_ALL))
+    kernel.setsockopt(
+        socket.SOL_SOCKET, SO_ATTACH_FILTER,
+        struct.pack("HL", 1, ctypes.addressof(program)),
+    )  # fmt: skip
+    try:
+        kernel.bind((address, PORT))
+    except OSError as error:
+        kernel.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise TestbedError(f"no interface of this machine has the address {address}") from None
+        raise TestbedError(f"UDP port {PORT} at {address}: {error.strerror}") from None
+    return kernel

@@ -1,0 +1,178 @@
+"""One run of a DTA system: up, its load sent, its stores asked, and down."""
+
+import argparse
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import finsy as fy
+from rich.console import Console
+
+from collectors.dta.load import Load
+from collectors.roce.region import Region
+from controllers.connection import connections, cpu_ports
+from controllers.dta import reporter, translator
+from controllers.dta.batching import (
+    ListStore,
+    PostcardStore,
+    SketchStore,
+    flush_columns,
+    flush_lists,
+    flush_rows,
+)
+from controllers.dta.manager.configuration import Configuration, Kept
+from controllers.dta.manager.stores import Memory
+from controllers.dta.manager.system import Links, System, file_of, system
+from controllers.roce.running import require_minip4
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.results.files import make_folder
+from telemark.results.report import table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.traffic.flows import Traffic
+
+EXPECTED = ("ingress", "miss", "egress")  # reports, NACKs and answers end in a switch
+LEAD_NS, SETTLE_NS = 100_000_000, 500_000_000
+CONSOLE = Console()
+STORES = "stores"  # folder in that of the results
+
+
+def run_network(made: Configuration, options: argparse.Namespace, run: Run) -> int:
+    """Returns the exit status. Raises TestbedError."""
+    require_minip4(run)
+    folder = options.out / STORES
+    make_folder(folder)
+    for host, stores in made.collectors.items():
+        for store in stores:
+            (folder / file_of(host, store)).unlink(missing_ok=True)  # of an earlier run
+    try:
+        built = system(made, folder)
+    except ValueError as error:
+        raise TestbedError(f"{options.file}: {error}") from None
+    with cli.aftermath(run, options), run.progress:
+        run.clock.run(_run(made, built, folder, run))
+    return cli.PASSED
+
+
+async def _run(made: Configuration, built: System, folder: Path, run: Run) -> None:
+    topo = Links(made)
+    with Network(topo, run, program=built.programs, switch_options=cpu_ports(topo),
+                 expected_drops=EXPECTED, capture=run.keeps) as net:  # fmt: skip
+        for host, there in built.collectors.items():
+            net.run_application(host, there.responder)
+        async with connections(net) as switches:
+            await reporter.configure(net, switches, made.reporters)
+            await translator.configure(net, switches, built.translators)
+            for name, place in built.translators.items():
+                run.progress.say(f"{name}: up, with {len(place.sessions)} sessions")
+            running = [net.run_application(host, each) for host, each in built.generators.items()]
+            await _load(made, net, run)
+            counted = await _events(made, built, switches)
+            await _flush(built, made, switches)
+            await run.clock.sleep_until(run.clock.now_ns() + SETTLE_NS)
+        memories = opened(made, folder)
+        CONSOLE.print(table("Reports", ("switch", "reporter", "what", "count"), counted))
+        _tell_answers(made, memories)
+        for line in asked(made, memories):
+            _tell(line)
+    for each in running:
+        _tell(f"{each.host}: {each.result}")
+
+
+async def _load(made: Configuration, net: Network, run: Run) -> None:
+    """Have flows sent, and wait for what generators send."""
+    start_ns = run.clock.now_ns() + LEAD_NS
+    async with AsyncExitStack() as stack:
+        if made.flows:
+            traffic = await stack.enter_async_context(Traffic(net, made.flows))
+            await traffic.finish()
+    lasts_s = [
+        each.load.count / each.rate_per_s if isinstance(each.load, Load)
+        else float(each.load.offsets_ns[-1]) / 1e9 if each.load.offsets_ns is not None else 0.0
+        for each in made.generators.values()
+    ]  # fmt: skip
+    await run.clock.sleep_until(start_ns + int(1e9 * max(lasts_s, default=0.0)) + SETTLE_NS)
+
+
+async def _flush(built: System, made: Configuration, switches: Mapping[str, fy.Switch]) -> None:
+    """Have what translators gathered written, as it is."""
+    for host, stores in built.stores.items():
+        switch = switches[made.translator_of(host)]
+        for service, store in stores.values():
+            if isinstance(store, ListStore):
+                await flush_lists(switch, service, store)
+            elif isinstance(store, PostcardStore):
+                await flush_rows(switch, service, store)
+            elif isinstance(store, SketchStore):
+                for sketch in range(store.sketches):
+                    await flush_columns(switch, service, store, sketch)
+
+
+Row = tuple[str, str, str, int]
+
+
+async def _events(
+    made: Configuration, built: System, switches: Mapping[str, fy.Switch]
+) -> list[Row]:
+    """What was counted, but zeros: switch, whose, what, and how often."""
+    rows = []
+    for name, each in built.translators.items():
+        for number, of in enumerate([None, *each.reporters]):
+            whose = f"{of.address} {of.number}" if of else "others"
+            counts = await translator.events(switches[name], number)
+            rows += [(name, whose, what, count) for what, count in counts.items() if count]
+    for name, sender in made.reporters.items():
+        for number, to in enumerate(sender.translators, 1):
+            counts = await reporter.events(switches[name], number)
+            rows += [(name, f"to {to}", what, count) for what, count in counts.items() if count]
+    return rows
+
+
+def _tell(line: str) -> None:
+    CONSOLE.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def opened(made: Configuration, folder: Path) -> dict[tuple[str, str], Memory]:
+    """The memory of all stores, as it is now. Raises TestbedError where there is none."""
+    found = {}
+    for host, stores in made.collectors.items():
+        for store, kept in stores.items():
+            path = folder / file_of(host, store)
+            if not path.is_file():
+                raise TestbedError(f"no store {path}: expected that of a run, in --out")
+            area = kept.kind.area(path.name, 0)
+            found[host, store] = Region(area.record, area.count, path).records
+    return found
+
+
+def _tell_answers(made: Configuration, memories: Mapping[tuple[str, str], Memory]) -> None:
+    """What stores answer of all that generators reported to them."""
+    rows = []
+    for host, stores in made.collectors.items():
+        loads = [each.load for each in made.generators.values() if each.to == host]
+        reported = [
+            (load, said) for load in loads if isinstance(load, Load)
+            and (said := load.reports().said) is not None
+        ]  # fmt: skip
+        for store, kept in stores.items():
+            answers = kept.kind.judge(memories[host, store], reported)
+            if answers is not None and answers.asked:
+                rows.append((host, store, *answers))
+    if rows:
+        columns = ("collector", "store", "asked", "right", "other", "empty")
+        CONSOLE.print(table("What was reported, and is found", columns, rows))
+
+
+def asked(made: Configuration, memories: Mapping[tuple[str, str], Memory]) -> list[str]:
+    """Answers to the questions of the file. Raises TestbedError."""
+    return [
+        answered(made.collectors[each.collector][each.store], memories[each.collector, each.store],
+                 f"{each.collector} {each.store}", key)
+        for each in made.questions for key in each.keys
+    ]  # fmt: skip
+
+
+def answered(kept: Kept, memory: Memory, name: str, key: str) -> str:
+    """One of them, in a line."""
+    return f"{name} {key}: {kept.kind.answer(memory, key)}"

@@ -1,5 +1,0 @@
-"""Networks of p4-utils: p4app.json, with scripts of commands, tasks and scripts to execute."""
-
-from described.p4app.reader import read
-
-__all__ = ["read"]

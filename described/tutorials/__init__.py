@@ -1,5 +1,0 @@
-"""Networks of p4lang/tutorials: topology.json, with its sX-runtime.json."""
-
-from described.tutorials.topology import read
-
-__all__ = ["read"]

@@ -1,0 +1,83 @@
+"""The same reports for a collector of DTA and for CPU collectors, and what one costs each.
+
+A report has a key of 128 bits and 32 bits of data. CPU collectors get the Key-Write reports
+themselves. The collector of DTA gets what a translator makes of them, by each primitive, and has
+the RoCE responder in the place of its network card: so its cost is what a card takes off the CPU.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.dta.append import batch, tail
+from collectors.dta.hashes import HOPS, Words, hop_checksums, slots, value_codes
+from collectors.dta.key_write import Store, slot
+from collectors.dta.packets import PORT, KeyWrite
+from collectors.dta.postcards import CHUNK
+from experiments.shared.dta.reports import filled
+from experiments.shared.roce.interleaved_rounds import NAP_US, Kind
+from experiments.shared.roce.offered import NOBODYS_MAC, Datagrams, Writes
+
+SLOTS, BATCH = 1 << 16, 16
+COUNT = 1 << 14  # reports, the same ones again and again; 16 and 5 of them are one write
+SEED = 20_241_123
+PAYLOAD_AT = 42  # behind Ethernet, IPv4 and UDP
+
+
+def keys_and_data(count: int) -> tuple[Words, NDArray[np.uint32]]:
+    """Random keys (n, 4), each in a slot of its own, and data (n,)."""
+    rng = np.random.default_rng(SEED)
+    keys = rng.integers(1 << 32, size=(2 * count, 4), dtype=np.uint32)
+    _, first = np.unique(slots(keys, 1, SLOTS)[0], return_index=True)
+    chosen = np.sort(first)[:count]
+    return keys[chosen], rng.integers(1 << 32, size=count, dtype=np.uint32)
+
+
+def key_writes(keys: Words, data: NDArray[np.uint32]) -> Writes:
+    """What Key-Write of one copy makes of reports."""
+    records = np.zeros(SLOTS, slot(1))
+    Store(records).write(keys, data[:, np.newaxis], 1)
+    return Writes("key_write", records, slots(keys, 1, SLOTS)[0])
+
+
+def batches(data: NDArray[np.uint32]) -> Writes:
+    """What Append makes of reports' data: batches of one list."""
+    records = np.zeros(len(data) // BATCH, batch(BATCH))
+    records["entries"] = data.reshape(-1, BATCH)
+    records["tail"] = [tail(BATCH, 1 + number) for number in range(len(records))]
+    return Writes("append", records, np.arange(len(records)), BATCH)
+
+
+def paths(keys: Words, data: NDArray[np.uint32]) -> Writes:
+    """What Postcarding makes of them: five reports are one path, of the first one's key."""
+    count = len(data) // HOPS
+    own = keys[:count]
+    codes = value_codes(data[: count * HOPS]).reshape(count, HOPS)
+    records, places = np.zeros(SLOTS, CHUNK), slots(own, 1, SLOTS)[0]
+    records["hops"][places] = codes ^ hop_checksums(own).T
+    return Writes("postcarding", records, places, HOPS)
+
+
+def datagrams(keys: Words, data: NDArray[np.uint32]) -> Datagrams:
+    """The Key-Write reports."""
+    frames = filled(KeyWrite(data=[0]), [*keys.T, data])
+    return Datagrams("reports", [each[PAYLOAD_AT:] for each in frames], PORT)
+
+
+def kinds() -> tuple[Kind, Sequence[Kind], Sequence[Kind]]:
+    """The one that takes nothing, the collectors of DTA, and those of the CPU."""
+    keys, data = keys_and_data(COUNT)
+    own = key_writes(keys, data)
+    by_dta = [
+        Kind("DTA: Key-Write", own, python="roce"),
+        Kind(f"DTA: Append, {BATCH} in a batch", batches(data), python="roce"),
+        Kind(f"DTA: Postcarding, {HOPS} hops", paths(keys, data), python="roce"),
+    ]
+    sent = datagrams(keys, data)
+    by_cpu = [
+        Kind(f"{what}, {where}", sent, way, keeps, NAP_US)
+        for way, where in (("udp", "UDP"), ("packet", "packet socket"))
+        for keeps, what in (("values", "hash insert"), ("log", "log and index"))
+    ]
+    return Kind("nobody", own, mac=NOBODYS_MAC), by_dta, by_cpu

@@ -1,0 +1,237 @@
+"""Reports on their way to memory, over two links that lose: what became of each, by two accounts.
+
+h1, h3 - s1 - s2 - h2: s1 reports each packet from h1 to h3, and s2 writes that into h2's memory
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+
+from collectors.dta.hashes import Words, checksums, slots
+from collectors.dta.packets import PORT
+from collectors.roce.application import Outcome, Responder, Writer
+from collectors.roce.endpoint import Peer, Transport
+from controllers.connection import connections, cpu_ports
+from controllers.dta import reporter, translator
+from controllers.dta.reporter import Reporter
+from controllers.dta.stores import KeyWriteStore
+from controllers.dta.translator import Service, TrackedReporter, Translator, WriteSession
+from controllers.dta.watch import Data, WatchedFlow, Word
+from controllers.roce.running import state
+from experiments.shared.dta.reports import numbers_in, octets_of
+from telemark.accounting import pcap
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.apps.application import Application, Host
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.session.run import Run
+from topologies.dumbbell import Dumbbell
+
+REPORTER_PROGRAM, TRANSLATOR_PROGRAM = "p4src/dta/reporter.p4", "p4src/dta/translator.p4"
+REPORTER_ADDR, PEER = "10.255.0.1", Peer("10.255.1.2", qpn=0x11, psn=0xFFFF00)
+COLLECTOR, COLLECTOR_ADDR, RECEIVER = "h2", "10.0.0.2", "h3"
+SLOT = np.dtype([("checksum", ">u4"), ("data", ">u4")])
+SLOTS = 1 << 18
+EXPECTED = ("ingress", "miss", "egress")  # reports, NACKs and answers end in a switch, heard or not
+DELAY_US = 500  # of each of the two links
+USER_PORT, UDP_PROTOCOL = 5000, 17
+PSNS, PATIENCE = 1 << 24, 64
+# Where they begin in a frame.
+UDP_PORT, SEQUENCE, BTH, PSN, ADDRESS, LENGTH = 36, 46, 42, 51, 54, 66
+ROCE_PORT, WRITES = 4791, (0x0A, 0x2A)
+IP_HEADER, SRC_ADDR, SRC_PORT = slice(14, 34), 26, 34
+LEAD_NS, SETTLE_NS = 100_000_000, 200_000_000
+
+
+@dataclass(frozen=True)
+class Way:
+    """Which of the links lose, and what is done about it."""
+
+    loses_reports: bool = False
+    loses_writes: bool = False
+    retransmittable: bool = True
+    transport: Transport = Transport.RC
+    listens: bool = True  # to the collector's answers
+
+
+@dataclass(frozen=True)
+class Found:
+    """What became of reports. Arrays have one element each report."""
+
+    probability: float
+    lossy: int  # so many of the reports were sent while links lost
+    transmissions: NDArray[np.int64]  # by the reporter: captures
+    came: NDArray[np.bool_]  # to the translator: captures, and what the link logged
+    accepted: NDArray[np.bool_]  # by the collector, as its rules are, of the requests that came
+    written: NDArray[np.bool_]  # memory
+    requests: int  # that the translator sent: captures
+    strange: int  # slots of memory with what nobody reported
+    reporter: dict[str, int]  # its own counters
+    left: int  # reports that had left its ring when they were asked for
+    missing: int  # reports, as the translator counts
+    unwritten: int  # requests, as the translator counts
+    accounting: PacketAccounting
+
+    @property
+    def lost(self) -> int:
+        """Reports that are not in memory, of those that were sent while links lost."""
+        return int(np.count_nonzero(~self.written[: self.lossy]))
+
+
+class Receiver(Application):
+    """Takes what users send."""
+
+    def start(self, host: Host) -> None:
+        """Listen."""
+        host.udp(USER_PORT, hold_us=1000)
+
+
+def flows(count: int, seed: int) -> Words:
+    """Keys of so many flows to h3, no two of which share a slot: (count, 4).
+
+    Raises TestbedError.
+    """
+    rng = np.random.default_rng(seed)
+    if count > SLOTS // 4:
+        raise TestbedError(
+            f"{count} reports: expected {SLOTS // 4} at most, since each needs a slot of its own"
+        )
+    keys = np.zeros((2 * count, 4), np.uint32)
+    keys[:, 0] = 0x0A800000 + rng.permutation(1 << 23)[: 2 * count]  # 10.128.0.0/9
+    keys[:, 1] = 0x0A000003
+    keys[:, 2] = rng.integers(1024, 1 << 16, 2 * count, np.uint32) << 16 | USER_PORT
+    keys[:, 3] = UDP_PROTOCOL << 24
+    _, first = np.unique(slots(keys, 1, SLOTS)[0], return_index=True)
+    return keys[np.sort(first)[:count]]
+
+
+def frames_of(keys: Words) -> list[bytes]:
+    """A packet of each flow, from h1."""
+    ends = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:03") / IP(dst="10.0.0.3")
+    one = bytes(ends / UDP(dport=USER_PORT, chksum=0) / Raw(bytes(18)))
+    octets = np.tile(np.frombuffer(one, np.uint8), (len(keys), 1))
+    octets[:, SRC_ADDR : SRC_ADDR + 4] = octets_of(keys[:, 0].astype(">u4"))
+    octets[:, SRC_PORT : SRC_PORT + 2] = octets_of((keys[:, 2] >> 16).astype(">u2"))
+    octets[:, 24:26] = 0
+    header = np.ascontiguousarray(octets[:, IP_HEADER]).view(">u2").astype(np.uint32).sum(axis=1)
+    header = (header & 0xFFFF) + (header >> 16)
+    header = (header & 0xFFFF) + (header >> 16)
+    octets[:, 24:26] = octets_of((~header & 0xFFFF).astype(">u2"))
+    return [row.tobytes() for row in octets]
+
+
+async def measure(
+    run: Run,
+    name: str,
+    way: Way,
+    *,
+    probability: float,
+    lossy: int,
+    keys: Words,
+    rate_pps: float,
+    program: str = REPORTER_PROGRAM,
+) -> Found:
+    """Report a packet of each flow, while links lose that many of the first `lossy`."""
+    responder = Responder(COLLECTOR_ADDR, [Writer(PEER, SLOT, SLOTS, None, way.transport)])
+    session = WriteSession(
+        1, COLLECTOR, PEER, responder.targets[0], ack_every=16, patience=PATIENCE
+    )
+    place = Translator([session], [Service(COLLECTOR_ADDR, [KeyWriteStore(1, SLOTS)])],
+                       [TrackedReporter(REPORTER_ADDR)])  # fmt: skip
+    data = Data(words=1, first=Word.PACKETS, redundancy=1, retransmittable=way.retransmittable)
+    sender = Reporter(REPORTER_ADDR, [COLLECTOR], [WatchedFlow("10.128.0.0/9", "10.0.0.3")],
+                      data=data)  # fmt: skip
+    topo = Dumbbell(2, delay_us=DELAY_US)
+    with Network(
+        topo, run, name=name, expected_drops=EXPECTED, switch_options=cpu_ports(topo),
+        program={"s1": program, "s2": TRANSLATOR_PROGRAM},
+    ) as net:  # fmt: skip
+        net.run_application(COLLECTOR, responder)
+        net.run_application(RECEIVER, Receiver())
+        net.switch("s2").set_link(net.port("s2", COLLECTOR), delay_us=DELAY_US)
+        async with connections(net) as switches:
+            await reporter.configure(net, switches, {"s1": sender})
+            await translator.configure(net, switches, {"s2": place})
+            if not way.listens:
+                await switches["s2"].delete(session.entries(net.host(COLLECTOR).MAC())[-1:])
+            start_ns = run.clock.now_ns() + LEAD_NS
+            times = (start_ns + np.arange(len(keys)) * (1e9 / rate_pps)).astype(np.int64).tolist()
+            net.send_frames("h1", times, frames_of(keys))
+            _lose(net, way, probability)
+            await run.clock.sleep_until(times[lossy] - round(0.5e9 / rate_pps))
+            _lose(net, way, 0.0)
+            await run.clock.sleep_until(times[-1] + SETTLE_NS)
+            counts = await reporter.events(switches["s1"])
+            left = (await reporter.state(switches["s1"])).left
+            missing = await translator.missing_reports(switches["s2"], 1)
+            unwritten = (await state(switches["s2"], session)).lost
+    outcome: Outcome = net.applications[0].result
+    return Found(
+        probability, lossy, **_fates(net, way, keys, outcome), reporter=counts, left=left,
+        missing=missing, unwritten=unwritten, accounting=PacketAccounting.of(net, {}),
+    )  # fmt: skip
+
+
+def _fates(net: Network, way: Way, keys: Words, outcome: Outcome) -> dict[str, Any]:
+    """What became of each report, by captures and in memory: fields of Found."""
+    where = slots(keys, 1, SLOTS)[0]
+    transmissions, lost = (_numbers(net, what, len(keys)) for what in ("out", "lost"))
+    requests, accepted = _accepted(net, way)
+    memory = outcome.records[0]
+    expected = np.zeros(SLOTS, SLOT)
+    written = memory["checksum"][where] != 0
+    expected["checksum"][where[written]] = checksums(keys, 31)[written]
+    expected["data"][where[written]] = 1  # the flow's first packet
+    return {
+        "transmissions": transmissions, "came": transmissions > lost,
+        "accepted": np.isin(where, accepted), "written": written, "requests": requests,
+        "strange": int(np.count_nonzero(expected != memory)),
+    }  # fmt: skip
+
+
+def _lose(net: Network, way: Way, probability: float) -> None:
+    links = [("s1", "s2", way.loses_reports), ("s2", COLLECTOR, way.loses_writes)]
+    for switch, neighbour, loses in links:
+        if loses:
+            port = net.port(switch, neighbour)
+            net.switch(switch).set_link(port, loss_probability=probability)
+
+
+def _numbers(net: Network, what: str, count: int) -> NDArray[np.int64]:
+    """How often the reporter's frames to the translator have each report's number."""
+    frames = pcap.read(net.capture("s1", "s2", what)).bytes
+    reports = frames[numbers_in(frames, UDP_PORT, 2) == PORT]
+    return np.bincount(numbers_in(reports, SEQUENCE, 4), minlength=count)
+
+
+def _accepted(net: Network, way: Way) -> tuple[int, list[int]]:
+    """Requests of the translator, and the slots of those that a responder takes that came.
+
+    A reliable connection takes what has the PSN that it expects (InfiniBand Architecture
+    Specification, volume 1, 9.7.2), an unreliable one everything.
+    """
+    sent, lost = (_writes(net, what) for what in ("out", "lost"))
+    gone = {*lost}
+    taken, expected = [], PEER.psn
+    for psn, slot in sent:
+        if (psn, slot) in gone:
+            continue
+        if way.transport is Transport.UC or psn == expected:
+            taken.append(slot)
+            expected = (psn + 1) % PSNS
+    return len(sent), taken
+
+
+def _writes(net: Network, what: str) -> list[tuple[int, int]]:
+    """PSN and slot of each WRITE, but those of no bytes, which are probes."""
+    frames = pcap.read(net.capture("s2", COLLECTOR, what)).bytes
+    is_write = (numbers_in(frames, UDP_PORT, 2) == ROCE_PORT) & np.isin(frames[:, BTH], WRITES)
+    frames = frames[is_write & (numbers_in(frames, LENGTH, 4) != 0)]
+    base = Responder(COLLECTOR_ADDR, [Writer(PEER, SLOT, SLOTS)]).targets[0].base
+    places = (numbers_in(frames, ADDRESS, 8) - base) // SLOT.itemsize
+    return [*zip(numbers_in(frames, PSN, 3).tolist(), places.tolist(), strict=True)]

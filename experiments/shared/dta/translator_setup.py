@@ -1,0 +1,95 @@
+"""A translator, a host that sends it reports, and the collector whose memory it writes to.
+
+h1 - s1 - h2: what h1 reports to h2, s1 writes into the memory of h2
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import finsy as fy
+import numpy as np
+from mininet.topo import SingleSwitchTopo
+
+from controllers.connection import connections, cpu_ports
+from controllers.dta.manager.fabric import Area, collector
+from controllers.dta.translator import TrackedReporter, Translator, configure
+from controllers.roce.queue_pair import QueuePair
+from controllers.roce.running import state
+from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.network import Network
+from telemark.results.report import Check
+from telemark.session.run import Run
+
+PROGRAM = "p4src/dta/translator.p4"
+SWITCH, REPORTER, COLLECTOR = "s1", "h1", "h2"
+REPORTER_ADDR, COLLECTOR_ADDR = "10.0.0.1", "10.0.0.2"
+EXPECTED = ("ingress", "miss", "egress")  # reports and answers end in the switch
+LEAD_NS, SETTLE_NS = 100_000_000, 300_000_000  # before reports, and until the last one is done
+PSNS = 1 << 24
+
+
+@dataclass(frozen=True)
+class Running:
+    """A network in which reports are translated."""
+
+    net: Network
+    switch: fy.Switch
+    sessions: Sequence[QueuePair]
+    _run: Run
+
+    async def send(self, frames: Sequence[bytes], rate_pps: float) -> None:
+        """Have h1 send frames, evenly, and wait until what they ask for is done."""
+        start_ns = self._run.clock.now_ns() + LEAD_NS
+        times = (start_ns + np.arange(len(frames)) * (1e9 / rate_pps)).astype(np.int64).tolist()
+        self.net.send_frames(REPORTER, times, frames)
+        await self._run.clock.sleep_until(times[-1])
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until all that is on its way has arrived."""
+        await self._run.clock.sleep_until(self._run.clock.now_ns() + SETTLE_NS)
+
+    async def requests(self) -> int:
+        """How many the switch has sent so far, in all sessions."""
+        sent = [await state(self.switch, session) for session in self.sessions]
+        return sum(
+            (each.psn - session.peer.psn) % PSNS
+            for each, session in zip(sent, self.sessions, strict=True)
+        )
+
+
+@asynccontextmanager
+async def translating(
+    run: Run, name: str, areas: Sequence[Area], program: str = PROGRAM, reporters: int = 0
+) -> AsyncIterator[Running]:
+    """A network whose application is the responder: its records are those of the areas.
+
+    `reporters`: so many, from number 0 on, are tracked at h1.
+    """
+    there = collector(COLLECTOR, COLLECTOR_ADDR, areas, run.folder)
+    tracked = [TrackedReporter(REPORTER_ADDR, number) for number in range(reporters)]
+    translator = Translator(there.sessions, [there.service], tracked)
+    topo = SingleSwitchTopo(2)
+    with Network(
+        topo, run, program=program, name=name, capture=False, expected_drops=EXPECTED,
+        switch_options=cpu_ports(topo),
+    ) as net:  # fmt: skip
+        net.run_application(COLLECTOR, there.responder)
+        async with connections(net) as switches:
+            await configure(net, switches, {SWITCH: translator})
+            yield Running(net, switches[SWITCH], there.sessions, run)
+
+
+def checks(name: str, net: Network, requests: int) -> list[Check]:
+    """That the collector carried out so many requests and refused none, and the network's books.
+
+    A switch whose ACK is late, as on a busy machine, asks by a probe, which counts as a duplicate.
+    """
+    counts = net.applications[0].result.counts
+    refused = counts.refused.total() - counts.refused["DUPLICATE"]
+    return [
+        Check(f"{name}: requests carried out", counts.accepted.total(), requests),
+        Check(f"{name}: requests refused", refused, 0),
+        *PacketAccounting.of(net, {}).checks(f"{name}: books"),
+    ]

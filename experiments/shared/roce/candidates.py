@@ -1,0 +1,14 @@
+"""Who takes records: the RoCE responder, and collectors over UDP and packet sockets."""
+
+from experiments.shared.roce.interleaved_rounds import NAP_US, Kind
+from experiments.shared.roce.offered import NOBODYS_MAC, RECORDS_SENT, RECORDS_WRITTEN
+
+# What nobody takes ends in the kernel like what the responder was given: at its first look.
+NOBODY = Kind("nobody", RECORDS_WRITTEN, mac=NOBODYS_MAC)
+UNREAD = Kind("packet socket, unread", RECORDS_WRITTEN, "nothing", nap_us=NAP_US, mac=NOBODYS_MAC)
+ROCE = Kind("RoCE into memory", RECORDS_WRITTEN, python="roce")
+UDP = Kind("UDP, C", RECORDS_SENT, "udp")
+UDP_NAPS = Kind("UDP, C, naps", RECORDS_SENT, "udp", nap_us=NAP_US)
+PACKET = Kind("packet socket, C, naps", RECORDS_SENT, "packet", nap_us=NAP_US)
+PYTHON = Kind("UDP, Python", RECORDS_SENT, python="udp")
+COLLECTORS = (UNREAD, ROCE, UDP, UDP_NAPS, PACKET, PYTHON)

@@ -1,0 +1,68 @@
+"""A network namespace of a contender's own, with devices that packets arrive at.
+
+Of its own, since what some leave behind burdens who comes next: a table of iptables, once used,
+looks at each packet until its namespace goes, and so does conntrack.
+"""
+
+import ctypes
+import os
+import subprocess
+from contextlib import AbstractContextManager
+
+from ebpf.loader.namespace import OWN, entered
+from experiments.shared.xdp.frames import ADDRESS, DEVICE_MAC
+from telemark.backends.real.isolation import CLONE_NEWNET, DISABLE_IPV6
+from telemark.errors import TestbedError
+
+DEVICE, PEER = "arrives", "peer"  # ends of a veth
+OUT, SINK = "leaves", "sink"  # and of another
+
+
+class VethPair:
+    """A namespace with two veths: at `arrives` live frames come in; close() removes it."""
+
+    def __init__(self) -> None:
+        """Raises TestbedError."""
+        here = os.open(OWN, os.O_RDONLY)
+        try:
+            with entered(here):  # to come back
+                _unshare()
+                self._namespace = os.open(OWN, os.O_RDONLY)
+                self._make()
+        finally:
+            os.close(here)
+
+    def close(self) -> None:
+        """Let the namespace go, with all that is in it."""
+        os.close(self._namespace)
+
+    def entered(self) -> AbstractContextManager[None]:
+        """This thread, and what it starts, is there within the `with`."""
+        return entered(self._namespace)
+
+    def run(self, command: str) -> str:
+        """What a shell's command prints there. Raises TestbedError."""
+        with self.entered():
+            done = subprocess.run(["sh", "-ec", command], capture_output=True, text=True,
+                                  check=False)  # fmt: skip
+        if done.returncode:
+            raise TestbedError(f"{command.splitlines()[-1]}: {done.stderr.strip()}")
+        return done.stdout
+
+    def _make(self) -> None:
+        mac = DEVICE_MAC.hex(":")
+        script = f"""{DISABLE_IPV6}
+            ip link set lo up
+            ip link add {DEVICE} address {mac} type veth peer {PEER}
+            ip address add {ADDRESS}/8 dev {DEVICE}
+            ip link add {OUT} type veth peer {SINK}
+            for device in {DEVICE} {PEER} {OUT} {SINK}; do ip link set $device up; done
+            for scope in all {DEVICE}; do echo 0 > /proc/sys/net/ipv4/conf/$scope/rp_filter; done"""
+        done = subprocess.run(["sh", "-ec", script], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise TestbedError(f"no veth can be made: {done.stderr.strip()}")
+
+
+def _unshare() -> None:
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET):
+        raise TestbedError(f"no namespaces can be made ({os.strerror(ctypes.get_errno())})")

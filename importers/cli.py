@@ -1,0 +1,109 @@
+"""Run a network that somebody already described: its hosts, links, programs and table entries.
+
+FILE is a topology.json of p4lang/tutorials, or of p4-utils a p4app.json or a script (.py) of its
+NetworkAPI. The network is up until `exit` at Mininet's command line, or until the commands of a
+script are done. In real time the commands of a description run as root: telemark shows
+them and asks before it runs them.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from importers.network import DescribedNetwork
+from importers.readers import read
+from importers.run import run_network
+from telemark.backends.real.p4utils.scripts import run_script
+from telemark.errors import TestbedError
+from telemark.results.files import folder
+from telemark.session import cli
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `telemark run`; those that experiments have too mean the same."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="the description")
+    parser.add_argument(
+        "--p4", type=Path, metavar="FILE",
+        help="a P4 program in place of the one of that name; if there is but one, in place of it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--commands", type=Path, metavar="SCRIPT",
+        help="do these commands, as typed into Mininet's command line, and end",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", type=folder, metavar="DIR",
+        help="where --keep keeps (default: results/importers/<folder of FILE>)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--yes", action="store_true", help="run the description's commands as root without asking"
+    )
+    cli.add_run_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Exit status: as that of experiments; 0 when the commands were done, whatever they found."""
+    options.file = options.file.absolute()
+    place = cli.RESULTS / "imported" / options.file.parent.name
+    options.out = (options.out or place).absolute()
+    options.commands = options.commands and options.commands.absolute()
+    options.interactive = options.time == "real" and options.commands is None
+    if options.commands is None and not (options.interactive and sys.stdin.isatty()):
+        why = "--time virtual" if options.time == "virtual" else "no terminal"
+        print(f"telemark: error: {why}: expected --commands SCRIPT", file=sys.stderr)
+        return cli.UNUSABLE
+    if options.file.suffix != ".py":
+        try:
+            described = read(options.file, options.p4)
+            if options.time == "real":
+                _confirm(commands_of(described), options)
+        except TestbedError as error:
+            print(f"telemark: error: {error}", file=sys.stderr)
+            return cli.UNUSABLE
+        return cli.start("telemark", options, lambda run: run_network(described, options, run))
+    if options.time == "virtual" or options.p4 or options.keep:
+        why = "of p4-utils runs in real time, chooses its programs, and keeps what it wants to keep"
+        print(f"telemark: error: a script {why}: expected no --time virtual, --p4 or --keep",
+              file=sys.stderr)  # fmt: skip
+        return cli.UNUSABLE
+    try:
+        _confirm([f"python {options.file}"], options)
+    except TestbedError as error:
+        print(f"telemark: error: {error}", file=sys.stderr)
+        return cli.UNUSABLE
+    work = partial(run_script, options.file, commands=options.commands)
+    return cli.start("telemark", options, work)
+
+
+def commands_of(described: DescribedNetwork) -> list[str]:
+    """Return a line for each command that a described network runs in real time."""
+    lines = []
+    for host in described.hosts:
+        lines += [f"{host.name}: {command}" for command in host.commands]
+        lines += [f"{host.name}, after {task.at_s:g} s: {task.command}" for task in host.tasks]
+    return [*lines, *(f"beside the network: {command}" for command in described.scripts)]
+
+
+def _confirm(commands: Sequence[str], options: argparse.Namespace) -> None:
+    """Show the commands, and ask unless --yes is given; raise TestbedError without a yes."""
+    if not commands:
+        return
+    if not options.yes and not sys.stdin.isatty():
+        raise TestbedError(
+            f"{options.file}: {len(commands)} of its commands would run as root, and there is no "
+            "terminal to ask at; read them and use --yes"
+        )
+    print(f"{options.file} runs these commands as root:")
+    for command in commands:
+        print("  " + "".join(c if c.isprintable() else ascii(c)[1:-1] for c in command))
+    if options.yes:
+        return
+    try:
+        answer = input("Run them? [y/N] ")
+    except EOFError:
+        answer = ""
+    if answer.strip().lower() not in ("y", "yes"):
+        raise TestbedError(
+            f"{options.file}: its commands were not confirmed; answer y or use --yes"
+        )

@@ -1,0 +1,68 @@
+"""Commands of hosts that say where packets go: understood, so that they need no tools.
+
+Both those of net-tools (`route add default gw ...`, `arp -s ...`), which machines often lack by
+now, and those of iproute2. So they hold in virtual time too, where there is no shell.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+
+from telemark.topology.checks import MAC
+
+
+@dataclass
+class HostSettings:
+    """What a host's commands say, and those that say something else."""
+
+    gateway: str | None = None
+    neighbours: dict[str, str] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)
+
+
+def understood(commands: Iterable[str], address: IPv4Interface) -> HostSettings:
+    """The settings of a host with that address."""
+    settings = HostSettings()
+    for command in commands:
+        words = _without_interface(command.split())
+        match words:
+            case ["route", "add", "default", "gw", gateway] if _is_address(gateway):
+                settings.gateway = gateway
+            case ["ip", "route", "add", "default", "via", gateway] if _is_address(gateway):
+                settings.gateway = gateway
+            case ["arp", "-s", neighbour, mac] if _is_address(neighbour) and MAC.fullmatch(mac):
+                settings.neighbours[neighbour] = mac
+            case ["ip", "neigh", "add" | "replace", neighbour, "lladdr", mac] if _is_address(
+                neighbour
+            ) and MAC.fullmatch(mac):
+                settings.neighbours[neighbour] = mac
+            case ["ip", "route", "add", network] if _is_own(network, address):
+                pass  # the interface's address has brought that route
+            case _:
+                settings.others.append(command)
+    return settings
+
+
+def _without_interface(words: list[str]) -> list[str]:
+    """A command without `dev eth0`, `-i eth0`: there is one interface."""
+    kept = list(words)
+    for option in ("dev", "-i"):
+        if option in kept[:-1] and kept[kept.index(option) + 1] == "eth0":
+            at = kept.index(option)
+            del kept[at : at + 2]
+    return kept
+
+
+def _is_address(text: str) -> bool:
+    try:
+        IPv4Address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_own(network: str, address: IPv4Interface) -> bool:
+    try:
+        return IPv4Network(network) == address.network
+    except ValueError:
+        return False

@@ -1,0 +1,128 @@
+"""Addresses of hosts: p4-utils' assignment strategies l2, mixed and l3, and what is left to it.
+
+In all of them a host called h12 has 12 in its address, and other names take what is free.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from ipaddress import IPv4Interface, IPv4Network
+
+from importers.p4app.links import Cable, End, in_order_of_names
+from telemark.errors import TestbedError
+
+HOSTS_L2 = IPv4Network("10.0.0.0/16")
+LEFT = IPv4Network("10.0.0.0/8")  # where hosts are that no strategy gave an address
+MAX_HOST_L2 = 0xFFFF
+MAX_HOST, MAX_SWITCH_L3 = 253, 253
+Gateways = dict[str, str]  # host -> address of its gateway
+
+
+def assign(strategy: str, cables: Iterable[Cable], switch_ids: Mapping[str, int]) -> Gateways:
+    """Give hosts, and the switches' ends that face them, their addresses. Raises TestbedError.
+
+    Cables come in the order of in_order_of_nodes().
+    """
+    pairs = [pair for cable in cables for pair in cable.ends()]
+    hosts = [pair for pair in pairs if pair[0].node not in switch_ids]
+    for host, across in hosts:
+        if across.node not in switch_ids:
+            raise TestbedError(f"{strategy}: link {host.node} - {across.node}: expected a switch")
+    return STRATEGIES[strategy](hosts, switch_ids)
+
+
+def assign_rest(cables: Sequence[Cable], switch_ids: Mapping[str, int]) -> None:
+    """Give the rest of the hosts IPv4 addresses, and all ends MAC addresses.
+
+    MAC addresses, random in p4-utils, are the same each time.
+    """
+    ordered = in_order_of_names(cables)
+    ends = [end for cable in ordered for end in (cable.one, cable.two)]
+    hosts = [end for end in ends if end.node not in switch_ids]
+    given = {IPv4Interface(end.address).ip for end in hosts if end.address is not None}
+    free = (address for address in LEFT.hosts() if address not in given)
+    for host in hosts:
+        if host.address is None:
+            host.address = f"{next(free)}/{LEFT.prefixlen}"
+    macs = {end.mac for end in ends}
+    numbers = (f"02:00:00:00:{number >> 8:02x}:{number & 0xFF:02x}" for number in range(1 << 16))
+    unused = (mac for mac in numbers if mac not in macs)
+    for end in ends:
+        if end.mac is None:
+            end.mac = next(unused)
+
+
+def _number(name: str) -> int | None:
+    """12 of h12; None of other names."""
+    return int(name[1:]) if name[0] == "h" and name[1:].isdecimal() else None
+
+
+def _l2(hosts: Sequence[tuple[End, End]], _switch_ids: Mapping[str, int]) -> Gateways:
+    """All in one network."""
+    numbers = {host.node: _number(host.node) for host, _ in hosts}
+    for name, number in numbers.items():
+        if number is not None and not 0 < number <= MAX_HOST_L2:
+            raise TestbedError(f"l2: host {name}: expected a number from 1 to {MAX_HOST_L2}")
+    taken = {number for number in numbers.values() if number is not None}
+    free = (number for number in range(1, MAX_HOST_L2) if number not in taken)
+    for host, across in hosts:
+        number = numbers[host.node]
+        _set(host, across, HOSTS_L2[next(free) if number is None else number], 16)
+    return {}
+
+
+def _mixed(hosts: Sequence[tuple[End, End]], switch_ids: Mapping[str, int]) -> Gateways:
+    """A network for each switch, in which it is the last but one."""
+    numbers = {host.node: _small_number("mixed", host.node) for host, _ in hosts}
+    gateways = {}
+    for switch, number in switch_ids.items():
+        network = IPv4Network((10 << 24 | number << 8, 24))
+        near = [(host, across) for host, across in hosts if across.node == switch]
+        taken = {numbers[host.node] for host, _ in near}
+        free = (n for n in range(1, 255) if n not in taken)
+        for host, across in near:
+            own = numbers[host.node]
+            _set(host, across, network[next(free) if own is None else own], 24)
+            across.address = f"{network[254]}/24"
+            gateways[host.node] = str(network[254])
+    return gateways
+
+
+def _l3(hosts: Sequence[tuple[End, End]], switch_ids: Mapping[str, int]) -> Gateways:
+    """A network for each host, in which its switch is the first."""
+    numbers = {host.node: _small_number("l3", host.node) for host, _ in hosts}
+    gateways = {}
+    for switch, switch_id in switch_ids.items():
+        near = [(host, across) for host, across in hosts if across.node == switch]
+        if near and switch_id > MAX_SWITCH_L3:
+            raise TestbedError(f"l3: switch {switch} is the {switch_id}th: expected no more than "
+                               f"{MAX_SWITCH_L3}")  # fmt: skip
+        taken = {numbers[host.node] for host, _ in near}
+        free = (n for n in range(1, 255) if n not in taken)
+        for host, across in near:
+            own = numbers[host.node]
+            number = next(free) if own is None else own
+            network = IPv4Network((10 << 24 | switch_id << 16 | number << 8, 24))
+            _set(host, across, network[2], 24)
+            across.address = f"{network[1]}/24"
+            gateways[host.node] = str(network[1])
+    return gateways
+
+
+STRATEGIES: Mapping[str, Callable[[Sequence[tuple[End, End]], Mapping[str, int]], Gateways]] = {
+    "l2": _l2,
+    "mixed": _mixed,
+    "l3": _l3,
+}
+
+
+def _small_number(strategy: str, name: str) -> int | None:
+    number = _number(name)
+    if number is not None and number > MAX_HOST:
+        raise TestbedError(f"{strategy}: host {name}: expected a number up to {MAX_HOST}")
+    return number
+
+
+def _set(host: End, across: End, address: object, prefix: int) -> None:
+    """An address of a host, and the MAC addresses that follow from it."""
+    octets = ":".join(f"{int(octet):02x}" for octet in str(address).split("."))
+    host.address = f"{address}/{prefix}"
+    host.mac, across.mac = f"00:00:{octets}", f"00:01:{octets}"

@@ -1,0 +1,70 @@
+"""p4-utils' file of tasks: HOST START DURATION COMMAND, or a Python function with its arguments.
+
+`h1 0 5 "ping 10.0.0.2"`, `h2 1 0 recv_udp_flow 5001`, `h1 2 5 flow --mod traffic --rate 10M`;
+times are in seconds, and a duration of 0 is without end.
+"""
+
+import shlex
+from pathlib import Path
+
+from importers.network import Task
+from telemark.errors import TestbedError
+
+COMMENTS = ("//", "#")
+MODULE = (
+    "p4utils.utils.traffic_utils"  # where p4-utils looks for functions that no --mod comes with
+)
+FUNCTIONS = {
+    "send_udp_flow",
+    "recv_udp_flow",
+    "send_tcp_flow",
+    "recv_tcp_flow",
+}  # what it has there
+KILL_S = 1  # so long p4-utils waits for what it told to end
+
+
+def read_tasks(path: Path) -> list[tuple[str, Task]]:
+    """Each task, with its host's name. Raises TestbedError."""
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TestbedError(f"{path}: cannot be read: {error}") from None
+    return [
+        _task(f"{path.name}:{number}", line)
+        for number, line in enumerate(lines, start=1)
+        if line.strip() and not line.startswith(COMMENTS)
+    ]
+
+
+def _task(where: str, line: str) -> tuple[str, Task]:
+    try:
+        host, start, duration, *words = shlex.split(line)
+        at_s, for_s = float(start), float(duration)
+    except ValueError:
+        words = []
+    if not words or not (0 <= at_s < 1e9 and 0 <= for_s < 1e9):
+        raise TestbedError(f'{where}: expected HOST START_S DURATION_S "COMMAND", as in '
+                           'h1 0 5 "ping 10.0.0.2"')  # fmt: skip
+    command = _command(where, words)
+    return host, Task(at_s, f"timeout -k {KILL_S} {for_s:g} {command}" if for_s else command)
+
+
+def _command(where: str, words: list[str]) -> str:
+    """A function's call as a command; a command stands in the first word, and has all of it."""
+    exe, module, args, named = words[0], None, [], {}
+    rest = iter(words[1:])
+    for word in rest:
+        if word.startswith("--") and len(word) > 2:
+            value = next(rest, None)
+            if value is None:
+                raise TestbedError(f"{where}: {word}: expected a value behind it")
+            if word == "--mod":
+                module = value
+            else:
+                named[word[2:]] = value
+        else:
+            args.append(word)
+    if module is None and exe not in FUNCTIONS:
+        return exe
+    call = f"import {module or MODULE} as m; m.{exe}(*{args!r}, **{named!r})"
+    return f"python3 -c {shlex.quote(call)}"

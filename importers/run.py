@@ -1,0 +1,116 @@
+"""One run of a described network: up, its switches filled, and then whatever the user commands."""
+
+import argparse
+import dataclasses
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from functools import partial
+
+from controllers.connection import connection
+from importers.network import DescribedNetwork, Host, Switch
+from importers.scripts import Scripts
+from importers.topology import DescribedTopo
+from telemark.backends.real.mininet_cli import script_lines
+from telemark.network import Network
+from telemark.results.files import make_folder, replace
+from telemark.session import cli
+from telemark.session.run import Run
+
+
+def run_network(described: DescribedNetwork, options: argparse.Namespace, run: Run) -> int:
+    """Run a described network. Returns the exit status; raises TestbedError."""
+    if options.commands is not None:
+        script_lines(options.commands)  # what cannot be read is told before the network is made
+    for line in described.told:
+        run.progress.say(line)
+    if options.time == "real":
+        os.chdir(described.folder)  # hosts' shells begin there
+    with cli.aftermath(run, options), run.progress:
+        run.clock.run(_run(described, options, run))
+    return cli.PASSED
+
+
+async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Run) -> None:
+    is_real = options.time == "real"
+    topo = DescribedTopo(described)
+    programs = {switch.name: switch.program for switch in described.switches}
+    switch_options = {switch.name: switch.options for switch in described.switches}
+    with (
+        # The user's turn comes inside of the block, before scripts are judged: the network's end
+        # is no failure of theirs.
+        Network(
+            topo, dataclasses.replace(run, interactive=False), program=programs,
+            switch_options=switch_options, capture=run.keeps,
+        ) as net,
+        Scripts(described.scripts, described.folder, run) as scripts,
+    ):  # fmt: skip
+        for switch in described.switches:
+            await fill(net, switch, run)
+        for host in described.hosts:
+            _set_up(net, host, run, scripts, is_real=is_real)
+        if is_real:
+            run.progress.say(_where(described.switches))
+            _leave_compiled(net, described)
+            scripts.start()
+        else:
+            for command in described.scripts:
+                run.progress.say(f"not in virtual time: {command}")
+        if options.commands is not None:
+            await net.run_script(options.commands)
+        else:
+            net.command_line()
+
+
+async def fill(net: Network, switch: Switch, run: Run) -> None:
+    """Write what a switch is to hold at first, and tell how much it was. Raises TestbedError."""
+    if not switch.fillings:
+        run.progress.say(f"{switch.name}: nothing to fill it with: it waits for a controller")
+        return
+    async with connection(net, switch.name) as client:
+        for filling in switch.fillings:
+            for line in await filling.write(client, net):
+                run.progress.say(f"{switch.name}: {line}")
+
+
+def _set_up(net: Network, host: Host, run: Run, scripts: Scripts, *, is_real: bool) -> None:
+    """Run a host's commands, and begin its tasks."""
+    if not is_real:
+        for command in [*host.commands, *(task.command for task in host.tasks)]:
+            run.progress.say(f"{host.name}: not in virtual time: {command}")
+        return
+    node = net.host(host.name)
+    for command in host.commands:
+        # By eval a quote that is left open ends with its command, and not with what we say next.
+        output = node.cmd(f"eval {shlex.quote(command)}").strip()
+        # What an earlier command left in the background may write at any time.
+        status = re.search(r"status=(\d+)", node.cmd('echo "status=$?"'))
+        if status is None or status[1] != "0":
+            ended = "" if status is None else f" ended with status {status[1]}"
+            run.progress.say(f"{host.name}: `{command}`{ended}: {output}")
+    for task in host.tasks:
+        name = f"{host.name}: `{task.command}`"
+        scripts.begin(name, f"sleep {task.at_s:g}; {task.command}", node.popen)
+
+
+def _leave_compiled(net: Network, described: DescribedNetwork) -> None:
+    """Put the programs of switches that wait for a controller where it looks for them."""
+    waiting = [switch for switch in described.switches if not switch.fillings]
+    if not waiting or described.compiled is None:
+        return
+    for folder in (described.compiled, *described.folders):
+        make_folder(folder)
+    for switch in waiting:
+        node, name = net.switch(switch.name), switch.program.stem
+        for source, target in ((node.blob_path, f"{name}.json"),
+                               (node.p4info_path, f"{name}.p4.p4info.txtpb")):  # fmt: skip
+            replace(described.compiled / target, partial(shutil.copyfile, source))
+
+
+def _where(switches: Sequence[Switch]) -> str:
+    """How controllers of the user's reach the switches."""
+    places = ", ".join(f"{each.name} 127.0.0.1:{each.grpc_port} (device {each.device_id})"
+                       for each in switches)  # fmt: skip
+    return f"P4Runtime, for those who enter this run: {places}"

@@ -1,0 +1,68 @@
+"""What runs beside a described network: controllers of its author, and tasks of its hosts."""
+
+import subprocess
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from telemark.backends.real.p4utils.environment import environment, interpreter
+from telemark.errors import TestbedError
+from telemark.session.run import Run
+
+TIMED_OUT = (124, 137)  # exit status of timeout(1), as tasks mean it
+
+
+class Scripts:
+    """Commands for a shell, from start() or begin() until the end of the `with` block.
+
+    They run in the run's own namespaces, with p4-utils' Python first on PATH where there is one,
+    and end with them at the latest. One that failed is told of, with the last line that it wrote:
+    all that they write goes to files, since nobody would read it from pipes.
+    """
+
+    def __init__(self, commands: Sequence[str], folder: Path, run: Run) -> None:
+        self._commands = commands
+        self._folder = folder
+        self._run = run
+        self._started: list[tuple[str, Path, subprocess.Popen[Any]]] = []
+
+    def start(self) -> None:
+        """Let them begin."""
+        variables = _variables() if self._commands else None
+        popen = partial(
+            subprocess.Popen, cwd=self._folder, env=variables, start_new_session=True
+        )  # fmt: skip
+        for command in self._commands:
+            self.begin(f"`{command}`", command, popen)
+
+    def begin(self, name: str, command: str, popen: Callable[..., subprocess.Popen[Any]]) -> None:
+        """Let one begin, by a host's popen(), say; `name` is how it is told of."""
+        log = self._run.folder / f"script-{len(self._started)}.log"
+        with log.open("w") as output:
+            process = popen(
+                ["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        self._started.append((name, log, process))
+
+    def __enter__(self) -> "Scripts":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for name, log, process in self._started:
+            if (status := process.poll()) and status not in TIMED_OUT:
+                lines = log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+                self._run.progress.say(f"{name} ended with status {status}: {lines[-1]}")
+
+
+def _variables() -> dict[str, str] | None:
+    try:
+        return environment(interpreter())
+    except TestbedError:  # then what needs it says so
+        return None

@@ -1,0 +1,69 @@
+"""Handles: the numbers that simple_switch gives to entries, members, groups and nodes."""
+
+import heapq
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from importers.switch_cli.script import CommandError
+
+T = TypeVar("T")
+
+INDEX_BITS = 24  # of an entry's handle; the rest counts how often its index was used before
+VERSIONS = 256
+
+
+class Handles(Generic[T]):
+    """What has a handle: the lowest number from 0 on that is free.
+
+    Of table entries (`versioned`) a handle that was given back does not come again as it was: its
+    8 bits above the index are one more than before.
+    """
+
+    def __init__(self, what: str, *, versioned: bool = False) -> None:
+        self._what = what
+        self._versioned = versioned
+        self._held: dict[int, T] = {}
+        self._next = 0  # no index from here on was ever used
+        self._free: list[int] = []  # below it, as a heap
+        self._versions: dict[int, int] = {}  # by index
+
+    def add(self, value: T) -> int:
+        """Give it a handle."""
+        if self._free:
+            index = heapq.heappop(self._free)
+        else:
+            index = self._next
+            self._next += 1
+        handle = self._versions.get(index, 0) << INDEX_BITS | index
+        self._held[handle] = value
+        return handle
+
+    def __getitem__(self, handle: int) -> T:
+        if handle not in self._held:
+            known = ", ".join(map(str, self._held)) or "none"
+            raise CommandError(f"there is no {self._what} {handle}: there are {known}")
+        return self._held[handle]
+
+    def __setitem__(self, handle: int, value: T) -> None:
+        _ = self[handle]
+        self._held[handle] = value
+
+    def remove(self, handle: int) -> None:
+        """Take a handle back. Raises CommandError where nothing has it."""
+        _ = self[handle]
+        del self._held[handle]
+        index = handle % (1 << INDEX_BITS)
+        heapq.heappush(self._free, index)
+        if self._versioned:
+            self._versions[index] = (self._versions.get(index, 0) + 1) % VERSIONS
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._held.clear()
+        self._free.clear()
+        self._versions.clear()
+        self._next = 0
+
+    def items(self) -> Iterator[tuple[int, T]]:
+        """Handles with what has them, in the order of their indices."""
+        yield from sorted(self._held.items(), key=lambda item: item[0] % (1 << INDEX_BITS))

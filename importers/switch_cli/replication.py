@@ -1,0 +1,176 @@
+"""Multicast groups and mirroring sessions: P4Runtime's packet replication engine."""
+
+from dataclasses import dataclass, field
+
+import finsy as fy
+
+from importers.switch_cli.commands import Answer, command
+from importers.switch_cli.handles import Handles
+from importers.switch_cli.script import CommandError
+
+LAGS = "|"  # what stands before link aggregation groups, behind a node's ports
+
+
+@dataclass
+class _Node:
+    """Copies: one to each port, with `rid` as their egress_rid."""
+
+    rid: int
+    ports: tuple[int, ...]
+    group: int | None = None  # that it is associated with
+
+
+@dataclass
+class _Group:
+    nodes: list[int] = field(default_factory=list)  # handles
+
+
+class Replication:
+    """The packet replication engine of one switch: groups of nodes, as simple_switch has them.
+
+    P4Runtime has groups alone, with all their copies: what changes a node changes its group, and
+    the sessions that mirror to it.
+    """
+
+    def __init__(self, switch: fy.Switch) -> None:
+        self._switch = switch
+        self._nodes: Handles[_Node] = Handles("multicast node")
+        self._groups: dict[int, _Group] = {}
+        self._sessions: dict[int, int | None] = {}  # mirroring session -> group that it copies to
+
+    @command("mc_mgrp_create")
+    async def create_group(self, group: int) -> Answer:
+        """Make a multicast group without nodes."""
+        if group in self._groups:
+            raise CommandError(f"multicast group {group} exists already")
+        await self._switch.insert([fy.P4MulticastGroupEntry(group)])
+        self._groups[group] = _Group()
+        return []
+
+    @command("mc_mgrp_destroy")
+    async def destroy_group(self, group: int) -> Answer:
+        """Remove a multicast group; its nodes stay, associated with none."""
+        nodes = self._group(group).nodes
+        await self._switch.delete([fy.P4MulticastGroupEntry(group)])
+        for handle in nodes:
+            self._nodes[handle].group = None
+        del self._groups[group]
+        return []
+
+    @command("mc_node_create")
+    async def create_node(self, rid: int, *ports: str) -> Answer:
+        """Make a node; nothing is copied before it is associated with a group."""
+        handle = self._nodes.add(_Node(rid, _ports(ports)))
+        return [f"node was created with handle {handle}"]
+
+    @command("mc_node_update")
+    async def update_node(self, node: int, *ports: str) -> Answer:
+        """Give a node other ports."""
+        found, new = self._nodes[node], _ports(ports)
+        old, found.ports = found.ports, new
+        if found.group is not None:
+            try:
+                await self._write(found.group)
+            except Exception:
+                found.ports = old
+                raise
+        return []
+
+    @command("mc_node_associate")
+    async def associate(self, group: int, node: int) -> Answer:
+        """Let a group copy to a node's ports."""
+        nodes, found = self._group(group).nodes, self._nodes[node]
+        if found.group is not None:
+            raise CommandError(f"node {node} is associated with group {found.group} already")
+        nodes.append(node)
+        try:
+            await self._write(group)
+        except Exception:
+            nodes.remove(node)
+            raise
+        found.group = group
+        return []
+
+    @command("mc_node_dissociate")
+    async def dissociate(self, group: int, node: int) -> Answer:
+        """Let a group no longer copy to a node's ports."""
+        nodes, found = self._group(group).nodes, self._nodes[node]
+        if found.group != group:
+            raise CommandError(f"node {node} is not associated with group {group}")
+        nodes.remove(node)
+        found.group = None
+        await self._write(group)
+        return []
+
+    @command("mc_node_destroy")
+    async def destroy_node(self, node: int) -> Answer:
+        """Remove a node, and what its group copied to it."""
+        group = self._nodes[node].group
+        if group is not None:
+            await self.dissociate(group, node)
+        self._nodes.remove(node)
+        return []
+
+    @command("mirroring_add")
+    async def add_session(self, mirror_id: int, egress_port: int) -> Answer:
+        """Let clones of a session leave by a port."""
+        await self._set_session(mirror_id, None, [(egress_port, 0)])
+        return []
+
+    @command("mirroring_add_mc")
+    async def add_session_to_group(self, mirror_id: int, group: int) -> Answer:
+        """Let clones of a session go where a multicast group does."""
+        self._group(group)
+        await self._set_session(mirror_id, group, self._replicas(group))
+        return []
+
+    @command("mirroring_delete")
+    async def delete_session(self, mirror_id: int) -> Answer:
+        """Make no more clones of a session."""
+        if mirror_id not in self._sessions:
+            known = ", ".join(map(str, self._sessions)) or "none"
+            raise CommandError(f"there is no mirroring session {mirror_id}: there are {known}")
+        await self._switch.delete([fy.P4CloneSessionEntry(mirror_id)])
+        del self._sessions[mirror_id]
+        return []
+
+    def _group(self, group: int) -> _Group:
+        if group not in self._groups:
+            known = ", ".join(map(str, self._groups)) or "none"
+            raise CommandError(f"there is no multicast group {group}: there are {known}")
+        return self._groups[group]
+
+    def _replicas(self, group: int) -> list[tuple[int, int]]:
+        """Port and egress_rid of each copy."""
+        nodes = [self._nodes[handle] for handle in self._groups[group].nodes]
+        return [(port, node.rid) for node in nodes for port in node.ports]
+
+    async def _write(self, group: int) -> None:
+        """Tell the switch what a group is now, and with it the sessions that copy to it."""
+        replicas = self._replicas(group)
+        sessions = [session for session, to in self._sessions.items() if to == group]
+        await self._switch.modify(
+            [
+                fy.P4MulticastGroupEntry(group, replicas=replicas),
+                *(fy.P4CloneSessionEntry(session, replicas=replicas) for session in sessions),
+            ]
+        )
+
+    async def _set_session(
+        self, session: int, group: int | None, replicas: list[tuple[int, int]]
+    ) -> None:
+        """A session that exists is given other copies, as by simple_switch."""
+        entry = fy.P4CloneSessionEntry(session, replicas=replicas)
+        await self._switch.write([~entry if session in self._sessions else +entry])
+        self._sessions[session] = group
+
+
+def _ports(words: tuple[str, ...]) -> tuple[int, ...]:
+    if LAGS in words:
+        raise CommandError(f"{LAGS}: P4Runtime has no such groups of ports: expected ports alone")
+    if wrong := [word for word in words if not word.isdecimal()]:
+        raise CommandError(f"port {wrong[0]!r}: expected a number, 0 or more")
+    ports = tuple(int(word) for word in words)
+    if len({*ports}) != len(ports):
+        raise CommandError(f"ports {' '.join(words)}: one is given twice")
+    return ports

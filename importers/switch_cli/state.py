@@ -1,0 +1,199 @@
+"""What packets count and remember: registers, counters and meters."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import finsy as fy
+from finsy.p4schema import P4DirectCounter, P4DirectMeter, P4Table
+
+from importers.switch_cli.commands import Answer, command
+from importers.switch_cli.names import find
+from importers.switch_cli.script import CommandError
+from importers.switch_cli.tables import Tables
+
+RATES = 2  # of v1model's meters: from the first on packets are yellow, from the second red
+PER_SECOND = 1_000_000  # simple_switch_CLI's rates are units of a microsecond
+AT_ONCE = 1024  # cells written by one request
+
+
+class State:
+    """The registers, counters and meters of one switch; `note` is told what was not exact."""
+
+    def __init__(self, switch: fy.Switch, tables: Tables, note: Callable[[str], None]) -> None:
+        self._switch = switch
+        self._tables = tables
+        self._note = note
+
+    # --- registers --------------------------------------------------------------------------
+
+    @command("register_read", reads=True)
+    async def read_register(self, register: str, index: int | None = None) -> Answer:
+        """One cell, or all of them."""
+        entry = fy.P4RegisterEntry(self._register(register).name, index=index)
+        cells = [cell.data for cell in await self._cells(entry)]
+        if index is None:
+            return [f"{register}= " + ", ".join(str(int(value)) for value in cells)]
+        return [f"{register}[{index}]= {int(cells[0])}"]
+
+    @command("register_write")
+    async def write_register(self, register: str, index: int, value: int) -> Answer:
+        """Change one cell."""
+        name = self._register(register).name
+        await self._switch.modify([fy.P4RegisterEntry(name, index=index, data=value)])
+        return []
+
+    @command("register_reset")
+    async def reset_register(self, register: str) -> Answer:
+        """Make all cells 0."""
+        await self._switch.modify([fy.P4RegisterEntry(self._register(register).name, data=0)])
+        return []
+
+    # --- counters ---------------------------------------------------------------------------
+
+    @command("counter_read", reads=True)
+    async def read_counter(self, counter: str, index: int) -> Answer:
+        """What a cell counted, or (of a direct counter) the entry with this handle."""
+        found = self._counter(counter)
+        lines = []
+        if isinstance(found, P4DirectCounter):
+            table = self._table(found)
+            entry = (await self._tables.handles(table.name))[index]
+            cells = await self._cells(fy.P4DirectCounterEntry(table_entry=_place(entry)))
+            lines = [f"this is the direct counter for table {table.name}"]
+        else:
+            cells = await self._cells(fy.P4CounterEntry(found.name, index=index))
+        data = cells[0].data
+        count = f"({data.byte_count} bytes, {data.packet_count} packets)"
+        return [*lines, f"{counter}[{index}]= {count}"]
+
+    @command("counter_write")
+    async def write_counter(self, counter: str, index: int, packets: int, size: int) -> Answer:
+        """Let a cell count on from here."""
+        found = self._counter(counter)
+        data = fy.P4CounterData(byte_count=size, packet_count=packets)
+        if isinstance(found, P4DirectCounter):
+            entry = (await self._tables.handles(self._table(found).name))[index]
+            await self._switch.modify(
+                [fy.P4DirectCounterEntry(table_entry=_place(entry), data=data)]
+            )
+        else:
+            await self._switch.modify([fy.P4CounterEntry(found.name, index=index, data=data)])
+        return []
+
+    @command("counter_reset")
+    async def reset_counter(self, counter: str) -> Answer:
+        """Let all cells begin at 0."""
+        found, nothing = self._counter(counter), fy.P4CounterData()
+        if isinstance(found, P4DirectCounter):
+            entries = (await self._tables.handles(self._table(found).name)).items()
+            places = [_place(entry) for _, entry in entries]
+            await self._switch.modify(
+                [fy.P4DirectCounterEntry(table_entry=place, data=nothing) for place in places]
+            )
+            return []
+        for some in _slices(found.size):
+            await self._switch.modify(
+                [fy.P4CounterEntry(found.name, index=index, data=nothing) for index in some]
+            )
+        return []
+
+    # --- meters -----------------------------------------------------------------------------
+
+    @command("meter_set_rates")
+    async def set_meter(self, meter: str, index: int, *rates: str) -> Answer:
+        """Rates of one cell, or (of a direct meter) of the entry with this handle."""
+        config, found = self._config(rates), self._meter(meter)
+        if isinstance(found, P4DirectMeter):
+            entry = (await self._tables.handles(self._table(found).name))[index]
+            await self._set_direct([entry], config)
+        else:
+            await self._switch.modify([fy.P4MeterEntry(found.name, index=index, config=config)])
+        return []
+
+    @command("meter_array_set_rates")
+    async def set_meters(self, meter: str, *rates: str) -> Answer:
+        """Rates of all cells, or of all entries that the table has now."""
+        config, found = self._config(rates), self._meter(meter)
+        if isinstance(found, P4DirectMeter):
+            entries = (await self._tables.handles(self._table(found).name)).items()
+            await self._set_direct([entry for _, entry in entries], config)
+            return []
+        for some in _slices(found.size):
+            await self._switch.modify(
+                [fy.P4MeterEntry(found.name, index=index, config=config) for index in some]
+            )
+        return []
+
+    @command("meter_get_rates", reads=True)
+    async def read_meter(self, meter: str, index: int) -> Answer:
+        """Rates of one cell, or of the entry with this handle."""
+        found = self._meter(meter)
+        if isinstance(found, P4DirectMeter):
+            entry = (await self._tables.handles(self._table(found).name))[index]
+            cells = await self._cells(fy.P4DirectMeterEntry(table_entry=_place(entry)))
+        else:
+            cells = await self._cells(fy.P4MeterEntry(found.name, index=index))
+        config = cells[0].config
+        if config is None:
+            return []
+        pairs = [(config.cir, config.cburst), (config.pir, config.pburst)]
+        return [f"{number}: info rate = {rate / PER_SECOND}, burst size = {burst}"
+                for number, (rate, burst) in enumerate(pairs)]  # fmt: skip
+
+    # --- shared -----------------------------------------------------------------------------
+
+    async def _cells(self, entity: Any) -> list[Any]:
+        found: Any = self._switch.read(entity)  # see controllers.tables
+        return [cell async for cell in found]
+
+    async def _set_direct(self, entries: Iterable[fy.P4TableEntry], config: Any) -> None:
+        await self._switch.modify(
+            [fy.P4DirectMeterEntry(table_entry=_place(entry), config=config) for entry in entries]
+        )
+
+    def _register(self, name: str) -> Any:
+        return find("register", name, self._switch.p4info.registers)
+
+    def _counter(self, name: str) -> Any:
+        info = self._switch.p4info
+        return find("counter", name, [*info.counters, *info.direct_counters])
+
+    def _meter(self, name: str) -> Any:
+        info = self._switch.p4info
+        return find("meter", name, [*info.meters, *info.direct_meters])
+
+    def _table(self, direct: P4DirectCounter | P4DirectMeter) -> P4Table:
+        return self._switch.p4info.tables[direct.direct_table_id]
+
+    def _config(self, words: Sequence[str]) -> fy.P4MeterConfig:
+        """RATE:BURST twice, in units of a microsecond, as P4Runtime's whole units of a second."""
+        if len(words) != RATES:
+            raise CommandError(f"{len(words)} rates: expected {RATES}, as in 0.001:10 0.002:20")
+        (cir, cburst), (pir, pburst) = (self._rate(word) for word in words)
+        return fy.P4MeterConfig(cir=cir, cburst=cburst, pir=pir, pburst=pburst)
+
+    def _rate(self, word: str) -> tuple[int, int]:
+        rate, _, burst = word.partition(":")
+        try:
+            per_second = float(rate) * PER_SECOND
+        except ValueError:
+            per_second = math.nan
+        if not 0 <= per_second < 2**63 or not burst.isdecimal():
+            raise CommandError(f"rate {word!r}: expected units of a microsecond and a burst of "
+                               "whole units, as in 0.001:10")  # fmt: skip
+        whole = round(per_second) if per_second >= 1 else math.ceil(per_second)
+        if not math.isclose(whole, per_second):
+            self._note(f"rate {word}: {per_second:g} a second became {whole}: P4Runtime has whole "
+                       "numbers")  # fmt: skip
+        return whole, int(burst)
+
+
+def _slices(size: int) -> list[range]:
+    """The indices of an array, in parts that one request can carry."""
+    return [range(first, min(first + AT_ONCE, size)) for first in range(0, size, AT_ONCE)]
+
+
+def _place(entry: fy.P4TableEntry) -> fy.P4TableEntry:
+    """Table, key and priority of an entry."""
+    return fy.P4TableEntry(entry.table_id, match=entry.match, priority=entry.priority)

@@ -1,0 +1,42 @@
+"""Which P4 program each switch of an exercise runs: its sources lie in the exercise's folder."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from importers.override import found, replaced
+from telemark.errors import TestbedError
+
+
+def choose_programs(
+    folder: Path, stems: Mapping[str, str | None], given: Path | None
+) -> dict[str, Path]:
+    """The source of each switch's program. Raises TestbedError.
+
+    `stems` are the names that the description has for them, None where it names none: such
+    switches run the only program of the folder that nobody names. `given` takes the place of the
+    program of its name, or else of the only one.
+    """
+    sources: dict[str | None, Path] = {path.stem: path for path in sorted(folder.glob("*.p4"))}
+    named = {stem for stem in stems.values() if stem is not None}
+    default = _default({path.stem for path in sources.values()}, named)
+    names = {switch: stem or default for switch, stem in stems.items()}
+    if given is not None:
+        sources[replaced(given, {*names.values()})] = found(given, folder)
+    for switch, name in names.items():
+        if name not in sources:
+            raise TestbedError(_missing(switch, name, folder))
+    return {switch: sources[name] for switch, name in names.items()}
+
+
+def _default(stems: set[str], named: set[str]) -> str | None:
+    left = stems if len(stems) == 1 else stems - named
+    return next(iter(left)) if len(left) == 1 else None
+
+
+def _missing(switch: str, name: str | None, folder: Path) -> str:
+    if name is not None:
+        return f"switch {switch}: no program {folder / name}.p4: write it, or name one with --p4"
+    there = ", ".join(sorted(path.name for path in folder.glob("*.p4")))
+    if not there:
+        return f"switch {switch}: no P4 program in {folder}: name one with --p4"
+    return f"switch {switch}: which of {there} in {folder}? Name it with --p4"

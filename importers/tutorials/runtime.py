@@ -1,0 +1,117 @@
+"""sX-runtime.json of p4lang/tutorials: table entries, multicast groups and clone sessions.
+
+Values are numbers, or texts of IPv4, IPv6 and MAC addresses; an exact value may stand in a list.
+Of longest prefixes: [value, bits]; ternary: [value, mask]; ranges: [low, high].
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import finsy as fy
+
+from telemark.json_input import Document
+from telemark.network import Network
+from telemark.session.error_reporting import refusal
+
+Entity: TypeAlias = fy.P4TableEntry | fy.P4MulticastGroupEntry | fy.P4CloneSessionEntry
+MOST_PORT = 0xFFFF_FFFF
+KEYS = ("target", "p4info", "bmv2_json", "table_entries", "multicast_group_entries",
+        "clone_session_entries")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RuntimeFile:
+    """What one file has to be written into a switch."""
+
+    document: Document
+
+    @property
+    def program(self) -> str | None:
+        """The name of the program that it is for."""
+        blob = self.document.get("bmv2_json")
+        return None if blob is None else Path(blob.text()).stem
+
+    async def write(self, switch: fy.Switch, _net: Network) -> list[str]:
+        """Write all of it; return how much that was. Raises TestbedError."""
+        for key, _ in self.document.items():
+            if key not in KEYS:
+                self.document.wrong(f"none but {', '.join(KEYS)}; there is {key}")
+        written = 0
+        for key, made in (
+            ("table_entries", _table_entry),
+            ("multicast_group_entries", _multicast_group),
+            ("clone_session_entries", _clone_session),
+        ):
+            entries = self.document.get(key)
+            for entry in entries.entries() if entries is not None else []:
+                await _write(switch, made(entry), entry)
+                written += 1
+        return [f"{written} entries of {self.document.path.name}"]
+
+
+async def _write(switch: fy.Switch, entity: Entity, entry: Document) -> None:
+    """One by one, so that what is wrong has its place in the file."""
+    try:
+        if isinstance(entity, fy.P4TableEntry) and entity.is_default_action:
+            await switch.modify([entity])  # which is always there
+        else:
+            await switch.insert([entity])
+    except fy.P4ClientError as error:
+        entry.wrong(f"what switch {switch.name} takes: {refusal(error)}")
+    except ValueError as error:
+        entry.wrong(f"what the program has: {' '.join(str(error).split())}")
+
+
+def _table_entry(entry: Document) -> fy.P4TableEntry:
+    match, parameters = entry.get("match"), entry.get("action_params")
+    fields = {} if match is None else {name: _value(field) for name, field in match.items()}
+    values = {} if parameters is None else {name: _value(each) for name, each in parameters.items()}
+    default, priority = entry.get("default_action"), entry.get("priority")
+    return fy.P4TableEntry(
+        entry["table"].text(),
+        match=fy.Match(fields),
+        action=fy.Action(entry["action_name"].text(), **values),
+        priority=0 if priority is None else priority.natural(2**31 - 1),
+        is_default_action=default is not None and bool(default.value),
+    )
+
+
+def _value(value: Document) -> Any:
+    """As finsy takes it: a number, a text, or a pair of such."""
+    if not isinstance(value.value, list):
+        return _scalar(value)
+    parts = [_scalar(part) for part in value.entries()]
+    if len(parts) not in (1, 2):
+        value.wrong("one value, or a pair")
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _scalar(value: Document) -> int | str:
+    if isinstance(value.value, bool) or not isinstance(value.value, int | str):
+        value.wrong("a number or the text of an address")
+    return value.value
+
+
+def _multicast_group(entry: Document) -> fy.P4MulticastGroupEntry:
+    number = entry["multicast_group_id"].natural(0xFFFF)
+    return fy.P4MulticastGroupEntry(number, replicas=_replicas(entry))
+
+
+def _clone_session(entry: Document) -> fy.P4CloneSessionEntry:
+    length = entry.get("packet_length_bytes")
+    return fy.P4CloneSessionEntry(
+        entry["clone_session_id"].natural(0x7FFF),
+        packet_length_bytes=0 if length is None else length.natural(0xFFFF),
+        replicas=_replicas(entry),
+    )
+
+
+def _replicas(entry: Document) -> list[tuple[int, int]]:
+    """Ports with instances, which may be left out."""
+    replicas = []
+    for replica in entry["replicas"].entries():
+        instance = replica.get("instance")
+        replicas.append((replica["egress_port"].natural(MOST_PORT),
+                         0 if instance is None else instance.natural(0xFFFF)))  # fmt: skip
+    return replicas

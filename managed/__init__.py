@@ -1,1 +1,0 @@
-"""Whole systems, of controllers and collectors together, brought up and asked."""

@@ -1,0 +1,184 @@
+"""Reads the switches' capture files into numpy arrays, a million frames in a moment."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minip4.simulator.shared import PAYLOAD
+from telemark.errors import TestbedError
+from telemark.traffic.flows import Flow
+
+MAGIC_NS = 0xA1B23C4D  # pcap with nanosecond timestamps, in the byte order of this machine
+FILE_HEADER_BYTES = 24
+RECORD = np.dtype([("s", "<u4"), ("ns", "<u4"), ("captured", "<u4"), ("length", "<u4")])
+ETHERTYPE, IP, UDP = 12, 14, 34  # offsets in a frame without VLAN tags and IPv4 options
+IPV4, UDP_PROTOCOL = 0x0800, 17
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Frames of a capture, in order: times (ns, CLOCK_MONOTONIC), lengths on the wire, and bytes.
+
+    `bytes` has a row for each frame, cut or filled with zeros to the same width.
+    """
+
+    time_ns: NDArray[np.uint64]
+    length: NDArray[np.uint32]
+    bytes: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Captured:
+    """One frame of a capture."""
+
+    time_ns: int  # CLOCK_MONOTONIC
+    length: int  # on the wire
+    bytes: bytes  # fewer than `length` where the capture cut it
+
+
+@dataclass(frozen=True)
+class FlowFrames:
+    """Frames of one flow, in order of time."""
+
+    time_ns: NDArray[np.uint64]
+    sequence: NDArray[np.int64]
+    dscp: NDArray[np.uint8]
+
+
+def read_frames(path: Path) -> tuple[list[int], list[bytes]]:
+    """Times (ns since the first frame) and frames of any pcap file, to be sent again.
+
+    Raises TestbedError when it is no such file, not of Ethernet, or when frames were cut.
+    """
+    # scapy takes a tenth of a second to load: read() needs none of it.
+    from scapy.data import DLT_EN10MB  # noqa: PLC0415
+    from scapy.error import Scapy_Exception  # noqa: PLC0415
+    from scapy.utils import RawPcapNgReader, RawPcapReader  # noqa: PLC0415
+
+    times_ns: list[int] = []
+    frames: list[bytes] = []
+    try:
+        with RawPcapReader(str(path)) as reader:
+            if isinstance(reader, RawPcapNgReader):
+                raise TestbedError(f"{path} is pcapng: `editcap -F nsecpcap` makes pcap of it")
+            if reader.linktype != DLT_EN10MB:
+                raise TestbedError(f"{path} has link type {reader.linktype}, not Ethernet's")
+            for frame, meta in reader:
+                if len(frame) != meta.wirelen:  # longer: a length is not true, or no whole frame
+                    raise TestbedError(f"{path}: frame {len(frames) + 1} was cut when captured")
+                times_ns.append(meta.sec * 10**9 + meta.usec * (1 if reader.nano else 1000))
+                frames.append(bytes(frame))
+    except (Scapy_Exception, OSError) as error:
+        raise TestbedError(f"{path}: {error}") from None
+    return [time_ns - times_ns[0] for time_ns in times_ns], frames
+
+
+def read(path: Path, width: int = 128) -> Frames:
+    """Read a capture file; raises TestbedError when it is not one, or ends within a frame."""
+    data = np.fromfile(path, np.uint8)
+    if len(data) < FILE_HEADER_BYTES or data[:4].view("<u4")[0] != MAGIC_NS:
+        raise TestbedError(f"{path} is not a capture with nanosecond timestamps")
+    runs = [*_runs(path, data)]
+    count = sum(len(run) for run in runs)
+    records = np.zeros(count, RECORD)
+    matrix = np.zeros((count, width), np.uint8)
+    row = 0
+    for run in runs:
+        frames = run[:, RECORD.itemsize : RECORD.itemsize + width]
+        matrix[row : row + len(run), : frames.shape[1]] = frames
+        records[row : row + len(run)] = _headers(run)
+        row += len(run)
+    times = records["s"].astype(np.uint64) * 1_000_000_000 + records["ns"]
+    return Frames(times, records["length"], matrix)
+
+
+def each_frame(path: Path) -> Iterator[Captured]:
+    """Yield the frames of a capture file. Raises TestbedError as read()."""
+    for run in _runs(path, np.fromfile(path, np.uint8)):
+        headers = _headers(run)
+        times_ns = headers["s"].astype(np.int64) * 1_000_000_000 + headers["ns"]
+        for time_ns, length, row in zip(
+            times_ns.tolist(), headers["length"].tolist(), run, strict=True
+        ):
+            yield Captured(time_ns, length, row[RECORD.itemsize :].tobytes())
+
+
+def shift(path: Path, to: Path, offset_ns: int) -> None:
+    """Write a capture again, with times that are so much later. Raises TestbedError as read()."""
+    data = np.fromfile(path, np.uint8)
+    for run in _runs(path, data):
+        headers = _headers(run).copy()
+        times = headers["s"].astype(np.int64) * 1_000_000_000 + headers["ns"] + offset_ns
+        headers["s"], headers["ns"] = np.divmod(times, 1_000_000_000)
+        run[:, : RECORD.itemsize] = headers.view(np.uint8).reshape(-1, RECORD.itemsize)
+    to.write_bytes(data.data)  # tofile() does not tell where the last bytes had no room
+
+
+def read_flow(path: Path, flow: Flow) -> FlowFrames:
+    """Read the frames of a flow (telemark/backends/real/c/send.c) from a capture file."""
+    return read_flows(path, [flow])[flow.id]
+
+
+def read_flows(path: Path, flows: Sequence[Flow]) -> dict[int, FlowFrames]:
+    """Read the frames of many flows from a capture file at once; by the flows' ids."""
+    frames = read(path)
+    data = frames.bytes
+    datagrams = np.flatnonzero(
+        (_big_endian_16(data, ETHERTYPE) == IPV4) & (data[:, IP + 9] == UDP_PROTOCOL)
+    )
+    data = data[datagrams]
+    payload = np.ascontiguousarray(data[:, UDP + 8 : UDP + 8 + PAYLOAD.itemsize])
+    fields = payload.view(PAYLOAD)[:, 0]
+    # Frames sorted by port and flow id: those of a flow stand together, still in order of time.
+    keys = _big_endian_16(data, UDP + 2).astype(np.uint32) << 16 | fields["flow"]
+    order = np.argsort(keys, kind="stable")
+    wanted = np.array([flow.port << 16 | flow.id for flow in flows], np.uint32)
+    starts, ends = (np.searchsorted(keys[order], wanted, side) for side in ("left", "right"))
+    found = {}
+    for flow, start, end in zip(flows, starts, ends, strict=True):
+        rows = order[start:end]
+        found[flow.id] = FlowFrames(
+            frames.time_ns[datagrams[rows]],
+            fields["sequence"][rows].astype(np.int64),
+            data[rows, IP + 1] >> 2,
+        )
+    return found
+
+
+def _runs(path: Path, data: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
+    """All records of a file, as matrices of those of one size."""
+    at = FILE_HEADER_BYTES
+    while at < len(data):
+        run, at = _run_of_equal_size(path, data, at)
+        yield run
+
+
+def _run_of_equal_size(
+    path: Path, data: NDArray[np.uint8], at: int
+) -> tuple[NDArray[np.uint8], int]:
+    """The longest run of records of one size that begins at `at`, a row each; and where it ends."""
+    if at + RECORD.itemsize > len(data):
+        raise TestbedError(f"{path} ends within a frame")
+    size = RECORD.itemsize + int(data[at : at + RECORD.itemsize].view(RECORD)["captured"][0])
+    rows = (len(data) - at) // size
+    if rows == 0:
+        raise TestbedError(f"{path} ends within a frame")
+    # A short look first: where sizes alternate, looking at all the rest each time would be slow.
+    for limit in (64, rows):
+        run = data[at : at + min(limit, rows) * size].reshape(-1, size)
+        other = np.flatnonzero(_headers(run)["captured"] != size - RECORD.itemsize)
+        if len(other):
+            run = run[: other[0]]
+            break
+    return run, at + len(run) * size
+
+
+def _headers(run: NDArray[np.uint8]) -> NDArray[np.void]:
+    return np.ascontiguousarray(run[:, : RECORD.itemsize]).view(RECORD)[:, 0]
+
+
+def _big_endian_16(data: NDArray[np.uint8], at: int) -> NDArray[np.uint16]:
+    return np.ascontiguousarray(data[:, at : at + 2]).view(">u2")[:, 0]

@@ -1,0 +1,214 @@
+"""An application in real time: what runs in the process at its host.
+
+    python -m telemark.backends.real.application_host
+
+telemark.backends.real.applications starts it, and says what goes to and fro.
+"""
+
+import ctypes
+import errno
+import importlib.util
+import os
+import pickle
+import select
+import socket
+import struct
+import subprocess
+import sys
+import time
+import traceback
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from minip4 import simulator
+from minip4.native import build
+from minip4.simulator.shared import ARRIVAL
+from telemark.apps.application import Application, Host, Timers, packed, what_went_wrong
+from telemark.backends.real.applications import CLOSE, CLOSED, FAILED, READY, SCRIPT, Account, Task
+from telemark.errors import TestbedError
+from telemark.traffic.received import Taken
+
+RECEIVE_BYTES = 64 << 20  # what a socket holds while the process does other things
+# Of linux/socket.h, if_packet.h, if_ether.h, in.h, sock_diag.h, and asm-generic/socket.h.
+SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING = 263, 8, 23
+ETH_P_ALL = 3
+SO_TIMESTAMPNS, SO_RCVBUFFORCE, SO_MEMINFO = 35, 33, 55
+SK_MEMINFO_DROPS, SK_MEMINFO_VARS = 8, 9
+IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2
+
+
+class ProcessSocket:
+    """See telemark.apps.application.Socket."""
+
+    def __init__(self, kernel: socket.socket) -> None:
+        self._kernel = kernel
+        kernel.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES)
+        kernel.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        self._library = _library()
+        self.most: int = self._library.arrivals_most()
+        self._records = np.empty(self.most, ARRIVAL)
+        self._bytes = np.empty(self._library.arrivals_bytes(), np.uint8)
+
+    def fileno(self) -> int:
+        """For select()."""
+        return self._kernel.fileno()
+
+    def take(self) -> Taken:
+        """At most so many as fit the room for them."""
+        count = self._library.arrivals_take(
+            self.fileno(), self._records.ctypes.data, self._bytes.ctypes.data
+        )
+        if count < 0:
+            raise OSError(-count, os.strerror(-count))
+        records = self._records[:count].copy()
+        return records, self._bytes[: int(records["length"].sum())].tobytes()
+
+    def kernel_drops(self) -> int:
+        """How many found the buffer full, since the socket was opened."""
+        size = SK_MEMINFO_VARS * 4
+        memory = self._kernel.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, size)
+        return int(struct.unpack(f"{SK_MEMINFO_VARS}I", memory)[SK_MEMINFO_DROPS])
+
+
+class ProcessDatagramSocket(ProcessSocket):
+    """See telemark.apps.application.DatagramSocket."""
+
+    def send(self, payload: bytes, address: str, port: int, tos: int) -> None:
+        """The kernel adds the headers."""
+        marked = [(socket.IPPROTO_IP, socket.IP_TOS, struct.pack("i", tos))]
+        self._kernel.sendmsg([payload], marked, 0, (address, port))
+
+
+class ProcessFrameSocket(ProcessSocket):
+    """See telemark.apps.application.FrameSocket: a packet socket, packet(7)."""
+
+    def send(self, frame: bytes) -> None:
+        """By the interface that it is bound to."""
+        self._kernel.send(frame)
+
+
+class ProcessHost(Host):
+    """See telemark.apps.application.Host."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task.place, Timers())
+        self._interface = task.interface
+
+    def now_ns(self) -> int:
+        """CLOCK_MONOTONIC."""
+        return time.monotonic_ns()
+
+    def _open_udp(self, port: int) -> ProcessDatagramSocket:
+        kernel = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        kernel.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)  # no fragments
+        kernel.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        opened = ProcessDatagramSocket(kernel)
+        try:
+            kernel.bind((self.address, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            raise TestbedError(f"UDP port {port} is taken") from None
+        return opened
+
+    def _open_frames(self, *, takes: bool) -> ProcessFrameSocket:
+        kernel = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        kernel.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+        kernel.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+        opened = ProcessFrameSocket(kernel)
+        if takes:  # without an address the kernel neither answers nor says that nobody listens
+            subprocess.run(["ip", "address", "flush", "dev", self._interface], check=True)
+        kernel.bind((self._interface, ETH_P_ALL if takes else 0))
+        return opened
+
+    def kernel_drops(self) -> int:
+        """What the sockets lost."""
+        return sum(inlet.socket.kernel_drops() for inlet in self.inlets)
+
+    def serve(self, commands: BinaryIO, answers: BinaryIO) -> None:
+        """Hand over what comes and call who is due, until the commands end."""
+        while True:
+            waiting = {inlet.socket.fileno(): inlet for inlet in self.inlets if not inlet.is_held}
+            timeout_s = None
+            if (next_ns := self._timers.next_ns) is not None:
+                timeout_s = max(next_ns - self.now_ns(), 0) / 1e9
+            ready, _, _ = select.select([commands, *waiting], [], [], timeout_s)
+            for come in ready:
+                if come is not commands:
+                    waiting[come].arrived()
+            self._timers.call_due(self.now_ns())
+            if commands in ready:
+                if commands.readline() != CLOSE:
+                    break
+                self._timers.clear()
+                self.close()
+                answers.write(CLOSED)
+                answers.flush()
+        self.close()
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    source = Path(__file__).parent / "c" / "arrivals.c"
+    with build.shared_object([source], include=[simulator.C_FOLDER]) as built:
+        library = ctypes.CDLL(str(built))
+    library.arrivals_take.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    return library
+
+
+class _Unpickler(pickle.Unpickler):
+    """Finds classes of the experiment's script, which is another process's __main__."""
+
+    script: str | None = None
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module != "__main__":
+            return super().find_class(module, name)
+        if SCRIPT not in sys.modules:
+            _load_script(self.script)
+        return super().find_class(SCRIPT, name)
+
+
+def _load_script(path: str | None) -> None:
+    if path is None:
+        raise TestbedError("its class is in no file that could be imported")
+    spec = importlib.util.spec_from_file_location(SCRIPT, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[SCRIPT] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+def _run(commands: BinaryIO, answers: BinaryIO) -> None:
+    task: Task = pickle.load(commands)
+    sys.path[:] = task.paths
+    unpickler = _Unpickler(commands)
+    unpickler.script = task.script
+    application: Application = unpickler.load()
+    host = ProcessHost(task)
+    application.start(host)
+    answers.write(READY)
+    answers.flush()
+    host.serve(commands, answers)
+    account = Account(application.result(), host.sent, host.received, host.kernel_drops())
+    answers.write(packed(account, "its result"))
+    answers.flush()
+
+
+def main() -> None:
+    """Run an application; its error is the last line of the log, below its traceback."""
+    commands, answers = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what it prints
+    try:
+        _run(commands, answers)
+    except Exception as error:
+        traceback.print_exc()
+        print(what_went_wrong(error), file=sys.stderr)
+        sys.exit(FAILED)
+
+
+if __name__ == "__main__":
+    main()

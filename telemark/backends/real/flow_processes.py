@@ -1,0 +1,112 @@
+"""What runs a flow in real time: a process that sends and one that receives, at its hosts."""
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from minip4 import simulator
+from minip4.native import build, layouts
+from minip4.native.layouts import Shared
+from telemark.errors import TestbedError
+from telemark.traffic import flows, tcp
+from telemark.traffic.flows import AnyFlow
+
+C_FOLDER = Path(__file__).parent / "c"
+RECORDS = (
+    Shared("records.h", "struct flow_sent", flows.SENT),
+    Shared("records.h", "struct flow_received", flows.RECEIVED),
+    Shared("records.h", "struct tcp_progress", tcp.PROGRESS),
+    Shared("records.h", "struct tcp_received", tcp.RECEIVED),
+    Shared("records.h", "struct tcp_answer", tcp.ANSWERS),
+)
+
+
+def executable(program: str) -> Path:
+    """A program of telemark/backends/real/c, ready to run."""
+    include = [C_FOLDER, simulator.C_FOLDER]
+    return build.program([C_FOLDER / f"{program}.c"], layouts.checks(RECORDS), include=include)
+
+
+@dataclass(frozen=True)
+class End:
+    """The process at one end of a flow, and how messages name it."""
+
+    name: str
+    process: asyncio.subprocess.Process
+
+    async def await_word(self, word: str) -> None:
+        """Return when it says so. Raises TestbedError when it ends instead."""
+        assert self.process.stdout is not None
+        if await self.process.stdout.readline() != f"{word}\n".encode():
+            _, errors = await self.process.communicate()
+            raise TestbedError(f"{self.name}: {errors.decode().strip()}")
+
+    async def output(self, *other_status: int) -> bytes:
+        """Wait for its end. Raises TestbedError for another exit status than 0 and those given."""
+        output, errors = await self.process.communicate()
+        if self.process.returncode not in (0, *other_status):
+            raise TestbedError(f"{self.name}: {errors.decode().strip()}")
+        return output
+
+
+class FlowProcesses(ABC):
+    """Both ends of one flow; subclasses say what the programs are told, and read what they say."""
+
+    def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: AnyFlow) -> None:
+        self._hosts = hosts
+        self._folder = folder
+        self._flow = flow
+        self._ends: list[End] = []
+        self._sender: End
+        self._receiver: End
+
+    async def launch(self) -> None:
+        """Start both processes, without waiting for them."""
+        flow = self._flow
+        self._receiver = await self._start(
+            f"receiver of flow {flow.id} at {flow.destination}, port {flow.port}",
+            flow.destination, *self._receiver_command(),
+        )  # fmt: skip
+        self._sender = await self._start(
+            f"sender of flow {flow.id} at {flow.source}, port {flow.source_port}",
+            flow.source, *self._sender_command(),
+        )  # fmt: skip
+
+    async def await_ready(self) -> None:
+        """Return when the receiver listens, and the sender waits to be told when to begin."""
+        for end in self._ends:
+            await end.await_word("ready")
+
+    def begin(self, start_ns: int) -> None:
+        """Tell the sender when the flow begins."""
+        assert self._sender.process.stdin is not None
+        self._sender.process.stdin.write(b"%d\n" % start_ns)
+
+    async def stop(self) -> None:
+        """End what still runs."""
+        for end in self._ends:
+            with contextlib.suppress(ProcessLookupError):
+                end.process.kill()
+            await end.process.communicate()
+
+    @abstractmethod
+    def _receiver_command(self) -> list[Any]: ...
+
+    @abstractmethod
+    def _sender_command(self) -> list[Any]: ...
+
+    def _path(self, what: str) -> Path:
+        return self._folder / f"flow-{self._flow.id}.{what}"
+
+    async def _start(self, name: str, host: str, program: str, *arguments: Any) -> End:
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *self._hosts[host].enter(), executable(program), *map(str, arguments),
+            stdin=pipe, stdout=pipe, stderr=pipe,
+        )  # fmt: skip
+        self._ends.append(End(name, process))
+        return self._ends[-1]

@@ -1,0 +1,323 @@
+"""A run of its own: namespaces that nothing else shares, and a folder that goes when it ends.
+
+The process that the user started stays outside as the supervisor. It forks: its child is process 1
+of a new PID namespace, makes a network and a mount namespace too, and does the run's work. The
+supervisor passes signals on to it, and removes the run's folder when it is gone. The kernel ends
+everything inside when process 1 ends, and process 1 is killed when the supervisor dies: so not even
+SIGKILL leaves a process or an interface behind.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from telemark.errors import TestbedError
+
+GRACE_S = 20.0  # for a clean end after the first signal
+AGAIN_S = 1.0  # a second signal after that long kills at once; sooner it is the same key press
+REMIND_S = 0.1  # until a signal's exception that was swallowed is raised again
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+OWNER = "owner"
+READY = b"ready"  # process 1 says so when its namespaces stand; the answer is the run's folder
+# A shell command: kernels must not say hello over IPv6 while we count frames.
+DISABLE_IPV6 = """for scope in all default; do
+    [ ! -e /proc/sys/net/ipv6/conf/$scope ] || echo 1 > /proc/sys/net/ipv6/conf/$scope/disable_ipv6
+done"""
+
+# What Python has no names for before 3.12: of <sched.h>, <sys/mount.h> and <sys/prctl.h>.
+CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x20000000, 0x40000000
+MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
+PR_SET_PDEATHSIG = 1
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asked the run to end."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__()
+        self.exit_status = 128 + signal_number
+
+
+def can_isolate() -> bool:
+    """Whether this user, on this machine, can make the namespaces of a run."""
+    command = ["unshare", "--net", "--mount", "--pid", "--fork", "true"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def fork() -> tuple[int, socket.socket]:
+    """As os.fork(), into a new PID namespace: the child, and a connection to it.
+
+    In the child, which is process 1 there: 0, and a connection to the supervisor. Signals that ask
+    for an end wait in both, until inside() and supervise() see to them. Raises TestbedError where
+    the machine cannot make the namespace.
+    """
+    if shutil.which("ip") is None:
+        raise TestbedError("no ip found: run ./setup.sh (package iproute2)")
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*STOPPING, signal.SIGCHLD})
+    _system("unshare", CLONE_NEWPID)
+    sys.stdout.flush()  # or both would print it
+    sys.stderr.flush()
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    child = os.fork()
+    (theirs if child else ours).close()
+    return child, ours if child else theirs
+
+
+@contextlib.contextmanager
+def inside(supervisor: socket.socket, *, interactive: bool) -> Iterator[Path]:
+    """Do the work of a run in this process, which is the child of fork(); yields the run's folder.
+
+    Raises TestbedError where the machine cannot make the namespaces.
+    """
+    _system("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
+    _system("unshare", CLONE_NEWNET | CLONE_NEWNS)
+    _system("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
+    _system("mount", b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
+    if not interactive:  # only Mininet's command line needs the terminal, and so its session
+        os.setsid()
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), 0)
+    interruptible()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*STOPPING, signal.SIGCHLD})
+    subprocess.run(["sh", "-ec", f"ip link set lo up\n{DISABLE_IPV6}"], check=True)
+    folder = b""
+    with supervisor, contextlib.suppress(BrokenPipeError):
+        supervisor.send(READY)
+        folder = supervisor.recv(4096)
+    if not folder:  # the supervisor is gone: it has said why, or was killed
+        os._exit(1)
+    # For what users start in there: `minip4`, and `python` with the project's packages.
+    os.environ["PATH"] = f"{Path(sys.prefix, 'bin')}{os.pathsep}{os.environ.get('PATH', '')}"
+    os.environ["TMPDIR"] = tempfile.tempdir = os.fsdecode(folder + b"/tmp")
+    yield Path(os.fsdecode(folder))
+
+
+def _system(call: str, *arguments: object) -> None:
+    """Call a function of the C library that returns 0 where all went well."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), call)
+    function.argtypes = [
+        ctypes.c_ulong if isinstance(a, int) else ctypes.c_char_p for a in arguments
+    ]
+    if function(*arguments):
+        raise TestbedError(
+            f"no namespaces can be made ({call}: {os.strerror(ctypes.get_errno())}): "
+            "all rights of root are needed, in Docker --privileged"
+        )
+
+
+def end_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent ends, however that does."""
+    _system("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was quicker
+        os._exit(1)
+
+
+def interruptible(kind: Callable[[int], BaseException] = Interrupted) -> None:
+    """Have signals that ask for an end raise `kind(number)` in the main thread.
+
+    An exception that a signal handler raises may be swallowed: by a bare `except` (logging and
+    Mininet have some), in a destructor, in a function that C calls. So it is raised again, every
+    REMIND_S, until end_interrupt() or until it is being handled: clean-up is not disturbed.
+    """
+
+    def on_signal(number: int, _frame: object) -> None:
+        if not _requested:
+            _requested.append(number)
+            # Objects that were half made at that moment end without a message.
+            sys.unraisablehook = lambda _lost: None
+        remind()
+
+    def remind(*_: object) -> None:
+        if _requested:
+            signal.setitimer(signal.ITIMER_REAL, REMIND_S)
+            if not _is_handled(kind):
+                raise kind(_requested[0])
+
+    for number in STOPPING:
+        signal.signal(number, on_signal)
+    signal.signal(signal.SIGALRM, remind)
+
+
+def end_interrupt() -> None:
+    """Acknowledge the signal: it is not raised again, and further ones are ignored."""
+    for number in (*STOPPING, signal.SIGALRM):
+        signal.signal(number, signal.SIG_IGN)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    _requested.clear()
+
+
+_requested: list[int] = []  # the signal that asked for an end, until end_interrupt()
+
+
+def _is_handled(kind: object) -> bool:
+    """Whether the main thread, which runs a signal handler, is in `except`, `finally` or `__exit__`
+    because of such an exception."""
+    error = sys.exc_info()[1]
+    while error is not None:
+        if type(error) is kind:
+            return True
+        error = error.__context__
+    return False
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Delay signals that ask for an end until this is left: os.fork() and C functions that call
+    Python must not be left half done. Python handles signals in its main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    delayed = (*STOPPING, signal.SIGALRM)
+    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in delayed}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for each in came:
+            signal.raise_signal(each)
+
+
+def supervise(name: str, child: int, connection: socket.socket, *, interactive: bool) -> int:
+    """See to the child of fork() until it ends; return its exit status."""
+    # A run cannot be suspended, nor may taking the terminal back stop the supervisor.
+    signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    if interactive:
+        os.setpgid(child, child)
+    with connection, run_folder(name) as folder, _foreground(child if interactive else None):
+        if connection.recv(len(READY)):
+            print(f"To enter this run: sudo nsenter -t {child} -n -p -m", flush=True)
+            connection.send(os.fsencode(folder))
+        return _wait(child)
+
+
+def _wait(child: int) -> int:
+    """Pass signals on until the child ends; return its exit status."""
+    stopping = {*STOPPING}
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # nohup
+        stopping.remove(signal.SIGHUP)
+    awaited = {*stopping, signal.SIGCHLD}
+    asked_at = None  # when the first signal came
+    while True:
+        event: signal.struct_siginfo | None
+        if asked_at is None:
+            event = signal.sigwaitinfo(awaited)
+        else:
+            left_s = max(asked_at + GRACE_S - time.monotonic(), 0.0)
+            event = signal.sigtimedwait(awaited, left_s)
+        if event is not None and event.si_signo == signal.SIGCHLD:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return _exit_status(os.waitstatus_to_exitcode(status))
+        elif event is not None and asked_at is None:
+            asked_at = time.monotonic()
+            os.kill(child, event.si_signo)
+        elif event is None or time.monotonic() - (asked_at or 0.0) > AGAIN_S:
+            os.kill(child, signal.SIGKILL)
+
+
+def _exit_status(code: int) -> int:
+    if code < 0:
+        print("error: the run was killed", file=sys.stderr)
+        return 128 - code
+    return code
+
+
+@contextlib.contextmanager
+def _foreground(group: int | None) -> Iterator[None]:
+    """Lend the terminal to a process group, so that Mininet's command line can be typed into."""
+    if group is None or not sys.stdin.isatty():
+        yield
+        return
+    terminal = sys.stdin.fileno()
+    os.tcsetpgrp(terminal, group)
+    try:
+        yield
+    finally:
+        os.tcsetpgrp(terminal, os.getpgrp())
+
+
+@contextlib.contextmanager
+def run_folder(name: str) -> Iterator[Path]:
+    """A folder for one run. Those that killed runs left are removed first."""
+    base = _base_folder()
+    with _locked(base):  # nobody else makes or sweeps meanwhile
+        _sweep(base)
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base))
+        owner = (folder / OWNER).open("w")
+        fcntl.flock(owner, fcntl.LOCK_EX)
+        owner.write(f"{os.getpid()} {_start_time(os.getpid())}\n")
+        owner.flush()
+    (folder / "tmp").mkdir()
+    with owner:
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
+
+
+def _base_folder() -> Path:
+    """Where the folders of this user's runs lie; ours alone, since we remove things there."""
+    base = Path(f"/var/tmp/telemark-{os.getuid()}")
+    base.mkdir(mode=0o700, exist_ok=True)
+    status = base.lstat()
+    if base.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise TestbedError(f"{base} is not a private folder of user {os.getuid()}: remove it")
+    return base
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _sweep(base: Path) -> None:
+    """Remove the folders of runs that are provably dead.
+
+    A supervisor holds a lock on its owner file as long as it lives, and the file names its PID and
+    start time: a folder goes only if nobody holds the lock and no such process exists.
+    """
+    for folder in base.iterdir():
+        try:
+            owner = (folder / OWNER).open("r+")
+        except FileNotFoundError:  # killed between two calls of run_folder(): nothing is in it yet
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+            continue
+        with owner:
+            try:
+                fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            words = owner.read().split()
+            if len(words) != 2 or _start_time(int(words[0])) != words[1]:
+                shutil.rmtree(folder)
+
+
+def _start_time(pid: int) -> str | None:
+    """When a process started, in clock ticks since the machine did; None when it is dead."""
+    try:
+        # The name, in parentheses, may hold anything; after it come fields 3, 4, ... (proc(5)).
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, start = fields[0], fields[19]
+    return None if state in "ZX" else start  # killed, but its parent has not looked yet

@@ -1,0 +1,400 @@
+"""A network in real time: Mininet's namespaces, with a process for each switch."""
+
+import contextlib
+import itertools
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from ipaddress import IPv4Address, IPv4Interface
+from pathlib import Path
+from typing import Any
+
+import mininet.net
+import numpy as np
+from mininet.link import Intf, Link
+from mininet.log import lg, setLogLevel
+from mininet.net import Mininet
+from mininet.node import Node
+from mininet.topo import Topo
+
+from minip4.engine.engine import Engine
+from telemark.accounting import pcap
+from telemark.accounting.rejected import Fault, RefusedFrames, first_example
+from telemark.apps.application import Application, Place, Running
+from telemark.backends.backend import LinkEnd, Outcome, Settings
+from telemark.backends.real.applications import ApplicationProcess
+from telemark.backends.real.flow_processes import executable
+from telemark.backends.real.frames import FrameSender
+from telemark.backends.real.isolation import DISABLE_IPV6
+from telemark.backends.real.mininet_cli import converse, end_command
+from telemark.backends.real.p4utils.thrift import ThriftCalls
+from telemark.backends.real.shell import Shell
+from telemark.backends.real.targets.bmv2 import PANEL, Bmv2Switch, panel_interface
+from telemark.backends.real.targets.minip4 import Minip4Switch, SwitchSettings
+from telemark.backends.real.traffic import ProcessCarrier
+from telemark.errors import TestbedError
+from telemark.programs import Program, Source, compiled
+from telemark.topology import links
+from telemark.topology.links import ETHERNET_BYTES, SWITCH_MTU, VLAN_TAG_BYTES
+from telemark.traffic.flows import AnyFlow, Schedule
+
+MAX_INTERFACE = 15  # characters of an interface's name (IFNAMSIZ of <linux/if.h>, less its end)
+FRAMES_S = 1.0  # so long after the network's end frames may still be sent, as in virtual time
+# Counters of /proc/net/snmp and /proc/net/netstat: datagrams for which the kernel had no room; and
+# frames whose checksum or length is wrong (for UDP both are among InErrors, as is a full buffer).
+NO_ROOM = (("Udp", "RcvbufErrors"), ("Udp", "SndbufErrors"), ("Udp", "MemErrors"))
+MALFORMED = (("Ip", "InHdrErrors"), ("IpExt", "InTruncatedPkts"), ("Icmp", "InCsumErrors"),
+             ("Tcp", "InCsumErrors"), ("Udp", "InErrors"))  # fmt: skip
+FULL_BUFFERS = (("Udp", "RcvbufErrors"), ("Udp", "MemErrors"))
+
+
+class MininetBackend:
+    """See telemark.backends.backend.Plant. Inside the namespaces of a run."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._mininet: Mininet
+        self.switches: Sequence[Minip4Switch] = []
+        self.hosts: Sequence[Host] = []
+        self.links: list[tuple[LinkEnd, LinkEnd]] = []
+        self._flow_ports: set[int] = set()  # of destinations
+        self._frame_senders: list[FrameSender] = []
+        self._applications: list[ApplicationProcess] = []
+
+    def start(self, exit_stack: contextlib.ExitStack) -> None:
+        """Build Mininet's network, and return when all switches forward and answer."""
+        settings = self._settings
+        linked = {name for link in settings.topo.links() for name in link}
+        if alone := sorted({*settings.topo.hosts()} - linked):
+            raise TestbedError(f"host {alone[0]} has no link: in real time it needs one")
+        check_interfaces(settings.topo, settings.target)
+        switch_settings = SwitchSettings(
+            programs=settings.programs,
+            folder=settings.folder,
+            seed=settings.seed,
+            capture=settings.capture,
+            snaplen=settings.snaplen,
+            stamp_log=settings.stamp_log,
+            options=dict(settings.switch_options),
+            device_ids=settings.device_ids,
+        )
+        for program in {*settings.programs.values()}:
+            Engine(program.compiled.bmv2_json).close()  # or all switches would run cc at once
+        for tool in ("send", "receive", "tcp_send", "tcp_receive", "send_frames"):
+            executable(tool)  # a schedule must not wait for the C compiler
+        settings.tell("starting the network")
+        setLogLevel("error")
+        mininet.net.fixLimits = lambda: None  # it writes settings of the whole machine
+        self._mininet = Mininet(
+            switch=_switch_maker(settings, switch_settings, exit_stack),
+            host=partial(Host, mtu_bytes=settings.mtu_bytes), link=ImpairedLink,
+            controller=None, autoSetMacs=True, build=False,
+        )  # fmt: skip
+        exit_stack.callback(self._stop_mininet)
+        exit_stack.callback(self._stop_processes)
+        self._mininet.topo = settings.topo
+        self._mininet.build()
+        self.switches, self.hosts = self._mininet.switches, self._mininet.hosts
+        self.links = [(_end_of(link.intf1), _end_of(link.intf2)) for link in self._mininet.links]
+        is_switch = settings.topo.isSwitch
+        _widen([end.interface for link in self.links for end in link if is_switch(end.node)])
+        self._mininet.start()
+        for host in self.hosts:
+            host.settle(self.hosts)
+        for switch in self.switches:
+            switch.wait_ready()
+
+    def traffic_driver(
+        self, flows: Sequence[AnyFlow], schedules: Mapping[int, Schedule]
+    ) -> ProcessCarrier:
+        """Processes that send and receive, in the hosts' namespaces."""
+        hosts = {host.name: host for host in self.hosts}
+        self._flow_ports |= {flow.port for flow in flows}
+        return ProcessCarrier(hosts, self._settings.folder, flows, schedules)
+
+    def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
+        """Return when a process has begun that sends them, in the host's namespace."""
+        name = f"frames-{len(self._frame_senders)}"
+        node = next(node for node in self.hosts if node.name == host)
+        sender = FrameSender(node, self._settings.folder / name, times_ns, frames)
+        self._frame_senders.append(sender)
+
+    def run_application(self, host: str, application: Application) -> Running:
+        """A process in the host's namespace."""
+        node = next(node for node in self.hosts if node.name == host)
+        log = self._settings.folder / f"{host}-application-{len(self._applications)}.log"
+        neighbours = {other.IP(): other.MAC() for other in self.hosts}
+        place = Place(host, node.IP(), node.MAC(), self._settings.mtu_bytes, neighbours)
+        process = ApplicationProcess(node, place, application, log)
+        self._applications.append(process)
+        return process.running
+
+    def _stop_mininet(self) -> None:
+        for node in self._mininet.values():  # a signal may have come while one was at a command
+            end_command(node)
+        self._mininet.stop()
+
+    def _stop_processes(self) -> None:
+        for sender in self._frame_senders:
+            sender.stop()
+        for application in self._applications:
+            application.stop()
+
+    def command_line(self) -> None:
+        """Mininet's."""
+        setLogLevel("output")
+        converse(self._mininet)
+
+    async def run_script(self, script: Path) -> None:
+        """The same, without anybody who types. Nothing else happens in this process meanwhile."""
+        setLogLevel("output")
+        lg.ch.setStream(sys.stdout)  # what is done is the run's output; Mininet's is stderr
+        converse(self._mininet, script)
+
+    def check_alive(self) -> None:
+        """See Plant."""
+        for switch in self.switches:
+            switch.check_alive()
+        for application in self._applications:
+            application.check_alive()
+        self._check_shells()
+
+    def _check_shells(self) -> None:
+        """Raise TestbedError for a shell that has ended: with it went its host's namespace."""
+        for node in (*self.hosts, *self.switches):
+            node.check_shell()
+
+    def finish(self) -> Outcome:
+        """Stop the switches, and take all counters in."""
+        self._check_shells()
+        end_s = time.monotonic() + FRAMES_S
+        for sender in self._frame_senders:
+            sender.finish(max(end_s - time.monotonic(), 0))
+        for application in self._applications:
+            application.close()
+        outcome = Outcome(applications=[each.running for each in self._applications])
+        for switch in self.switches:
+            switch.request_end()
+        for switch in self.switches:
+            switch.finish()
+            outcome.counters[switch.name] = switch.counters
+        for application in self._applications:
+            application.finish()
+        outcome.interface_counters = _interface_counters(Path("/proc/self/net/dev"), "")
+        for host in self.hosts:
+            proc = Path(f"/proc/{host.pid}/net")
+            outcome.interface_counters |= _interface_counters(proc / "dev", host.name)
+            outcome.udp_losses[host.name] = _sum(_protocol_counters(proc), NO_ROOM)
+        outcome.refused = self._malformed_frames(has_captures=self._settings.capture)
+        outcome.refused += self._take_out_too_long(outcome)
+        return outcome
+
+    def refused_frames(self) -> list[RefusedFrames]:
+        """See Plant. Without an example: the switches still write their captures."""
+        return self._malformed_frames(has_captures=False)
+
+    def _malformed_frames(self, *, has_captures: bool) -> list[RefusedFrames]:
+        """Those that the kernel counted, with the first one of the captures as an example."""
+        refused = []
+        for host in self.hosts:
+            counters = _protocol_counters(Path(f"/proc/{host.pid}/net"))
+            malformed = _sum(counters, MALFORMED) - _sum(counters, FULL_BUFFERS)
+            if malformed:
+                paths = [self._capture(port, "out") for port, end in self._host_links()
+                         if end.node == host.name and has_captures]  # fmt: skip
+                captured = itertools.chain.from_iterable(map(pcap.each_frame, paths))
+                frames = (frame for frame in map(self._completed, captured) if frame is not None)
+                example = first_example(frames, host.MAC())
+                refused.append(RefusedFrames(host.name, Fault.MALFORMED, malformed, example))
+        return refused
+
+    def _completed(self, frame: pcap.Captured) -> tuple[int, bytes] | None:
+        """A captured frame and its time. None if it was cut, unless zeros followed, as in flows."""
+        ports = struct.unpack_from(">HH", frame.bytes.ljust(pcap.UDP + 4), pcap.UDP)
+        if len(frame.bytes) < frame.length and self._flow_ports.isdisjoint(ports):
+            return None
+        return frame.time_ns, frame.bytes.ljust(frame.length, b"\0")
+
+    def _take_out_too_long(self, outcome: Outcome) -> list[RefusedFrames]:
+        """Take out of the kernel's drops those on links to hosts that got frames above their MTU.
+
+        All of them, at both ends: the switch tries some frames more than once.
+        """
+        refused = []
+        for port, end in self._host_links() if self._settings.capture else ():
+            ends = [outcome.interface_counters[each.interface] for each in (port, end)]
+            dropped = ends[1]["dropped"]
+            if dropped and self._too_long(port, "out") > self._too_long(port, "lost"):
+                for each in ends:
+                    each["dropped"] = 0
+                outcome.counters[port.node]["ports"][str(port.port)]["kernel"]["send_errors"] = 0
+                refused.append(RefusedFrames(end.node, Fault.TOO_LONG, dropped))
+        return refused
+
+    def _too_long(self, port: LinkEnd, what: str) -> int:
+        longest = self._settings.mtu_bytes + ETHERNET_BYTES + VLAN_TAG_BYTES
+        lengths = pcap.read(self._capture(port, what), width=1).length
+        return int(np.count_nonzero(lengths > longest))
+
+    def _host_links(self) -> list[tuple[LinkEnd, LinkEnd]]:
+        """Links between a switch and a host: the switch's end, and the host's."""
+        switches = {switch.name for switch in self.switches}
+        return [(near, far) for link in self.links for near, far in (link, link[::-1])
+                if near.node in switches and far.node not in switches]  # fmt: skip
+
+    def _capture(self, port: LinkEnd, what: str) -> Path:
+        return self._settings.folder / f"{port.interface}_{what}.pcap"
+
+
+def check_interfaces(topo: Topo, target: str) -> None:
+    """Raise TestbedError for nodes whose interfaces would have names that the kernel refuses."""
+    for _, _, info in topo.links(sort=True, withInfo=True):
+        for end in "12":
+            node, port = info[f"node{end}"], info[f"port{end}"]
+            name = info.get(f"intfName{end}") or f"{node}-eth{port}"  # as Mininet's Topo has it
+            if target == "bmv2" and topo.isSwitch(node):
+                name = panel_interface(node, port)
+            if len(name) > MAX_INTERFACE:
+                raise TestbedError(
+                    f"node {node}: its interface would be {name}, and Linux takes "
+                    f"{MAX_INTERFACE} characters: give the node a shorter name"
+                )
+
+
+def _switch_maker(
+    settings: Settings, shared: SwitchSettings, exit_stack: contextlib.ExitStack
+) -> Callable[..., Minip4Switch]:
+    if settings.target == "bmv2":
+        panel = Program.write(compiled(Source(PANEL)), settings.folder, "bmv2-panel")
+        calls = ThriftCalls()
+        exit_stack.callback(calls.stop)
+        return partial(Bmv2Switch, settings=shared, panel=panel, calls=calls)
+    return partial(Minip4Switch, settings=shared)
+
+
+class Host(Shell, Node):
+    """A host that sends only what it is told to, in frames as they will be on the wire."""
+
+    def __init__(self, name: str, mtu_bytes: int, **params: Any) -> None:
+        self._mtu_bytes = mtu_bytes
+        self._addresses = "", ""  # IPv4 and MAC, once it is settled
+        super().__init__(name, **params)
+
+    def IP(self, intf: Any = None) -> str:
+        """Also when the network has ended, and its interfaces are gone."""
+        return super().IP(intf) if self.intfs else self._addresses[0]
+
+    def MAC(self, intf: Any = None) -> str:
+        """The same."""
+        return super().MAC(intf) if self.intfs else self._addresses[1]
+
+    def startShell(self, mnopts: str | None = None) -> None:
+        """Start the host's shell; IPv6 goes before an interface comes up and says hello."""
+        super().startShell(mnopts)
+        self.cmd(DISABLE_IPV6)
+
+    def enter(self) -> list[str]:
+        """The beginning of a command that is to run in the host's network namespace."""
+        return ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
+
+    def settle(self, hosts: "Sequence[Host]") -> None:
+        """Turn offloads off, set the MTU, and tell the host every other's MAC address.
+
+        Those outside of its own subnet get a route: what leads there, switches know. A host that a
+        topology gives `neighbours` of its own, IPv4 -> MAC address, knows those alone.
+        """
+        self._addresses = self.IP(), self.MAC()
+        interface = self.defaultIntf()
+        subnet = IPv4Interface(f"{self.IP()}/{interface.prefixLen}").network
+        commands = [
+            f"ethtool -K {name} tx off rx off sg off tso off gso off gro off >/dev/null\n"
+            f"ip link set dev {name} mtu {self._mtu_bytes}"
+            for name in self.intfNames()
+        ]
+        own = self.params.get("neighbours")
+        if own is None:
+            others = {other.IP(): other.MAC() for other in hosts if other is not self}
+            commands += [f"ip route replace {address} dev {interface} scope link"
+                         for address in others if IPv4Address(address) not in subnet]  # fmt: skip
+        if "defaultRoute" in self.params:  # Mininet's word for it, as in "via 10.0.0.1"
+            commands.append(f"ip route replace default {self.params['defaultRoute']}")
+        commands += [f"ip neigh replace {address} lladdr {mac} dev {interface}"
+                     for address, mac in (others if own is None else own).items()]  # fmt: skip
+        done = subprocess.run(
+            [*self.enter(), "sh", "-e"], input="\n".join(commands), text=True,
+            capture_output=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise TestbedError(f"host {self.name} cannot be set up: {done.stderr.strip()}")
+
+
+class Interface(Intf):
+    """An end of a link."""
+
+    def delete(self) -> None:
+        """Remove it; where its node's shell has ended, it goes with the run."""
+        with contextlib.suppress(TestbedError):
+            super().delete()
+
+
+class ImpairedLink(Link):
+    """A veth pair; its ends keep their link's properties for the switches to read."""
+
+    def __init__(self, node1: Any, node2: Any, **params: Any) -> None:
+        own = dict(zip(("params1", "params2"), links.of_ends(node1, node2, params), strict=True))
+        plain = {key: value for key, value in params.items() if key in links.MININET_PARAMETERS}
+        super().__init__(node1, node2, **{"intf": Interface, **plain, **own})
+
+
+def _widen(interfaces: Sequence[str]) -> None:
+    """Set the MTU of switch interfaces to SWITCH_MTU, see telemark.topology.links."""
+    commands = "".join(f"link set dev {name} mtu {SWITCH_MTU}\n" for name in interfaces)
+    done = subprocess.run(
+        ["ip", "-batch", "-"], input=commands, text=True, capture_output=True, check=False
+    )
+    if done.returncode:
+        raise TestbedError(f"switches' interfaces cannot be set up: {done.stderr.strip()}")
+
+
+def _end_of(interface: Any) -> LinkEnd:
+    return LinkEnd(interface.node.name, interface.name, interface.node.ports[interface])
+
+
+def _interface_counters(path: Path, node: str) -> dict[str, dict[str, int]]:
+    """Packets and drops by interface, from /proc/net/dev (netdevice's columns, see proc(5)).
+
+    Several hosts may have an eth0: such names are led by their node's.
+    """
+    counters = {}
+    for line in path.read_text().splitlines()[2:]:
+        name, _, text = line.partition(":")
+        values = [int(word) for word in text.split()]
+        name = name.strip()
+        if name != "lo":
+            counters[name if name.startswith(node) else f"{node}-{name}"] = {
+                "received": values[1],
+                "sent": values[9],
+                "dropped": values[2] + values[3] + values[10] + values[11],  # errors and drops
+            }
+    return counters
+
+
+def _protocol_counters(proc: Path) -> dict[tuple[str, str], int]:
+    """The counters of `snmp` and `netstat` in a folder such as /proc/net, by group and name.
+
+    Of each group there is a line of names, then one of values.
+    """
+    counters = {}
+    for file in ("snmp", "netstat"):
+        lines = [line.split() for line in (proc / file).read_text().splitlines()]
+        for (group, *names), (_, *values) in zip(lines[::2], lines[1::2], strict=True):
+            for name, value in zip(names, values, strict=True):
+                counters[group.removesuffix(":"), name] = int(value)
+    return counters
+
+
+def _sum(counters: dict[tuple[str, str], int], names: Iterable[tuple[str, str]]) -> int:
+    return sum(counters.get(name, 0) for name in names)  # older kernels have no MemErrors

@@ -1,0 +1,239 @@
+"""minip4 as a switch of p4-utils. This file runs in p4-utils' own Python environment.
+
+It imports p4utils and Mininet, and nothing of this project, of which it needs the command `minip4`
+alone. `telemark run network.py` runs a script on it that knows nothing of it; a script that is to
+choose for itself says
+
+    from telemark_p4utils import NetworkAPI  # for: from p4utils.mininetlib.network_API import ...
+"""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mininet.link import Intf, Link, TCIntf
+from p4utils.mininetlib import network_API
+from p4utils.mininetlib.log import error, output, warning
+from p4utils.mininetlib.node import P4RuntimeSwitch
+from p4utils.utils.client import ThriftClient
+from p4utils.utils.compiler import P4C, CompilationError
+from p4utils.utils.helper import cksum
+
+MINIP4 = shutil.which("minip4") or str(Path(__file__).resolve().parents[5] / ".venv/bin/minip4")
+OURS = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+SWITCH_CLI = (str(Path(MINIP4).with_name("python")), "-m", "importers.switch_cli")
+READY = b"minip4 switch: ready"
+START_S = 60.0  # for cc, which compiles a program once, on a machine that has other work too
+STOP_S = 10.0  # for what is under way in queues and links
+P4C_WORDS = ("--target bmv2", "--arch v1model", "--std p4-16")  # which go without saying here
+TIME = re.compile(r"(\d+(?:\.\d*)?) *(s|sec|ms|msec|us|usec)?")  # tc(8): a bare number is us
+UNIT_US = {"s": 1_000_000, "sec": 1_000_000, "ms": 1000, "msec": 1000, None: 1}
+
+
+class Minip4Error(Exception):
+    """What minip4 cannot do, or could not: one line."""
+
+
+class Minip4Switch(P4RuntimeSwitch):
+    """`minip4 switch`, with P4Runtime; bw, delay, jitter, loss and queues of links are its own."""
+
+    def __init__(self, name: str, *args: Any, **options: Any) -> None:
+        super().__init__(name, *args, **{**options, "sw_bin": MINIP4})
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="telemark-")
+        self.control = str(Path(self._folder.name, "control"))  # the socket of `minip4 control`
+        if self.enable_debugger:
+            raise Minip4Error(f"switch {name}: minip4 has no debugger: its log is a trace of "
+                              "all packets, enableLogAll()")  # fmt: skip
+
+    def switch_running(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def add_arguments(self) -> list[str]:
+        """The command that starts the switch."""
+        if not self.json_path:
+            raise Minip4Error(f"switch {self.name} has no program: expected setP4Source()")
+        command = [MINIP4, "switch", self.json_path, "--device-id", str(self.device_id),
+                   "--grpc-server-addr", f"127.0.0.1:{self.grpc_port}",
+                   "--control", self.control, "--seed", str(seed_of(self.name)),
+                   "--priority-queues", str(self.priority_queues_num or 1)]  # fmt: skip
+        if self.params.get("p4rt_path"):
+            command += ["--p4info", self.params["p4rt_path"]]
+        if self.pcap_dump:
+            command += ["--pcap", self.pcap_dir or "."]
+        if self.log_enabled:
+            command += ["--trace"]
+        for port, interface in self.intfs.items():
+            if interface.name != "lo":
+                command += ["-i", f"{port}@{interface.name}"]
+                if link := link_properties(interface.name, interface.params):
+                    output(f"{interface.name}: a link of minip4's, in place of tc's: {link}\n")
+                    command += ["--link", f"{port}:{link},seed={seed_of(interface.name)}"]
+        return command
+
+    def start(self, controllers: object = None) -> None:
+        """Return when the switch forwards and P4Runtime answers."""
+        folder = self.log_dir if self.log_enabled else self._folder.name
+        log = Path(folder, f"p4s.{self.name}.log")
+        with log.open("wb") as said:
+            self._process = subprocess.Popen(
+                self.add_arguments(), stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                env=OURS, start_new_session=True,
+            )  # fmt: skip
+        end_s = time.monotonic() + START_S
+        while READY not in log.read_bytes():
+            if not self.switch_running() or time.monotonic() > end_s:
+                lines = log.read_text().splitlines() or ["it said nothing"]
+                raise Minip4Error(f"switch {self.name} did not start: {lines[-1]}")
+            time.sleep(0.02)
+
+    def stop(self, deleteIntfs: bool = True) -> None:
+        """End the process, which completes its captures, and remove the interfaces."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+        super().stop(deleteIntfs)
+
+    def describe(self) -> None:
+        """Tell where P4Runtime answers: there is no Thrift."""
+        output(f"{self.name} -> gRPC port: {self.grpc_port}\n")
+
+
+class Minip4Compiler(P4C):
+    """`minip4 compile`, always with P4Info: controllers reach minip4 over P4Runtime alone."""
+
+    def __init__(self, p4_src: str, p4rt: bool = True, **options: Any) -> None:
+        super().__init__(p4_src, p4rt=True, **options)
+
+    def compile(self) -> None:
+        """Write JSON and P4Info where p4c would. Raises CompilationError with what was said."""
+        self.cksum = cksum(self.p4_src)
+        options = " ".join(self.opts.split())
+        for words in P4C_WORDS:
+            options = options.replace(words, "")
+        done = subprocess.run(
+            [MINIP4, "compile", self.p4_src, *shlex.split(options), "-o", self.json_out,
+             "--p4runtime-files", self.p4rt_out],
+            env=OURS, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise CompilationError(done.stderr.strip())
+        if done.stderr:
+            warning(done.stderr)
+        self.compiled = True
+
+
+class Minip4Link(Link):
+    """A link whose ends at minip4 switches are for these to see to; at hosts it is tc's."""
+
+    def __init__(self, node1: Any, node2: Any, **params: Any) -> None:
+        cls1, cls2 = (Intf if isinstance(node, Minip4Switch) else TCIntf for node in (node1, node2))
+        super().__init__(node1, node2, **{**params, "cls1": cls1, "cls2": cls2})
+
+
+class Minip4Client(ThriftClient):
+    """Commands of simple_switch_CLI from a file, carried out over P4Runtime."""
+
+    def __init__(
+        self, thrift_port: int, sw_name: str, network: "NetworkAPI", **options: Any
+    ) -> None:
+        super().__init__(thrift_port, sw_name, **options)
+        self._switch = network.net[sw_name]
+
+    def configure(self) -> None:
+        """Carry out the file; tell what it reads, and that commands failed, and go on."""
+        if not self.cli_input or not os.path.isfile(self.cli_input):
+            raise Minip4Error(f"switch {self.sw_name}: there is no file {self.cli_input}")
+        done = subprocess.run(
+            [*SWITCH_CLI, self._switch.name, f"127.0.0.1:{self._switch.grpc_port}",
+             str(self._switch.device_id), self._switch.control, self.cli_input],
+            env=OURS, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        output(done.stdout)
+        if done.returncode > 1:
+            raise Minip4Error(done.stderr.strip())
+        if done.returncode:
+            error(f"Switch {self.sw_name}: commands of {self.cli_input} failed\n")
+
+
+class CompiledNetworkAPI(network_API.NetworkAPI):
+    """p4-utils' NetworkAPI, with bmv2 as it has it, and minip4's compiler in place of p4c."""
+
+    def __init__(self, *args: Any, **params: Any) -> None:
+        super().__init__(*args, **params)
+        self.setCompiler(Minip4Compiler)
+
+
+class NetworkAPI(CompiledNetworkAPI):
+    """p4-utils' NetworkAPI, with minip4 for its switches, their compiler and their links."""
+
+    def __init__(self, *args: Any, **params: Any) -> None:
+        super().__init__(*args, **params)
+        self.setSwitchClient(Minip4Client, network=self)
+
+    def addP4Switch(self, name: str, **opts: Any) -> str:
+        """A minip4 switch, unless `cls` says what else; it always has P4Runtime."""
+        if issubclass(opts.setdefault("cls", Minip4Switch), Minip4Switch):
+            opts["isP4RuntimeSwitch"] = True  # who has it gets a port for it
+        return super().addP4Switch(name, **opts)
+
+    def addP4RuntimeSwitch(self, name: str, **opts: Any) -> str:
+        """The same."""
+        opts.setdefault("cls", Minip4Switch)
+        return super().addP4RuntimeSwitch(name, **opts)
+
+    def addLink(self, node1: str, node2: str, *args: Any, **opts: Any) -> int:
+        """See Minip4Link."""
+        opts.setdefault("cls", Minip4Link)
+        return super().addLink(node1, node2, *args, **opts)
+
+
+def seed_of(name: str) -> int:
+    """Of the dice of a switch, or of a link's end: its own, from that of the run."""
+    return zlib.crc32(f"{os.environ.get('TELEMARK_SEED', '1')}/{name}".encode())
+
+
+def link_properties(interface: str, params: dict[str, Any]) -> str:
+    """What Mininet's words ask of a link, in those of `minip4 switch --link`; "" where nothing.
+
+    Raises Minip4Error for what is no number, or no time.
+    """
+    given = {word: params[word] for word in WORDS if params.get(word) is not None}
+    values = []
+    for word, value in given.items():
+        name, translate = WORDS[word]
+        try:
+            values.append(f"{name}={translate(value)}")
+        except (TypeError, ValueError):
+            raise Minip4Error(f"{interface}: {word} {value!r} is none that tc knows") from None
+    return ",".join(values)
+
+
+def _time_us(text: str) -> float:
+    match = TIME.fullmatch(str(text))
+    if match is None:
+        raise ValueError(text)
+    return float(match[1]) * UNIT_US.get(match[2], 1)
+
+
+WORDS: dict[str, tuple[str, Callable[[Any], float]]] = {
+    "bw": ("rate_bps", lambda mbit: round(float(mbit) * 1e6)),
+    "delay": ("delay_us", _time_us),
+    "jitter": ("jitter_us", _time_us),
+    "loss": ("loss_probability", lambda percent: float(percent) / 100),
+    "max_queue_size": ("queue_packets", int),
+}

@@ -1,0 +1,133 @@
+"""What bmv2 tells over Thrift alone, queues and registers: by p4-utils' SimpleSwitchThriftAPI."""
+
+import argparse
+import json
+import select
+import subprocess
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from minip4.runtime.switch.port_options import QUEUE_KEYS, checked
+from telemark.backends.real.p4utils.environment import THERE, environment, interpreter
+from telemark.errors import TestbedError
+
+CALLS = THERE / "thrift_calls.py"
+ANSWER_S = 20.0
+LARGEST = 2**63 - 1  # Thrift has signed numbers of 64 bits, and says this of all that are larger
+QUEUE_WORDS = {"depth": "set_queue_depth", "rate_pps": "set_queue_rate"}
+
+
+class ThriftCalls:
+    """A process of p4-utils' environment that calls bmv2 switches; it starts when it must."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._asking = threading.Lock()
+
+    def call(self, port: int, method: str, arguments: Sequence[Any]) -> Any:
+        """What a method of the class returns. Raises TestbedError, also where p4-utils is not."""
+        with self._asking:
+            asked = {"port": port, "method": method, "arguments": arguments}
+            answer = self._ask(json.dumps(asked))
+        if "error" in answer:
+            raise TestbedError(f"{method}: {answer['error']}")
+        return answer["result"]
+
+    def stop(self) -> None:
+        """End the process, if there is one."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def _ask(self, line: str) -> dict[str, Any]:
+        if self._process is None:
+            python = interpreter()
+            self._process = subprocess.Popen(
+                [python, str(CALLS)], env=environment(python), text=True, start_new_session=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )  # fmt: skip
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(f"{line}\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+        if not select.select([process.stdout], [], [], ANSWER_S)[0]:
+            self.stop()
+            raise TestbedError(f"no answer within {ANSWER_S:g} s")
+        if not (found := process.stdout.readline()):
+            raise self._ended()
+        answer: dict[str, Any] = json.loads(found)
+        return answer
+
+    def _ended(self) -> TestbedError:
+        """Why the process ended: p4-utils is there, but not all that it needs of bmv2, mostly."""
+        assert self._process is not None
+        _, errors = self._process.communicate()
+        self._process = None
+        last = errors.strip().splitlines()[-1] if errors.strip() else "it said nothing"
+        return TestbedError(f"p4-utils' Thrift API ended: {last}")
+
+
+class Thrift:
+    """One bmv2 switch, by the calls that all of its network share.
+
+    All methods raise TestbedError: without p4-utils, and for what bmv2 does not do.
+    """
+
+    def __init__(self, switch: str, port: int, calls: ThriftCalls) -> None:
+        self._switch = switch
+        self.port = port
+        self._calls = calls
+
+    def set_all_queues(self, depth: int) -> None:
+        """Change how many packets each queue has room for."""
+        self._call("set_queue_depth", depth)
+
+    def set_queue(self, port: int, priority: int | None = None, **changes: Any) -> None:
+        """Change `depth` (packets) and `rate_pps` (0: none) of a port's queue, as on minip4."""
+        where = f"switch {self._switch}, port {port}: bmv2"
+        if unknown := sorted(changes.keys() - QUEUE_WORDS.keys()):
+            raise TestbedError(
+                f"{where} has no {', '.join(unknown)} of queues, which count packets there: "
+                f"expected {' or '.join(QUEUE_WORDS)}; addLink(..., rate_bps=) limits a link"
+            )
+        if priority:
+            raise TestbedError(f"{where} has one queue there, of priority 0: {priority} is none")
+        try:
+            checked({"port": port, **changes}, QUEUE_KEYS)
+        except argparse.ArgumentTypeError as error:
+            raise TestbedError(f"{where}: {error}") from None
+        for word, value in changes.items():
+            # A text: of port 0 as a number the class makes all ports.
+            self._call(QUEUE_WORDS[word], value, str(port))
+
+    def read_register(self, name: str, bits: int, index: int | None = None) -> list[int]:
+        """A cell of a register, or all of them; `bits` is its width."""
+        found = self._call("register_read", name, index)
+        values = found if index is None else [found]
+        if bits > 63 and LARGEST in values:
+            raise TestbedError(
+                f"switch {self._switch}: register {name} has {bits} bits, and in cell "
+                f"{index or values.index(LARGEST)} 2**63 - 1 or more: Thrift cannot tell which"
+            )
+        return values
+
+    def write_register(self, name: str, value: int, cells: range) -> None:
+        """Write one value into cells that follow each other."""
+        if not 0 <= value <= LARGEST:
+            raise TestbedError(
+                f"switch {self._switch}: register {name}: {value}: over Thrift bmv2 takes 0 to "
+                "2**63 - 1"
+            )
+        self._call("register_write", name, [cells.start, cells.stop], value)
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        try:
+            return self._calls.call(self.port, method, arguments)
+        except TestbedError as error:
+            raise TestbedError(f"switch {self._switch}: bmv2: {error}") from None

@@ -1,0 +1,51 @@
+"""A TCP flow in real time: sent by c/tcp_send.c, received by c/tcp_receive.c."""
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from telemark.backends.real.flow_processes import FlowProcesses
+from telemark.errors import FailedRunError, TestbedError
+from telemark.traffic.tcp import ANSWERS, PROGRESS, RECEIVED, TcpFlow, TcpRecord
+
+
+class TcpProcesses(FlowProcesses):
+    """Both ends of a connection."""
+
+    def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: TcpFlow) -> None:
+        super().__init__(hosts, folder, flow)
+        self._tcp_flow = flow
+
+    async def finish_sending(self) -> None:
+        """Return when all was acknowledged. Raises FailedRunError for a connection that failed."""
+        try:
+            await self._sender.await_word("acknowledged")
+        except TestbedError as error:
+            raise FailedRunError(str(error)) from error
+
+    async def record(self) -> TcpRecord:
+        """Close the connection, the receiver first, and read what both have recorded."""
+        self._receiver.process.send_signal(signal.SIGTERM)
+        await self._receiver.output()
+        await self._sender.output()
+        return TcpRecord(
+            self._tcp_flow,
+            np.fromfile(self._path("sent"), PROGRESS),
+            np.fromfile(self._path("received"), RECEIVED),
+            np.fromfile(self._path("answers"), ANSWERS),
+        )
+
+    def _receiver_command(self) -> list[Any]:
+        return ["tcp_receive", self._flow.port, self._tcp_flow.size_bytes,
+                self._tcp_flow.response_bytes, self._path("received")]  # fmt: skip
+
+    def _sender_command(self) -> list[Any]:
+        flow = self._tcp_flow
+        return ["tcp_send", self._hosts[flow.destination].IP(), flow.port, flow.source_port,
+                flow.dscp << 2, flow.size_bytes, round(flow.duration_s * 1e9), flow.rate_bps,
+                flow.congestion, int(flow.has_ecn), round(flow.on_s * 1e9),
+                round(flow.off_s * 1e9), flow.requests, flow.response_bytes,
+                round(flow.think_s * 1e9), self._path("sent"), self._path("answers")]  # fmt: skip

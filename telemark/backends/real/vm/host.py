@@ -1,0 +1,30 @@
+"""A virtual machine in the place of a host of a network: with its addresses, and with RDMA."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from telemark.backends.real.vm import card
+from telemark.backends.real.vm.machine import Machine, Socket
+from telemark.errors import TestbedError
+
+
+@contextlib.contextmanager
+def machine_at(
+    host: Any, folder: Path, neighbours: Mapping[str, str], more_addresses: Sequence[str] = ()
+) -> Iterator[Machine]:
+    """One that takes over the interface of a host, net.host(...), and knows others (IP -> MAC).
+
+    It has the host's address, and more ("fd00::2/64"), if they are given.
+    As long as it is up the host has no IP stack: neither flows nor pings reach it. Raises
+    TestbedError, also in virtual time.
+    """
+    if not hasattr(host, "enter"):
+        raise TestbedError(f"a virtual machine at {host.name} needs --time real")
+    interface = host.defaultIntf()
+    socket = Socket(str(interface), host.MAC(), host.enter())
+    with Machine(folder, socket) as machine:
+        addresses = [f"{host.IP()}/{interface.prefixLen}", *more_addresses]
+        machine.call(card.settle, addresses, dict(neighbours))
+        yield machine

@@ -1,0 +1,150 @@
+"""Flows in virtual time: sources, listeners and TCP connections on the event queue."""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from minip4.engine.errors import InvalidArgument
+from minip4.simulator.tcp import TcpSpec
+from minip4.simulator.virtual import FlowSpec, Virtual
+from telemark.backends.backend import derive_seed
+from telemark.backends.virtual.clock import VirtualClock
+from telemark.errors import FailedRunError, TestbedError
+from telemark.traffic.flows import (
+    HEADERS_BYTES,
+    AnyFlow,
+    AnyRecord,
+    Flow,
+    FlowRecord,
+    Schedule,
+    sent_at_once,
+)
+from telemark.traffic.tcp import TcpFlow, TcpRecord
+
+POLL_NS = 10_000_000  # how often it is looked whether TCP flows are over
+
+
+class VirtualCarrier:
+    """See telemark.traffic.flows.Carrier."""
+
+    late_remedy: ClassVar[str] = ""
+
+    def __init__(
+        self, virtual: Virtual, clock: VirtualClock, hosts: Mapping[str, int],
+        flows: Sequence[AnyFlow], schedules: Mapping[int, Schedule], *, seed: int,
+    ) -> None:  # fmt: skip
+        self._virtual = virtual
+        self._clock = clock
+        self._hosts = hosts
+        self._flows = [flow for flow in flows if isinstance(flow, Flow)]
+        self._tcp_flows = [flow for flow in flows if isinstance(flow, TcpFlow)]
+        self._schedules = schedules
+        self._seed = seed
+        self._start_ns = 0
+        self._numbers: dict[int, int] = {}  # flow id -> number in the event queue
+        self._connections: dict[int, int] = {}  # the same of TCP flows
+
+    async def prepare(self) -> int:
+        """All is ready at once."""
+        return self._clock.now_ns()
+
+    def begin(self, start_ns: int) -> None:
+        """Put the flows into the event queue."""
+        self._start_ns = start_ns
+        for flow in self._flows:
+            try:
+                self._numbers[flow.id] = self._virtual.add_flow(self._spec(flow))
+            except InvalidArgument as error:
+                raise TestbedError(f"{flow.destination}: {error}") from error
+        for tcp_flow in self._tcp_flows:
+            try:
+                number = self._virtual.connections.add(self._tcp_spec(tcp_flow))
+            except InvalidArgument as error:
+                raise TestbedError(f"{tcp_flow.source}: {error}") from error
+            self._connections[tcp_flow.id] = number
+
+    def _spec(self, flow: Flow) -> FlowSpec:
+        schedule = self._schedules[flow.id]
+        return FlowSpec(
+            source=self._hosts[flow.source],
+            destination=self._hosts[flow.destination],
+            id=flow.id,
+            source_port=flow.source_port,
+            destination_port=flow.port,
+            tos=flow.dscp << 2,
+            ttl=flow.ttl,
+            payload=flow.size - HEADERS_BYTES,
+            count=flow.count,
+            start_ns=self._start_ns + schedule.after_ns,
+            rate_pps=flow.rate_pps,
+            due_ns=schedule.due_ns,
+        )
+
+    def _tcp_spec(self, flow: TcpFlow) -> TcpSpec:
+        isn = derive_seed(self._seed, f"tcp {flow.id}")
+        return TcpSpec(
+            source=self._hosts[flow.source],
+            destination=self._hosts[flow.destination],
+            isn=(isn & 0xFFFFFFFF, isn >> 16 & 0xFFFFFFFF),
+            source_port=flow.source_port,
+            destination_port=flow.port,
+            tos=flow.dscp << 2,
+            congestion=flow.congestion,
+            ecn=flow.has_ecn,
+            size_bytes=flow.size_bytes * max(flow.requests, 1),
+            duration_ns=round(flow.duration_s * 1e9),
+            start_ns=self._start_ns + round(flow.after_s * 1e9),
+            rate_bps=flow.rate_bps,
+            on_ns=round(flow.on_s * 1e9),
+            off_ns=round(flow.off_s * 1e9),
+            request_bytes=flow.size_bytes if flow.requests else 0,
+            response_bytes=flow.response_bytes,
+            think_ns=round(flow.think_s * 1e9),
+        )
+
+    async def _await_acknowledgements(self) -> None:
+        """Return when all data of TCP flows have come. Raises FailedRunError if one failed."""
+        connections = self._virtual.connections
+        for flow in self._tcp_flows:
+            number = self._connections[flow.id]
+            while not connections.is_over(number):
+                await self._clock.sleep_until(self._clock.now_ns() + POLL_NS)
+            result = connections.result(number)
+            if result.was_reset:
+                raise FailedRunError(
+                    f"flow {flow.id}: the connection from {flow.source} to {flow.destination} was "
+                    "refused or reset"
+                )
+            if result.has_failed:
+                raise FailedRunError(
+                    f"flow {flow.id}: {flow.source} has no connection to {flow.destination}, or "
+                    "nothing was acknowledged for ten seconds"
+                )
+
+    async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
+        """See Traffic.finish(): a sender in virtual time always keeps its rate."""
+        lasts_ns = max((s.after_ns + s.lasts_ns for s in self._schedules.values()), default=0)
+        await self._await_acknowledgements()
+        end_ns = max(self._start_ns + lasts_ns, self._clock.now_ns())
+        await self._clock.sleep_until(end_ns + round(drain_s * 1e9))
+        records: dict[int, AnyRecord] = {}
+        for flow in self._flows:
+            result = self._virtual.flow_result(self._numbers[flow.id])
+            records[flow.id] = FlowRecord(
+                flow, sent_at_once(result.sent), result.received, largest_lag_ns=0,
+                kernel_drops=0, foreign=result.foreign, dscp_changed=result.dscp_changed,
+            )  # fmt: skip
+        for tcp_flow in self._tcp_flows:
+            fared = self._virtual.connections.result(self._connections[tcp_flow.id])
+            records[tcp_flow.id] = TcpRecord(
+                tcp_flow, fared.progress, fared.received, fared.answers
+            )
+        return records
+
+    async def stop(self) -> None:
+        """End the flows, and free what is kept of them."""
+        for number in self._numbers.values():
+            self._virtual.remove_flow(number)
+        self._numbers.clear()
+        for number in self._connections.values():
+            self._virtual.connections.remove(number)
+        self._connections.clear()

@@ -1,0 +1,184 @@
+"""Where results come from: which programs of which commit, on which machine, and when."""
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from minip4.compiler.preprocess.preprocessor import preprocess
+from minip4.compiler.source import SourceFile
+from telemark import REPOSITORY
+
+PACKAGES = ("telemark", "finsy", "matplotlib", "numpy", "scapy")
+# Where modules lie that are installed: a thousand of a run's, which need not be looked at further.
+INSTALLED = (f"{sys.prefix}/", f"{sysconfig.get_path('stdlib')}/")
+
+
+@dataclass(frozen=True)
+class P4Source:
+    """A P4 program as it was compiled: the text after the preprocessor, with all it includes.
+
+    `sha256` is of its tokens: comments, line breaks, and where it lies make no difference, nor do
+    core.p4 and v1model.p4, which belong to the compiler.
+    """
+
+    path: Path
+    defines: tuple[str, ...]  # NAME=value
+    sha256: str
+    files: frozenset[Path]
+
+    @classmethod
+    def read(cls, path: Path, defines: Sequence[str] = ()) -> "P4Source":
+        """Read the program at `path`; raises P4Error where the preprocessor fails."""
+        tokens, _ = preprocess(path, (), defines)
+        own = "\n".join(token.text for token in tokens if not token.file.is_system)
+        files = frozenset(
+            Path(file.path).resolve() for file in _all_files(tokens[-1].file) if not file.is_system
+        )
+        return cls(path, tuple(defines), hashlib.sha256(own.encode()).hexdigest(), files)
+
+    def as_portable(self) -> tuple[str, tuple[str, ...], str, tuple[str, ...]]:
+        """Return plain data that from_portable() reads in another checkout, too."""
+        files = tuple(sorted(_shown(path) for path in self.files))
+        return _shown(self.path), self.defines, self.sha256, files
+
+    @classmethod
+    def from_portable(
+        cls, path: str, defines: tuple[str, ...], sha256: str, files: Iterable[str]
+    ) -> "P4Source":
+        """Return the program with its paths in this checkout."""
+        own = frozenset(REPOSITORY / file for file in files)
+        return cls(REPOSITORY / path, defines, sha256, own)
+
+    def as_dict(self) -> dict[str, object]:
+        """An entry of summary.json."""
+        return {"path": _shown(self.path), "defines": list(self.defines), "sha256": self.sha256}
+
+
+@dataclass(frozen=True)
+class BpfSource:
+    """A BPF program's C file as it was compiled; `sha256` is of it and of the project's headers
+    that it includes."""
+
+    path: Path
+    sha256: str
+
+    def as_dict(self) -> dict[str, object]:
+        """An entry of summary.json."""
+        return {"path": _shown(self.path), "sha256": self.sha256}
+
+
+# What this process compiled for the kernel: whoever compiles adds to it.
+bpf_sources: set[BpfSource] = set()
+
+
+def _all_files(file: SourceFile) -> list[SourceFile]:
+    return [file, *(below for included in file.includes for below in _all_files(included))]
+
+
+@dataclass
+class Origin:
+    """One run: what it asks and claims, when it began, how long it took, and what it compiled.
+
+    The first three are what telemark.results.docstring has of it.
+    """
+
+    question: str = ""
+    claim: str = ""
+    published: str = ""
+    began: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+    programs: set[P4Source] = field(default_factory=set)
+    _began_s: float = field(default_factory=time.monotonic)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What summary.json says of it, now that the run is over."""
+        programs = sorted(self.programs, key=lambda p: (str(p.path), p.defines, p.sha256))
+        return {
+            "question": self.question,
+            "claim": self.claim,
+            "published": self.published,
+            "date": self.began.isoformat(timespec="seconds"),
+            "duration_s": round(time.monotonic() - self._began_s, 1),
+            "programs": [program.as_dict() for program in programs],
+            "bpf_programs": [
+                source.as_dict()
+                for source in sorted(bpf_sources, key=lambda s: (str(s.path), s.sha256))
+            ],
+            "environment": environment(file for p in programs for file in p.files),
+        }
+
+
+def environment(p4_files: Iterable[Path] = ()) -> dict[str, Any]:
+    """What of this machine and this checkout may explain a result."""
+    revision, changed = git_state({*p4_files, *python_files()})
+    return {**machine(), "git": revision, "changed": changed}
+
+
+@cache
+def machine() -> dict[str, Any]:
+    """This machine, and what is installed on it."""
+    versions = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {
+        "kernel": platform.release(),
+        "system": platform.freedesktop_os_release().get("PRETTY_NAME", platform.system()),
+        "cpu": _cpu_model(),
+        "cpus": os.cpu_count(),
+        "versions": {"python": platform.python_version(), **versions},
+    }
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def git_state(used: Iterable[Path], repository: Path = REPOSITORY) -> tuple[str, list[str]]:
+    """The commit, with `+` where the files are not all as they are in it; and which are not.
+
+    Those are all that git tracks and that were changed, but for results; and those of `used` that
+    it does not track. `unknown` outside a checkout.
+    """
+    # Under sudo the checkout is another user's, which git else refuses to read.
+    git = ["git", "-c", f"safe.directory={repository}", "-C", str(repository)]
+
+    def lines(*arguments: str) -> list[str]:
+        done = subprocess.run([*git, *arguments], capture_output=True, text=True, check=True)
+        return [line for line in done.stdout.split("\0") if line]
+
+    try:
+        revision = lines("rev-parse", "HEAD")[0].strip()
+        changed = {*lines("diff", "HEAD", "--name-only", "-z", "--", ".", ":(exclude)results")}
+        tracked = {repository / name for name in lines("ls-files", "-z")}
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown", []
+    changed |= {_shown(path, repository) for path in used if path not in tracked}
+    return revision + ("+" if changed else ""), sorted(changed)
+
+
+def python_files() -> set[Path]:
+    """The modules of this run that are the project's, or lie beside the script."""
+    places = (REPOSITORY, Path(sys.argv[0]).resolve().parent)
+    named = {getattr(module, "__file__", None) or "" for module in [*sys.modules.values()]}
+    files = {Path(name).resolve() for name in named if name and not name.startswith(INSTALLED)}
+    return {
+        path
+        for path in files
+        if any(map(path.is_relative_to, places)) and not path.is_relative_to(sys.prefix)
+    }
+
+
+def _shown(path: Path, repository: Path = REPOSITORY) -> str:
+    """A path from the repository's root, where it lies below that."""
+    return str(path.relative_to(repository) if path.is_relative_to(repository) else path)

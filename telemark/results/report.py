@@ -1,0 +1,167 @@
+"""What an experiment leaves: samples, checks, metrics, a figure; on disk and on the screen."""
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from numbers import Integral, Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from telemark import REPOSITORY
+from telemark.results import replay
+from telemark.results.files import exclusive, replace
+from telemark.results.provenance import Origin
+from telemark.results.replay import Replay
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Kinds of files, without what differs from run to run: the same data give the same file.
+FIGURE_KINDS: Mapping[str, Any] = {
+    "png": {"Software": None},
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+}
+COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "keep", "snaplen",
+                  "traceback", "jobs", "scheduler", "again", "threads")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Check:
+    """A claim that was held against what was measured. NaN never passes."""
+
+    name: str
+    measured: float
+    expected: float
+    tolerance: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether the measured value lies within the tolerance."""
+        return bool(abs(self.measured - self.expected) <= self.tolerance)
+
+
+@dataclass
+class Report:
+    """The outcome of an experiment; `samples` has one dictionary a measurement, all alike."""
+
+    samples: Sequence[Mapping[str, Any]]
+    checks: Sequence[Check]
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    figure: "Figure | None" = None
+    caption: str = ""  # of the figure: what it shows, of how many runs
+    replay: Replay | None = None  # of a run in virtual time, for index.html
+    tables: Sequence[Table] = ()
+    machine_columns: Sequence[str] = ()  # of the samples: what the machine took, in either time
+    drops: Sequence[Mapping[str, Any]] = ()  # by switches: the run adds them
+    capacities: Sequence[Mapping[str, Any]] = ()  # CapacityEstimates as mappings
+
+    @property
+    def passed(self) -> bool:
+        """Whether every check passed; a report without a check has shown nothing."""
+        return bool(self.checks) and all(check.passed for check in self.checks)
+
+    def write(self, name: str, options: argparse.Namespace, origin: Origin) -> None:
+        """Write samples.csv, `name`.png, .svg and .pdf, and last summary.json into options.out.
+
+        Each file is replaced whole: a run that is interrupted leaves the earlier results.
+        """
+        with exclusive(options.out) as folder:
+            for kind in FIGURE_KINDS if self.figure is not None else ():
+                replace(folder / f"{name}.{kind}", partial(self._draw, kind=kind))
+            replace(folder / "samples.csv", self._write_samples)
+            (folder / replay.NAME).unlink(missing_ok=True)  # an earlier run's
+            if self.replay is not None:
+                replace(folder / replay.NAME, self.replay.write)
+            summary = (
+                json.dumps(self.summary(name, options, origin), indent=2, default=_plain) + "\n"
+            )
+            replace(folder / "summary.json", lambda path: path.write_text(summary))
+
+    def summary(self, name: str, options: argparse.Namespace, origin: Origin) -> dict[str, Any]:
+        """What summary.json holds."""
+        parameters = {k: v for k, v in vars(options).items() if k not in COMMON_OPTIONS}
+        return {
+            "experiment": name,
+            "target": options.target,
+            "parameters": {"time": options.time, "quick": options.quick, **parameters},
+            "seed": options.seed,
+            "command": " ".join(["python", *sys.argv]).replace(f"{REPOSITORY}/", ""),
+            **origin.as_dict(),
+            "checks": [
+                {
+                    "name": check.name,
+                    "measured": check.measured,
+                    "expected": check.expected,
+                    "tolerance": check.tolerance,
+                    "passed": check.passed,
+                }
+                for check in self.checks
+            ],
+            "caption": self.caption,
+            "machine_columns": [*self.machine_columns],
+            "metrics": dict(self.metrics),
+            "drops": list(self.drops),
+            "capacities": list(self.capacities),
+        }
+
+    def show(self, folder: Path) -> None:
+        """Print the tables, the checks, and where the results are."""
+        # Where output goes to a file, rich assumes 80 columns and would cut the cells.
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+        for shown in self.tables:
+            console.print(shown)
+        rows = [
+            (check.name, check.measured, check.expected, check.tolerance,
+             "passed" if check.passed else "[bold red]FAILED[/]")
+            for check in self.checks
+        ]  # fmt: skip
+        if rows:
+            console.print(table("Checks", ("check", "measured", "expected", "tolerance", ""), rows))
+        else:
+            console.print("[bold red]No checks[/]: nothing is claimed, so this counts as failed; "
+                          "expected Report(samples, checks=[Check(...), ...])",
+                          soft_wrap=True)  # fmt: skip
+        files = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
+        console.print(f"Results in {folder}: {files}", markup=False, soft_wrap=True)
+
+    def _draw(self, path: Path, kind: str) -> None:
+        assert self.figure is not None
+        self.figure.savefig(path, format=kind, metadata=FIGURE_KINDS[kind])
+
+    def _write_samples(self, path: Path) -> None:
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(self.samples[0]) if self.samples else [])
+            writer.writeheader()
+            writer.writerows(self.samples)
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    """A table for the screen; numbers stand right-aligned, floats with four digits."""
+    shown = Table(title=title, title_justify="left")
+    for index, column in enumerate(columns):
+        numeric = all(isinstance(row[index], Real) for row in rows)
+        shown.add_column(column, justify="right" if numeric else "left")
+    for row in rows:
+        shown.add_row(*map(_shown, row))
+    return shown
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Real) and not isinstance(value, Integral):
+        return f"{float(value):.4g}"
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    """JSON for numpy's scalars and arrays, and for paths."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return str(value)

@@ -1,0 +1,58 @@
+"""Which experiments there are, whose system each is, and which cannot run here."""
+
+import argparse
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from telemark.backends.real.targets import bmv2
+from telemark.results import reference
+
+CLOCKS_APART = "bmv2's clock is not that of hosts' edges"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A script in experiments/."""
+
+    script: Path
+
+    @property
+    def name(self) -> str:
+        return self.script.stem
+
+    @property
+    def system(self) -> str | None:
+        """The system whose shared/ package the script uses: `ampm`, `int`, ...; None if none."""
+        system, _, _ = self.name.partition("_")
+        if self.is_in_the_kernel:
+            return "xdp"  # ebpf_topk, say
+        return system if (self.script.parent / "shared" / system).is_dir() else None
+
+    @property
+    def is_in_the_kernel(self) -> bool:
+        """Whether its programs are the kernel's: XDP's and other eBPF."""
+        return self.name.startswith(reference.IN_THE_KERNEL)
+
+    def unfit(self, options: argparse.Namespace) -> str | None:
+        """Why it cannot run with these options on this machine; None where it can."""
+        if self.name == "targets":
+            if options.time == "virtual" or shutil.which(bmv2.PROGRAM) is None:
+                return f"it needs bmv2 ({bmv2.PROGRAM} on PATH) and real time"
+        elif self.name in reference.PROCESSES and options.time == "virtual":
+            return "what a process takes is of real time alone"
+        elif self.is_in_the_kernel:
+            if options.time == "virtual":
+                return "programs in the kernel are of real time alone"
+            if options.target == "bmv2":
+                return CLOCKS_APART if reference.has_switches(self.name) else "it has no switch"
+        elif self.system == "int" and self.name != "int_path" and options.target == "bmv2":
+            return "on bmv2 it has no queues to tell of"
+        elif self.system in {"dta", "roce"} and options.target == "bmv2":
+            return "on bmv2 it has no registers over P4Runtime to begin sessions by"
+        return None
+
+
+def experiments(folder: Path) -> list[Experiment]:
+    """Those in a folder, by name."""
+    return [Experiment(script) for script in sorted(folder.glob("[!_]*.py"))]

@@ -1,0 +1,121 @@
+"""Which runs are finished: what they depend on, as it was when they passed, and as it is now."""
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from minip4.errors import Minip4Error
+from telemark import REPOSITORY
+from telemark.results.files import replace
+from telemark.results.provenance import P4Source, machine
+
+
+class Finished:
+    """What is noted of runs that passed, in a hidden file of the results' folder."""
+
+    def __init__(self, results: Path) -> None:
+        self._results = results
+        self._path = results / ".finished.json"
+        try:
+            self._notes: dict[str, Any] = json.loads(self._path.read_text())
+        except (OSError, ValueError):
+            self._notes = {}
+
+    def note(self, name: str, key: str, arguments: Sequence[str], duration_s: float) -> None:
+        """This run has just passed; `key` is of what stood when it began."""
+        seconds = self._notes.get(name, {}).get("seconds", {})
+        self._notes[name] = {
+            "key": key,
+            "summary": self._summary_digest(name),
+            "seconds": {**seconds, " ".join(arguments): round(duration_s, 1)},
+        }
+        text = json.dumps(self._notes, indent=2) + "\n"
+        replace(self._path, lambda path: path.write_text(text))
+
+    def stands(self, name: str, key: str) -> bool:
+        """Whether what it left is what the same run would leave now, but for the machine's noise.
+
+        Its results must be the ones that were noted, and everything that determines them as it was.
+        """
+        note = self._notes.get(name, {})
+        digest = self._summary_digest(name)
+        if not digest or note.get("summary") != digest or note["key"] != key:
+            return False
+        summary = json.loads((self._results / name / "summary.json").read_text())
+        return _same_programs(summary["programs"])
+
+    def duration_s(self, name: str, arguments: Sequence[str]) -> float | None:
+        """What it last took with these arguments; None where it has not passed yet."""
+        seconds = self._notes.get(name, {}).get("seconds", {})
+        found: float | None = seconds.get(" ".join(arguments))
+        return found
+
+    def _summary_digest(self, name: str) -> str:
+        path = self._results / name / "summary.json"
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def key_of(script: Path, arguments: Sequence[str]) -> str:
+    """What a run depends on but P4 programs: code, arguments, installed packages, the machine."""
+    digest = hashlib.sha256(json.dumps([*arguments, machine()]).encode())
+    for path in sorted(code_of(script)):
+        digest.update(f"{path}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def code_of(script: Path) -> set[Path]:
+    """The script, and all files of the folders that it imports from, of those that these do, ...
+
+    Folders whole, with the C in them, and with headers that programs for switches and for the
+    kernel include: a process that a run starts by its name may import what the run itself does not.
+    """
+    folders: set[Path] = set()
+    todo = [script]
+    while todo:
+        for folder in _folders_imported(todo.pop(), script.parent) - folders:
+            folders.add(folder)
+            todo += folder.glob("*.py")
+    files = {
+        path
+        for folder in folders
+        for below in ("*", "c/*", "include/*")
+        for path in folder.glob(below)
+    }
+    return {script, *(path for path in files if path.is_file())}
+
+
+@cache
+def _folders_imported(path: Path, beside: Path) -> set[Path]:
+    """Folders of ours that a file imports from: below the repository, or beside the script."""
+    found = set()
+    for name in _names_imported(path):
+        parts = name.split(".")
+        for root in (beside, REPOSITORY):
+            # The first part is a package or a module; of the rest, some are no folders.
+            folders = [root.joinpath(*parts[:depth]) for depth in range(1, len(parts) + 1)]
+            found |= {folder for folder in folders if (folder / "__init__.py").is_file()}
+    return found
+
+
+def _names_imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _same_programs(programs: Sequence[dict[str, Any]]) -> bool:
+    """Whether the P4 programs of a summary are, but for comments, what they were."""
+    for program in programs:
+        try:
+            now = P4Source.read(REPOSITORY / program["path"], program["defines"])
+        except (OSError, Minip4Error):  # it went, or is no program any more
+            return False
+        if now.sha256 != program["sha256"]:
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""A run of an experiment: command line, clock, progress and error reports."""

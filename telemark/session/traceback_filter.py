@@ -1,0 +1,23 @@
+"""Whose code a frame of a traceback is in: the user's, ours, or a library's."""
+
+import sysconfig
+from types import FrameType
+
+from telemark import REPOSITORY
+
+TELEMARK = tuple(str(REPOSITORY / folder) for folder in ("telemark", "minip4"))
+LIBRARIES = tuple(
+    sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+
+Frames = list[tuple[FrameType, int]]  # with line numbers, the outermost first
+
+
+def user_frames(frames: Frames) -> Frames:
+    """Those of experiments, controllers and applications."""
+    return [at for at in frames if not is_under(at[0], *TELEMARK, *LIBRARIES, "<frozen")]
+
+
+def is_under(frame: FrameType, *folders: str) -> bool:
+    """Whether its code is in a file of one of the folders."""
+    return frame.f_code.co_filename.startswith(folders)

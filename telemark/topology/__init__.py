@@ -1,0 +1,1 @@
+"""Mininet topologies: checks, link properties, MTU and routes."""

@@ -1,0 +1,117 @@
+"""Checks of a Mininet topology before it is built: names, addresses, ports and device ids."""
+
+import re
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Interface
+from itertools import count, pairwise
+from typing import Any
+
+from mininet.topo import Topo
+
+from minip4.engine.shared import DROP_PORT
+from telemark.errors import TestbedError
+
+PORTS = {"minip4": DROP_PORT, "bmv2": 256}  # of a switch; on bmv2 its panel has as many again
+MAC = re.compile("[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
+# Of nodes: Mininet and we put names into shells' commands, and into paths.
+NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+NAMES = "a name of up to 64 letters, digits, _, . and -, of which the first is a letter or digit"
+
+
+def check_topology(topo: Topo) -> None:
+    """Raise TestbedError for what is missing or cannot be: switches, names, addresses, links."""
+    for name in topo.nodes(sort=False):  # Mininet's sorting stumbles over some that are refused
+        if not NAME.fullmatch(name):
+            raise TestbedError(f"node {name!r}: expected {NAMES}")
+    if not topo.switches():
+        raise TestbedError("the topology has no switch: build() adds one with addSwitch('s1')")
+    for name in topo.hosts():
+        info = topo.nodeInfo(name)
+        if "ip" in info and not _is_address(str(info["ip"])):
+            raise TestbedError(f"host {name}: ip {info['ip']!r}: expected as in 10.0.0.1/8")
+        if "mac" in info and not MAC.fullmatch(str(info["mac"])):
+            raise TestbedError(
+                f"host {name}: mac {info['mac']!r}: expected as in 00:00:00:00:00:01"
+            )
+    for node1, node2 in topo.links():
+        if node1 == node2:
+            raise TestbedError(f"link {node1}-{node2}: both its ends are {node1}")
+
+
+def device_ids(topo: Topo) -> dict[str, int]:
+    """The number of each switch: that of its dpid, or the first one in its name, as Mininet has it.
+
+    Of several names with one number (s1 and t1) the first has it, and the others those above all.
+    Raises TestbedError.
+    """
+    dpids = {name: topo.nodeInfo(name).get("dpid") for name in topo.switches()}
+    found: dict[str, int] = {}
+    owners: dict[int, str] = {}
+    for name in sorted(dpids, key=lambda name: dpids[name] is None):  # a dpid stays what it is
+        number = _number(name, dpids[name])
+        owner = owners.setdefault(number, name)
+        if owner == name:
+            found[name] = number
+        elif dpids[name] is not None:
+            raise TestbedError(
+                f"switch {name}: dpid {dpids[name]} is {owner}'s: expected one of its own"
+            )
+    above = count(1 + max(owners))
+    return {name: found[name] if name in found else next(above) for name in dpids}
+
+
+def _number(name: str, dpid: object) -> int:
+    if dpid is not None:
+        return int(str(dpid).replace(":", ""), 16)
+    digits = re.search(r"\d+", name)
+    if digits is None:
+        raise TestbedError(f"switch {name}: its name needs a number, as in s1, or give it a dpid")
+    return int(digits.group())
+
+
+def check_addresses(hosts: Sequence[Any]) -> None:
+    """Raise TestbedError for hosts that share an address, their own or one that they were given."""
+    for kind, address_of in (("ip", lambda host: host.IP()), ("mac", lambda host: host.MAC())):
+        owners: dict[str, str] = {}
+        for host in hosts:
+            address = address_of(host)
+            owner = owners.setdefault(address.lower(), host.name)
+            if owner != host.name:
+                raise TestbedError(
+                    f"host {host.name}: {kind} {address} is {owner}'s: expected one of its own"
+                )
+
+
+def check_ports(topo: Topo, options: Mapping[str, Sequence[str]], target: str) -> None:
+    """Raise TestbedError for links at ports that the target has not, that are CPU ports, or that
+    have another link."""
+    taken: set[tuple[str, int]] = set()
+    for _, _, info in topo.links(sort=True, withInfo=True):
+        for end in "12":
+            switch, port = info[f"node{end}"], info[f"port{end}"]
+            if not topo.isSwitch(switch):
+                continue
+            own = options.get(switch, ())
+            if ("--cpu-port", str(port)) in pairwise(own):
+                raise TestbedError(
+                    f"switch {switch}: port {port} has a link, and is the CPU port: give the link "
+                    f"another one, as in addLink(..., port{end}={port + 1})"
+                )
+            if not 0 <= port < PORTS[target]:
+                raise TestbedError(
+                    f"switch {switch}: port {port}: on --target {target} expected 0 to "
+                    f"{PORTS[target] - 1}"
+                )
+            if (switch, port) in taken:
+                raise TestbedError(f"switch {switch}: port {port} is given to two links")
+            taken.add((switch, port))
+
+
+def _is_address(text: str) -> bool:
+    if "/" not in text:  # without a prefix's length Mininet cannot set it
+        return False
+    try:
+        IPv4Interface(text)
+    except ValueError:
+        return False
+    return True

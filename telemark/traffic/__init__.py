@@ -1,0 +1,1 @@
+"""Traffic between hosts: UDP and TCP flows, their patterns, and what was received."""

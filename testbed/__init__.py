@@ -1,1 +1,0 @@
-"""What experiments share: network, traffic, ground truth, results, plots."""

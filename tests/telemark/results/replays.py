@@ -1,0 +1,20 @@
+"""A replay to test with: three packets from h1 over s1 and s2 to h2, of which two wait at s2."""
+
+import numpy as np
+
+from telemark.results.replay import Replay, ReplayedFlow
+
+TIMES_US = [
+    [0, 100, 101, 201, 300, 400],
+    [1, 101, 111, 211, 400, 500],
+    [900, 1000, 1001, 1101, 1102, 1202],
+]
+
+
+def replay(caption: str = "Three packets.", begin_us: int = 0) -> Replay:
+    """Until 1,000 us; shown as 0 is the time of 50 us."""
+    flow = ReplayedFlow(
+        "red", "#D55E00", ["h1", "s1", "s2", "h2"], np.array(TIMES_US, np.int64) * 1000 + 999
+    )
+    places = {"h1": (0.0, 0.5), "s1": (0.3, 0.5), "s2": (0.6, 0.5), "h2": (1.0, 0.5)}
+    return Replay(caption, places, [flow], 50_000, begin_us * 1000, 1_000_000)

@@ -1,0 +1,274 @@
+"""Sweeps on the workers of a Dask scheduler: the same bytes; one that is killed costs its runs."""
+
+import argparse
+import gc
+import re
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import scripts
+from loaded import StartExperiment
+
+from telemark.errors import TestbedError
+from telemark.session import cli
+from telemark.sweep import cluster, options
+from telemark.sweep.task import unpacked
+
+distributed = pytest.importorskip(
+    "distributed", reason=f"Dask is not installed: {cluster.INSTALL}", exc_type=ImportError
+)
+dask = pytest.importorskip("dask")
+worker = pytest.importorskip("telemark.sweep.dask_worker")
+
+PATIENCE_S = 300  # of a test: a worker waits for a processor, too, which is not seen from here
+HEAD = """
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from telemark.errors import TestbedError
+from telemark.sweep.runs import sweep
+HERE = Path(__file__).parent
+@dataclass(frozen=True)
+class Found:
+    number: int
+    at_ns: int
+def note(number):
+    with (HERE / "did").open("a") as file:
+        file.write(f"{number} {os.getpid()} {os.getppid()}\\n")
+    begun = [line.split()[0] for line in (HERE / "did").read_text().splitlines()]
+    return begun.count(str(number)) == 1
+"""
+SWEEP = """
+found = await sweep(measure, [(number,) for number in range(4)], run)
+assert all(type(each) is Found for each in found)
+return Report([{"found": str(each)} for each in found], [Check("runs", len(found), 4)])
+"""
+FOUND = [f"Found(number={number}, at_ns=1000000000)" for number in range(4)]
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Any]:
+    """A scheduler with two workers, processes of this machine.
+
+    One that was killed comes back, when a busy machine comes to that; after 15 s Dask would take it
+    for lost, and go on with the other one alone.
+    """
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": f"{PATIENCE_S} s"}),
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50
+        ) as both,
+    ):
+        yield both
+
+
+@pytest.fixture
+def scheduler(workers: Any) -> str:
+    """Its address, where both workers are there."""
+    workers.wait_for_workers(2, timeout=PATIENCE_S)
+    return str(workers.scheduler_address)
+
+
+def did(folder: Path) -> list[tuple[int, int, int]]:
+    """The runs that were begun: number, process, and the worker that has it."""
+    path = folder / "did"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [(int(n), int(process), int(of)) for n, process, of in map(str.split, lines)]
+
+
+def until_gone(process: int) -> None:
+    for _ in range(100 * PATIENCE_S):
+        if not Path(f"/proc/{process}").exists():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"process {process} is still there")
+
+
+def test_the_bytes_are_the_same_of_any_threads_jobs_and_workers(
+    scheduler: str, start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    head = f"""
+import argparse
+import sys
+sys.path.insert(0, {str(scripts.EXPERIMENTS)!r})
+import starter
+from telemark.sweep.runs import sweep_seeds
+"""
+    body = """
+few = argparse.Namespace(flows=30, rate=100)  # that share counters, by the seed
+found = await sweep_seeds(starter.measure, [(0.1, few)], [7, 8], run)
+return Report(
+    [{**sample, "books": str(books)}
+     for of_eps in found for samples, books in of_eps for sample in samples],
+    [Check("seeds", len(found[0]), 2)],
+)
+"""
+    left = []
+    for spread in (
+        ("--threads", "1", "--jobs", "1"),
+        ("--threads", "2", "--jobs", "2"),
+        ("--threads", "2", "--scheduler", scheduler),
+    ):
+        done = start_experiment(body, "--time", "virtual", "--again", *spread, head=head)
+        output, errors = done.communicate(PATIENCE_S)
+        assert done.wait() == 0, output + errors
+        left.append((tmp_path / "out" / "samples.csv").read_bytes())
+    assert len({*left}) == 1
+    estimates = [row["estimate"] for row in scripts.samples(tmp_path / "out")]
+    assert len(estimates) == 2 * 30
+    assert estimates[:30] != estimates[30:]  # or other bytes could not be told
+
+
+def test_what_is_killed_costs_its_run_only(
+    scheduler: str, start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    """A worker, and the process of one; what a script defines comes back from there."""
+    deadly = """
+async def measure(number, run):
+    is_first = note(number)
+    if is_first and number == 1:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+    if is_first and number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Found(number, run.clock.now_ns())
+"""
+    done = start_experiment(SWEEP, "--time", "virtual", "--scheduler", scheduler,
+                            head=HEAD + deadly)  # fmt: skip
+    output, errors = done.communicate(PATIENCE_S)
+    assert done.wait() == 0, output + errors
+    assert [row["found"] for row in scripts.samples(tmp_path / "out")] == FOUND
+    begun = did(tmp_path)
+    times = Counter(number for number, _, _ in begun)
+    assert times[1] == times[2] == 2
+    assert {*times} == {*range(4)}
+    assert times[0] + times[3] <= 3  # the worker may have had one's outcome, not asked for yet
+    for number in (1, 2):
+        assert len({process for n, process, _ in begun if n == number}) == 2
+    assert len({of for n, _, of in begun if n == 1}) == 2
+
+
+def test_an_end_leaves_nothing_at_workers_and_what_was_done_is_kept(
+    scheduler: str, start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    """Nor does one without a word; and what is kept is the same for processes of this machine."""
+    waits = """
+async def measure(number, run):
+    note(number)
+    while number > 1 and not (HERE / "go").exists():
+        time.sleep(0.01)
+    return Found(number, run.clock.now_ns())
+"""
+    for number, runs in ((signal.SIGINT, 4), (signal.SIGKILL, 2)):
+        ended = start_experiment(SWEEP, "--time", "virtual", "--scheduler", scheduler,
+                                 head=HEAD + waits)  # fmt: skip
+        kept, until_s = tmp_path / "out" / ".runs", time.monotonic() + PATIENCE_S
+        while len(did(tmp_path)) < runs or len([*kept.glob("[!.]*")]) < 2:  # 0 and 1 came here
+            assert ended.poll() is None, ended.communicate(PATIENCE_S)
+            assert time.monotonic() < until_s, did(tmp_path)
+            time.sleep(0.01)
+        ended.send_signal(number)
+        output, errors = ended.communicate(PATIENCE_S)
+        assert ended.wait() == (130 if number == signal.SIGINT else -9), output + errors
+        assert errors == ("" if number == signal.SIGKILL else "\nexample: interrupted\n")
+        for _, process, _ in did(tmp_path)[-2:]:
+            until_gone(process)
+        (tmp_path / "did").unlink()
+    (tmp_path / "go").touch()
+    last = start_experiment(SWEEP, "--time", "virtual", head=HEAD + waits)
+    output, errors = last.communicate(PATIENCE_S)
+    assert last.wait() == 0, output + errors
+    assert sorted(n for n, _, _ in did(tmp_path)) == [2, 3]
+    assert [row["found"] for row in scripts.samples(tmp_path / "out")] == FOUND
+
+
+def test_an_error_of_a_run_is_told_as_here(
+    scheduler: str, start_experiment: StartExperiment
+) -> None:
+    wrong = 'async def measure(number, run):\n    raise TestbedError(f"nothing of {number}")\n'
+    done = start_experiment(SWEEP, "--time", "virtual", "--scheduler", scheduler,
+                            head=HEAD + wrong)  # fmt: skip
+    _, errors = done.communicate(PATIENCE_S)
+    assert (done.wait(), errors) == (2, "example: error: nothing of 0\n")
+
+
+@pytest.mark.parametrize(
+    ("differs", "words"),
+    [
+        ({"time": "real"}, "--scheduler needs --time virtual"),
+        ({"jobs": 2}, "--scheduler and --jobs do not go together"),
+        ({"keep": True}, "--scheduler and --keep do not go together"),
+    ],
+)
+def test_what_does_not_go_with_it(
+    differs: dict[str, object], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fits = {"time": "virtual", "jobs": None, "keep": False, "threads": 1, "scheduler": "tcp://a:1"}
+    options.check(cli.Parser(), argparse.Namespace(**fits))
+    with pytest.raises(SystemExit, match="2"):
+        options.check(cli.Parser(), argparse.Namespace(**{**fits, **differs}))
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nowhere", "ftp://127.0.0.1:1", ""])
+def test_nobody_answers(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "ANSWER_S", 0.2)
+    with pytest.raises(TestbedError, match="no Dask scheduler answers there"):
+        next(cluster.outcomes([], [], address, print))
+    gc.collect()  # the failed client: ended in the next one's thread, it would wait for that one
+
+
+def test_without_dask_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(TestbedError, match=re.escape(f"--scheduler needs Dask: {cluster.INSTALL}")):
+        next(cluster.outcomes([], [], "tcp://127.0.0.1:1", print))
+
+
+def test_a_worker_with_another_checkout_or_other_packages_is_refused(tmp_path: Path) -> None:
+    script = tmp_path / "example.py"
+    script.write_text("")
+    ours = [*Path(worker.__file__).parent.glob("*.py")]
+    here = worker.CheckoutFingerprint.of(script, ours)
+    assert here.differ() == ""
+    versions = {**here.versions, "numpy": "1"}
+    assert re.match(
+        r"it has numpy [\d.]+, and here is 1$", replace(here, versions=versions).differ()
+    )
+    script.write_text("1")
+    assert here.differ() == f"{script} is not as it is here"
+    (outcome,) = [unpacked(worker.do(b"", here))]
+    assert outcome.failure is not None
+    assert re.match(r"worker on \S+, process \d+: .* is not as", outcome.failure.line or "")
+
+
+def test_a_worker_that_is_older_than_its_checkout_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = worker.CheckoutFingerprint.of(Path(__file__), Path(worker.__file__).parent.glob("*.py"))
+    monkeypatch.setitem(worker._LOADED, "telemark/sweep/task.py", "older")
+    assert here.differ() == "telemark/sweep/task.py has changed since it began: start it again"
+
+
+def test_a_script_that_cannot_be_imported_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "example.py"
+    monkeypatch.setattr(worker, "_is_wanted", lambda: True)  # by Dask, which is not here
+    script.write_text("from testbed import cli\ncli.main(__file__, None, None)\n")
+    process = worker._Process(worker.CheckoutFingerprint.of(script, []))
+    failure = unpacked(process.do(b"", tmp_path)).failure
+    process.end()
+    assert failure is not None
+    assert failure.line == (
+        "example.py is imported by another process, for what it defines: cli.main() must stand "
+        'below `if __name__ == "__main__":`'
+    )
