@@ -23,7 +23,6 @@ from testbed.emulated_cpu import restart_without_gathers
 from testbed.errors import FailedRunError, TestbedError
 from testbed.progress import Progress
 from testbed.real import isolation
-from testbed.real.isolation import Interrupted
 from testbed.real.precedence import take_precedence
 from testbed.real.targets import bmv2
 from testbed.results import about, files, index
@@ -89,21 +88,31 @@ def start(
         if options.snaplen is not None and not options.keep:
             raise TestbedError("--snaplen: no captures are kept; use it with --keep")
         run = _run_virtual if options.time == "virtual" else _run_real
-        return run(name, options, conduct, origin or Origin())
-    except Interrupted as interrupted:
-        isolation.end_interrupt()
+        status = run(name, options, conduct, origin or Origin())
+        signal_number = isolation.end_interrupt()
+    except BaseException as error:
+        signal_number = isolation.end_interrupt()
+        if signal_number is None:
+            if not isinstance(error, Exception):
+                raise
+            return _explain(name, error, with_traceback=options.traceback)
+    if signal_number is not None:  # also where its exception became another one
         print(f"\n{name}: interrupted", file=sys.stderr)
-        return interrupted.exit_status
-    except Exception as error:
-        told = blame.account(error)
-        if options.traceback:
-            print(told.whole, end="", file=sys.stderr)
-        if told.line is not None:
-            print(f"{name}: error: {told.line}", file=sys.stderr)
-            return CHECK_FAILED if told.is_failed_run else UNUSABLE
-        if not options.traceback:
-            print(told.excerpt, end="", file=sys.stderr)
-        return BROKEN
+        return isolation.SIGNALLED + signal_number
+    return status
+
+
+def _explain(name: str, error: Exception, *, with_traceback: bool) -> int:
+    """Print why a run ended, and return the exit status."""
+    told = blame.account(error)
+    if with_traceback:
+        print(told.whole, end="", file=sys.stderr)
+    if told.line is not None:
+        print(f"{name}: error: {told.line}", file=sys.stderr)
+        return CHECK_FAILED if told.is_failed_run else UNUSABLE
+    if not with_traceback:
+        print(told.excerpt, end="", file=sys.stderr)
+    return BROKEN
 
 
 def _run_real(name: str, options: argparse.Namespace, conduct: Conduct, origin: Origin) -> int:
@@ -123,7 +132,7 @@ def _run_real(name: str, options: argparse.Namespace, conduct: Conduct, origin: 
 
 def _run_virtual(name: str, options: argparse.Namespace, conduct: Conduct, origin: Origin) -> int:
     """Virtual time needs no namespaces, and so no root: the run is this process."""
-    isolation.interruptible()
+    isolation.interruptible(look_s=isolation.LOOK_S)
     with isolation.run_folder(name) as folder:
         clock = VirtualClock()
         run = Run(

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from testbed import cli
 from testbed.errors import TestbedError
-from testbed.real.isolation import STOPPING, can_isolate, end_with_parent
+from testbed.real.isolation import SIGNALLED, STOPPING, can_isolate, end_with_parent
 from testbed.results import index
 from testbed.results.files import make_folder
 from testbed.results.reference import compare
@@ -43,7 +43,6 @@ WORDS = {
 }
 WORST_LAST = (cli.PASSED, cli.UNUSABLE, cli.CHECK_FAILED, cli.BROKEN)  # then signals
 LONGEST_WHY = 4096  # bytes
-SIGNALLED = 128  # and a signal's number: the exit status of what was ended by it
 
 
 @dataclass(frozen=True)
@@ -126,9 +125,7 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
     )
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
-        # The terminal sends its own to all of us, and an experiment ends at the first.
-        if number != signal.SIGINT:
-            process.send_signal(number)
+        process.send_signal(number)  # a terminal's twice: the experiment takes both for one
 
     before = {number: signal.signal(number, pass_on) for number in STOPPING}
     why = _passed_on(process).removeprefix(f"{experiment.name}: error: ")

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -319,10 +319,15 @@ def begun(checkout: Path) -> "subprocess.Popen[str]":
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "send"),
+    [(signal.SIGINT, os.killpg), (signal.SIGINT, os.kill), (signal.SIGTERM, os.kill)],
+    ids=["terminal", "interrupt", "terminate"],
+)
 def test_a_signal_ends_the_experiment_and_all(
-    experiments: Experiments, tmp_path: Path, number: signal.Signals
-) -> None:
+    experiments: Experiments, tmp_path: Path, number: signal.Signals,
+    send: Callable[[int, int], None],
+) -> None:  # fmt: skip
     script = experiments.add("a")
     script.write_text(
         "import signal, sys\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\n"
@@ -330,10 +335,7 @@ def test_a_signal_ends_the_experiment_and_all(
     )
     experiments.add("b")
     process = begun(tmp_path)
-    if number == signal.SIGINT:  # as a terminal sends it: to all
-        os.killpg(process.pid, number)
-    else:
-        process.send_signal(number)
+    send(process.pid, number)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + number
     assert f"ended by signal {number}: the same command goes on from here" in said

@@ -196,6 +196,46 @@ def test_a_signal_whose_exception_is_swallowed_is_not_lost(
     assert errors.splitlines() == ["", "example: interrupted"]
 
 
+CONVERTED = """import signal
+try:
+    signal.raise_signal(signal.SIGTERM)
+except BaseException:
+    raise ValueError("of a library") from None"""
+AT_THE_END = f"""import contextlib, signal
+with contextlib.suppress(BaseException):
+    signal.raise_signal(signal.SIGTERM)
+{PASS}"""
+
+
+@pytest.mark.parametrize("kind", ["real", "virtual"])
+@pytest.mark.parametrize("body", [CONVERTED, AT_THE_END], ids=["converted", "at the end"])
+def test_a_signal_decides_the_status_whatever_became_of_its_exception(
+    start_experiment: StartExperiment, body: str, kind: str
+) -> None:
+    process = start_experiment(body, "--time", kind)
+    _output, errors = process.communicate()
+    assert (process.returncode, errors) == (143, "\nexample: interrupted\n")
+
+
+UNSEEN = """import signal, threading, time
+threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+print("folder", run.folder, flush=True)
+time.sleep(1000)"""
+
+
+@pytest.mark.parametrize("kind", ["real", "virtual"])
+def test_a_signal_that_does_not_interrupt_a_blocking_call_is_not_lost(
+    start_experiment: StartExperiment, kind: str
+) -> None:
+    """The kernel gives it to another thread. One just before a blocking call is alike."""
+    process = start_experiment(UNSEEN, "--time", kind)
+    folder_of(process)
+    process.send_signal(signal.SIGTERM)
+    _output, errors = process.communicate()
+    assert (process.returncode, errors) == (143, "\nexample: interrupted\n")
+
+
 @pytest.mark.parametrize("kind", ["real", "virtual"])
 def test_clean_up_is_not_interrupted_again(start_experiment: StartExperiment, kind: str) -> None:
     process = start_experiment(IN_CLEAN_UP, "--time", kind)
@@ -257,6 +297,20 @@ def test_a_second_interrupt_kills_a_run_that_does_not_end(
     assert errors == "error: the run was killed\n"
     await_gone(inner)
     assert not folder.exists()
+
+
+def test_a_second_interrupt_kills_a_run_in_virtual_time(start_experiment: StartExperiment) -> None:
+    stubborn = f"{WAIT}    import time; time.sleep(60)\n".replace("asyncio.sleep", "time.sleep")
+    process = start_experiment(
+        f"import time\n{stubborn}".replace("await ", ""), "--time", "virtual"
+    )
+    folder_of(process)
+    process.send_signal(signal.SIGINT)
+    assert "cleaned up\n" in process.stdout
+    time.sleep(isolation.AGAIN_S + 0.1)
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
 
 
 def test_what_a_killed_run_leaves_the_next_removes(start_experiment: StartExperiment) -> None:
