@@ -87,6 +87,21 @@ def test_why_one_is_invalid_stands_in_the_table_too(
     assert "invalid, or not to be had here: run invalid: busy" in said
 
 
+@pytest.mark.parametrize("has_results", [True, False])
+def test_a_failed_run_that_leaves_no_results_is_no_broken_program(
+    experiments: Experiments, has_results: bool
+) -> None:
+    script = experiments.add("e0")
+    if has_results:
+        experiments.run_all()
+    script.write_text(
+        "import sys\nsys.exit(sys.stderr.write('e0: error: run failed: no pulse') and 1)"
+    )
+    status, said = experiments.run_all()
+    assert status == 1
+    assert "FAILED: run failed: no pulse" in said
+
+
 def test_what_an_experiment_leaves_running_holds_up_nothing(experiments: Experiments) -> None:
     script, told = experiments.add("e0", 2), experiments.folder / "pid"
     leave = (
