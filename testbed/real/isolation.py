@@ -151,7 +151,7 @@ def interruptible(kind: Callable[[int], BaseException] = Interrupted, look_s: fl
                 raise kind(_requested[0][0])
 
     _delays = 0  # a child of fork() may begin within uninterrupted()
-    for number in STOPPING:
+    for number in _obeyed():
         signal.signal(number, on_signal)
     signal.signal(signal.SIGALRM, remind)
     signal.setitimer(signal.ITIMER_REAL, REMIND_S if _requested else look_s, look_s)
@@ -165,6 +165,12 @@ def end_interrupt() -> int | None:
             signal.signal(number, signal.SIG_IGN)
         signal.setitimer(signal.ITIMER_REAL, 0)
         return _requested.pop()[0] if _requested else None
+
+
+def _obeyed() -> set[signal.Signals]:
+    """Return the signals that ask for an end; without SIGHUP under nohup(1)."""
+    is_nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return {*STOPPING} - ({signal.SIGHUP} if is_nohup else set())
 
 
 _requested: list[tuple[int, float]] = []  # the signal that asked for an end, and when it came
@@ -215,10 +221,7 @@ def supervise(name: str, child: int, connection: socket.socket, *, interactive: 
 
 def _wait(child: int) -> int:
     """Pass signals on until the child ends; return its exit status."""
-    stopping = {*STOPPING}
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # nohup
-        stopping.remove(signal.SIGHUP)
-    awaited = {*stopping, signal.SIGCHLD}
+    awaited = {*_obeyed(), signal.SIGCHLD}
     asked_at = None  # when the first signal came
     while True:
         event: signal.struct_siginfo | None

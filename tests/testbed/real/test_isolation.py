@@ -149,6 +149,18 @@ def test_a_signal_ends_the_run_cleanly(
     assert not folder.exists()
 
 
+@pytest.mark.parametrize("kind", ["real", "virtual"])
+def test_nohup_is_obeyed(start_experiment: StartExperiment, kind: str) -> None:
+    ignores = "import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)"
+    waiting = f"import time\n{WAIT}".replace("await asyncio.", "time.")
+    process = start_experiment(waiting, "--time", kind, head=ignores)
+    folder_of(process)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode == 143
+
+
 DESTRUCTOR = """import signal, time
 class Interrupted:
     def __del__(self):
@@ -300,10 +312,8 @@ def test_a_second_interrupt_kills_a_run_that_does_not_end(
 
 
 def test_a_second_interrupt_kills_a_run_in_virtual_time(start_experiment: StartExperiment) -> None:
-    stubborn = f"{WAIT}    import time; time.sleep(60)\n".replace("asyncio.sleep", "time.sleep")
-    process = start_experiment(
-        f"import time\n{stubborn}".replace("await ", ""), "--time", "virtual"
-    )
+    stubborn = f"import time\n{WAIT}    time.sleep(60)\n".replace("await asyncio.", "time.")
+    process = start_experiment(stubborn, "--time", "virtual")
     folder_of(process)
     process.send_signal(signal.SIGINT)
     assert "cleaned up\n" in process.stdout
