@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,9 +21,11 @@ from path_reports import alone
 
 from collectors.int.__main__ import SharedCollector, main
 from collectors.int.decoder import Decoded
+from collectors.int.index import Limits
 from testbed.application import Place
 from testbed.real.application_host import ProcessHost
 from testbed.real.applications import Task
+from testbed.results.provenance import REPOSITORY
 
 LOCAL = "127.0.0.1"
 LISTEN = " 0A "  # TCP_LISTEN, of /proc/net/tcp
@@ -121,6 +124,28 @@ def test_it_answers_prometheus_while_it_runs_and_says_in_the_end_what_it_found(
     assert {what: found[what] for what in wanted} == wanted
     [flow] = found["seen_last"]
     assert (flow["source"], flow["path"], flow["reports"]) == ("10.0.0.1", [5, 6], 3)
+
+
+def test_memory_at_the_limit_of_flows_is_what_the_documentation_says(
+    collector: subprocess.Popen[str], ports: tuple[int, int]
+) -> None:
+    """Its peak, which is that of a scrape: docs/int_collector.md."""
+    page = (REPOSITORY / "docs" / "int_collector.md").read_text()
+    (said_mb,) = re.findall(r"(\d+) MB while Prometheus scrapes", page)
+    report, flows = alone(5, 0), Limits().flows
+    at = report.index(bytes([10, 0, 0, 1]))  # the source's address
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        for number in range(flows):
+            changed = report[:at] + (0x0A000000 + number).to_bytes(4, "big") + report[at + 4 :]
+            sender.sendto(changed, (LOCAL, ports[0]))
+            if number % 200 == 0:
+                time.sleep(0.01)
+    deadline = time.monotonic() + TIMEOUT_S
+    while f"int_flows {float(flows)}\n" not in (text := metrics(ports[1])):
+        assert time.monotonic() < deadline, text[:1000]
+    status = Path("/proc", str(collector.pid), "status").read_text()
+    (peak_kb,) = re.findall(r"VmHWM:\s+(\d+) kB", status)
+    assert int(peak_kb) / 1000 == pytest.approx(int(said_mb), rel=0.25)
 
 
 class Asked(SharedCollector):

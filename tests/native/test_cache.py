@@ -240,5 +240,5 @@ def test_files_that_other_users_can_write_are_not_loaded(
     elif is_others:
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
     folder.chmod(mode)
-    with pytest.raises(ToolchainError, match="other users can write.*set XDG_CACHE_HOME"):
+    with pytest.raises(ToolchainError, match=r"other users can write.*set XDG_CACHE_HOME"):
         use(folder / "a")
