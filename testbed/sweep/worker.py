@@ -25,7 +25,7 @@ from testbed.results.provenance import PACKAGES, REPOSITORY
 from testbed.sweep import serving
 from testbed.sweep.serving import GRACE_S
 from testbed.sweep.task import failed, packed
-from testbed.sweep.worker_death import TRIES, describe_death, oom_kills
+from testbed.sweep.worker_death import TRIES, give_up, oom_kills
 
 LOOKS_S = 0.5  # how often it looks whether somebody still wants the run
 
@@ -64,17 +64,16 @@ def do(task: bytes, surroundings: Surroundings) -> bytes:
     if differs := surroundings.differ():
         who = f"worker on {socket.gethostname()}, process {os.getpid()}"
         return packed(failed(TestbedError(f"{who}: {differs}")))
-    cause = ""
+    death: tuple[int | None, int] = None, 0
     for _ in range(TRIES):
         process = _process_for(surroundings)
         try:
             with isolation.run_folder("worker") as folder:
                 return process.do(task, folder / "run")
         except (EOFError, ConnectionResetError, BrokenPipeError):
-            cause = process.describe_death()
+            death = process.death()
             process.end()
-    died = f"its process died {TRIES} times, the last time of {cause}"
-    return packed(failed(TestbedError(died)))
+    return packed(failed(give_up("", *death)))
 
 
 class _Process:
@@ -107,11 +106,11 @@ class _Process:
             if isinstance(said, bytes):
                 return said
 
-    def describe_death(self) -> str:
-        """Return why the process died, once its connection has ended."""
+    def death(self) -> tuple[int | None, int]:
+        """Return how the process died, once its connection has ended: see give_up()."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE_S)
-        return describe_death(self._process.returncode, self._oom_kills)
+        return self._process.returncode, self._oom_kills
 
     def end(self) -> None:
         self._process.terminate()
