@@ -26,7 +26,7 @@ from telemark.results.provenance import PACKAGES
 from telemark.sweep import serving
 from telemark.sweep.serving import GRACE_S
 from telemark.sweep.task import failed, packed
-from telemark.sweep.worker_death import TRIES, describe_death, oom_kills
+from telemark.sweep.worker_death import TRIES, give_up, oom_kills
 
 LOOKS_S = 0.5  # how often it looks whether somebody still wants the run
 
@@ -65,17 +65,16 @@ def do(task: bytes, fingerprint: CheckoutFingerprint) -> bytes:
     if differs := fingerprint.differ():
         who = f"worker on {socket.gethostname()}, process {os.getpid()}"
         return packed(failed(TestbedError(f"{who}: {differs}")))
-    cause = ""
+    death: tuple[int | None, int] = None, 0
     for _ in range(TRIES):
         process = _process_for(fingerprint)
         try:
             with isolation.run_folder("worker") as folder:
                 return process.do(task, folder / "run")
         except (EOFError, ConnectionResetError, BrokenPipeError):
-            cause = process.describe_death()
+            death = process.death()
             process.end()
-    died = f"its process died {TRIES} times, the last time of {cause}"
-    return packed(failed(TestbedError(died)))
+    return packed(failed(give_up("", *death)))
 
 
 class _Process:
@@ -108,11 +107,11 @@ class _Process:
             if isinstance(said, bytes):
                 return said
 
-    def describe_death(self) -> str:
-        """Return why the process died, once its connection has ended."""
+    def death(self) -> tuple[int | None, int]:
+        """Return how the process died, once its connection has ended: see give_up()."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE_S)
-        return describe_death(self._process.returncode, self._oom_kills)
+        return self._process.returncode, self._oom_kills
 
     def end(self) -> None:
         self._process.terminate()

@@ -14,10 +14,9 @@ from multiprocessing.connection import wait
 from pathlib import Path
 
 from telemark.backends.real import isolation
-from telemark.errors import TestbedError
 from telemark.sweep.serving import GRACE_S, serve
 from telemark.sweep.task import Task
-from telemark.sweep.worker_death import TRIES, describe_death, oom_kills
+from telemark.sweep.worker_death import TRIES, give_up, oom_kills
 
 _FORK = multiprocessing.get_context("fork")
 
@@ -39,10 +38,10 @@ class _Worker:
         with contextlib.suppress(BrokenPipeError):  # it was killed: what is read next tells
             self.connection.send((pickle.dumps(task), place))
 
-    def describe_death(self) -> str:
-        """Return why the process died, once its connection has ended."""
+    def death(self) -> tuple[int | None, int]:
+        """Return how the process died, once its connection has ended: see give_up()."""
         self._process.join(GRACE_S)
-        return describe_death(self._process.exitcode, self._oom_kills)
+        return self._process.exitcode, self._oom_kills
 
     def end(self) -> None:
         self._process.terminate()
@@ -59,7 +58,7 @@ def outcomes(
     """Do the tasks of these numbers, at most `jobs` at once; yields them as they are done.
 
     Each with its Outcome, packed. A process that is killed costs the run that it was at, which
-    another one does again. Raises TestbedError where that happens too often. What the runs' files
+    another one does again. Raises give_up() where that happens too often. What the runs' files
     are lies in `folder` / number. No process is left, whatever ends this.
     """
     todo, killed = deque(numbers), Counter[int]()
@@ -79,15 +78,12 @@ def outcomes(
                 try:
                     said = worker.connection.recv()
                 except (EOFError, ConnectionResetError):
-                    cause = worker.describe_death()
+                    death = worker.death()
                     workers.remove(worker)
                     worker.end()
                     killed[worker.number] += 1
                     if killed[worker.number] >= TRIES:
-                        raise TestbedError(
-                            f"run {worker.number + 1}: its process died {TRIES} times, "
-                            f"the last time of {cause}"
-                        ) from None
+                        raise give_up(f"run {worker.number + 1}: ", *death) from None
                     shutil.rmtree(folder / str(worker.number), ignore_errors=True)
                     todo.appendleft(worker.number)
                     continue

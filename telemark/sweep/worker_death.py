@@ -4,7 +4,21 @@ import resource
 import signal
 from pathlib import Path
 
+from telemark.errors import TestbedError
+
 TRIES = 3  # after so many deaths of its process a run is given up
+
+
+class CrashError(Exception):
+    """A run crashed its process each time: exit status 3, as it is neither the user's mistake nor
+    the machine's."""
+
+
+def give_up(run: str, exit_code: int | None, oom_kills_before: int) -> Exception:
+    """Return the error of a run whose process died TRIES times, the last time as described."""
+    kind = TestbedError if exit_code == -signal.SIGKILL else CrashError
+    cause = describe_death(exit_code, oom_kills_before)
+    return kind(f"{run}its process died {TRIES} times, the last time of {cause}")
 
 
 def oom_kills() -> int:

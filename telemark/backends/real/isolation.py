@@ -10,6 +10,7 @@ SIGKILL leaves a process or an interface behind.
 import contextlib
 import ctypes
 import fcntl
+import logging
 import os
 import shutil
 import signal
@@ -138,8 +139,9 @@ def interruptible(kind: Callable[[int], BaseException] = Interrupted, look_s: fl
     def on_signal(number: int, _frame: object) -> None:
         if not _requested:
             _requested.append((number, time.monotonic()))
-            # Objects that were half made at that moment end without a message.
+            # What was half done at that moment, such as objects and tasks, ends without a message.
             sys.unraisablehook = lambda _lost: None
+            logging.disable()
         elif time.monotonic() - _requested[0][1] > AGAIN_S:
             os.kill(os.getpid(), signal.SIGKILL)
         remind()

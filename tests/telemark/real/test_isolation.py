@@ -191,6 +191,12 @@ time.sleep(60)"""
 IN_CALLBACK = """import ctypes, signal, time
 ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGTERM))()
 time.sleep(60)"""
+IN_TASK = """import asyncio, logging, signal
+async def end():
+    signal.raise_signal(signal.SIGTERM)
+task = asyncio.create_task(end())
+task.add_done_callback(lambda done: logging.error("failed", exc_info=done.exception()))
+await asyncio.sleep(60)"""
 IN_CLEAN_UP = """import signal, time
 try:
     signal.raise_signal(signal.SIGTERM)
@@ -204,7 +210,9 @@ finally:
 
 
 @pytest.mark.parametrize("kind", ["real", "virtual"])
-@pytest.mark.parametrize("body", [SWALLOWED, IN_CALLBACK], ids=["except", "callback"])
+@pytest.mark.parametrize(
+    "body", [SWALLOWED, IN_CALLBACK, IN_TASK], ids=["except", "callback", "task"]
+)
 def test_a_signal_whose_exception_is_swallowed_is_not_lost(
     start_experiment: StartExperiment, body: str, kind: str
 ) -> None:
