@@ -21,15 +21,15 @@ from scapy.layers.l2 import Ether
 from collectors.int.application import Collector
 from collectors.int.decoder import Decoded, Encoding
 from controllers.connection import connection
-from described.switch_cli.filling import CommandScript
-from testbed import cli
-from testbed.application import Application, Host
-from testbed.arrivals import Frames
-from testbed.errors import TestbedError
-from testbed.network import Network
-from testbed.results.report import Check, Report
-from testbed.run import Run
-from testbed.truth import capture
+from importers.switch_cli.table_population import CommandScript
+from telemark.accounting import pcap
+from telemark.apps.application import Application, Host
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.results.report import Check, Report
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.traffic.received import Frames
 
 PACKETS, GAP_NS = 300, 1_000_000
 ENCODING = Encoding(dscp=0x20, dscp_mask=0x3F, latency_unit_ns=1000, int1_long_times=True)
@@ -126,10 +126,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         net.send_frames("h1", times_ns, [frame(net, number) for number in range(PACKETS)])
         await run.clock.sleep_until(times_ns[-1] + 500_000_000)
     findings, reports = collector.result
-    came_ns = capture.read(net.capture("s1", "h1", "in")).time_ns
+    came_ns = pcap.read(net.capture("s1", "h1", "in")).time_ns
     checks = [
         Check("reports", findings.reports, PACKETS),
-        Check("malformed reports", findings.troubles.total(), 0),
+        Check("malformed reports", findings.parse_errors.total(), 0),
         Check("reports with another sequence number than expected",
               sum(found != wanted for wanted, (found, _) in enumerate(reports)), 0),
         Check("reports with another path or other ports",
