@@ -64,7 +64,8 @@ MAY_IMPORT = {
     # A switch within the process, beside programs at XDP: in the turns of one core.
     "experiments.shared.xdp.switching": ["experiments", "telemark", "minip4.compiler",
                                          "minip4.engine", "minip4.ports"],
-    "benchmarks": ["controllers", "collectors", "ebpf", "topologies", "telemark", "minip4"],
+    "benchmarks": ["importers", "controllers", "collectors", "ebpf", "topologies", "telemark",
+                   "minip4"],
 }  # fmt: skip
 
 

@@ -69,6 +69,9 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     units = parser.add_argument_group("units of reports, in ns")
     _add_number(units, "--timestamp-unit", 1000, (1, 10**9), "of 64-bit timestamps")
     _add_number(units, "--latency-unit", 1000, (1, 10**9), "of hop latencies")
+    parser.add_argument("--int1-long-times", action="store_true",
+                        help="INT 1.0 as GEANT's switches write it: timestamps of 64 bits, level 2 "
+                        "interfaces of 16")  # fmt: skip
     return parser.parse_args(given)
 
 
@@ -94,7 +97,7 @@ def collect(options: argparse.Namespace) -> dict[str, Any]:
     """Take reports until a signal comes; what was found. Raises TestbedError."""
     encoding = Encoding(
         options.int_port, options.int_dscp, options.int_dscp_mask, options.int_marker,
-        options.timestamp_unit, options.latency_unit,
+        options.timestamp_unit, options.latency_unit, options.int1_long_times,
     )  # fmt: skip
     store = options.store and (options.store.parent, options.store.name)
     collector = SharedCollector(encoding, port=options.port, store=store)

@@ -42,6 +42,7 @@ class Encoding:
     marker: int = 0  # 64-bit probe marker that says so after TCP and UDP; 0: none is used
     timestamp_unit_ns: int = 1  # of timestamps of 64 bits
     latency_unit_ns: int = 1  # of hop latencies
+    int1_long_times: bool = False  # INT 1.0: 64 bits, and level 2 interfaces of 16 (GEANT)
 
 
 class Decoded(NamedTuple):
@@ -75,7 +76,7 @@ class Decoder:
         self.aside: deque[Fault] = deque(maxlen=ASIDE)
         self._settings = Settings(
             encoding.timestamp_unit_ns, encoding.latency_unit_ns, encoding.marker, encoding.port,
-            encoding.dscp, encoding.dscp_mask,
+            encoding.dscp, encoding.dscp_mask, encoding.int1_long_times,
         )  # fmt: skip
         kinds = (GROUP, REPORT, HOP, FAULT)
         self._arrays = {

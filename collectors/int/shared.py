@@ -77,7 +77,8 @@ class Settings(ctypes.Structure):
 
     _fields_ = [
         ("timestamp_ns", c_uint64), ("latency_ns", c_uint64), ("marker", c_uint64),
-        ("port", c_uint16), ("dscp", c_uint8), ("dscp_mask", c_uint8), ("none", c_uint8 * 4),
+        ("port", c_uint16), ("dscp", c_uint8), ("dscp_mask", c_uint8), ("long_times", c_uint8),
+        ("none", c_uint8 * 3),
     ]  # fmt: skip
 
 

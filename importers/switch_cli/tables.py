@@ -33,12 +33,15 @@ class Tables:
 
     @command("table_add")
     async def add(self, table: str, action: str, *words: str) -> Answer:
-        """Insert an entry."""
+        """Insert an entry; of a table without keys, which P4Runtime gives none, the default one."""
         of_table = self.find(table)
         keys, params, priority = split(of_table, words)
         entry = replace(
             self.entry(of_table, keys, priority), action=called(of_table.actions, action, params)
         )
+        if not len(of_table.match_fields):
+            await self._modify_default(entry)
+            return []
         return await self.insert(of_table, entry)
 
     @command("table_set_default")

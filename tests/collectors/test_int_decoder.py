@@ -1,6 +1,7 @@
 """The decoder of Telemetry Reports: fields as the specifications have them, and hostile input."""
 
 import random
+from dataclasses import replace
 from ipaddress import IPv4Address
 from typing import Any
 
@@ -144,6 +145,35 @@ def test_a_stack_of_int_1_0_in_a_report_of_version_1() -> None:
     assert said["int_flags"] == IntFlag.MTU_EXCEEDED
     assert hops[:2] == [{"node": 1, "ds": b""}, {"node": 2, "ingress_ns": 100, "ds": b""}]
     assert said["parse_status"] == ParseStatus.NONE
+
+
+def test_the_hop_of_a_sink_that_pushes_is_not_there_twice() -> None:
+    """A report of version 1 has the sink's number and ingress time, whether it pushes or not."""
+    packet = through_udp("01000700 10000207 88000000 00000002 00000064 00000001 00000050", 9, 0x20)
+    said, hops = only(bytes.fromhex("14200041 00000002 00000001 00000063") + packet)
+    assert hops == [{"node": 1, "ingress_ns": 80, "ds": b""},
+                    {"node": 2, "ingress_ns": 100, "ds": b""}]  # fmt: skip
+    assert not said["is_local"]
+    without_times = through_udp("01000500 10000107 80000000 00000002 00000001", 9, 0x20)
+    _, hops = only(bytes.fromhex("14200041 00000002 00000001 00000063") + without_times)
+    assert hops == [{"node": 1, "ds": b""}, {"node": 2, "ingress_ns": 99, "ds": b""}]
+
+
+def test_a_stack_of_int_1_0_as_geants_switches_write_it() -> None:
+    """Timestamps of 64 bits, level 2 interfaces of 16 bits, a number in the reserved bits."""
+    words = ("00000002 00010003 00000007 00000009 0000000100000002 0000000100000005 00040005 "
+             "00000000")  # fmt: skip
+    packet = through_udp(f"01000d80 10000a03 ff000011 {words}", 9, 0x20)
+    flow = bytes.fromhex("14200041 00000002 00000001 00000000")
+    said, hops = only(flow + packet, replace(ENCODING, int1_long_times=True))
+    assert (said["int_version"], said["parse_status"]) == (1, ParseStatus.NONE)
+    assert hops == [{
+        "node": 2, "ingress": 1, "egress": 3, "latency_ns": 7, "queue": 0, "occupancy": 9,
+        "ingress_ns": (1 << 32) + 2, "egress_ns": (1 << 32) + 5, "ingress2": 4, "egress2": 5,
+        "utilisation": 0, "ds": b"",
+    }]  # fmt: skip
+    said, _ = only(flow + packet)
+    assert said["parse_status"] == ParseStatus.HOP_LENGTH
 
 
 def test_units_are_parameters_and_all_ones_are_no_value() -> None:

@@ -86,7 +86,7 @@ static void read_drop(const uint8_t *at, struct int_report *report)
 static enum parse_status read_main(const struct decoder *decoder, struct span span, unsigned words,
                               struct int_report *report)
 {
-    struct layout layout = {0, false};
+    struct layout layout = {0, FORMAT_2};
     const uint8_t *metadata = span.at + FIXED;
     unsigned baseline;
 
@@ -196,6 +196,17 @@ static uint16_t bits_of_1_0(unsigned bits)
     return (uint16_t)found;
 }
 
+/* The hop of the reporting node in the stack, if it is the last one there; else a new one. */
+static struct int_hop *own_hop(const struct decoder *decoder, struct int_report *report)
+{
+    struct int_hop *last = &decoder->out->hops[decoder->out->hops_used - 1];
+
+    if (report->hops && last->has & BIT_NODE && last->node == report->node)
+        return last;
+    report->is_local = 1;
+    return add_hop(decoder, report);
+}
+
 /* TR 1.0, "Telemetry Report Header": one report a datagram, and the packet follows to the end. */
 static enum parse_status read_1_0(const struct decoder *decoder, struct span span,
                              struct int_group *group)
@@ -204,7 +215,7 @@ static enum parse_status read_1_0(const struct decoder *decoder, struct span spa
     const uint8_t *at = span.at + HEADER_1_0;
     unsigned header = (*span.at & 0xf) * 4u, next = span.at[1] >> 5;
     struct int_report *report = begin_report(decoder, group, span.at);
-    struct layout before = {0, true}, after = {0, true};
+    struct layout before = {0, FORMAT_1}, after = {0, FORMAT_1};
     struct int_hop *hop;
 
     report->bits = bits_of_1_0(get32(span.at) >> 15 & 0x3f);
@@ -220,9 +231,10 @@ static enum parse_status read_1_0(const struct decoder *decoder, struct span spa
                               (span.at[3] & 0x40 ? REPORT_TRACKED : 0));
     report->inner_type = next < sizeof first_headers ? first_headers[next] : 0xff;
     report->parse_status = (uint8_t)read_inner(decoder, rest(span, header), report);
-    hop = add_hop(decoder, report);
+    hop = own_hop(decoder, report);
     read_metadata(decoder, before, at, hop);
-    read_metadata(decoder, (struct layout){BIT_INGRESS, true}, span.at + 12, hop);
+    if (!(hop->has & BIT_INGRESS)) /* else the stack has it, maybe with more bits */
+        read_metadata(decoder, (struct layout){BIT_INGRESS, FORMAT_1}, span.at + 12, hop);
     at += 4 * metadata_words(before);
     if (report->bits & BIT_LAST) {
         read_drop(at, report);
@@ -231,7 +243,6 @@ static enum parse_status read_1_0(const struct decoder *decoder, struct span spa
     read_metadata(decoder, after, at, hop);
     hop->node = report->node;
     hop->has |= BIT_NODE;
-    report->is_local = 1;
     end_report(decoder, group, report, 0);
     return PARSE_NONE;
 }

@@ -7,18 +7,20 @@
 #include "records.h"
 #include "span.h"
 
-enum { BITS_OF_8_BYTES = BIT_INGRESS | BIT_EGRESS | BIT_INTERFACES2 };
-
 struct decoder {
     const struct int_settings *settings;
     struct int_output *out;
     const uint8_t *bytes; /* all that were given */
 };
 
+/* INT and Telemetry Report 2.x; 1.0, whose timestamps have 32 bits; and GEANT's 1.0: 64 bits, and
+ * level 2 interfaces of 16 bits. */
+enum format { FORMAT_2, FORMAT_1, FORMAT_1_LONG_TIMES };
+
 /* How long the metadata are that a bitmap stands for, and how to read them. */
 struct layout {
     uint16_t bits;
-    bool is_version1; /* whose timestamps have 32 bits */
+    enum format format;
 };
 
 /* Which protocol a packet begins with; the numbers are those of InType (TR, 3.3). */

@@ -7,18 +7,23 @@ static const uint32_t ones32 = 0xffffffff;
 /* Words of 4 bytes. Reserved bits stand for one, too (INT, 5.7). */
 unsigned metadata_words(struct layout layout)
 {
+    static const unsigned wide[] = {
+        [FORMAT_2] = BIT_INGRESS | BIT_EGRESS | BIT_INTERFACES2,
+        [FORMAT_1] = BIT_INTERFACES2,
+        [FORMAT_1_LONG_TIMES] = BIT_INGRESS | BIT_EGRESS,
+    };
     unsigned words = (unsigned)__builtin_popcount(layout.bits);
-    unsigned wide = layout.is_version1 ? BIT_INTERFACES2 : BITS_OF_8_BYTES;
 
-    return words + (unsigned)__builtin_popcount(layout.bits & wide);
+    return words + (unsigned)__builtin_popcount(layout.bits & wide[layout.format]);
 }
 
 /* A time of 64 or 32 bits in nanoseconds; all ones, or more than fit: none. */
 static bool read_time(struct layout layout, const uint8_t *at, uint64_t unit_ns, uint64_t *time_ns)
 {
-    uint64_t value = layout.is_version1 ? get32(at) : get64(at);
+    bool is_short = layout.format == FORMAT_1;
+    uint64_t value = is_short ? get32(at) : get64(at);
 
-    if (value == (layout.is_version1 ? ones32 : ~(uint64_t)0))
+    if (value == (is_short ? ones32 : ~(uint64_t)0))
         return false;
     return !__builtin_mul_overflow(value, unit_ns, time_ns);
 }
@@ -36,8 +41,13 @@ static bool read_two(const uint8_t *at, uint16_t *ingress, uint16_t *egress)
     return get32(at) != ones32;
 }
 
-static bool read_two_wide(const uint8_t *at, uint32_t *ingress, uint32_t *egress)
+static bool read_level2(struct layout layout, const uint8_t *at, uint32_t *ingress, uint32_t *egress)
 {
+    if (layout.format == FORMAT_1_LONG_TIMES) {
+        *ingress = get16(at);
+        *egress = get16(at + 2);
+        return get32(at) != ones32;
+    }
     *ingress = get32(at);
     *egress = get32(at + 4);
     return get64(at) != ~(uint64_t)0;
@@ -60,7 +70,8 @@ static bool read_one(const struct decoder *decoder, struct layout layout, unsign
                      const uint8_t *at, struct int_hop *hop)
 {
     const struct int_settings *settings = decoder->settings;
-    uint64_t unit_ns = layout.is_version1 ? 1 : settings->timestamp_ns; /* TR 1.0: nanoseconds */
+    bool is_version1 = layout.format != FORMAT_2;
+    uint64_t unit_ns = is_version1 ? 1 : settings->timestamp_ns; /* TR 1.0: nanoseconds */
 
     switch (bit) {
     case BIT_NODE: return read_word(at, &hop->node);
@@ -69,10 +80,10 @@ static bool read_one(const struct decoder *decoder, struct layout layout, unsign
     case BIT_QUEUE: return read_occupancy(at, &hop->queue, &hop->occupancy);
     case BIT_INGRESS: return read_time(layout, at, unit_ns, &hop->ingress_ns);
     case BIT_EGRESS: return read_time(layout, at, unit_ns, &hop->egress_ns);
-    case BIT_INTERFACES2: return read_two_wide(at, &hop->ingress2, &hop->egress2);
+    case BIT_INTERFACES2: return read_level2(layout, at, &hop->ingress2, &hop->egress2);
     case BIT_UTILISATION: return read_word(at, &hop->utilisation);
     case BIT_BUFFER: /* of 1.0 reserved */
-        return !layout.is_version1 && read_occupancy(at, &hop->buffer, &hop->buffer_occupancy);
+        return !is_version1 && read_occupancy(at, &hop->buffer, &hop->buffer_occupancy);
     default: return false; /* reserved: a later version's, or the caller's affair */
     }
 }
@@ -86,7 +97,7 @@ void read_metadata(const struct decoder *decoder, struct layout layout, const ui
 
         if (read_one(decoder, layout, bit, at, hop))
             hop->has |= (uint16_t)bit;
-        at += 4 * metadata_words((struct layout){(uint16_t)bit, layout.is_version1});
+        at += 4 * metadata_words((struct layout){(uint16_t)bit, layout.format});
         left &= ~bit;
     }
 }

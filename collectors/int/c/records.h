@@ -65,7 +65,8 @@ struct int_settings {
     uint16_t port;         /* UDP destination port that means INT; 0: none does */
     uint8_t dscp;          /* DSCP that means INT, */
     uint8_t dscp_mask;     /* where these bits count; 0: none does */
-    uint8_t none[4];
+    uint8_t long_times;    /* not 0: INT 1.0 has GEANT's format, FORMAT_1_LONG_TIMES */
+    uint8_t none[3];
 };
 
 /* A datagram whose group header (TR, 3.2; of 1.0: whose header) could be read. */

@@ -16,7 +16,7 @@ static void read_hop(const struct decoder *decoder, struct layout layout, const 
                      struct int_report *report)
 {
     struct int_hop *hop = add_hop(decoder, report);
-    struct layout before = {(uint16_t)(layout.bits & ~BIT_LAST), layout.is_version1};
+    struct layout before = {(uint16_t)(layout.bits & ~BIT_LAST), layout.format};
 
     read_metadata(decoder, before, at, hop);
     hop->ds_words = (uint16_t)(report->hop_words - metadata_words(layout));
@@ -98,6 +98,13 @@ static bool read_next(const uint8_t *at, bool by_port, struct int_report *report
     return true;
 }
 
+static enum format int_format(const struct decoder *decoder, const struct int_report *report)
+{
+    if (report->int_version != 1)
+        return FORMAT_2;
+    return decoder->settings->long_times ? FORMAT_1_LONG_TIMES : FORMAT_1;
+}
+
 /* Reads a header and what belongs to it: `words` of them, of which the span may lack the end. */
 static enum parse_status read_int_header(const struct decoder *decoder, struct span span, unsigned words,
                                     struct int_report *report)
@@ -114,7 +121,7 @@ static enum parse_status read_int_header(const struct decoder *decoder, struct s
     read_header(span.at, report);
     stack.span = rest(span, 4 * header_words);
     stack.words = words - header_words;
-    stack.layout = (struct layout){report->int_bits, report->int_version == 1};
+    stack.layout = (struct layout){report->int_bits, int_format(decoder, report)};
     if (report->int_type == INT_MD)
         return read_stack(decoder, stack, report);
     if (stack.words && !report->int_ds_bits) /* only what the source inserts may follow (INT, 5.8) */

@@ -74,6 +74,7 @@ class Context:
     parsers: Parsers
 
     standard_metadata: places.Group
+    user_metadata: places.Place
 
     def __init__(self, path: str, environment: Environment, shared: Shared) -> None:
         self.shared = shared

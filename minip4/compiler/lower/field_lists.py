@@ -19,6 +19,16 @@ def field_list(program: ir.Program, name: str) -> ir.FieldList:
     return program.field_lists[-1]
 
 
+def list_of(program: ir.Program, elements: list[ir.Expression]) -> ir.FieldList:
+    """A list with these fields, which all calls share that have the same data."""
+    for known in program.field_lists:
+        if known.elements == elements:
+            return known
+    number = len(program.field_lists) + 1
+    program.field_lists.append(ir.FieldList(number, f"data{number}", elements))
+    return program.field_lists[-1]
+
+
 def add_tagged(
     context: Context,
     of: types.Type,

@@ -80,6 +80,7 @@ class ProgramLowering:
         )
         metadata_type = resolve(metadata.type)
         metadata_place = allocate(metadata_type, "userMetadata", metadata.source)
+        context.user_metadata = metadata_place
         headers_place = allocate(resolve(headers.type), "", headers.source)
         add_tagged(context, metadata_type, metadata_place, self._source.source)
         return headers_place, metadata_place

@@ -91,7 +91,7 @@ static void listen_again(struct tcp *t)
 
 void tcp_reset(struct tcp *t)
 {
-    if (t->state == TCP_SYN_RECEIVED) {
+    if (t->state == TCP_SYN_RECEIVED && t->number % 2 == LISTENS) {
         listen_again(t);
         return;
     }
@@ -172,6 +172,7 @@ static void begin_end(struct virtual *v, struct connection *connection, int whic
     t->peer_port = opens ? config->destination_port : config->source_port;
     t->tos = config->tos;
     t->has_ecn = config->has_ecn;
+    t->has_timestamps = t->has_sack = t->has_scale = true;
     t->state = opens ? TCP_CLOSED : TCP_LISTEN;
     t->isn = config->isn[which];
     t->rto_ns = FIRST_RTO_NS;

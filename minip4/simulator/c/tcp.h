@@ -11,7 +11,7 @@ enum {
     TCP_HEADER = 20, TCP_OPTIONS = 40,      /* bytes; of options at most */
     TIMESTAMP_OPTION = 12,                  /* bytes in each segment, padding included (RFC 7323) */
     SACK_BLOCKS = 3,                        /* that fit beside timestamps (RFC 2018) */
-    WINDOW_SCALE = 7, RECEIVE_BUFFER = UINT16_MAX << WINDOW_SCALE, /* bytes, all of it offered */
+    WINDOW_SCALE = 7,                       /* of receive windows: 8 MB, unless the peer cannot scale */
     INITIAL_WINDOW = 10,                    /* segments (RFC 6928) */
     DUPLICATES = 3                          /* segments that came, after which one is lost (RFC 5681) */
 };
@@ -123,6 +123,7 @@ struct receiving {
     uint32_t waiting;       /* bytes that came in order and are not acknowledged yet */
     uint32_t quick;         /* acknowledgements that are not delayed */
     uint32_t their_time;    /* TS.Recent */
+    uint32_t window;        /* RCV.WND: bytes, always all of them */
     bool is_marked;         /* to be told to the sender: packets came that were marked (ECN) */
 };
 
@@ -136,8 +137,9 @@ struct tcp {
     uint32_t peer_address;
     const uint8_t *peer_mac;
     uint16_t port, peer_port;
-    uint8_t tos, peer_scale;
+    uint8_t tos, peer_scale, own_scale; /* Snd.Wind.Shift, Rcv.Wind.Shift (RFC 7323, 2.3) */
     bool has_ecn, wants_cwr;
+    bool has_timestamps, has_sack, has_scale; /* both SYNs offer it; before: this end does */
     enum tcp_state state;
     uint32_t isn, peer_isn;
     uint64_t due_ns[TIMERS], queued_ns;

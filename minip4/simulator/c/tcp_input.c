@@ -5,8 +5,8 @@
 
 enum {
     PROTOCOL_TCP = 6,
-    OPTION_END = 0, OPTION_NOP = 1, OPTION_MSS = 2, OPTION_SCALE = 3, OPTION_SACK = 5,
-    OPTION_TIMESTAMP = 8,
+    OPTION_END = 0, OPTION_NOP = 1, OPTION_MSS = 2, OPTION_SCALE = 3,
+    OPTION_SACK_PERMITTED = 4, OPTION_SACK = 5, OPTION_TIMESTAMP = 8,
     ECN = 3, CE = 3,     /* RFC 3168: the two bits, and that they were marked on the way */
     DEFAULT_MSS = 536,   /* RFC 9293, 3.7.1 */
     QUICK_ACKS = 16      /* at first, so that slow start is not slower than it needs (RFC 5681, 4.2) */
@@ -17,7 +17,7 @@ struct parsed {
     uint32_t time, mss, scale;
     uint32_t block[SACK_BLOCKS + 1][2], blocks;
     uint8_t flags;
-    bool has_time, is_marked;
+    bool has_time, has_scale, has_sack, is_marked;
 };
 
 static uint32_t get_16(const uint8_t *at)
@@ -34,8 +34,11 @@ static void parse_option(struct parsed *parsed, const uint8_t *option, uint32_t 
 {
     if (option[0] == OPTION_MSS && length == 4)
         parsed->mss = get_16(option + 2);
-    else if (option[0] == OPTION_SCALE && length == 3)
+    else if (option[0] == OPTION_SCALE && length == 3) {
         parsed->scale = option[2] < 14 ? option[2] : 14; /* RFC 7323, 2.3 */
+        parsed->has_scale = true;
+    } else if (option[0] == OPTION_SACK_PERMITTED && length == 2)
+        parsed->has_sack = true;
     else if (option[0] == OPTION_TIMESTAMP && length == 10) {
         parsed->time = get_32(option + 2);
         parsed->has_time = true;
@@ -83,7 +86,8 @@ static void refuse(struct node *node, const struct parsed *parsed, const uint8_t
         return;
     struct tcp nobody = {.host = node, .peer_mac = ip - 8 /* who sent the frame */,
                          .port = (uint16_t)get_16(bytes + 2), .peer_port = (uint16_t)get_16(bytes),
-                         .isn = flags & ACK ? parsed->acknowledged : 0};
+                         .isn = flags & ACK ? parsed->acknowledged : 0,
+                         .in.window = UINT16_MAX};
     memcpy(&nobody.peer_address, ip + 12, 4);
     nobody.peer_isn = parsed->sequence + parsed->data + !!(flags & SYN) + !!(flags & FIN);
     tcp_send_bare(&nobody, flags & ACK ? RST : RST | ACK);
@@ -97,19 +101,26 @@ static void take_reset(struct tcp *t, const struct parsed *parsed)
     int64_t ahead = begin - (int64_t)t->in.next;
     if (!ahead)
         tcp_reset(t);
-    else if (ahead > 0 && ahead < RECEIVE_BUFFER)
+    else if (ahead > 0 && ahead < t->in.window)
         tcp_send_ack(t);
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* What the peer's SYN says of it. */
+/* What the peer's SYN says of it. Options that it does not offer are not sent (RFC 7323, 2.2 and 3.2;
+ * RFC 2018, 2): this end offers all of them. */
 static void know_peer(struct tcp *t, const struct parsed *parsed)
 {
     t->peer_isn = parsed->sequence;
+    t->has_timestamps = parsed->has_time;
+    t->has_sack = parsed->has_sack;
+    t->has_scale = parsed->has_scale;
     t->peer_scale = (uint8_t)parsed->scale;
+    t->own_scale = t->has_scale ? WINDOW_SCALE : 0;
+    t->in.window = (uint32_t)UINT16_MAX << t->own_scale;
     uint32_t mss = parsed->mss < t->out.own_mss ? parsed->mss : t->out.own_mss;
-    t->out.mss = mss > TIMESTAMP_OPTION ? mss - TIMESTAMP_OPTION : 1;
+    uint32_t options = t->has_timestamps ? TIMESTAMP_OPTION : 0;
+    t->out.mss = mss > options ? mss - options : 1;
     t->in.next = 1;
     t->in.fin = UINT64_MAX;
     t->in.their_time = parsed->time;
@@ -136,20 +147,53 @@ static void become_established(struct tcp *t)
     congestion_begin(t);
 }
 
-static void take_syn_ack(struct tcp *t, const struct parsed *parsed)
+/* RFC 9293, 3.10.7.3. */
+static void take_in_syn_sent(struct tcp *t, const struct parsed *parsed, const uint8_t *ip,
+                             const uint8_t *bytes)
 {
-    if (!(parsed->flags & ACK) || parsed->acknowledged != t->isn + 1)
+    bool has_ack = parsed->flags & ACK;
+    if (has_ack && parsed->acknowledged != t->isn + 1) {
+        refuse(t->host, parsed, ip, bytes);
         return;
-    if (parsed->flags & RST)
-        tcp_reset(t);
-    if (!(parsed->flags & SYN) || parsed->flags & RST)
+    }
+    if (parsed->flags & RST) {
+        if (has_ack)
+            tcp_reset(t);
+        return;
+    }
+    if (!(parsed->flags & SYN))
         return;
     know_peer(t, parsed);
-    t->has_ecn = t->has_ecn && (parsed->flags & (ECE | CWR)) == ECE;
     t->out.window_end = 1 + parsed->window; /* of a SYN it is not scaled: RFC 7323, 2.2 */
+    if (!has_ack) { /* a simultaneous open */
+        t->has_ecn = t->has_ecn && (parsed->flags & (ECE | CWR)) == (ECE | CWR);
+        t->state = TCP_SYN_RECEIVED;
+        tcp_send_syn(t);
+        return;
+    }
+    t->has_ecn = t->has_ecn && (parsed->flags & (ECE | CWR)) == ECE;
     become_established(t);
     tcp_send_ack(t);
     tcp_application(t);
+}
+
+/* Whether a segment in SYN-RECEIVED is a SYN, and what follows: an answer that was lost is sent again,
+ * and a simultaneous open ends with the peer's SYN, ACK (RFC 9293, 3.5). */
+static bool takes_syn_again(struct tcp *t, const struct parsed *parsed)
+{
+    if (!(parsed->flags & SYN) || t->state != TCP_SYN_RECEIVED)
+        return false;
+    if (!(parsed->flags & ACK)) {
+        tcp_send_again(t, segment_at(&t->out, t->out.first));
+    } else if (t->number % 2 == OPENS && parsed->sequence == t->peer_isn &&
+               parsed->acknowledged == t->isn + 1) {
+        become_established(t);
+        tcp_send_ack(t);
+        tcp_application(t);
+    } else {
+        tcp_send_ack(t);
+    }
+    return true;
 }
 
 /* --- established ------------------------------------------------------------------------------ */
@@ -183,21 +227,46 @@ static bool take_acknowledgement(struct tcp *t, const struct parsed *parsed)
     for (uint32_t i = 0; i < parsed->blocks; i++) {
         int64_t begin = offset_of(parsed->block[i][0], t->isn, out->una);
         int64_t last = offset_of(parsed->block[i][1], t->isn, out->una);
-        if (begin > 0 && begin < last && last <= (int64_t)out->next)
+        if (t->has_sack && begin > 0 && begin < last && last <= (int64_t)out->next)
             blocks[count++] = (struct range){(uint64_t)begin, (uint64_t)last, 0};
     }
     tcp_take_ack(t, (uint64_t)una, blocks, count, parsed->flags & ECE);
     return true;
 }
 
-static void take_segment(struct tcp *t, const struct parsed *parsed)
+/* RFC 9293, 3.4: the window is never closed, and a segment must begin or end in it. */
+static bool is_acceptable(const struct tcp *t, int64_t begin, uint32_t length)
+{
+    int64_t first = begin - (int64_t)t->in.next, last = first + length - (length > 0);
+    return (first >= 0 && first < t->in.window) || (last >= 0 && last < t->in.window);
+}
+
+/* RFC 9293, 3.10.7.4, and RFC 5961. */
+static void take_segment(struct tcp *t, const struct parsed *parsed, const uint8_t *ip,
+                         const uint8_t *bytes)
 {
     int64_t begin = offset_of(parsed->sequence, t->peer_isn, t->in.next);
     bool is_fin = parsed->flags & FIN;
+    uint32_t length = parsed->data + is_fin;
+    if (takes_syn_again(t, parsed))
+        return;
+    if (parsed->flags & SYN || begin < 1 || !is_acceptable(t, begin, length)) {
+        if (length && begin >= 1 && begin + length <= (int64_t)t->in.next) /* RFC 2883 */
+            t->in.duplicate = (struct range){(uint64_t)begin, (uint64_t)begin + length, 0};
+        tcp_send_ack(t); /* it tells the peer where this end is */
+        return;
+    }
     if (!(parsed->flags & ACK))
         return;
-    if (parsed->flags & SYN || begin < 1 || !take_acknowledgement(t, parsed)) {
-        tcp_send_ack(t); /* RFC 9293, 3.10.7.4: it tells the peer where this end is */
+    if (t->state == TCP_SYN_RECEIVED) {
+        if (parsed->acknowledged != t->isn + 1) {
+            refuse(t->host, parsed, ip, bytes);
+            return;
+        }
+        become_established(t);
+    }
+    if (!take_acknowledgement(t, parsed)) {
+        tcp_send_ack(t);
         return;
     }
     if (parsed->has_time && (uint64_t)begin <= t->in.next) /* RFC 7323, 4.3 */
@@ -233,16 +302,9 @@ void tcp_receive(struct node *node, const uint8_t *ip, const uint8_t *bytes, uin
     if (t->state == TCP_LISTEN)
         take_syn(t, &parsed, ip, bytes);
     else if (t->state == TCP_SYN_SENT)
-        take_syn_ack(t, &parsed);
+        take_in_syn_sent(t, &parsed, ip, bytes);
     else if (parsed.flags & RST)
         take_reset(t, &parsed);
-    else if (t->state == TCP_SYN_RECEIVED && parsed.flags & SYN)
-        tcp_send_again(t, segment_at(&t->out, t->out.first)); /* the answer was lost */
-    else {
-        if (t->state == TCP_SYN_RECEIVED && parsed.flags & ACK &&
-            parsed.acknowledged == t->isn + 1)
-            become_established(t);
-        if (t->state == TCP_ESTABLISHED)
-            take_segment(t, &parsed);
-    }
+    else
+        take_segment(t, &parsed, ip, bytes);
 }

@@ -39,18 +39,29 @@ static uint8_t *put_options(struct tcp *t, uint8_t *at, uint8_t flags)
         *at++ = OPTION_MSS;
         *at++ = 4;
         at = put_16(at, t->out.own_mss);
-        *at++ = OPTION_SACK_PERMITTED;
-        *at++ = 2;
-        at = put_timestamp(t, at);
+        memset(at, OPTION_NOP, 2);
+        if (t->has_sack)
+            memcpy(at, (const uint8_t[]){OPTION_SACK_PERMITTED, 2}, 2);
+        at += t->has_sack || t->has_timestamps ? 2 : 0;
+        if (t->has_timestamps) {
+            at = put_timestamp(t, at);
+        } else if (t->has_sack) {
+            memset(at, OPTION_NOP, 2);
+            at += 2;
+        }
+        if (!t->has_scale)
+            return at;
         memcpy(at, (const uint8_t[]){OPTION_NOP, OPTION_SCALE, 3, WINDOW_SCALE}, 4);
         return at + 4;
     }
     if (flags & RST)
         return at;
-    memset(at, OPTION_NOP, 2);
-    at = put_timestamp(t, at + 2);
+    if (t->has_timestamps) {
+        memset(at, OPTION_NOP, 2);
+        at = put_timestamp(t, at + 2);
+    }
     struct range blocks[SACK_BLOCKS];
-    uint32_t count = tcp_sack_blocks(t, blocks);
+    uint32_t count = t->has_sack ? tcp_sack_blocks(t, blocks) : 0;
     if (!count)
         return at;
     memset(at, OPTION_NOP, 2);
@@ -91,8 +102,7 @@ static void transmit(struct tcp *t, uint64_t begin, uint32_t data, uint8_t flags
     put_16(put_16(tcp, t->port), t->peer_port);
     put_32(tcp + 4, t->isn + (uint32_t)begin);
     put_32(tcp + 8, flags & ACK ? t->peer_isn + (uint32_t)t->in.next : 0);
-    uint32_t window = flags & SYN ? UINT16_MAX : RECEIVE_BUFFER >> WINDOW_SCALE;
-    put_16(tcp + 14, window);
+    put_16(tcp + 14, flags & SYN ? UINT16_MAX : t->in.window >> t->own_scale);
     memset(tcp + 16, 0, 4); /* checksum and urgent pointer */
     uint8_t *end = put_options(t, tcp + TCP_HEADER, flags);
     uint32_t header = (uint32_t)(end - tcp);
@@ -177,10 +187,13 @@ static struct segment *add_segment(struct tcp *t, uint32_t length)
 
 void tcp_send_syn(struct tcp *t)
 {
-    struct segment *segment = add_segment(t, 1);
+    bool is_again = t->out.first < t->out.end; /* in a simultaneous open, with an acknowledgement */
+    struct segment *segment = is_again ? segment_at(&t->out, t->out.first) : add_segment(t, 1);
     t->timed_ns = t->host->partition->now_ns;
-    if (segment)
-        transmit_segment(t, segment, true);
+    if (!segment)
+        return;
+    segment->was_again = is_again;
+    transmit_segment(t, segment, true);
 }
 
 bool tcp_send_new(struct tcp *t)

@@ -62,8 +62,11 @@ void tcp_take_data(struct tcp *t, uint64_t begin, uint32_t length, bool is_fin)
 {
     struct receiving *in = &t->in;
     uint64_t end = begin + length + is_fin;
-    if (end > in->next + RECEIVE_BUFFER)
-        return; /* more than was offered */
+    if (end > in->next + in->window) { /* what lies beyond the window is cut off: RFC 9293, 3.10.7.4 */
+        end = in->next + in->window;
+        length = (uint32_t)(end - begin);
+        is_fin = false;
+    }
     if (is_fin)
         in->fin = begin + length;
     bool is_hurried = in->ranges > 0 || is_fin; /* RFC 5681, 4.2: it fills a gap, or part of one */

@@ -91,6 +91,36 @@ def test_field_lists(tmp_path: Path, code: str) -> None:
     }
 
 
+OF_METADATA = ["userMetadata.m", "userMetadata.inner.p", "userMetadata.inner.q",
+               "userMetadata.flag", "userMetadata.kept"]  # fmt: skip
+OLDER_CALLS = {
+    "clone3(CloneType.I2E, 5, { meta.m, meta.inner });": OF_METADATA[:3],
+    "clone3<metadata_t>(CloneType.I2E, 5, meta);": OF_METADATA,
+    "clone3(CloneType.I2E, 5, {});": [],
+    "resubmit({ meta.flag });": ["userMetadata.flag"],
+    "resubmit(meta.kept);": ["userMetadata.kept"],
+}
+
+
+@pytest.mark.parametrize("code", OLDER_CALLS)
+def test_calls_with_data_have_a_field_list_of_their_own(tmp_path: Path, code: str) -> None:
+    json = compiled(tmp_path, ingress=code).bmv2_json
+    (primitive,) = hidden(json)
+    number = int(primitive["parameters"][-1]["value"], 16)
+    (taken,) = [each for each in json["field_lists"] if each["id"] == number]
+    assert [e["value"] for e in taken["elements"]] == [["scalars", x] for x in OLDER_CALLS[code]]
+
+
+def test_calls_with_the_same_data_share_a_field_list(tmp_path: Path) -> None:
+    json = compiled(
+        tmp_path,
+        ingress="clone3(CloneType.I2E, 5, { meta.m }); resubmit({ meta.m });"
+        " resubmit({ meta.inner.p });",
+        egress="recirculate({ meta.m }); clone3(CloneType.E2E, 5, { meta.inner.p });",
+    ).bmv2_json
+    assert [each["name"] for each in json["field_lists"]] == ["field_list1", "data2", "data3"]
+
+
 def test_egress_clones_and_recirculates(tmp_path: Path) -> None:
     json = compiled(
         tmp_path,

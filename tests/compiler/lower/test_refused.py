@@ -72,6 +72,31 @@ REFUSED = {
         {"egress": "resubmit_preserving_field_list(1);"},
         "cannot be called here",
     ),
+    "resubmit with a header's field": (
+        {"ingress": "resubmit({ h.d.a });"},
+        "expected: resubmit_preserving_field_list(), and @field_list at fields of the user meta",
+    ),
+    "clone with a computed value": (
+        {"ingress": "clone3(CloneType.I2E, 1, { meta.m + 1 });"},
+        "expected: clone_preserving_field_list(), and @field_list",
+    ),
+    "clone with standard metadata": (
+        {"ingress": "clone3(CloneType.I2E, 1, { meta.m, sm });"},
+        "expected: clone_preserving_field_list(), and @field_list",
+    ),
+    "recirculate with a local variable": (
+        {"egress": "bit<8> x = 1; recirculate(x);"},
+        "expected: recirculate_preserving_field_list(), and @field_list",
+    ),
+    "recirculate with data in ingress": ({"ingress": "recirculate(meta.m);"}, "called here"),
+    "clone3 in the wrong pipeline": (
+        {"egress": "clone3(CloneType.I2E, 1, meta);"},
+        "clone3() cannot be called here",
+    ),
+    "a checksum by Checksum16": (
+        {"locals": "Checksum16() c;", "ingress": "h.d.w = (bit<32>) c.get({ h.d.a });"},
+        "expected: verify_checksum() or update_checksum()",
+    ),
     "clone from the wrong pipeline": ({"egress": "clone(CloneType.I2E, 1);"}, "clone()"),
     "assignment in the deparser": (
         {"deparser": "bit<8> x = h.d.a; if (x == 1) { packet.emit(h.d); }"},

@@ -101,7 +101,17 @@ control CommandsIngress(
 
 control CommandsEgress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    action retag(bit<8> tag) { hdr.probe.tag = tag; }
+
+    table tagging {
+        actions = { retag; NoAction; }
+        default_action = NoAction();
+    }
+
     apply {
+        if (hdr.probe.isValid()) {
+            tagging.apply();
+        }
         // So that a copy tells which node of its group made it.
         if (standard_metadata.egress_rid != 0 && hdr.probe.isValid()) {
             hdr.probe.tag = (bit<8>) standard_metadata.egress_rid;

@@ -52,6 +52,20 @@ def test_keys_are_those_that_the_line_says(tmp_path: Path) -> None:
     assert on_a_switch(tmp_path, body) == [[0], [0], [0]]
 
 
+def test_the_entry_of_a_table_without_keys_is_its_default_action(tmp_path: Path) -> None:
+    """As bmv2 has it; P4Runtime gives such a table no other entries."""
+
+    async def body(console: Console) -> None:
+        await console(f"table_add addresses forward {TO_A} => 1")
+        await console.send(TO_A)
+        await console("table_add tagging retag => 9")
+        await console.send(TO_A)
+        with pytest.raises(CommandError, match=r"1 keys: table CommandsEgress.tagging expects"):
+            await console("table_add tagging retag 5 => 9")
+
+    assert on_a_switch(tmp_path, body) == [[0, 9], [], []]
+
+
 def test_entries_are_changed_by_their_handles(tmp_path: Path) -> None:
     async def body(console: Console) -> None:
         await console(f"table_add addresses forward {TO_A} => 1")

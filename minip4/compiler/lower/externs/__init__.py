@@ -16,13 +16,16 @@ _FUNCTIONS: dict[str, Callable[[Context, syntax.Call], None]] = {
     "assert": functions.assert_,
     "assume": functions.assume,
     "clone": copies.clone,
+    "clone3": copies.clone3,
     "clone_preserving_field_list": copies.clone,
     "digest": functions.digest,
     "hash": checksums.hash_,
     "log_msg": functions.log_msg,
     "mark_to_drop": functions.mark_to_drop,
     "random": functions.random,
+    "recirculate": copies.recirculate_data,
     "recirculate_preserving_field_list": copies.recirculate,
+    "resubmit": copies.resubmit_data,
     "resubmit_preserving_field_list": copies.resubmit,
     "static_assert": functions.static_assert,
     "truncate": functions.truncate,
@@ -40,6 +43,8 @@ _METHODS: dict[tuple[str, str], Callable[[Context, syntax.Call, ExternObject], N
     ("direct_counter", "count"): arrays.count_direct,
     ("direct_meter", "read"): arrays.read_direct_meter,
 }
+
+_INSTEAD = {("Checksum16", "get"): "verify_checksum() or update_checksum()"}
 
 
 def extern_function(context: Context, call: syntax.Call) -> None:
@@ -63,5 +68,6 @@ def extern_method(context: Context, call: syntax.Call) -> places.Value | None:
     elif (kind, method) in _METHODS:
         _METHODS[kind, method](context, call, target)
     else:
-        raise P4Error(f"{kind}.{method}() is not supported", call.source)
+        instead = _INSTEAD.get((kind, method), "")
+        raise P4Error(f"{kind}.{method}() is not supported", call.source, instead)
     return None

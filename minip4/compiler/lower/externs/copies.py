@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from minip4.compiler import ir, syntax
+from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.objects import evaluate
-from minip4.compiler.lower.arguments import extern_arguments
+from minip4.compiler.lower import places
+from minip4.compiler.lower.arguments import Argument, extern_arguments
 from minip4.compiler.lower.context import Context
 from minip4.compiler.lower.externs import operands
 from minip4.compiler.lower.externs.operands import operand, require_block
-from minip4.compiler.lower.field_lists import field_list
+from minip4.compiler.lower.field_lists import field_list, list_of
 
 _NOTHING = "fl"  # the field list of clones that take nothing along
 
 
 def clone(context: Context, call: syntax.Call) -> None:
     kind, session, *index = extern_arguments(context, call)
+    name = _list_name(context, index[0].expression) if index else _NOTHING
+    _clone(context, call, kind, session, field_list(context.program, name))
+
+
+def clone3(context: Context, call: syntax.Call) -> None:
+    kind, session, data = extern_arguments(context, call)
+    _clone(context, call, kind, session, _data_list(context, data, "clone"))
+
+
+def _clone(
+    context: Context, call: syntax.Call, kind: Argument, session: Argument, taken: ir.FieldList
+) -> None:
     is_ingress = operands.enum_member(context, kind.expression) == "I2E"
     require_block(context, call, "ingress" if is_ingress else "egress")
-    name = _list_name(context, index[0].expression) if index else _NOTHING
-    taken = field_list(context.program, name)
     operation = ir.CloneI2E if is_ingress else ir.CloneE2E
     context.emit(operation(call.source, operand(context, session), taken))
 
@@ -35,6 +47,37 @@ def recirculate(context: Context, call: syntax.Call) -> None:
     (index,) = operands.written(call)
     taken = field_list(context.program, _list_name(context, index))
     context.emit(ir.Recirculate(call.source, taken))
+
+
+def resubmit_data(context: Context, call: syntax.Call) -> None:
+    require_block(context, call, "ingress")
+    (data,) = extern_arguments(context, call)
+    context.emit(ir.Resubmit(call.source, _data_list(context, data, "resubmit")))
+
+
+def recirculate_data(context: Context, call: syntax.Call) -> None:
+    require_block(context, call, "egress")
+    (data,) = extern_arguments(context, call)
+    context.emit(ir.Recirculate(call.source, _data_list(context, data, "recirculate")))
+
+
+def _data_list(context: Context, data: Argument, name: str) -> ir.FieldList:
+    """The field list of a call that has data in place of an index.
+
+    BMv2 copies the fields at the end of the pipeline, into the same fields. So data can only be
+    fields of the user metadata: values that are computed have no field to be copied into, and what
+    is parsed again or set by the target has a value of its own in the copy.
+    """
+    metadata = set(places.storage(context.user_metadata))
+    fields = context.expressions.flattened(data.value, data.source)
+    for field in fields:
+        if not isinstance(field, ir.Field) or f"{field.header}.{field.name}" not in metadata:
+            raise P4Error(
+                "the data of this call is something else than fields of the user metadata",
+                data.source,
+                f"{name}_preserving_field_list(), and @field_list at fields of the user metadata",
+            )
+    return list_of(context.program, fields)
 
 
 def _list_name(context: Context, index: syntax.Expression) -> str:

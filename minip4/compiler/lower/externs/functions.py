@@ -20,11 +20,8 @@ DROP_PORT = 511  # v1model drops what has this egress_spec
 def mark_to_drop(context: Context, call: syntax.Call) -> None:
     require_block(context, call, "ingress", "egress")
     if not call.arguments:
-        raise P4Error(
-            "mark_to_drop() without argument is not supported",
-            call.source,
-            "mark_to_drop(standard_metadata)",
-        )
+        context.emit(ir.MarkToDrop(call.source))
+        return
     (argument,) = extern_arguments(context, call)
     target = argument.place
     if list(places.storage(target)) == list(places.storage(context.standard_metadata)):
