@@ -55,7 +55,7 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep_seeds
 from telemark.traffic.flows import Flow
 from telemark.traffic.patterns import Poisson
-from topologies.dumbbell import Dumbbell
+from topologies.basic import Dumbbell
 
 PATH = ("s1", "s2")
 WHOLE = (Point("s1", "arrivals"), Point("s2", "departures"))

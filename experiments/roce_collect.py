@@ -180,7 +180,7 @@ async def measure(name: str, case: Case, options: argparse.Namespace, run: Run) 
         case, segments, net.applications[-1].result, taken, counts,
         (net.port("s1", "h1"), net.port("s1", "h3")),
         pcap.read(came).time_ns.astype(np.int64), pcap.read(left).time_ns.astype(np.int64),
-        requests.time_ns.astype(np.int64), int(requests.length[0]), PacketAccounting.of(net, {}),
+        requests.time_ns.astype(np.int64), int(requests.length[0]), PacketAccounting.from_network(net, {}),
     )  # fmt: skip
 
 

@@ -202,7 +202,7 @@ async def measure(name: str, rate_pps: int, options: argparse.Namespace, run: Ru
             records = await traffic.finish()
         counts = await events(switch, running.session)
         place = await state(switch, running.session)
-    accounting = PacketAccounting.of(net, records)
+    accounting = PacketAccounting.from_network(net, records)
     sent = went_out(net) if sets_back else None
     return Found(
         name, rate_pps, count, accounting.lost_by_links[net.interface("s1", "s2")], counts["sent"],

@@ -11,9 +11,9 @@ from typing import Any
 from mininet.topo import Topo
 
 from telemark import programs
-from telemark.accounting.drops import expected_reasons
-from telemark.accounting.rejected import RefusedFrames
-from telemark.apps.application import Application, Running
+from telemark.accounting.drops import check_drop_reasons
+from telemark.accounting.rejected import RejectedFrames
+from telemark.apps.application import Application, RunningApplication
 from telemark.backends.backend import LinkEnd, NetworkBackend, Settings, derive_seed
 from telemark.backends.real.network import MininetBackend
 from telemark.backends.real.targets.bmv2 import panel_interface
@@ -80,8 +80,8 @@ class Network:
         self.counters: dict[str, dict[str, Any]] = {}  # switch -> what `minip4 switch` counted
         self.interface_counters: dict[str, dict[str, int]] = {}  # interface -> kernel's counters
         self.udp_losses: dict[str, int] = {}  # host -> datagrams for which its kernel had no room
-        self.refused: list[RefusedFrames] = []  # by hosts, for a wrong checksum or length
-        self.applications: list[Running] = []
+        self.rejected: list[RejectedFrames] = []  # by hosts, for a wrong checksum or length
+        self.applications: list[RunningApplication] = []
         self.drop_report = run.drop_report
         self._run = run
         self._program = program
@@ -90,27 +90,29 @@ class Network:
         self._switch_options = dict(switch_options or {})
         self._control_delay_us = control_delay_us
         self._stamp_log = stamp_log
-        self.expected_drops = expected_reasons(expected_drops)
+        self.expected_drops = check_drop_reasons(expected_drops)
         self._switches: dict[str, Any] = {}
         self._hosts: dict[str, Any] = {}
         self._ends: dict[str, dict[str, LinkEnd]] = {}  # node -> neighbour -> the node's end
         self._backend: NetworkBackend | None = None
-        self._leaving = contextlib.ExitStack()
+        self._exit_stack = contextlib.ExitStack()
 
     def __enter__(self) -> "Network":
         with contextlib.ExitStack() as exit_stack:
             self._start(exit_stack)
-            self._leaving = exit_stack.pop_all()
+            self._exit_stack = exit_stack.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
-        with self._leaving:
+        with self._exit_stack:
             if kind is None:
                 if self._run.interactive:
                     self.command_line()
                 self._finish()
             elif issubclass(kind, Exception):
-                self.drop_report.refused += self.backend.refused_frames()  # may be the cause of it
+                self.drop_report.rejected += (
+                    self.backend.rejected_frames()
+                )  # may be the cause of it
                 self.backend.check_alive()  # what a controller met may come of a dead switch
 
     def switch(self, name: str) -> Any:
@@ -149,7 +151,7 @@ class Network:
                 )
         self.backend.send_frames(host, times_ns, frames)
 
-    def run_application(self, host: str, application: Application) -> Running:
+    def run_application(self, host: str, application: Application) -> RunningApplication:
         """Run a copy of an application at a host, from now until the network ends.
 
         It returns when the application listens. After the `with` block `.result` is what its
@@ -299,12 +301,12 @@ class Network:
         self.counters = outcome.counters
         self.interface_counters = outcome.interface_counters
         self.udp_losses = outcome.udp_losses
-        self.refused = outcome.refused
+        self.rejected = outcome.rejected
         self.applications = outcome.applications
         for remark in outcome.remarks:
             self._run.progress.say(f"{self.name}: {remark}")
         self.drop_report.add_network(self.name, self.counters, self.expected_drops)
-        self.drop_report.refused += self.refused
+        self.drop_report.rejected += self.rejected
 
 
 def _backend(settings: Settings, run: Run) -> NetworkBackend:

@@ -9,14 +9,14 @@ ETHERNET_BYTES, IPV4_WORDS = 14, 10  # words of 16 bits
 PROTOCOL, TCP = 23, 6
 
 
-def segments(frames: Frames) -> Frames:
+def tcp_segments(frames: Frames) -> Frames:
     """Those of TCP over IPv4 without options."""
     starts = frames.bytes[:, [12, 13, 14, PROTOCOL]]
     ours = (starts == np.array([0x08, 0x00, 0x45, TCP], np.uint8)).all(1)
     return Frames(*(array[ours] for array in (frames.time_ns, frames.length, frames.bytes)))
 
 
-def wrong_checksums(frames: Frames) -> int:
+def count_wrong_checksums(frames: Frames) -> int:
     """How many of such segments have one that is wrong. They are read whole, and none is padded:
     raises ValueError else."""
     words = np.ascontiguousarray(frames.bytes[:, ETHERNET_BYTES:]).view(">u2").astype(np.uint16)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from telemark.accounting.rejected import Fault, RefusedFrames
+from telemark.accounting.rejected import Fault, RejectedFrames
 from telemark.errors import TestbedError
 from telemark.results.report import Check
 from telemark.traffic.flows import AnyRecord, FlowRecord
@@ -56,20 +56,22 @@ class DropReport:
 
     drops: list[Drop] = field(default_factory=list)
     flows: list[str] = field(default_factory=list)  # of which nothing arrived
-    refused: list[RefusedFrames] = field(default_factory=list)  # by hosts, for wrong checksums etc.
+    rejected: list[RejectedFrames] = field(
+        default_factory=list
+    )  # by hosts, for wrong checksums etc.
 
     def add(self, other: "DropReport") -> None:
         """Add what the networks of another run did not deliver."""
         self.drops += other.drops
         self.flows += other.flows
-        self.refused += other.refused
+        self.rejected += other.rejected
 
     def add_network(
         self, network: str, counters: Mapping[str, Mapping[str, Any]], expected: Collection[str]
     ) -> None:
         """What its switches counted until its end, by their names."""
         meant = {*expected, *ALWAYS_EXPECTED}
-        if programs_drop(expected):
+        if expects_program_drops(expected):
             meant.add("bmv2")  # which does not say who dropped them
         for switch, counted in counters.items():
             for port, of_port in {**counted["ports"], **counted["other_ports"]}.items():
@@ -93,7 +95,7 @@ class DropReport:
         """Those that fail, where nothing arrived of flows or hosts refused frames; else none."""
         checks = []
         for fault in Fault:
-            frames, where = Counter[str](), [each for each in self.refused if each.fault is fault]
+            frames, where = Counter[str](), [each for each in self.rejected if each.fault is fault]
             for each in where:
                 frames[each.host] += each.frames
             if where:
@@ -120,9 +122,9 @@ class DropReport:
     def _warnings_of_hosts(self) -> list[str]:
         """A line for each host and fault, over all networks, with the first example."""
         lines = {}
-        for each in self.refused:
+        for each in self.rejected:
             key = each.host, each.fault
-            same = [other for other in self.refused if (other.host, other.fault) == key]
+            same = [other for other in self.rejected if (other.host, other.fault) == key]
             example = next((f": {other.example}" for other in same if other.example), "")
             frames = sum(other.frames for other in same)
             lines[key] = (f"warning: host {each.host}: dropped {frames:,} frames "
@@ -130,12 +132,12 @@ class DropReport:
         return [*lines.values()]
 
 
-def programs_drop(expected: Collection[str]) -> bool:
+def expects_program_drops(expected: Collection[str]) -> bool:
     """Whether a network's programs are expected to drop packets."""
     return not {"miss", "ingress", "egress"}.isdisjoint(expected)
 
 
-def expected_reasons(names: Collection[str]) -> Collection[str]:
+def check_drop_reasons(names: Collection[str]) -> Collection[str]:
     """The names, of REASONS. Raises TestbedError for others."""
     names = (names,) if isinstance(names, str) else names
     if unknown := sorted({*names} - REASONS.keys()):

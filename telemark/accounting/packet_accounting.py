@@ -8,7 +8,7 @@ why, and a frame that it dropped behind its counters is no packet that a link lo
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from telemark.accounting.drops import programs_drop
+from telemark.accounting.drops import expects_program_drops
 from telemark.accounting.rejected import Fault
 from telemark.errors import IDLE_MACHINE, InvalidRunError
 from telemark.network import LinkEnd, Network
@@ -31,14 +31,14 @@ class PacketAccounting:
     added_by_switches: int  # copies that programs made, and controllers' packets sent into them
     taken_by_controllers: int
     left_in_queues: int
-    taken_at_xdp: dict[str, int]  # interface -> frames: as programs there counted them
-    _taken_at_switches: int  # of these
+    consumed_by_xdp: dict[str, int]  # interface -> frames: as programs there counted them
+    _consumed_at_switches: int  # of these
     unbalanced: list[str]  # switches and hops whose own books do not balance, with the figures
 
     @classmethod
-    def of(
+    def from_network(
         cls, net: Network, records: Mapping[int, AnyRecord],
-        taken_at_xdp: Mapping[str, int] | None = None,
+        consumed_by_xdp: Mapping[str, int] | None = None,
     ) -> "PacketAccounting":  # fmt: skip
         """Close the books of a network that has ended.
 
@@ -48,12 +48,12 @@ class PacketAccounting:
         Raises InvalidRunError on a drop by the kernel, or by bmv2 (unless the network expects its
         programs to drop: of bmv2 nobody can tell the two apart, nor copies from drops).
         """
-        taken_at_xdp = taken_at_xdp or {}
+        consumed_by_xdp = consumed_by_xdp or {}
         datagrams = [record for record in records.values() if isinstance(record, FlowRecord)]
-        _refuse_kernel_drops(net, datagrams)
+        _reject_kernel_drops(net, datagrams)
         lacking = _lacking_of_bmv2(net.counters)
-        if not programs_drop(net.expected_drops):
-            _refuse_bmv2_drops(lacking)
+        if not expects_program_drops(net.expected_drops):
+            _reject_bmv2_drops(lacking)
         host_interfaces = [
             net.interface_counters[end.interface]
             for link in net.links
@@ -86,14 +86,14 @@ class PacketAccounting:
             + sum(cpu["packet_out"] for cpu in cpus),
             taken_by_controllers=sum(cpu["packet_in"] + cpu["packet_in_dropped"] for cpu in cpus),
             left_in_queues=sum(engine["in_queues"] for engine in engines.values()),
-            taken_at_xdp=dict(taken_at_xdp),
-            _taken_at_switches=sum(
-                taken_at_xdp.get(end.interface, 0)
+            consumed_by_xdp=dict(consumed_by_xdp),
+            _consumed_at_switches=sum(
+                consumed_by_xdp.get(end.interface, 0)
                 for link in net.links
                 for end in link
                 if end.node in net.counters
             ),
-            unbalanced=[*_unbalanced_switches(engines), *_unbalanced_hops(net, taken_at_xdp)],
+            unbalanced=[*_unbalanced_switches(engines), *_unbalanced_hops(net, consumed_by_xdp)],
         )
 
     @property
@@ -102,12 +102,12 @@ class PacketAccounting:
         dropped = sum(sum(reasons.values()) for reasons in self.dropped_by_switches.values())
         came_in = self.hosts_sent + self.added_by_switches
         went = self.hosts_received + sum(self.lost_by_links.values()) + dropped
-        kept = self.taken_by_controllers + self.left_in_queues + self._taken_at_switches
+        kept = self.taken_by_controllers + self.left_in_queues + self._consumed_at_switches
         return came_in - went - kept
 
     def checks(self, prefix: str = "books") -> list[Check]:
         """What must hold for any network."""
-        at_hosts = sum(self.taken_at_xdp.values()) - self._taken_at_switches
+        at_hosts = sum(self.consumed_by_xdp.values()) - self._consumed_at_switches
         others = self.hosts_sent - self.sent + self.added_by_switches
         where = f" ({'; '.join(self.unbalanced)})" if self.unbalanced else ""
         return [
@@ -120,7 +120,7 @@ class PacketAccounting:
         ]  # fmt: skip
 
 
-def _refuse_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
+def _reject_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
     drops = {f"host {name}, UDP": count for name, count in net.udp_losses.items()}
     for name, interface in net.interface_counters.items():
         drops[f"interface {name}"] = interface["dropped"]
@@ -128,7 +128,7 @@ def _refuse_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
         for port in counters["ports"].values():
             drops[f"{name}'s packet socket on {port['interface']}"] = sum(port["kernel"].values())
     # A UDP socket counts malformed datagrams among its drops, and cannot tell them apart.
-    malformed = {each.host: each.frames for each in net.refused if each.fault is Fault.MALFORMED}
+    malformed = {each.host: each.frames for each in net.rejected if each.fault is Fault.MALFORMED}
     for record in records:
         unexplained = record.kernel_drops - malformed.get(record.flow.destination, 0)
         drops[f"receiving socket of flow {record.flow.id}"] = max(unexplained, 0)
@@ -151,7 +151,7 @@ def _lacking_of_bmv2(counters: Mapping[str, Mapping[str, Mapping[str, int]]]) ->
     }
 
 
-def _refuse_bmv2_drops(lacking: Mapping[str, int]) -> None:
+def _reject_bmv2_drops(lacking: Mapping[str, int]) -> None:
     found = [f"{count} in {name}" for name, count in lacking.items() if count > 0]
     if found:
         raise InvalidRunError(
@@ -171,7 +171,7 @@ def _unbalanced_switches(engines: Mapping[str, dict[str, int]]) -> list[str]:
     return unbalanced
 
 
-def _unbalanced_hops(net: Network, taken_at_xdp: Mapping[str, int]) -> list[str]:
+def _unbalanced_hops(net: Network, consumed_by_xdp: Mapping[str, int]) -> list[str]:
     """Directions of links whose far end got another number than the near end delivered.
 
     A host's kernel counts frames before XDP does, a switch those that came to its packet socket.
@@ -181,7 +181,7 @@ def _unbalanced_hops(net: Network, taken_at_xdp: Mapping[str, int]) -> list[str]
         for near, far in (link, link[::-1]):
             sent, received = _delivered(net, near), _arrived(net, far)
             if far.node in net.counters:
-                received += taken_at_xdp.get(far.interface, 0)
+                received += consumed_by_xdp.get(far.interface, 0)
             if sent != received:
                 unbalanced.append(
                     f"{near.interface} delivered {sent}, {far.interface} got {received}"

@@ -31,7 +31,7 @@ class Frames:
 
 
 @dataclass(frozen=True)
-class Captured:
+class CapturedFrame:
     """One frame of a capture."""
 
     time_ns: int  # CLOCK_MONOTONIC
@@ -95,7 +95,7 @@ def read(path: Path, width: int = 128) -> Frames:
     return Frames(times, records["length"], matrix)
 
 
-def each_frame(path: Path) -> Iterator[Captured]:
+def iterate_frames(path: Path) -> Iterator[CapturedFrame]:
     """Yield the frames of a capture file. Raises TestbedError as read()."""
     for run in _runs(path, np.fromfile(path, np.uint8)):
         headers = _headers(run)
@@ -103,7 +103,7 @@ def each_frame(path: Path) -> Iterator[Captured]:
         for time_ns, length, row in zip(
             times_ns.tolist(), headers["length"].tolist(), run, strict=True
         ):
-            yield Captured(time_ns, length, row[RECORD.itemsize :].tobytes())
+            yield CapturedFrame(time_ns, length, row[RECORD.itemsize :].tobytes())
 
 
 def shift(path: Path, to: Path, offset_ns: int) -> None:

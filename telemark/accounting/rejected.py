@@ -26,7 +26,7 @@ class Fault(Enum):
 
 
 @dataclass(frozen=True)
-class RefusedFrames:
+class RejectedFrames:
     """Frames that a host dropped for one fault, from the start to the end of a network."""
 
     host: str

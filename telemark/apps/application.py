@@ -16,13 +16,13 @@ from telemark.session.traceback_filter import user_frames
 from telemark.topology.links import ETHERNET_BYTES, UDP_BYTES
 from telemark.traffic.received import Arrivals, Datagrams, Frames, Taken
 
-INSIDE = (
+APPLICATION_PROCESS = (
     "TELEMARK_APPLICATION"  # environment variable of a process that imports an experiment's script
 )
 
 
 @dataclass(frozen=True)
-class Place:
+class HostInfo:
     """Which host it is, and whom it knows."""
 
     name: str
@@ -53,7 +53,7 @@ class Application(ABC):
 class Socket(Protocol):
     """What a port is made of, in one kind of time."""
 
-    most: int  # that take() takes at a time
+    max_batch: int  # that take() takes at a time
 
     def take(self) -> Taken:
         """What came and was not taken yet, or the first part of it; see Arrivals."""
@@ -146,12 +146,12 @@ class Timers:
 class Host(ABC):
     """A host, as an application sees it."""
 
-    def __init__(self, place: Place, timers: Timers) -> None:
+    def __init__(self, place: HostInfo, timers: Timers) -> None:
         self.name, self.address, self.mac = place.name, place.address, place.mac
         self.mtu_bytes = place.mtu_bytes
         self.neighbours = place.neighbours
         self.sent = self.received = 0  # datagrams and frames
-        self.inlets: list[Inlet] = []
+        self.receivers: list[Receiver] = []
         self._timers = timers
 
     @abstractmethod
@@ -177,7 +177,7 @@ class Host(ABC):
         """
         _check("UDP port", port, 1, 0xFFFF)
         socket = self._open_udp(port)
-        self.inlets.append(Inlet(self, socket, Datagrams, on_datagrams, hold_us))
+        self.receivers.append(Receiver(self, socket, Datagrams, on_datagrams, hold_us))
         return UdpPort(self, socket)
 
     def frames(
@@ -190,7 +190,7 @@ class Host(ABC):
         """
         socket = self._open_frames(takes=on_frames is not None)
         if on_frames is not None:
-            self.inlets.append(Inlet(self, socket, Frames, on_frames, hold_us))
+            self.receivers.append(Receiver(self, socket, Frames, on_frames, hold_us))
         return FramePort(self, socket)
 
     @abstractmethod
@@ -201,12 +201,12 @@ class Host(ABC):
 
     def close(self) -> None:
         """The network is about to end: from now on nothing is held back."""
-        for inlet in self.inlets:
-            inlet.hold_ns = 0
-            inlet.deliver()
+        for receiver in self.receivers:
+            receiver.hold_ns = 0
+            receiver.deliver()
 
 
-class Inlet:
+class Receiver:
     """Hands what comes to a port to who asked for it."""
 
     def __init__(
@@ -238,12 +238,12 @@ class Inlet:
             self._host.received += len(arrivals)
             if self._callback is not None:
                 self._callback(arrivals)
-            if self.hold_ns and len(arrivals) < self.socket.most:
+            if self.hold_ns and len(arrivals) < self.socket.max_batch:
                 return
 
 
 @dataclass
-class Running:
+class RunningApplication:
     """An application at a host of a network; what it did is known once the network has ended."""
 
     host: str
@@ -264,7 +264,7 @@ class Running:
         return f"application {self.name} at {self.host}"
 
 
-def what_went_wrong(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """An error in one line, with the last line of the user's own that led to it."""
     text = " ".join(str(error).split())
     told = text if isinstance(error, TestbedError) else f"{type(error).__name__}: {text}"
@@ -273,7 +273,7 @@ def what_went_wrong(error: Exception) -> str:
     return f"{told} ({Path(where.f_code.co_filename).name}:{line})"
 
 
-def packed(what: object, name: str) -> bytes:
+def pickled(what: object, name: str) -> bytes:
     """An application, or its result, as it goes from one process to another."""
     try:
         return pickle.dumps(what)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mininet.topo import Topo
 
-from telemark.accounting.rejected import RefusedFrames
+from telemark.accounting.rejected import RejectedFrames
 from telemark.programs import Program
 
 if TYPE_CHECKING:
-    from telemark.apps.application import Application, Running
+    from telemark.apps.application import Application, RunningApplication
     from telemark.traffic.flows import AnyFlow, Schedule, TrafficDriver
 
 
@@ -54,8 +54,8 @@ class Outcome:
     counters: dict[str, dict[str, Any]] = field(default_factory=dict)
     interface_counters: dict[str, dict[str, int]] = field(default_factory=dict)
     udp_losses: dict[str, int] = field(default_factory=dict)
-    refused: list[RefusedFrames] = field(default_factory=list)
-    applications: "list[Running]" = field(default_factory=list)
+    rejected: list[RejectedFrames] = field(default_factory=list)
+    applications: "list[RunningApplication]" = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)  # to be told the user
 
 
@@ -85,7 +85,7 @@ class NetworkBackend(Protocol):
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
         """Send frames as they are, each at its time; times ascend."""
 
-    def run_application(self, host: str, application: "Application") -> "Running":
+    def run_application(self, host: str, application: "Application") -> "RunningApplication":
         """Return when the application runs there."""
 
     def command_line(self) -> None:
@@ -97,7 +97,7 @@ class NetworkBackend(Protocol):
     def check_alive(self) -> None:
         """Raise TestbedError for a switch or an application that ended by itself."""
 
-    def refused_frames(self) -> list[RefusedFrames]:
+    def rejected_frames(self) -> list[RejectedFrames]:
         """Frames that hosts have dropped so far for a fault of the network."""
 
     def finish(self) -> Outcome:

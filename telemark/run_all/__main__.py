@@ -32,8 +32,8 @@ from telemark.results.files import make_folder
 from telemark.results.reference import compare
 from telemark.results.report import table
 from telemark.run_all.catalogue import Experiment, experiments
+from telemark.run_all.durations import expected_s, shown
 from telemark.run_all.options import besides, for_each, parse
-from telemark.run_all.schedule import expected_s, shown
 from telemark.run_all.up_to_date import Finished, key_of
 from telemark.session import cli
 
@@ -41,9 +41,9 @@ WORDS = {
     cli.PASSED: "passed",
     cli.CHECK_FAILED: "FAILED",
     cli.UNUSABLE: "invalid, or not to be had here",
-    cli.BROKEN: "broke",
+    cli.INTERNAL_ERROR: "broke",
 }
-WORST_LAST = (cli.PASSED, cli.UNUSABLE, cli.CHECK_FAILED, cli.BROKEN)  # then signals
+WORST_LAST = (cli.PASSED, cli.UNUSABLE, cli.CHECK_FAILED, cli.INTERNAL_ERROR)  # then signals
 LONGEST_WHY = 4096  # bytes
 SIGNALLED = 128  # and a signal's number: the exit status of what was ended by it
 
@@ -140,7 +140,9 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
     if status < 0:
         status = SIGNALLED - status
     if status == cli.CHECK_FAILED and _written_ns(summary) == written:
-        status = cli.BROKEN  # Python's own status 1: of a script that cannot even be imported
+        status = (
+            cli.INTERNAL_ERROR
+        )  # Python's own status 1: of a script that cannot even be imported
     said = WORDS.get(
         status, f"ended by signal {status - SIGNALLED}: the same command goes on from here"
     )
@@ -148,7 +150,7 @@ def _run(experiment: Experiment, given: Sequence[str], results: Path) -> Outcome
         checks = json.loads(summary.read_text())["checks"]
         failed = [check["name"] for check in checks if not check["passed"]]
         said += ": " + ("; ".join(failed) or "it has no checks")
-    elif status in (cli.UNUSABLE, cli.BROKEN) and why:
+    elif status in (cli.UNUSABLE, cli.INTERNAL_ERROR) and why:
         said += f": {why}"
     return Outcome(experiment.name, said, status, time.monotonic() - began)
 

@@ -18,7 +18,7 @@ from typing import NoReturn
 from minip4.simulator.shared import MAX_THREADS
 from minip4.wire.shared import MAX_SNAPLEN
 from telemark import REPOSITORY
-from telemark.apps.application import INSIDE
+from telemark.apps.application import APPLICATION_PROCESS
 from telemark.backends.real import isolation
 from telemark.backends.real.isolation import Interrupted
 from telemark.backends.real.scheduling import raise_priority
@@ -39,7 +39,7 @@ from telemark.traffic.flows import LIMITS
 RESULTS = REPOSITORY / "results"
 KEPT = "run"  # folder in that of the results
 LONGEST_S = LIMITS["after_s"][1]
-PASSED, CHECK_FAILED, UNUSABLE, BROKEN = 0, 1, 2, 3  # exit status
+PASSED, CHECK_FAILED, UNUSABLE, INTERNAL_ERROR = 0, 1, 2, 3  # exit status
 
 Experiment = Callable[[argparse.Namespace, Run], Report | Awaitable[Report]]
 RunNetwork = Callable[[Run], int]  # does what a run is for, and returns the exit status
@@ -60,7 +60,7 @@ def main(
     line), and 3, with a traceback, for what the program did: see telemark.session.error_reporting.
     """
     name = Path(script).stem
-    if INSIDE in os.environ:
+    if APPLICATION_PROCESS in os.environ:
         raise TestbedError(
             f"{Path(script).name} is imported by another process, for what it defines: cli.main() "
             'must stand below `if __name__ == "__main__":`'
@@ -95,7 +95,7 @@ def start(
         print(f"\n{name}: interrupted", file=sys.stderr)
         return interrupted.exit_status
     except Exception as error:
-        told = error_reporting.account(error)
+        told = error_reporting.error_report(error)
         if options.traceback:
             print(told.whole, end="", file=sys.stderr)
         if told.line is not None:
@@ -103,7 +103,7 @@ def start(
             return CHECK_FAILED if told.is_failed_run else UNUSABLE
         if not options.traceback:
             print(told.short_traceback, end="", file=sys.stderr)
-        return BROKEN
+        return INTERNAL_ERROR
 
 
 def _run_real(
@@ -172,15 +172,15 @@ def aftermath(run: Run, options: argparse.Namespace) -> Iterator[None]:
     except BaseException as error:
         _leave(run, options, has_failed=True)
         if isinstance(error, Exception):
-            _refuse_excuse(run, options, error)
+            _reject_excuse(run, options, error)
         raise
     _leave(run, options, has_failed=False)
 
 
-def _refuse_excuse(run: Run, options: argparse.Namespace, error: Exception) -> None:
+def _reject_excuse(run: Run, options: argparse.Namespace, error: Exception) -> None:
     """Raise FailedRunError for an InvalidRunError that the network, not the machine, caused."""
-    problem = error_reporting.account(error).problem
-    if problem is not None and (options.time == "virtual" or run.drop_report.refused):
+    problem = error_reporting.error_report(error).problem
+    if problem is not None and (options.time == "virtual" or run.drop_report.rejected):
         raise FailedRunError(f"run failed: {problem}") from error
 
 

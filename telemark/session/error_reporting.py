@@ -20,7 +20,7 @@ CLIENTS = ("finsy", "grpc")  # packages
 
 
 @dataclass(frozen=True)
-class Account:
+class ErrorReport:
     """What is told of an exception, also in a process in which it was not raised."""
 
     line: str | None  # of what the user or the machine got wrong; None: the program did
@@ -33,17 +33,17 @@ class Account:
 class RemoteError(Exception):
     """An exception of another process, as that tells of it."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: ErrorReport) -> None:
         super().__init__(account.line or account.short_traceback)
         self.account = account
 
 
-def account(error: Exception) -> Account:
+def error_report(error: Exception) -> ErrorReport:
     """What is told of an exception."""
     if isinstance(error, RemoteError):
         return error.account
     known = error if isinstance(error, (TestbedError, Minip4Error)) else controller_error(error)
-    return Account(
+    return ErrorReport(
         None if known is None else str(known), short_traceback(error),
         "".join(traceback.format_exception(error)),
         error.problem if isinstance(error, InvalidRunError) else None,

@@ -19,7 +19,7 @@ from pathlib import Path
 import distributed
 
 from telemark import REPOSITORY
-from telemark.apps.application import INSIDE
+from telemark.apps.application import APPLICATION_PROCESS
 from telemark.backends.real import isolation
 from telemark.errors import TestbedError
 from telemark.results.provenance import PACKAGES
@@ -89,7 +89,7 @@ class _Process:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", serving.__name__, *map(str, told)],
-                pass_fds=[theirs.fileno()], env={**os.environ, INSIDE: "1"},
+                pass_fds=[theirs.fileno()], env={**os.environ, APPLICATION_PROCESS: "1"},
             )  # fmt: skip
 
     @property

@@ -40,7 +40,7 @@ class Outcome:
     """What a run returned, or why it did not, with all that it did beside that."""
 
     result: Any
-    failure: error_reporting.Account | None
+    failure: error_reporting.ErrorReport | None
     said: list[str]  # lines that stay on the screen
     warnings: str  # of the compiler
     drop_report: DropReport
@@ -49,7 +49,7 @@ class Outcome:
 
 def failed(why: Exception) -> Outcome:
     """Of a run that was not even begun, or came to nothing for a reason that is not its own."""
-    return Outcome(None, error_reporting.account(why), [], "", DropReport(), frozenset())
+    return Outcome(None, error_reporting.error_report(why), [], "", DropReport(), frozenset())
 
 
 class Known:
@@ -93,7 +93,7 @@ def execute(task: Task, folder: Path, tell: Tell, known: Known) -> Outcome:
         try:
             result = clock.run(_measured(task, run))
         except Exception as error:
-            failure = error_reporting.account(error)
+            failure = error_reporting.error_report(error)
     known.sources |= run.origin.programs
     return Outcome(
         result, failure, progress.said, warnings.getvalue(), run.drop_report,
@@ -112,7 +112,7 @@ def packed(outcome: Outcome) -> bytes:
         return plain_data.dump(plain, "run")
     except TestbedError as error:
         return plain_data.dump(
-            replace(plain, result=None, failure=error_reporting.account(error)), "run"
+            replace(plain, result=None, failure=error_reporting.error_report(error)), "run"
         )
 
 

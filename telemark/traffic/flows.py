@@ -98,7 +98,7 @@ class Schedule:
     """When a flow is sent, in nanoseconds."""
 
     after_ns: int  # the flow begins so long after traffic starts
-    lasts_ns: int  # from its beginning until its last datagram is due
+    duration_ns: int  # from its beginning until its last datagram is due
     due_ns: NDArray[np.uint64] | None  # offsets to its beginning; None: a steady rate
 
     @classmethod
@@ -129,7 +129,7 @@ class FlowRecord:
         return np.setdiff1d(self.sent["sequence"], self.received["sequence"])
 
 
-def sent_at_once(records: NDArray[np.void]) -> NDArray[np.void]:
+def instant_records(records: NDArray[np.void]) -> NDArray[np.void]:
     """What a sender records where sending takes no time, of `sequence` and `sent_ns`."""
     sent = np.empty(len(records), SENT)
     sent["sequence"], sent["sent_ns"] = records["sequence"], records["sent_ns"]
@@ -192,24 +192,24 @@ class Traffic(Generic[Record]):
         _check_memory(flows)
         self._net = net
         self._flows = flows
-        schedules = {f.id: Schedule.of(f, net.seed) for f in flows if isinstance(f, Flow)}
-        self._carrier = net.backend.traffic_driver(flows, schedules)
+        schedules = {f.id: Schedule.from_flow(f, net.seed) for f in flows if isinstance(f, Flow)}
+        self._driver = net.backend.traffic_driver(flows, schedules)
         self._wanted_ns = None if start_ns is None else int(start_ns)  # of `now + 0.5 * SECOND`
         self.start_ns = 0  # known from entry on
 
     async def __aenter__(self) -> "Traffic[Record]":
         try:
-            ready_ns = await self._carrier.prepare()
+            ready_ns = await self._driver.prepare()
             self.start_ns = ready_ns if self._wanted_ns is None else self._wanted_ns
-            self._refuse_late(ready_ns)
-            self._carrier.begin(self.start_ns)
+            self._reject_late(ready_ns)
+            self._driver.begin(self.start_ns)
         except BaseException:
-            await self._carrier.stop()
+            await self._driver.stop()
             raise
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        await self._carrier.stop()
+        await self._driver.stop()
 
     async def finish(self, drain_s: float = 0.3) -> dict[int, Record]:
         """Wait until all is sent, and `drain_s` longer for what is on its way.
@@ -218,11 +218,11 @@ class Traffic(Generic[Record]):
         The books tell whether that was long enough. Raises TestbedError when a sender did not
         keep its rate (RateError), or when a program failed.
         """
-        records = await self._carrier.finish(drain_s)
+        records = await self._driver.finish(drain_s)
         self._net.drop_report.add_flows(self._net.name, records.values())
         return cast("dict[int, Record]", records)  # of the flows' kind: see __init__
 
-    def _refuse_late(self, ready_ns: int) -> None:
+    def _reject_late(self, ready_ns: int) -> None:
         """Raise TestbedError when a flow was to begin before all were ready."""
         for flow in sorted(self._flows, key=lambda flow: flow.after_s):
             late_ns = ready_ns - self.start_ns - round(flow.after_s * 1e9)
@@ -230,7 +230,7 @@ class Traffic(Generic[Record]):
                 raise TestbedError(
                     f"flow {flow.id} of {flow.source} was to begin {late_ns / 1e9:g} s before "
                     f"everything was ready ({len(self._flows)} flows): leave out Traffic's "
-                    f"start_ns, make it so much later{self._carrier.late_remedy}"
+                    f"start_ns, make it so much later{self._driver.late_remedy}"
                 )
 
 

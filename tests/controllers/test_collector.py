@@ -31,7 +31,7 @@ from experiments.shared.ampm.truth import read_truths
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, Traffic
-from topologies.line import Line
+from topologies.basic import Line
 
 
 @pytest.mark.parametrize("methods", METHODS)

@@ -20,7 +20,7 @@ from telemark.accounting.packet_accounting import Books
 from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
-from topologies.line import Line
+from topologies.basic import Line
 PATH, SCHEDULE, BLOCKS = ("s1", "s2", "s3"), Schedule(2**19), 12
 
 def start_again(switch):

@@ -28,7 +28,7 @@ from telemark.accounting import capture
 from telemark.accounting.packet_accounting import Books
 from telemark.errors import TestbedError
 from telemark.network import Network
-from topologies.line import Line
+from topologies.basic import Line
 
 PATH = ("s1", "s2", "s3")
 SCHEDULE = Schedule(2**19)

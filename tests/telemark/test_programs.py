@@ -26,8 +26,8 @@ from controllers.connection import connection
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
 from telemark.accounting import capture
-from telemark.accounting.packet_accounting import Books
-from topologies.line import Line
+from telemark.accounting.packet_accounting import PacketAccounting
+from topologies.basic import Line
 
 topo, tag = Line(), {str(TAG)!r}
 programs = {{"s1": tag, "s2": "p4src/routing/router.p4", "s3": tag}}
@@ -47,7 +47,7 @@ with Network(topo, run, program=programs, defines=macros) as net:
             entries = [entry async for entry in switch.read([fy.P4CounterEntry("passed")])]
             counts[switch.name] = [entry.packet_count for entry in entries]
 files = {{name: net.folder / f"{{name}}.json" for name in ("tag", "router", "tag-2")}}
-return Report([], Books.of(net, records).checks(), metrics={{
+return Report([], PacketAccounting.from_network(net, records).checks(), metrics={{
     "received": len(records[1].received), "counts": counts,
     "sources": [sorted({{frame[6:12].hex() for frame in capture.read_frames(path)[1]}})
                 for path in (net.capture("s1", "s2", "out"), net.capture("s3", "h2", "out"))],

@@ -26,8 +26,16 @@ import numpy as np
 from minip4 import simulator
 from minip4.native import build
 from minip4.simulator.shared import ARRIVAL
-from telemark.apps.application import Application, Host, Timers, packed, what_went_wrong
-from telemark.backends.real.applications import CLOSE, CLOSED, FAILED, READY, SCRIPT, Account, Task
+from telemark.apps.application import Application, Host, Timers, describe_error, pickled
+from telemark.backends.real.applications import (
+    CLOSE,
+    CLOSED,
+    FAILED,
+    READY,
+    SCRIPT,
+    ExitReport,
+    Task,
+)
 from telemark.errors import TestbedError
 from telemark.traffic.received import Taken
 
@@ -48,8 +56,8 @@ class ProcessSocket:
         kernel.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES)
         kernel.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self._library = _library()
-        self.most: int = self._library.arrivals_most()
-        self._records = np.empty(self.most, ARRIVAL)
+        self.max_batch: int = self._library.arrivals_most()
+        self._records = np.empty(self.max_batch, ARRIVAL)
         self._bytes = np.empty(self._library.arrivals_bytes(), np.uint8)
 
     def fileno(self) -> int:
@@ -126,12 +134,16 @@ class ProcessHost(Host):
 
     def kernel_drops(self) -> int:
         """What the sockets lost."""
-        return sum(inlet.socket.kernel_drops() for inlet in self.inlets)
+        return sum(receiver.socket.kernel_drops() for receiver in self.receivers)
 
     def serve(self, commands: BinaryIO, answers: BinaryIO) -> None:
         """Hand over what comes and call who is due, until the commands end."""
         while True:
-            waiting = {inlet.socket.fileno(): inlet for inlet in self.inlets if not inlet.is_held}
+            waiting = {
+                receiver.socket.fileno(): receiver
+                for receiver in self.receivers
+                if not receiver.is_held
+            }
             timeout_s = None
             if (next_ns := self._timers.next_ns) is not None:
                 timeout_s = max(next_ns - self.now_ns(), 0) / 1e9
@@ -193,8 +205,8 @@ def _run(commands: BinaryIO, answers: BinaryIO) -> None:
     answers.write(READY)
     answers.flush()
     host.serve(commands, answers)
-    account = Account(application.result(), host.sent, host.received, host.kernel_drops())
-    answers.write(packed(account, "its result"))
+    exit_report = ExitReport(application.result(), host.sent, host.received, host.kernel_drops())
+    answers.write(pickled(exit_report, "its result"))
     answers.flush()
 
 
@@ -206,7 +218,7 @@ def main() -> None:
         _run(commands, answers)
     except Exception as error:
         traceback.print_exc()
-        print(what_went_wrong(error), file=sys.stderr)
+        print(describe_error(error), file=sys.stderr)
         sys.exit(FAILED)
 
 

@@ -2,7 +2,7 @@
 
 The process runs telemark.backends.real.application_host. Its standard input brings a Task and the
 application, pickled, later the line CLOSE, and ends when the result is wanted. Its standard output
-has the lines READY and CLOSED, then an Account, pickled. What it prints goes to a log.
+has the lines READY and CLOSED, then an ExitReport, pickled. What it prints goes to a log.
 """
 
 import contextlib
@@ -16,8 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from telemark.apps.application import INSIDE, Application, Place, Running, packed
-from telemark.backends.real.process_timeout import wait_for_output
+from telemark.apps.application import (
+    APPLICATION_PROCESS,
+    Application,
+    HostInfo,
+    RunningApplication,
+    pickled,
+)
+from telemark.backends.real.scheduling import wait_for_output
 from telemark.errors import TestbedError
 
 READY, CLOSE, CLOSED = b"ready\n", b"close\n", b"closed\n"
@@ -30,14 +36,14 @@ STOP_S = 10.0  # for what is left to be handed over, and its result
 class Task:
     """Where an application runs, and what Python needs to find its class."""
 
-    place: Place
+    place: HostInfo
     interface: str
     paths: list[str]  # sys.path
     script: str | None  # of the experiment
 
 
 @dataclass(frozen=True)
-class Account:
+class ExitReport:
     """What became of an application."""
 
     result: Any
@@ -49,8 +55,8 @@ class Account:
 class ApplicationProcess:
     """An application at a host; it runs when this returns."""
 
-    def __init__(self, host: Any, place: Place, application: Application, log: Path) -> None:
-        self.running = Running(host.name, type(application).__name__)
+    def __init__(self, host: Any, place: HostInfo, application: Application, log: Path) -> None:
+        self.running = RunningApplication(host.name, type(application).__name__)
         self._log = log
         script = getattr(sys.modules["__main__"], "__file__", None)
         task = Task(
@@ -60,12 +66,12 @@ class ApplicationProcess:
             paths=[str(Path(p).absolute()) if Path(p).exists() else p for p in sys.path],
             script=None if script is None else str(Path(script).absolute()),
         )
-        told = pickle.dumps(task) + packed(application, str(self.running))
+        told = pickle.dumps(task) + pickled(application, str(self.running))
         with log.open("wb") as file:
             self._process = subprocess.Popen(
                 [*host.enter(), sys.executable, "-m", "telemark.backends.real.application_host"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file,
-                env={**os.environ, INSIDE: "1"}, start_new_session=True,
+                env={**os.environ, APPLICATION_PROCESS: "1"}, start_new_session=True,
             )  # fmt: skip
         try:
             self._expect(told, READY)
@@ -83,14 +89,14 @@ class ApplicationProcess:
             self._fail()
 
     def finish(self) -> None:
-        """Take its account in, when all has been handed over. Raises TestbedError."""
+        """Take its exit_report in, when all has been handed over. Raises TestbedError."""
         output = wait_for_output(self._process, STOP_S, str(self.running))  # stop() ends what hangs
         if self._process.returncode:
             self._fail()
-        account: Account = _Unpickler(io.BytesIO(output)).load()
-        self.running.sent, self.running.received = account.sent, account.received
-        self.running.kernel_drops = account.kernel_drops
-        self.running.results.append(account.result)
+        exit_report: ExitReport = _Unpickler(io.BytesIO(output)).load()
+        self.running.sent, self.running.received = exit_report.sent, exit_report.received
+        self.running.kernel_drops = exit_report.kernel_drops
+        self.running.results.append(exit_report.result)
 
     def stop(self) -> None:
         """End it at once."""

@@ -25,7 +25,7 @@ RECORDS = (
 )
 
 
-def executable(program: str) -> Path:
+def build_program(program: str) -> Path:
     """A program of telemark/backends/real/c, ready to run."""
     include = [C_FOLDER, simulator.C_FOLDER]
     return build.program([C_FOLDER / f"{program}.c"], layouts.checks(RECORDS), include=include)
@@ -105,7 +105,7 @@ class FlowProcesses(ABC):
     async def _start(self, name: str, host: str, program: str, *arguments: Any) -> End:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            *self._hosts[host].enter(), executable(program), *map(str, arguments),
+            *self._hosts[host].enter(), build_program(program), *map(str, arguments),
             stdin=pipe, stdout=pipe, stderr=pipe,
         )  # fmt: skip
         self._ends.append(End(name, process))

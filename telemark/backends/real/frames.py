@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from telemark.backends.real.flow_processes import executable
+from telemark.backends.real.flow_processes import build_program
 from telemark.backends.real.udp import MAX_LAG_NS, RATE_NOT_KEPT
 from telemark.errors import TestbedError
 
@@ -27,7 +27,7 @@ class FrameSender:
             file.write(np.asarray(times_ns, np.uint64).tobytes())
             file.write(np.array([len(frame) for frame in frames], np.uint32).tobytes())
             file.writelines(frames)
-        program = str(executable("send_frames"))
+        program = str(build_program("send_frames"))
         command = [*host.enter(), program, str(host.defaultIntf()), str(path), str(MAX_LAG_NS)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -169,7 +169,7 @@ class CommandLine(CLI):
         if words[2:] == ["up"]:  # with its interface a host lost routes and neighbours
             for host in self.mn.hosts:
                 if host.name in words:
-                    host.settle(self.mn.hosts)
+                    host.configure(self.mn.hosts)
 
     def do_switch(self, line: str) -> None:
         """Stop or start the process of a switch.

@@ -22,11 +22,11 @@ from mininet.topo import Topo
 
 from minip4.engine.engine import Engine
 from telemark.accounting import pcap
-from telemark.accounting.rejected import Fault, RefusedFrames, first_example
-from telemark.apps.application import Application, Place, Running
+from telemark.accounting.rejected import Fault, RejectedFrames, first_example
+from telemark.apps.application import Application, HostInfo, RunningApplication
 from telemark.backends.backend import LinkEnd, Outcome, Settings
 from telemark.backends.real.applications import ApplicationProcess
-from telemark.backends.real.flow_processes import executable
+from telemark.backends.real.flow_processes import build_program
 from telemark.backends.real.frames import FrameSender
 from telemark.backends.real.isolation import DISABLE_IPV6
 from telemark.backends.real.mininet_cli import converse, end_command
@@ -34,7 +34,7 @@ from telemark.backends.real.p4utils.thrift import ThriftCalls
 from telemark.backends.real.shell import Shell
 from telemark.backends.real.targets.bmv2 import PANEL, Bmv2Switch, panel_interface
 from telemark.backends.real.targets.minip4 import Minip4Switch, SwitchSettings
-from telemark.backends.real.traffic import ProcessCarrier
+from telemark.backends.real.traffic import ProcessTrafficDriver
 from telemark.errors import TestbedError
 from telemark.programs import Program, Source, compiled
 from telemark.topology import links
@@ -84,7 +84,7 @@ class MininetBackend:
         for program in {*settings.programs.values()}:
             Engine(program.compiled.bmv2_json).close()  # or all switches would run cc at once
         for tool in ("send", "receive", "tcp_send", "tcp_receive", "send_frames"):
-            executable(tool)  # a schedule must not wait for the C compiler
+            build_program(tool)  # a schedule must not wait for the C compiler
         settings.tell("starting the network")
         setLogLevel("error")
         mininet.net.fixLimits = lambda: None  # it writes settings of the whole machine
@@ -103,17 +103,17 @@ class MininetBackend:
         _widen([end.interface for link in self.links for end in link if is_switch(end.node)])
         self._mininet.start()
         for host in self.hosts:
-            host.settle(self.hosts)
+            host.configure(self.hosts)
         for switch in self.switches:
             switch.wait_ready()
 
     def traffic_driver(
         self, flows: Sequence[AnyFlow], schedules: Mapping[int, Schedule]
-    ) -> ProcessCarrier:
+    ) -> ProcessTrafficDriver:
         """Processes that send and receive, in the hosts' namespaces."""
         hosts = {host.name: host for host in self.hosts}
         self._flow_ports |= {flow.port for flow in flows}
-        return ProcessCarrier(hosts, self._settings.folder, flows, schedules)
+        return ProcessTrafficDriver(hosts, self._settings.folder, flows, schedules)
 
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
         """Return when a process has begun that sends them, in the host's namespace."""
@@ -122,12 +122,12 @@ class MininetBackend:
         sender = FrameSender(node, self._settings.folder / name, times_ns, frames)
         self._frame_senders.append(sender)
 
-    def run_application(self, host: str, application: Application) -> Running:
+    def run_application(self, host: str, application: Application) -> RunningApplication:
         """A process in the host's namespace."""
         node = next(node for node in self.hosts if node.name == host)
         log = self._settings.folder / f"{host}-application-{len(self._applications)}.log"
         neighbours = {other.IP(): other.MAC() for other in self.hosts}
-        place = Place(host, node.IP(), node.MAC(), self._settings.mtu_bytes, neighbours)
+        place = HostInfo(host, node.IP(), node.MAC(), self._settings.mtu_bytes, neighbours)
         process = ApplicationProcess(node, place, application, log)
         self._applications.append(process)
         return process.running
@@ -188,15 +188,15 @@ class MininetBackend:
             proc = Path(f"/proc/{host.pid}/net")
             outcome.interface_counters |= _interface_counters(proc / "dev", host.name)
             outcome.udp_losses[host.name] = _sum(_protocol_counters(proc), NO_ROOM)
-        outcome.refused = self._malformed_frames(has_captures=self._settings.capture)
-        outcome.refused += self._take_out_too_long(outcome)
+        outcome.rejected = self._malformed_frames(has_captures=self._settings.capture)
+        outcome.rejected += self._take_out_too_long(outcome)
         return outcome
 
-    def refused_frames(self) -> list[RefusedFrames]:
+    def rejected_frames(self) -> list[RejectedFrames]:
         """See Plant. Without an example: the switches still write their captures."""
         return self._malformed_frames(has_captures=False)
 
-    def _malformed_frames(self, *, has_captures: bool) -> list[RefusedFrames]:
+    def _malformed_frames(self, *, has_captures: bool) -> list[RejectedFrames]:
         """Those that the kernel counted, with the first one of the captures as an example."""
         refused = []
         for host in self.hosts:
@@ -205,20 +205,20 @@ class MininetBackend:
             if malformed:
                 paths = [self._capture(port, "out") for port, end in self._host_links()
                          if end.node == host.name and has_captures]  # fmt: skip
-                captured = itertools.chain.from_iterable(map(pcap.each_frame, paths))
+                captured = itertools.chain.from_iterable(map(pcap.iterate_frames, paths))
                 frames = (frame for frame in map(self._completed, captured) if frame is not None)
                 example = first_example(frames, host.MAC())
-                refused.append(RefusedFrames(host.name, Fault.MALFORMED, malformed, example))
+                refused.append(RejectedFrames(host.name, Fault.MALFORMED, malformed, example))
         return refused
 
-    def _completed(self, frame: pcap.Captured) -> tuple[int, bytes] | None:
+    def _completed(self, frame: pcap.CapturedFrame) -> tuple[int, bytes] | None:
         """A captured frame and its time. None if it was cut, unless zeros followed, as in flows."""
         ports = struct.unpack_from(">HH", frame.bytes.ljust(pcap.UDP + 4), pcap.UDP)
         if len(frame.bytes) < frame.length and self._flow_ports.isdisjoint(ports):
             return None
         return frame.time_ns, frame.bytes.ljust(frame.length, b"\0")
 
-    def _take_out_too_long(self, outcome: Outcome) -> list[RefusedFrames]:
+    def _take_out_too_long(self, outcome: Outcome) -> list[RejectedFrames]:
         """Take out of the kernel's drops those on links to hosts that got frames above their MTU.
 
         All of them, at both ends: the switch tries some frames more than once.
@@ -231,7 +231,7 @@ class MininetBackend:
                 for each in ends:
                     each["dropped"] = 0
                 outcome.counters[port.node]["ports"][str(port.port)]["kernel"]["send_errors"] = 0
-                refused.append(RefusedFrames(end.node, Fault.TOO_LONG, dropped))
+                refused.append(RejectedFrames(end.node, Fault.TOO_LONG, dropped))
         return refused
 
     def _too_long(self, port: LinkEnd, what: str) -> int:
@@ -300,7 +300,7 @@ class Host(Shell, Node):
         """The beginning of a command that is to run in the host's network namespace."""
         return ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
 
-    def settle(self, hosts: "Sequence[Host]") -> None:
+    def configure(self, hosts: "Sequence[Host]") -> None:
         """Turn offloads off, set the MTU, and tell the host every other's MAC address.
 
         Those outside of its own subnet get a route: what leads there, switches know. A host that a

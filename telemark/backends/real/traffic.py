@@ -15,7 +15,7 @@ from telemark.traffic.tcp import TcpFlow
 LEAD_NS, LEAD_OF_FLOW_NS = 20_000_000, 200_000  # for telling senders when their flows begin
 
 
-class ProcessCarrier:
+class ProcessTrafficDriver:
     """See telemark.traffic.flows.Carrier."""
 
     late_remedy: ClassVar[str] = f", or {IDLE_MACHINE}"

@@ -46,7 +46,7 @@ class UdpProcesses(FlowProcesses):
         """Wait for the sender's end. Raises RateError when it did not keep its rate."""
         output = await self._sender.output(RATE_NOT_KEPT)
         self._totals = json.loads(output)
-        allowed_ns = END_LAG_NS + self._schedule.lasts_ns / 100
+        allowed_ns = END_LAG_NS + self._schedule.duration_ns / 100
         is_late = self._totals["last_lag_ns"] > allowed_ns
         if is_late or self._sender.process.returncode == RATE_NOT_KEPT:
             lasted_ns = max(self._totals["last_ns"] - self._start_ns, 1)

@@ -9,12 +9,12 @@ from minip4.engine.errors import InvalidArgument
 from minip4.simulator.virtual import Virtual
 from telemark.apps.application import (
     Application,
-    Inlet,
-    Place,
-    Running,
+    HostInfo,
+    Receiver,
+    RunningApplication,
     Timers,
-    packed,
-    what_went_wrong,
+    describe_error,
+    pickled,
 )
 from telemark.apps.application import Host as HostOfApplication
 from telemark.errors import TestbedError
@@ -35,18 +35,18 @@ class Applications:
         self._mtu_bytes = mtu_bytes
         self._timers = Timers()
         self._hosts: list[VirtualHost] = []
-        self._inlets: dict[int, tuple[VirtualHost, Inlet]] = {}  # by inbox
+        self._receivers: dict[int, tuple[VirtualHost, Receiver]] = {}  # by inbox
         self._instant_ns = self._calls = 0  # of timers, since time last went on
 
-    def run(self, host: "Host", application: Application) -> Running:
+    def run(self, host: "Host", application: Application) -> RunningApplication:
         """Start a copy of an application at a host."""
-        name = str(Running(host.name, type(application).__name__))
-        return self.begin(host, pickle.loads(packed(application, name)))
+        name = str(RunningApplication(host.name, type(application).__name__))
+        return self.begin(host, pickle.loads(pickled(application, name)))
 
-    def begin(self, host: "Host", application: Application) -> Running:
+    def begin(self, host: "Host", application: Application) -> RunningApplication:
         """Start an application itself."""
-        running = Running(host.name, type(application).__name__)
-        place = Place(host.name, host.address, host.mac, self._mtu_bytes, self._neighbours)
+        running = RunningApplication(host.name, type(application).__name__)
+        place = HostInfo(host.name, host.address, host.mac, self._mtu_bytes, self._neighbours)
         started = VirtualHost(self._virtual, host.node, place, self._timers, running)
         self._hosts.append(started)
         started.start(application)
@@ -72,20 +72,20 @@ class Applications:
     def hand_over(self) -> None:
         """Tell those for whom something came."""
         for inbox in self._virtual.inboxes.filled():
-            if inbox not in self._inlets:  # it was opened since
-                self._inlets = {
-                    inlet.socket.inbox: (host, inlet)
-                    for host in self._hosts for inlet in host.inlets
+            if inbox not in self._receivers:  # it was opened since
+                self._receivers = {
+                    receiver.socket.inbox: (host, receiver)
+                    for host in self._hosts for receiver in host.receivers
                 }  # fmt: skip
-            host, inlet = self._inlets[inbox]
-            host.call(inlet.arrived)
+            host, receiver = self._receivers[inbox]
+            host.call(receiver.arrived)
 
     def close(self) -> None:
         """The network is about to end: nothing is held back, and no timer is looked at any more."""
         for host in self._hosts:
             host.call(host.close)
 
-    def finish(self) -> list[Running]:
+    def finish(self) -> list[RunningApplication]:
         """What became of them."""
         for host in self._hosts:
             host.call(host.finish)
@@ -96,7 +96,12 @@ class VirtualHost(HostOfApplication):
     """See telemark.apps.application.Host."""
 
     def __init__(
-        self, virtual: Virtual, node: int, place: Place, timers: Timers, running: Running
+        self,
+        virtual: Virtual,
+        node: int,
+        place: HostInfo,
+        timers: Timers,
+        running: RunningApplication,
     ) -> None:
         super().__init__(place, timers)
         self.running = running
@@ -113,14 +118,14 @@ class VirtualHost(HostOfApplication):
         """Ask for the result."""
         self.running.sent, self.running.received = self.sent, self.received
         result = self._application.result()
-        self.running.results.append(pickle.loads(packed(result, "its result")))
+        self.running.results.append(pickle.loads(pickled(result, "its result")))
 
     def call(self, what: Callable[[], object]) -> None:
         """Call something of the application's; what goes wrong there names it."""
         try:
             what()
         except Exception as error:
-            raise TestbedError(f"{self.running}: {what_went_wrong(error)}") from error
+            raise TestbedError(f"{self.running}: {describe_error(error)}") from error
 
     def now_ns(self) -> int:
         """Virtual time."""

@@ -17,7 +17,7 @@ START_NS = 1_000_000_000  # programs may take a timestamp of 0 for "never"
 SLICE_EVENTS = 2_000_000  # then signals are looked at, and progress is told
 
 
-class World(Protocol):
+class Simulation(Protocol):
     """What lives in virtual time beside the tasks."""
 
     def advance(self, until_ns: int | None, max_events: int) -> bool:
@@ -44,13 +44,13 @@ class VirtualClock:
         self._now_ns = START_NS
         self._began_s = time.monotonic()
         self.on_progress: Callable[[], None] = lambda: None  # called from time to time
-        self._world: World | None = None
+        self._simulation: Simulation | None = None
         self._numbers = itertools.count()
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
 
     def now_ns(self) -> int:
         """Nanoseconds of virtual time; the first network starts at 1 s."""
-        return self._now_ns if self._world is None else self._world.now_ns
+        return self._now_ns if self._simulation is None else self._simulation.now_ns
 
     async def sleep_until(self, time_ns: int) -> None:
         """Return at `time_ns` exactly, after all events up to then; at once when it has passed."""
@@ -61,17 +61,17 @@ class VirtualClock:
         heapq.heappush(self._sleepers, (time_ns, next(self._numbers), future))
         await future
 
-    def attach(self, world: World) -> None:
+    def attach(self, world: Simulation) -> None:
         """Let a network live in this time. Raises TestbedError when there is one already."""
-        if self._world is not None:
+        if self._simulation is not None:
             raise TestbedError("virtual time has room for one network at a time")
-        self._world = world
+        self._simulation = world
 
     def detach(self) -> None:
         """Time goes on from where the network ended."""
-        if self._world is not None:
-            self._now_ns = self._world.now_ns
-            self._world = None
+        if self._simulation is not None:
+            self._now_ns = self._simulation.now_ns
+            self._simulation = None
 
     def __str__(self) -> str:
         virtual_s = (self.now_ns() - START_NS) / 1e9
@@ -101,8 +101,8 @@ class VirtualClock:
             times.append(self._sleepers[0][0])
         until_ns = min(times, default=None)
         happens = False
-        if self._world is not None:
-            happens = self._world.advance(until_ns, SLICE_EVENTS)
+        if self._simulation is not None:
+            happens = self._simulation.advance(until_ns, SLICE_EVENTS)
         elif until_ns is not None:
             self._now_ns = until_ns
         if not happens and until_ns is None:

@@ -20,12 +20,12 @@ ALL = ("pingall", "HOST ping -c COUNT HOST", "HOST sleep SECONDS")
 
 
 class CommandLine:
-    """What may be done at the hosts of a network: `stations` by name."""
+    """What may be done at the hosts of a network: `hosts` by name."""
 
     def __init__(
-        self, stations: Mapping[str, PingHost], clock: VirtualClock, tell: Callable[[str], None]
+        self, hosts: Mapping[str, PingHost], clock: VirtualClock, tell: Callable[[str], None]
     ) -> None:
-        self._stations = stations
+        self._hosts = hosts
         self._clock = clock
         self._tell = tell
 
@@ -38,7 +38,7 @@ class CommandLine:
                 case ["pingall"]:
                     await self._ping_all()
                 case [name, "ping", count, to]:
-                    await self._ping(self._stations[name], int(count), to)
+                    await self._ping(self._hosts[name], int(count), to)
                 case [_, "sleep", seconds]:
                     await self._sleep(float(seconds))
 
@@ -48,10 +48,10 @@ class CommandLine:
         match words:
             case ["pingall"]:
                 return words
-            case [name, "ping", *rest] if name in self._stations:
+            case [name, "ping", *rest] if name in self._hosts:
                 if found := self._parsed_ping(rest):
                     return [name, "ping", *found]
-            case [name, "sleep", seconds] if name == "sh" or name in self._stations:
+            case [name, "sleep", seconds] if name == "sh" or name in self._hosts:
                 if seconds.replace(".", "", 1).isdecimal() and float(seconds) <= MOST:
                     return words
         raise TestbedError(
@@ -69,8 +69,8 @@ class CommandLine:
         left = text[:at] + text[at + 2 :]
         if not count.isdecimal() or not 1 <= float(count) <= MOST or len(left) != 1:
             return None
-        if left[0] in self._stations:
-            return [count, self._stations[left[0]].address]
+        if left[0] in self._hosts:
+            return [count, self._hosts[left[0]].address]
         try:
             return [count, str(IPv4Address(left[0]))]
         except ValueError:
@@ -97,9 +97,9 @@ class CommandLine:
     async def _ping_all(self) -> None:
         """As Mininet has it."""
         asked = received = 0
-        for name, station in self._stations.items():
+        for name, station in self._hosts.items():
             reached = []
-            for other, target in self._stations.items():
+            for other, target in self._hosts.items():
                 if target is station:
                     continue
                 asked += 1

@@ -9,7 +9,7 @@ from minip4.runtime.virtual.switch import VirtualSwitch
 POLL_NS = round(POLL_S * 1e9)
 
 
-class Polls:
+class ControlTimers:
     """When switches are to be asked for digest lists that are due, and for idle entries.
 
     `minip4 switch` asks every POLL_S; here, only those are asked that a controller wants it of.
@@ -25,7 +25,7 @@ class Polls:
         """When to poll next; None: nobody is to be polled."""
         if self._plane.calls != self._seen_calls:  # else nobody wants anything new
             self._seen_calls = self._plane.calls
-            self._polled = [switch for switch in switches if switch.wants_polls]
+            self._polled = [switch for switch in switches if switch.wants_control_timers]
         return (now_ns // POLL_NS + 1) * POLL_NS if self._polled else None
 
     def poll(self) -> None:

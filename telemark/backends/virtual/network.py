@@ -14,14 +14,14 @@ from minip4.runtime.virtual.channel import SCHEME, ControlPlane, local_channels
 from minip4.runtime.virtual.switch import SwitchProgram, VirtualSwitch
 from minip4.simulator.shared import CAPTURES, Stop
 from minip4.simulator.virtual import NEVER, Partition, Virtual
-from telemark.accounting.rejected import Fault, RefusedFrames, first_example
-from telemark.apps.application import Application, Running
+from telemark.accounting.rejected import Fault, RejectedFrames, first_example
+from telemark.apps.application import Application, RunningApplication
 from telemark.backends.backend import LinkEnd, Outcome, Settings, derive_seed
 from telemark.backends.virtual.applications import Applications
 from telemark.backends.virtual.clock import VirtualClock
-from telemark.backends.virtual.control_timers import Polls
-from telemark.backends.virtual.options import parse
-from telemark.backends.virtual.traffic import VirtualCarrier
+from telemark.backends.virtual.control_timers import ControlTimers
+from telemark.backends.virtual.switch_options import parse
+from telemark.backends.virtual.traffic import VirtualTrafficDriver
 from telemark.errors import FailedRunError, TestbedError
 from telemark.topology import links
 from telemark.traffic.flows import AnyFlow, Schedule
@@ -123,7 +123,7 @@ class VirtualBackend:
         self._traced: list[VirtualSwitch] = []
         self._instant_ns = self._instant_events = 0  # when time last went on, and events until then
         self._plane = ControlPlane(clock, settings.control_delay_ns)
-        self._polls = Polls(self._plane)
+        self._control_timers = ControlTimers(self._plane)
 
     def start(self, exit_stack: ExitStack) -> None:
         """Build everything, in no time."""
@@ -180,11 +180,11 @@ class VirtualBackend:
         return self._virtual.events_at_once
 
     def advance(self, until_ns: int | None, max_events: int) -> bool:
-        """See telemark.backends.virtual.clock.World."""
+        """See telemark.backends.virtual.clock.Simulation."""
         call_ns = self._applications.next_ns
         if until_ns is None and call_ns is None and self._virtual.next_ns is None:
             return False
-        poll_ns = self._polls.next_ns(self._running.values(), self._virtual.now_ns)
+        poll_ns = self._control_timers.next_ns(self._running.values(), self._virtual.now_ns)
         limits = [time_ns for time_ns in (until_ns, poll_ns, call_ns) if time_ns is not None]
         stop = self._run(min(limits, default=NEVER), max_events)
         if stop is Stop.CONTROL:
@@ -193,7 +193,7 @@ class VirtualBackend:
             self._applications.hand_over()
         elif stop is Stop.REACHED:
             if self._virtual.now_ns == poll_ns:
-                self._polls.poll()
+                self._control_timers.poll()
             if call_ns is not None and call_ns <= self._virtual.now_ns:
                 self._applications.call_due()
         return True
@@ -232,10 +232,10 @@ class VirtualBackend:
 
     def traffic_driver(
         self, flows: Sequence[AnyFlow], schedules: Mapping[int, Schedule]
-    ) -> VirtualCarrier:
+    ) -> VirtualTrafficDriver:
         """Flows on the event queue."""
         hosts = {host.name: host.node for host in self.hosts}
-        return VirtualCarrier(
+        return VirtualTrafficDriver(
             self._virtual, self._clock, hosts, flows, schedules, seed=self._settings.seed
         )
 
@@ -244,7 +244,7 @@ class VirtualBackend:
         nodes = {host.name: host.node for host in self.hosts}
         self._virtual.send_frames(nodes[host], times_ns, frames)
 
-    def run_application(self, host: str, application: Application) -> Running:
+    def run_application(self, host: str, application: Application) -> RunningApplication:
         """An object of the event queue."""
         node = next(node for node in self.hosts if node.name == host)
         return self._applications.run(node, application)
@@ -257,8 +257,8 @@ class VirtualBackend:
         # scapy takes a tenth of a second to load, which is for those who ping alone.
         from telemark.backends.virtual.command_line import CommandLine  # noqa: PLC0415
 
-        stations = {host.name: self._station(host) for host in self.hosts}
-        await CommandLine(stations, self._clock, print).run_script(script)
+        hosts = {host.name: self._station(host) for host in self.hosts}
+        await CommandLine(hosts, self._clock, print).run_script(script)
 
     def _station(self, host: Host) -> "PingHost":
         """A host that pings; it knows of the others what the topology says, or else all."""
@@ -274,7 +274,7 @@ class VirtualBackend:
     def check_alive(self) -> None:
         """Nothing: they live in this process."""
 
-    def refused_frames(self) -> list[RefusedFrames]:
+    def rejected_frames(self) -> list[RejectedFrames]:
         """See Plant."""
         refused = []
         for host in self.hosts:
@@ -282,9 +282,9 @@ class VirtualBackend:
             if malformed := counted["header_errors"] + counted["checksum_errors"]:
                 first = self._virtual.first_malformed(host.node)
                 example = first_example([first] if first else [], host.mac)
-                refused.append(RefusedFrames(host.name, Fault.MALFORMED, malformed, example))
+                refused.append(RejectedFrames(host.name, Fault.MALFORMED, malformed, example))
             if too_long := counted["too_long"]:
-                refused.append(RefusedFrames(host.name, Fault.TOO_LONG, too_long))
+                refused.append(RejectedFrames(host.name, Fault.TOO_LONG, too_long))
         return refused
 
     def finish(self) -> Outcome:
@@ -305,7 +305,7 @@ class VirtualBackend:
             outcome.interface_counters[f"{host.name}-eth0"] = {
                 "received": counted["received"], "sent": counted["sent"], "dropped": 0,
             }  # fmt: skip
-        outcome.refused = self.refused_frames()
+        outcome.rejected = self.rejected_frames()
         self._clock.detach()
         self._virtual.close()  # so that captures are complete
         for switch in self.switches:

@@ -16,14 +16,14 @@ from telemark.traffic.flows import (
     Flow,
     FlowRecord,
     Schedule,
-    sent_at_once,
+    instant_records,
 )
 from telemark.traffic.tcp import TcpFlow, TcpRecord
 
 POLL_NS = 10_000_000  # how often it is looked whether TCP flows are over
 
 
-class VirtualCarrier:
+class VirtualTrafficDriver:
     """See telemark.traffic.flows.Carrier."""
 
     late_remedy: ClassVar[str] = ""
@@ -122,15 +122,15 @@ class VirtualCarrier:
 
     async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
         """See Traffic.finish(): a sender in virtual time always keeps its rate."""
-        lasts_ns = max((s.after_ns + s.lasts_ns for s in self._schedules.values()), default=0)
+        duration_ns = max((s.after_ns + s.duration_ns for s in self._schedules.values()), default=0)
         await self._await_acknowledgements()
-        end_ns = max(self._start_ns + lasts_ns, self._clock.now_ns())
+        end_ns = max(self._start_ns + duration_ns, self._clock.now_ns())
         await self._clock.sleep_until(end_ns + round(drain_s * 1e9))
         records: dict[int, AnyRecord] = {}
         for flow in self._flows:
             result = self._virtual.flow_result(self._numbers[flow.id])
             records[flow.id] = FlowRecord(
-                flow, sent_at_once(result.sent), result.received, largest_lag_ns=0,
+                flow, instant_records(result.sent), result.received, largest_lag_ns=0,
                 kernel_drops=0, foreign=result.foreign, dscp_changed=result.dscp_changed,
             )  # fmt: skip
         for tcp_flow in self._tcp_flows:

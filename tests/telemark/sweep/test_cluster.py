@@ -107,7 +107,7 @@ from telemark.sweep.runs import sweep_seeds
 few = argparse.Namespace(flows=30, rate=100)  # that share counters, by the seed
 found = await sweep_seeds(starter.measure, [(0.1, few)], [7, 8], run)
 return Report(
-    [{**sample, "books": str(books)}
+    [{**sample, "accounting": str(books)}
      for of_eps in found for samples, books in of_eps for sample in samples],
     [Check("seeds", len(found[0]), 2)],
 )
@@ -263,7 +263,7 @@ def test_a_script_that_cannot_be_imported_is_told(
 ) -> None:
     script = tmp_path / "example.py"
     monkeypatch.setattr(worker, "_is_wanted", lambda: True)  # by Dask, which is not here
-    script.write_text("from testbed import cli\ncli.main(__file__, None, None)\n")
+    script.write_text("from telemark.session import cli\ncli.main(__file__, None, None)\n")
     process = worker._Process(worker.CheckoutFingerprint.of(script, []))
     failure = unpacked(process.do(b"", tmp_path)).failure
     process.end()

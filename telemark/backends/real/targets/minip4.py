@@ -14,8 +14,7 @@ from mininet.node import Switch
 from minip4.runtime.switch.control import call
 from telemark.backends.backend import derive_seed
 from telemark.backends.real.p4utils.thrift import Thrift
-from telemark.backends.real.process_timeout import wait_for_output
-from telemark.backends.real.scheduling import raise_priority
+from telemark.backends.real.scheduling import raise_priority, wait_for_output
 from telemark.backends.real.shell import Shell
 from telemark.errors import TestbedError
 from telemark.programs import Program

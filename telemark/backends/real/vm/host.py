@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from telemark.backends.real.vm import card
+from telemark.backends.real.vm import nic
 from telemark.backends.real.vm.machine import Machine, Socket
 from telemark.errors import TestbedError
 
@@ -26,5 +26,5 @@ def machine_at(
     socket = Socket(str(interface), host.MAC(), host.enter())
     with Machine(folder, socket) as machine:
         addresses = [f"{host.IP()}/{interface.prefixLen}", *more_addresses]
-        machine.call(card.settle, addresses, dict(neighbours))
+        machine.call(nic.configure, addresses, dict(neighbours))
         yield machine

@@ -64,7 +64,7 @@ class Machine:
 
     def __init__(self, folder: Path, socket: Socket | None = None) -> None:
         self._folder, self._socket = folder, socket
-        self._leaving = contextlib.ExitStack()
+        self._exit_stack = contextlib.ExitStack()
         self._qemu: subprocess.Popen[bytes]
 
     def __enter__(self) -> "Machine":
@@ -72,11 +72,11 @@ class Machine:
             raise TestbedError(why)
         with contextlib.ExitStack() as exit_stack:
             self._start(exit_stack)
-            self._leaving = exit_stack.pop_all()
+            self._exit_stack = exit_stack.pop_all()
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._leaving.close()
+        self._exit_stack.close()
 
     def call(self, function: Callable[..., Any], *arguments: Any, timeout_s: float = CALL_S) -> Any:
         """Call a function of a module in the virtual machine; both ways it is pickled.

@@ -22,7 +22,10 @@ NETWORKS = {
     "bmv2": telemark_p4utils.CompiledNetworkAPI,
 }
 NOT_COMPILED = "its program does not compile: see above"
-UNUSABLE, BROKEN = 2, 3  # exit status, as Telemark's: what the user got wrong; Python stumbled
+UNUSABLE, INTERNAL_ERROR = (
+    2,
+    3,
+)  # exit status, as Telemark's: what the user got wrong; Python stumbled
 
 
 def main() -> None:
@@ -45,7 +48,7 @@ def main() -> None:
         sys.exit(UNUSABLE)
     except Exception:
         sys.excepthook(*sys.exc_info())
-        sys.exit(BROKEN)
+        sys.exit(INTERNAL_ERROR)
 
 
 def _stop_scripts(network: network_API.NetworkAPI) -> None:

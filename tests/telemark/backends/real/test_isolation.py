@@ -1,0 +1,347 @@
+"""Runs of their own: what they see, how they end, and that nothing of them stays."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from loaded import Started, StartExperiment
+
+from telemark.backends.real import isolation
+
+LONGEST_S = 60
+PASS = 'return Report([{"a": 1}], [Check("c", 0, 0)])'
+WAIT = """
+import asyncio, sys
+try:
+    print("folder", run.folder, flush=True)
+    await asyncio.sleep(60)
+finally:
+    print("cleaned up", flush=True)
+"""
+
+
+def folder_of(process: Started) -> Path:
+    """Wait until the experiment works, and return its run's folder."""
+    for line in process.stdout:
+        if line.startswith("folder "):
+            return Path(line.split()[1])
+    pytest.fail(f"the experiment did not come up: {process.stderr.read()}")
+
+
+def inner_pid(process: Started) -> int:
+    """The PID of process 1 of the run, as the run says it."""
+    words = process.stdout.readline().split()
+    assert words[:6] == ["To", "enter", "this", "run:", "sudo", "nsenter"]
+    return int(words[words.index("-t") + 1])
+
+
+def is_pending(process: Started) -> bool:
+    """Whether a signal to a process has not been seen to: proc(5), status."""
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    (signals,) = [line.split()[1] for line in lines if line.startswith("ShdPnd:")]
+    return int(signals, 16) != 0
+
+
+def await_gone(pid: int) -> None:
+    deadline = time.monotonic() + LONGEST_S
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < deadline, f"process {pid} is still there"
+        time.sleep(0.01)
+
+
+def test_a_run_has_a_network_of_its_own_and_leaves_results_only(
+    start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    body = """
+import os, socket
+print("folder", run.folder)
+assert os.getpid() == 1
+assert os.readlink("/proc/self") == "1"
+assert [name for _, name in socket.if_nameindex()] == ["lo"]
+server = socket.create_server(("127.0.0.1", 50051))  # loopback is up, and no other run's
+assert open("/proc/sys/net/ipv6/conf/default/disable_ipv6").read() == "1\\n"
+"""
+    buffered = "import sys\nsys.stdout = open(1, 'w', closefd=False)\nprint('loaded')"
+    process = start_experiment(body + PASS, head=buffered)
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert output.count("loaded") == 1
+    folder = next(line.split()[1] for line in output.splitlines() if line.startswith("folder "))
+    assert not Path(folder).exists()
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["samples.csv", "summary.json"]
+
+
+def test_without_the_rights_to_make_namespaces_it_says_so(tmp_path: Path) -> None:
+    script = tmp_path / "example.py"
+    script.write_text("from telemark.session import cli\ncli.main(__file__, None, None)\n")
+    weak = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    done = subprocess.run(
+        [*weak, sys.executable, str(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "example: error: no namespaces can be made (unshare: Operation not permitted): "
+        "all rights of root are needed, in Docker --privileged\n"
+    )
+
+
+def test_runs_side_by_side_do_not_meet(start_experiment: StartExperiment) -> None:
+    body = """
+import asyncio, socket, subprocess
+subprocess.run(["ip", "link", "add", "s1-eth1", "type", "veth", "peer", "s1-eth2"], check=True)
+server = socket.create_server(("127.0.0.1", 50051))
+await asyncio.sleep(1)
+"""
+    processes = [start_experiment(body + PASS) for _ in range(2)]
+    for process in processes:
+        _output, errors = process.communicate()
+        assert process.returncode == 0, errors
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ('return Report([], [Check("c", 1, 0)])', 1, "FAILED"),
+        ("return Report([], [])", 1, ""),
+        (
+            'from telemark.errors import TestbedError\nraise TestbedError("no cc")',
+            2,
+            "error: no cc",
+        ),
+        ("from minip4.errors import Minip4Error\nraise Minip4Error('x.p4:1:2')", 2, "x.p4:1:2"),
+        ("1 / 0", 3, "ZeroDivisionError"),
+    ],
+)
+def test_exit_status(start_experiment: StartExperiment, body: str, status: int, words: str) -> None:
+    process = start_experiment(body)
+    output, errors = process.communicate()
+    assert process.returncode == status
+    assert words in output + errors
+    if status == 2:
+        assert errors.count("\n") == 1
+
+
+# However long a busy machine takes between the two.
+ONE_WISH = "from telemark.backends.real import isolation\nisolation.AGAIN_S = 60"
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+)
+def test_a_signal_ends_the_run_cleanly(
+    start_experiment: StartExperiment, number: signal.Signals, status: int, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    held = f"    import os, time\n    while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
+    process = start_experiment(WAIT + held, head=ONE_WISH)
+    folder = folder_of(process)
+    process.send_signal(number)
+    assert "cleaned up\n" in process.stdout
+    process.send_signal(number)  # as timeout(1) does: the same wish twice, obeyed once
+    while is_pending(process):
+        time.sleep(0.01)
+    go.touch()
+    _output, errors = process.communicate()
+    assert process.returncode == status
+    assert errors.splitlines() == ["", "example: interrupted"]
+    assert not folder.exists()
+
+
+DESTRUCTOR = """import signal, time
+class Interrupted:
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+Interrupted()
+time.sleep(60)"""
+
+
+@pytest.mark.parametrize("kind", ["real", "virtual"])
+def test_a_signal_in_a_destructor_is_not_lost(start_experiment: StartExperiment, kind: str) -> None:
+    """Python ignores what is raised there."""
+    process = start_experiment(DESTRUCTOR, "--time", kind)
+    _output, errors = process.communicate()
+    assert process.returncode == 143
+    assert errors.splitlines() == ["", "example: interrupted"]
+
+
+SWALLOWED = """import signal, time
+try:
+    signal.raise_signal(signal.SIGTERM)
+except BaseException:
+    pass
+time.sleep(60)"""
+IN_CALLBACK = """import ctypes, signal, time
+ctypes.CFUNCTYPE(None)(lambda: signal.raise_signal(signal.SIGTERM))()
+time.sleep(60)"""
+IN_CLEAN_UP = """import signal, time
+try:
+    signal.raise_signal(signal.SIGTERM)
+finally:
+    time.sleep(5 * 0.1)
+    try:
+        1 / 0
+    except ZeroDivisionError:
+        time.sleep(5 * 0.1)
+    print("cleaned up")"""
+
+
+@pytest.mark.parametrize("kind", ["real", "virtual"])
+@pytest.mark.parametrize("body", [SWALLOWED, IN_CALLBACK], ids=["except", "callback"])
+def test_a_signal_whose_exception_is_swallowed_is_not_lost(
+    start_experiment: StartExperiment, body: str, kind: str
+) -> None:
+    _output, errors = start_experiment(body, "--time", kind).communicate()
+    assert errors.splitlines() == ["", "example: interrupted"]
+
+
+@pytest.mark.parametrize("kind", ["real", "virtual"])
+def test_clean_up_is_not_interrupted_again(start_experiment: StartExperiment, kind: str) -> None:
+    process = start_experiment(IN_CLEAN_UP, "--time", kind)
+    output, errors = process.communicate()
+    assert process.returncode == 143
+    assert "cleaned up\n" in output
+    assert errors.splitlines() == ["", "example: interrupted"]
+
+
+HALF_MADE = """import signal
+class Half:
+    def __init__(self):
+        signal.raise_signal(signal.SIGTERM)
+        self.other_half = None
+    def __del__(self):
+        self.other_half
+Half()"""
+
+
+BAD = """class Bad:
+    def __del__(self):
+        1 / 0
+Bad()
+1 / 0"""
+
+
+@pytest.mark.parametrize(
+    ("body", "is_reported", "last"),
+    [
+        (HALF_MADE, False, "example: interrupted"),
+        (BAD, True, "ZeroDivisionError: division by zero"),
+    ],
+    ids=["half made", "bad"],
+)
+def test_what_was_half_made_at_a_signal_ends_in_silence(
+    start_experiment: StartExperiment, body: str, is_reported: bool, last: str
+) -> None:
+    """And nothing else does."""
+    _output, errors = start_experiment(body, "--time", "virtual").communicate()
+    assert ("Exception ignored" in errors) == is_reported
+    assert errors.splitlines()[-1] == last
+
+
+def test_a_second_interrupt_kills_a_run_that_does_not_end(
+    start_experiment: StartExperiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stubborn = f"{WAIT}    import time; time.sleep(60)\n"
+    # Without the second one it would be killed long after this test has ended.
+    grace = f"from telemark.backends.real import isolation\nisolation.GRACE_S = {10 * LONGEST_S}"
+    process = start_experiment(stubborn, head=grace)
+    inner = inner_pid(process)
+    folder = folder_of(process)
+    process.send_signal(signal.SIGINT)
+    assert "cleaned up\n" in process.stdout  # the supervisor has had it and passed it on
+    time.sleep(isolation.AGAIN_S + 0.1)  # sooner it would count as the same key press
+    process.send_signal(signal.SIGINT)
+    _output, errors = process.communicate()
+    assert process.returncode == 128 + signal.SIGKILL
+    assert errors == "error: the run was killed\n"
+    await_gone(inner)
+    assert not folder.exists()
+
+
+def test_what_a_killed_run_leaves_the_next_removes(start_experiment: StartExperiment) -> None:
+    body = 'import subprocess\nsubprocess.Popen(["sleep", "1000"])' + WAIT
+    process = start_experiment(body)
+    inner = inner_pid(process)
+    folder = folder_of(process)
+    children = [pid for pid in processes() if parent_of(pid) == inner]
+    assert children
+    process.kill()
+    for pid in (inner, *children):
+        await_gone(pid)
+    process = start_experiment(PASS)
+    process.communicate()
+    assert not folder.exists()
+
+
+def processes() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+def parent_of(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def test_only_what_is_provably_ours_is_removed(tmp_path: Path) -> None:
+    def make(name: str, owner: str | None) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "data").touch()
+        if owner is not None:
+            (folder / "owner").write_text(owner)
+        return folder
+
+    me = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]
+    dead = make("dead", f"{os.getpid()} 1\n")  # our PID, but another start: it was used again
+    alive = make("alive", f"{os.getpid()} {me}\n")
+    foreign = make("foreign", None)
+    isolation._sweep(tmp_path)
+    assert not dead.exists()
+    assert alive.exists()
+    assert foreign.exists()
+
+
+def test_a_run_that_holds_its_lock_is_alive(tmp_path: Path) -> None:
+    with isolation.run_folder("example") as folder:
+        (folder / "owner").write_text("1 1\n")  # even if its process were not to be found
+        isolation._sweep(folder.parent)
+        assert folder.exists()
+    assert not folder.exists()
+
+
+def test_a_folder_that_others_may_write_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o777)
+    monkeypatch.setattr(isolation, "Path", lambda _path: tmp_path)
+    with pytest.raises(isolation.TestbedError, match="not a private folder"):
+        isolation._base_folder()
+
+
+def test_an_end_that_is_asked_for_amid_a_fork_is_not_lost() -> None:
+    before = {number: signal.getsignal(number) for number in (*isolation.STOPPING, signal.SIGALRM)}
+    ends = []
+
+    def fork_and_end() -> None:
+        with isolation.uninterrupted():
+            ends.append(signal.SIGTERM)
+            if (child := os.fork()) == 0:
+                os._exit(0)
+            os.waitpid(child, 0)
+
+    isolation.interruptible()
+    os.register_at_fork(before=lambda: ends and os.kill(os.getpid(), ends.pop()))
+    try:
+        with pytest.raises(isolation.Interrupted):
+            fork_and_end()
+    finally:
+        isolation.end_interrupt()
+        for number, handler in before.items():
+            signal.signal(number, handler)
