@@ -10,14 +10,14 @@ from mininet.topo import Topo
 
 
 class Line(Topo):
-    """A host at each end of a row of switches.
+    """Line of switches with a host at each end: h1 - s1 - s2 - ... - h2.
 
-    The properties of telemark.network's links hold for each link between two switches, in each
-    direction, where a millisecond is the delay else; the hosts' own links neither lose nor delay.
+    Link parameters apply to the links between switches; the default delay is 1 ms. Links of hosts
+    have no loss and no delay.
     """
 
     def build(self, switches: int = 3, **link: float | str) -> None:
-        if "delay" not in link:  # Mininet's word
+        if "delay" not in link:  # Mininet's name of delay_us
             link.setdefault("delay_us", 1000)
         names = [self.addSwitch(f"s{number}") for number in range(1, switches + 1)]
         self.addLink(self.addHost("h1"), names[0])
@@ -27,16 +27,17 @@ class Line(Topo):
 
 
 class Ring(Topo):
-    """s1 - s2 - ... - s1, each with `hosts` hosts: h1, h2, ... with addresses 10.0.SWITCH.HOST.
+    """Ring of switches: s1 - s2 - ... - s1, each with `hosts` hosts.
 
-    The properties of telemark.network's links hold for the links between switches, in each
-    direction. Raises ValueError for what is no ring, or has no addresses.
+    Addresses are 10.0.SWITCH.HOST. Link parameters apply to the links between switches. Raises
+    ValueError for invalid numbers of switches or hosts.
     """
 
     def build(self, switches: int = 4, hosts: int = 1, **link: float | str) -> None:
         if not (3 <= switches <= 255 and 0 < hosts < 255):
             raise ValueError(
-                f"a ring has 3 to 255 switches with 1 to 254 hosts each: got {switches} and {hosts}"
+                f"ring: expected 3 to 255 switches with 1 to 254 hosts each: got {switches} and "
+                f"{hosts}"
             )
         names = [self.addSwitch(f"s{number}") for number in range(1, switches + 1)]
         for number, name in enumerate(names):
@@ -48,9 +49,9 @@ class Ring(Topo):
 
 
 class Dumbbell(Topo):
-    """h1, h3, ... - s1 - s2 - h2, h4, ...: `pairs` hosts on each side.
+    """Dumbbell: h1, h3, ... - s1 - s2 - h2, h4, ..., with `pairs` hosts on each side.
 
-    Properties of telemark.network's links hold for the one between the switches, in each direction.
+    Link parameters apply to the bottleneck link between the switches.
     """
 
     def build(self, pairs: int = 2, **link: float | str) -> None:
@@ -62,11 +63,11 @@ class Dumbbell(Topo):
 
 
 class ParkingLot(Topo):
-    """h1 - s1 - ... - sN - h2, with a host at each switch, x1 to xN, and the `collector` at s1.
+    """Parking lot: h1 - s1 - ... - sN - h2, hosts x1 to xN at the switches, and `collector` at s1.
 
-    From xK to the next one, or from xN to h2, goes what crosses the K-th link alone. Those links
-    have the properties of telemark.network's links; those to other hosts have none. What switches
-    report goes against the flows of the path, and so shares no queue with them.
+    Cross traffic of the K-th link goes from xK to the next host xK+1, or from xN to h2. Link
+    parameters apply to the links of the path. Reports of switches go against the direction of the
+    flows from h1 to h2, and share no queue with them.
     """
 
     def build(self, switches: int = 5, **link: float | str) -> None:
@@ -80,6 +81,6 @@ class ParkingLot(Topo):
 
     @property
     def crossings(self) -> list[tuple[str, str]]:
-        """For each link of the path, the hosts between which traffic crosses it alone."""
+        """Source and destination of the cross traffic of each link of the path."""
         hosts = [f"x{number}" for number in range(1, len(self.switches()) + 1)]
         return [*pairwise([*hosts, "h2"])]

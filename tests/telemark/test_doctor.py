@@ -83,7 +83,7 @@ def test_where_experiments_run(path: Path) -> None:
     assert doctor.where(loss, ()) == ["yes"] * 3
     assert doctor.where(loss, {BMV2}) == ["yes", "yes", "no: see above"]
     assert doctor.where(loss, {doctor.REAL_TIME}) == ["yes", "no: see above", "no: see above"]
-    assert doctor.where(loss, {doctor.IN_THE_KERNEL}) == ["yes"] * 3
+    assert doctor.where(loss, {doctor.EBPF}) == ["yes"] * 3
     assert [answer[:2] for answer in doctor.where(targets, ())] == ["no"] * 3
     programs(path, BMV2)
     assert doctor.where(targets, ())[1:] == ["yes", "yes"]
@@ -92,7 +92,7 @@ def test_where_experiments_run(path: Path) -> None:
     assert doctor.where(edge, {BMV2}) == [
         of_real_time, "yes", "no: bmv2's clock is not that of hosts' edges"
     ]  # fmt: skip
-    for lacking in (doctor.REAL_TIME, doctor.IN_THE_KERNEL):
+    for lacking in (doctor.REAL_TIME, doctor.EBPF):
         for each in (drop, edge):
             assert doctor.where(each, {lacking})[1] == "no: see above"
 

@@ -1,10 +1,10 @@
-"""A run of its own: namespaces that nothing else shares, and a folder that goes when it ends.
+"""Isolation of a run: its own namespaces, and a folder that is removed when the run ends.
 
-The process that the user started stays outside as the supervisor. It forks: its child is process 1
-of a new PID namespace, makes a network and a mount namespace too, and does the run's work. The
-supervisor passes signals on to it, and removes the run's folder when it is gone. The kernel ends
-everything inside when process 1 ends, and process 1 is killed when the supervisor dies: so not even
-SIGKILL leaves a process or an interface behind.
+The process that the user started stays outside as the supervisor. Its child is process 1 of a new
+PID namespace, creates a network and a mount namespace as well, and executes the run. The supervisor
+forwards signals to it, and removes the run's folder when it has ended. The kernel kills all
+processes in the namespace when process 1 ends, and kills process 1 when the supervisor dies: not
+even SIGKILL leaves a process or an interface behind.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asked the run to end."""
+    """Request to end the run, by a signal."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__()
@@ -50,17 +50,17 @@ class Interrupted(KeyboardInterrupt):
 
 
 def can_isolate() -> bool:
-    """Whether this user, on this machine, can make the namespaces of a run."""
+    """Return whether this user can create the namespaces of a run on this machine."""
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "true"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def fork() -> tuple[int, socket.socket]:
-    """As os.fork(), into a new PID namespace: the child, and a connection to it.
+    """Fork into a new PID namespace; return the child's PID and a connection to it.
 
-    In the child, which is process 1 there: 0, and a connection to the supervisor. Signals that ask
-    for an end wait in both, until inside() and supervise() see to them. Raises TestbedError where
-    the machine cannot make the namespace.
+    The child is process 1 there; it gets 0 and a connection to the supervisor. STOPPING signals are
+    blocked in both processes until inside() and supervise() handle them. Raises TestbedError if the
+    namespace cannot be created.
     """
     if shutil.which("ip") is None:
         raise TestbedError("no ip found: run ./setup.sh (package iproute2)")
@@ -76,9 +76,9 @@ def fork() -> tuple[int, socket.socket]:
 
 @contextlib.contextmanager
 def inside(supervisor: socket.socket, *, interactive: bool) -> Iterator[Path]:
-    """Do the work of a run in this process, which is the child of fork(); yields the run's folder.
+    """Set up the namespaces in this process, the child of fork(); yield the run's folder.
 
-    Raises TestbedError where the machine cannot make the namespaces.
+    Raises TestbedError if the namespaces cannot be created.
     """
     _system("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
     _system("unshare", CLONE_NEWNET | CLONE_NEWNS)
@@ -104,7 +104,7 @@ def inside(supervisor: socket.socket, *, interactive: bool) -> Iterator[Path]:
 
 
 def _system(call: str, *arguments: object) -> None:
-    """Call a function of the C library that returns 0 where all went well."""
+    """Call a function of the C library that returns 0 on success. Raises TestbedError."""
     function = getattr(ctypes.CDLL(None, use_errno=True), call)
     function.argtypes = [
         ctypes.c_ulong if isinstance(a, int) else ctypes.c_char_p for a in arguments
@@ -117,18 +117,18 @@ def _system(call: str, *arguments: object) -> None:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when its parent ends, however that does."""
+    """Let the kernel kill this process when its parent ends."""
     _system("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it was quicker
         os._exit(1)
 
 
 def interruptible(kind: Callable[[int], BaseException] = Interrupted) -> None:
-    """Have signals that ask for an end raise `kind(number)` in the main thread.
+    """Let STOPPING signals raise `kind(number)` in the main thread.
 
-    An exception that a signal handler raises may be swallowed: by a bare `except` (logging and
-    Mininet have some), in a destructor, in a function that C calls. So it is raised again, every
-    REMIND_S, until end_interrupt() or until it is being handled: clean-up is not disturbed.
+    An exception from a signal handler may be lost in a bare `except` (logging and Mininet have
+    some), in a destructor, or in a callback from C. Therefore it is raised again every REMIND_S,
+    until end_interrupt() is called or the exception is being handled; cleanup is not interrupted.
     """
 
     def on_signal(number: int, _frame: object) -> None:
@@ -161,8 +161,7 @@ _requested: list[int] = []  # the signal that asked for an end, until end_interr
 
 
 def _is_handled(kind: object) -> bool:
-    """Whether the main thread, which runs a signal handler, is in `except`, `finally` or `__exit__`
-    because of such an exception."""
+    """Return whether the main thread is in `except`, `finally` or `__exit__` because of `kind`."""
     error = sys.exc_info()[1]
     while error is not None:
         if type(error) is kind:
@@ -173,8 +172,11 @@ def _is_handled(kind: object) -> bool:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay signals that ask for an end until this is left: os.fork() and C functions that call
-    Python must not be left half done. Python handles signals in its main thread."""
+    """Delay STOPPING signals until the block ends.
+
+    os.fork(), and C functions that call Python, must not be interrupted. Only the main thread
+    handles signals in Python.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -191,7 +193,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def supervise(name: str, child: int, connection: socket.socket, *, interactive: bool) -> int:
-    """See to the child of fork() until it ends; return its exit status."""
+    """Supervise the child of fork() until it ends; return its exit status."""
     # A run cannot be suspended, nor may taking the terminal back stop the supervisor.
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -205,7 +207,7 @@ def supervise(name: str, child: int, connection: socket.socket, *, interactive: 
 
 
 def _wait(child: int) -> int:
-    """Pass signals on until the child ends; return its exit status."""
+    """Forward signals until the child ends; return its exit status."""
     stopping = {*STOPPING}
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # nohup
         stopping.remove(signal.SIGHUP)
@@ -238,7 +240,7 @@ def _exit_status(code: int) -> int:
 
 @contextlib.contextmanager
 def _foreground(group: int | None) -> Iterator[None]:
-    """Lend the terminal to a process group, so that Mininet's command line can be typed into."""
+    """Make a process group the foreground group of the terminal, for Mininet's CLI."""
     if group is None or not sys.stdin.isatty():
         yield
         return
@@ -252,7 +254,7 @@ def _foreground(group: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def run_folder(name: str) -> Iterator[Path]:
-    """A folder for one run. Those that killed runs left are removed first."""
+    """Create a folder for one run, after removing folders of killed runs."""
     base = _base_folder()
     with _locked(base):  # nobody else makes or sweeps meanwhile
         _sweep(base)
@@ -270,7 +272,7 @@ def run_folder(name: str) -> Iterator[Path]:
 
 
 def _base_folder() -> Path:
-    """Where the folders of this user's runs lie; ours alone, since we remove things there."""
+    """Return the private parent folder of this user's run folders."""
     base = Path(f"/var/tmp/telemark-{os.getuid()}")
     base.mkdir(mode=0o700, exist_ok=True)
     status = base.lstat()
@@ -290,10 +292,10 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _sweep(base: Path) -> None:
-    """Remove the folders of runs that are provably dead.
+    """Remove the folders of runs that have ended.
 
-    A supervisor holds a lock on its owner file as long as it lives, and the file names its PID and
-    start time: a folder goes only if nobody holds the lock and no such process exists.
+    A living supervisor holds a lock on the owner file of its folder, which contains its PID and
+    start time. A folder is removed only if the lock is free and the process does not exist.
     """
     for folder in base.iterdir():
         try:
@@ -313,7 +315,7 @@ def _sweep(base: Path) -> None:
 
 
 def _start_time(pid: int) -> str | None:
-    """When a process started, in clock ticks since the machine did; None when it is dead."""
+    """Return the start time of a process in clock ticks since boot; None if it has ended."""
     try:
         # The name, in parentheses, may hold anything; after it come fields 3, 4, ... (proc(5)).
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -20,15 +20,15 @@ Published: RFC 1: it is.
 
 
 def test_question_claim_and_what_was_published() -> None:
-    assert docstring.read(DOCSTRING) == ("Is it so?", "It is, always.", "RFC 1: it is.")
+    assert docstring.parse(DOCSTRING) == ("Is it so?", "It is, always.", "RFC 1: it is.")
 
 
 def test_a_docstring_without_them() -> None:
-    assert docstring.read("") == ("", "", "")
-    assert docstring.read("It\nasks.") == ("It asks.", "", "")
-    assert docstring.read("The Claim: no paragraph of its own.").claim == ""
+    assert docstring.parse("") == ("", "", "")
+    assert docstring.parse("It\nasks.") == ("It asks.", "", "")
+    assert docstring.parse("The Claim: no paragraph of its own.").claim == ""
 
 
 @pytest.mark.parametrize("script", sorted(EXPERIMENTS.glob("[!_]*.py")), ids=lambda path: path.stem)
 def test_each_of_our_experiments_says_all_three(script: Path) -> None:
-    assert all(docstring.of_script(script)), "see telemark/results/docstring.py"
+    assert all(docstring.read_script(script)), "see telemark/results/docstring.py"

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from telemark.results.goodness_of_fit import agreement, count_chance, mean_chance
+from telemark.results.goodness_of_fit import agreement_check, binomial_p_value, t_test_p_value
 
 
 @pytest.mark.parametrize(("trials", "chance"), [(20, 0.3), (7, 0.5), (30, 0.01)])
@@ -14,18 +14,18 @@ def test_the_chance_of_a_count_is_that_of_its_tail(trials: int, chance: float) -
             for k in range(trials + 1)]  # fmt: skip
     for count in range(trials + 1):
         tails = math.fsum(each[: count + 1]), math.fsum(each[count:])
-        assert count_chance(count, trials, chance) == pytest.approx(min(1, 2 * min(tails)))
+        assert binomial_p_value(count, trials, chance) == pytest.approx(min(1, 2 * min(tails)))
 
 
 def test_the_chance_of_a_count_among_many() -> None:
     trials, deviation = 10_000_000, math.sqrt(10_000_000 * 0.25)
     for sigmas, two_tails in ((1, 0.3173), (3, 0.0027), (5, 5.73e-7)):
         count = round(trials / 2 + sigmas * deviation)
-        assert count_chance(count, trials, 0.5) == pytest.approx(two_tails, rel=0.01)
-    assert count_chance(trials, trials, 0.5) == 0
-    assert count_chance(5, trials, 1e-9) < 1e-9
-    assert (count_chance(0, 9, 0), count_chance(1, 9, 0)) == (1, 0)
-    assert (count_chance(9, 9, 1), count_chance(8, 9, 1)) == (1, 0)
+        assert binomial_p_value(count, trials, 0.5) == pytest.approx(two_tails, rel=0.01)
+    assert binomial_p_value(trials, trials, 0.5) == 0
+    assert binomial_p_value(5, trials, 1e-9) < 1e-9
+    assert (binomial_p_value(0, 9, 0), binomial_p_value(1, 9, 0)) == (1, 0)
+    assert (binomial_p_value(9, 9, 1), binomial_p_value(8, 9, 1)) == (1, 0)
 
 
 @pytest.mark.parametrize(  # of Student's distribution, from tables
@@ -35,26 +35,26 @@ def test_the_chance_of_a_count_among_many() -> None:
 def test_the_chance_of_a_mean_is_student_s(freedom: int, t: float, two_tails: float) -> None:
     values = np.arange(freedom + 1) - freedom / 2
     error = values.std(ddof=1) / math.sqrt(freedom + 1)
-    assert mean_chance(values, t * error) == pytest.approx(two_tails, rel=2e-3)
-    assert mean_chance(values, 0) == pytest.approx(1)
+    assert t_test_p_value(values, t * error) == pytest.approx(two_tails, rel=2e-3)
+    assert t_test_p_value(values, 0) == pytest.approx(1)
 
 
 def test_runs_that_all_agree() -> None:
-    assert mean_chance([2, 2, 2], 2) == 1
-    assert mean_chance([2, 2, 2], 2.1) == 0
+    assert t_test_p_value([2, 2, 2], 2) == 1
+    assert t_test_p_value([2, 2, 2], 2.1) == 0
 
 
 def test_a_figure_that_agrees_fails_once_in_a_hundred() -> None:
     rng = np.random.default_rng(1)
     failed = 0
     for _ in range(2000):
-        means = [mean_chance(rng.normal(3, 2, 8), 3) for _ in range(10)]
-        failed += not agreement("x", means).passed
+        means = [t_test_p_value(rng.normal(3, 2, 8), 3) for _ in range(10)]
+        failed += not agreement_check("x", means).passed
     assert 5 <= failed <= 40  # 20 are expected
 
 
 def test_one_point_that_is_off_fails_its_figure() -> None:
-    assert agreement("x", [0.5, 0.2, 0.9]).passed
-    assert not agreement("x", [0.5, 0.2, 0.003]).passed
-    assert agreement("x", [0.5, 0.2, 0.0034]).passed
-    assert "one of 3 points" in agreement("x", [0.5, 0.2, 0.003]).name
+    assert agreement_check("x", [0.5, 0.2, 0.9]).passed
+    assert not agreement_check("x", [0.5, 0.2, 0.003]).passed
+    assert agreement_check("x", [0.5, 0.2, 0.0034]).passed
+    assert "one of 3 points" in agreement_check("x", [0.5, 0.2, 0.003]).name

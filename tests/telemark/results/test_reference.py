@@ -85,7 +85,7 @@ def test_there_is_a_reference_for_each_experiment(
 ) -> None:
     experiments = scripts_of("experiments")
     assert len(experiments) > 6
-    in_both = {name for name in experiments if not name.startswith(reference.REAL_ALONE)}
+    in_both = {name for name in experiments if not name.startswith(reference.REAL_ONLY)}
     real = {name + reference.REAL for name in experiments}
     assert {*COMMITTED} == in_both | real | {*reference.BENCHMARKS}
     assert {*COMMITTED} == {*reference.commands()}

@@ -184,7 +184,7 @@ def test_what_failed_runs_again(experiments: Experiments) -> None:
 def test_a_run_depends_on_the_c_of_what_its_imports_import(tmp_path: Path) -> None:
     script = tmp_path / "e.py"
     script.write_text("from telemark.network import Network\n")
-    code = {str(path.relative_to(up_to_date.REPOSITORY)) for path in up_to_date.code_of(script)
+    code = {str(path.relative_to(up_to_date.REPOSITORY)) for path in up_to_date.code_files(script)
             if path != script}  # fmt: skip
     assert {
         "telemark/network.py",
@@ -198,7 +198,7 @@ def test_a_run_depends_on_what_its_programs_include(tmp_path: Path) -> None:
     script = tmp_path / "e.py"
     script.write_text("import ebpf.loader\nimport minip4.compiler\n")
     code = {
-        path.relative_to(up_to_date.REPOSITORY) for path in up_to_date.code_of(script) - {script}
+        path.relative_to(up_to_date.REPOSITORY) for path in up_to_date.code_files(script) - {script}
     }
     included = {Path("ebpf/include/packet.h"), Path("minip4/compiler/include/v1model.p4")}
     assert included <= code
@@ -271,11 +271,11 @@ def test_what_bmv2_cannot_do_is_left_out(experiments: Experiments, system: str) 
 
 
 def test_time_to_go_is_that_of_the_last_run(tmp_path: Path) -> None:
-    notes = up_to_date.Finished(tmp_path)
+    notes = up_to_date.FinishedRuns(tmp_path)
     assert schedule.expected_s("e", ["--quick"], notes) == schedule.QUICK_S
     notes.note("e", "key", ["--quick"], 3.14)
     notes.note("e", "key", [], 99.0)
-    again = up_to_date.Finished(tmp_path)
+    again = up_to_date.FinishedRuns(tmp_path)
     assert schedule.expected_s("e", ["--quick"], again) == 3.1
     assert schedule.expected_s("e", [], again) == 99.0
 

@@ -19,7 +19,7 @@ from loaded import StartExperiment
 from telemark.errors import TestbedError
 from telemark.session import cli
 from telemark.sweep import cluster, options
-from telemark.sweep.task import unpacked
+from telemark.sweep.task import deserialize
 
 distributed = pytest.importorskip(
     "distributed", reason=f"Dask is not installed: {cluster.INSTALL}", exc_type=ImportError
@@ -237,7 +237,7 @@ def test_a_worker_with_another_checkout_or_other_packages_is_refused(tmp_path: P
     script = tmp_path / "example.py"
     script.write_text("")
     ours = [*Path(worker.__file__).parent.glob("*.py")]
-    here = worker.CheckoutFingerprint.of(script, ours)
+    here = worker.CheckoutFingerprint.of_process(script, ours)
     assert here.differ() == ""
     versions = {**here.versions, "numpy": "1"}
     assert re.match(
@@ -245,7 +245,7 @@ def test_a_worker_with_another_checkout_or_other_packages_is_refused(tmp_path: P
     )
     script.write_text("1")
     assert here.differ() == f"{script} is not as it is here"
-    (outcome,) = [unpacked(worker.do(b"", here))]
+    (outcome,) = [deserialize(worker.run_task(b"", here))]
     assert outcome.failure is not None
     assert re.match(r"worker on \S+, process \d+: .* is not as", outcome.failure.line or "")
 
@@ -253,7 +253,9 @@ def test_a_worker_with_another_checkout_or_other_packages_is_refused(tmp_path: P
 def test_a_worker_that_is_older_than_its_checkout_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = worker.CheckoutFingerprint.of(Path(__file__), Path(worker.__file__).parent.glob("*.py"))
+    here = worker.CheckoutFingerprint.of_process(
+        Path(__file__), Path(worker.__file__).parent.glob("*.py")
+    )
     monkeypatch.setitem(worker._LOADED, "telemark/sweep/task.py", "older")
     assert here.differ() == "telemark/sweep/task.py has changed since it began: start it again"
 
@@ -264,8 +266,8 @@ def test_a_script_that_cannot_be_imported_is_told(
     script = tmp_path / "example.py"
     monkeypatch.setattr(worker, "_is_wanted", lambda: True)  # by Dask, which is not here
     script.write_text("from telemark.session import cli\ncli.main(__file__, None, None)\n")
-    process = worker._Process(worker.CheckoutFingerprint.of(script, []))
-    failure = unpacked(process.do(b"", tmp_path)).failure
+    process = worker._Process(worker.CheckoutFingerprint.of_process(script, []))
+    failure = deserialize(process.do(b"", tmp_path)).failure
     process.end()
     assert failure is not None
     assert failure.line == (

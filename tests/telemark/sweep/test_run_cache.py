@@ -23,8 +23,8 @@ from telemark.errors import TestbedError
 from telemark.results.provenance import P4Source
 from telemark.session.run import Run, SweepOptions
 from telemark.sweep import plain_data, run_cache
-from telemark.sweep.run_cache import Kept, forget_others
-from telemark.sweep.task import Outcome, Task, packed, unpacked
+from telemark.sweep.run_cache import RunCache, remove_unused
+from telemark.sweep.task import Outcome, Task, deserialize, serialize
 
 
 async def measure(_setting: object, _run: Run) -> None:
@@ -57,17 +57,17 @@ class Checkout:
     def find(self, task: Task = TASK) -> Outcome | None:
         """What a run started anew knows of a task."""
         run_cache._code.cache_clear()
-        run_cache.is_as_it_was.cache_clear()
+        run_cache.is_unchanged.cache_clear()
         return self.kept.find(task)
 
     @property
-    def run_cache(self) -> Kept:
-        return Kept(self.sweep_options, self.said.append)
+    def run_cache(self) -> RunCache:
+        return RunCache(self.sweep_options, self.said.append)
 
     @property
     def file(self) -> Path:
         """The only one that is kept."""
-        (path,) = self.sweep_options.kept.iterdir() if self.sweep_options.kept else ()
+        (path,) = self.sweep_options.cache.iterdir() if self.sweep_options.cache else ()
         return path
 
 
@@ -81,14 +81,14 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checko
     assert spec is not None
     monkeypatch.setitem(sys.modules, spec.name, importlib.util.module_from_spec(spec))
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "example.py")])
-    made = Checkout(tmp_path, SweepOptions(kept=tmp_path / ".runs"))
+    made = Checkout(tmp_path, SweepOptions(cache=tmp_path / ".runs"))
     run_cache._code.cache_clear()
-    Kept(SweepOptions(kept=made.sweep_options.kept), print).add(
-        TASK, packed(made.outcome())
+    RunCache(SweepOptions(cache=made.sweep_options.cache), print).add(
+        TASK, serialize(made.outcome())
     )  # an earlier run
     yield made
     run_cache._code.cache_clear()
-    run_cache.is_as_it_was.cache_clear()
+    run_cache.is_unchanged.cache_clear()
 
 
 def test_what_was_done_is_found(checkout: Checkout) -> None:
@@ -171,9 +171,9 @@ def test_what_is_not_whole_is_not_believed(
         (line,) = checkout.said
         assert line.startswith(f"warning: {path}: not a cached run (")
         assert line.endswith("; the run is repeated")
-    checkout.kept.add(TASK, packed(checkout.outcome()))
+    checkout.kept.add(TASK, serialize(checkout.outcome()))
     assert checkout.find() == checkout.outcome()
-    forget_others(checkout.sweep_options, TASK.name)
+    remove_unused(checkout.sweep_options, TASK.name)
     assert not checkout.file.name.startswith(".")
 
 
@@ -209,9 +209,9 @@ def test_an_array_of_objects_in_the_cache_is_not_executed(checkout: Checkout) ->
 
 def test_arrays_take_little_room() -> None:
     times_ns = np.arange(100_000) * 1_000_000
-    data = packed(Outcome(times_ns, None, [], "", DropReport(), frozenset()))
+    data = serialize(Outcome(times_ns, None, [], "", DropReport(), frozenset()))
     assert len(data) < times_ns.nbytes / 3
-    assert (unpacked(data).result == times_ns).all()
+    assert (deserialize(data).result == times_ns).all()
 
 
 def test_a_program_belongs_to_the_checkout_that_reads_of_it(
@@ -219,10 +219,10 @@ def test_a_program_belongs_to_the_checkout_that_reads_of_it(
 ) -> None:
     path = REPOSITORY / "p4src" / "count_min" / "count_min.p4"
     source = P4Source.read(path, ["WIDTH=8"])
-    elsewhere = packed(Outcome(1, None, [], "", DropReport(), frozenset([source])))
-    assert unpacked(elsewhere).programs == {source}
+    elsewhere = serialize(Outcome(1, None, [], "", DropReport(), frozenset([source])))
+    assert deserialize(elsewhere).programs == {source}
     monkeypatch.setattr("telemark.results.REPOSITORY", tmp_path)
-    (moved,) = unpacked(elsewhere).programs
+    (moved,) = deserialize(elsewhere).programs
     assert moved.path == tmp_path / path.relative_to(REPOSITORY)
     assert moved.files == {tmp_path / file.relative_to(REPOSITORY) for file in source.files}
 
@@ -268,10 +268,10 @@ async def measure(number, run):
 
 def test_two_experiments_may_have_the_same_folder(checkout: Checkout) -> None:
     """What one removes at its end is not there for the other, which goes on."""
-    other = Kept(SweepOptions(kept=checkout.sweep_options.kept), print)
+    other = RunCache(SweepOptions(cache=checkout.sweep_options.cache), print)
     assert other.find(TASK) is not None
-    forget_others(checkout.sweep_options, TASK.name)
-    other.add(replace(TASK, seed=2), packed(checkout.outcome()))
+    remove_unused(checkout.sweep_options, TASK.name)
+    other.add(replace(TASK, seed=2), serialize(checkout.outcome()))
     assert checkout.find(replace(TASK, seed=2)) == checkout.outcome()
 
 
@@ -279,10 +279,10 @@ def test_an_experiment_leaves_the_runs_of_others_in_its_folder(checkout: Checkou
     """Also those of one whose name begins as its own."""
     others = [replace(TASK, name=name) for name in ("other", "example-2")]
     for task in others:
-        Kept(SweepOptions(kept=checkout.sweep_options.kept), print).add(
-            task, packed(checkout.outcome())
+        RunCache(SweepOptions(cache=checkout.sweep_options.cache), print).add(
+            task, serialize(checkout.outcome())
         )
-    forget_others(checkout.sweep_options, TASK.name)  # which used none
+    remove_unused(checkout.sweep_options, TASK.name)  # which used none
     assert checkout.find() is None
     assert all(checkout.find(task) for task in others)
 
@@ -297,5 +297,5 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half(
     monkeypatch.setattr(Path, "write_bytes", full)
     before = {*checkout.file.parent.iterdir()}
     with pytest.raises(TestbedError, match=r"cannot be written: No space left on device$"):
-        checkout.kept.add(replace(TASK, seed=2), packed(checkout.outcome()))
+        checkout.kept.add(replace(TASK, seed=2), serialize(checkout.outcome()))
     assert {*checkout.file.parent.iterdir()} == before

@@ -1,11 +1,11 @@
-"""The virtual machine's network card, called in it: its addresses, and the kernel's rxe on it."""
+"""Configuration of the NIC inside the virtual machine: addresses, and the kernel's rxe."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
 
 INTERFACE = "eth0"
-DEVICE = "rxe0"  # as libibverbs names it
-# As far as an address is concerned: IPv6 says nothing unasked but which multicast groups it is in.
+DEVICE = "rxe0"  # name in libibverbs
+# IPv6 without autoconfiguration; it still sends reports of multicast groups.
 IPV6 = (
     f"echo 1 > /proc/sys/net/ipv6/conf/{INTERFACE}/addr_gen_mode",
     f"echo 0 > /proc/sys/net/ipv6/conf/{INTERFACE}/disable_ipv6",
@@ -13,10 +13,9 @@ IPV6 = (
 
 
 def configure(addresses: Sequence[str], neighbours: Mapping[str, str]) -> None:
-    """Give the card its addresses, "10.0.0.3/8" or of IPv6, and an rxe.
+    """Configure the addresses of the NIC (IPv4 or IPv6, e.g. "10.0.0.3/8"), and create an rxe.
 
-    It learns what MAC addresses others have (address -> MAC). Neighbours outside of the subnet get
-    a route, as hosts of a network do.
+    Adds static neighbours and routes (`neighbours`: address -> MAC address).
     """
     lines = ["ip link set dev lo up"]
     if any(":" in address for address in addresses):
@@ -29,7 +28,7 @@ def configure(addresses: Sequence[str], neighbours: Mapping[str, str]) -> None:
         f"rdma link add {DEVICE} type rxe netdev {INTERFACE}",
     ]
     for other, mac in neighbours.items():
-        whole = 128 if ":" in other else 32
-        lines.append(f"ip route replace {other}/{whole} dev {INTERFACE}")
+        prefix_length = 128 if ":" in other else 32
+        lines.append(f"ip route replace {other}/{prefix_length} dev {INTERFACE}")
         lines.append(f"ip neigh replace {other} lladdr {mac} dev {INTERFACE}")
     subprocess.run(["sh", "-e"], input="\n".join(lines), text=True, check=True)

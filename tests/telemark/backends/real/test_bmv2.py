@@ -120,10 +120,10 @@ def test_queues_of_ports_that_push_back_have_the_link_s_depth_or_the_usual_one()
 
 SENDER = """
 import socket, subprocess
-from telemark.backends.real.targets.bmv2 import hold_back
+from telemark.backends.real.targets.bmv2 import limit_rate
 for command in ("add near type veth peer far", "set near up", "set far up"):
     subprocess.run(["ip", "link", *command.split()], check=True)
-hold_back("near", 100_000)
+limit_rate("near", 100_000)
 with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
     sender.bind(("near", 0))
     sender.setblocking(False)

@@ -186,7 +186,7 @@ def test_a_signal_that_a_log_handler_swallows_ends_the_run(monkeypatch: pytest.M
     monkeypatch.setattr(mininet_cli, "CommandLine", swallow)
     before = signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     try:
-        mininet_cli.converse({})
+        mininet_cli.run_cli({})
     finally:
         signal.signal(signal.SIGTERM, before)
     assert ended == [signal.SIGTERM]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from minip4.runtime.switch import cli, port_options
-from telemark.backends.real.p4utils.environment import THERE, environment
+from telemark.backends.real.p4utils.environment import IN_ENV, environment
 
 STAND_IN = Path(__file__).with_name("stand_in")
 TINY = Path(__file__).parents[3] / "programs" / "wire.p4"
@@ -24,7 +24,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The module that runs in p4-utils' environment."""
     before = {*sys.modules}
     monkeypatch.syspath_prepend(str(STAND_IN))
-    monkeypatch.syspath_prepend(str(THERE))
+    monkeypatch.syspath_prepend(str(IN_ENV))
     yield importlib.import_module("telemark_p4utils")
     for name in {*sys.modules} - before:
         if name.partition(".")[0] in ("p4utils", "telemark_p4utils"):
@@ -166,7 +166,7 @@ def test_all_switches_are_minip4_s_but_those_of_another_class(there: ModuleType)
 def test_what_runs_there_needs_nothing_of_ours() -> None:
     known = {*sys.stdlib_module_names, "mininet", "p4utils", "p4", "google", "grpc", "psutil",
              "telemark_p4utils"}  # fmt: skip
-    paths = [*THERE.rglob("*.py")]
+    paths = [*IN_ENV.rglob("*.py")]
     assert len(paths) == 5
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -177,7 +177,7 @@ def test_what_runs_there_needs_nothing_of_ours() -> None:
 
 @pytest.mark.parametrize("is_minip4", [False, True])
 def test_controllers_on_minip4_find_no_thrift(p4utils_stand_in: Path, is_minip4: bool) -> None:
-    own = [THERE / "on_minip4"] if is_minip4 else []
+    own = [IN_ENV / "on_minip4"] if is_minip4 else []
     code = "import importlib.util as u; print(*(u.find_spec(f'p4utils.utils.{name}').origin for " \
            "name in ('sswitch_thrift_API', 'client')))"  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], env=environment(sys.executable, *own),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from telemark.backends.real.p4utils.environment import THERE, environment
+from telemark.backends.real.p4utils.environment import IN_ENV, environment
 from telemark.cli import main
 
 HEAD = "from p4utils.mininetlib.network_API import NetworkAPI\n"
@@ -21,7 +21,7 @@ def run_there(
     script = tmp_path / "network.py"
     script.write_text(HEAD + text)
     return subprocess.run(
-        [sys.executable, str(THERE / "run_network.py"), target, commands, script.name],
+        [sys.executable, str(IN_ENV / "run_network.py"), target, commands, script.name],
         cwd=tmp_path, env=environment(sys.executable), capture_output=True, text=True, check=False,
     )  # fmt: skip
 
