@@ -1,6 +1,6 @@
 """Errors that are reported to the user in one line."""
 
-IDLE_MACHINE = "reduce the load on this machine"  # tests/rerun_inconclusive.py looks for it
+IDLE_MACHINE = "reduce the load on the machine"  # tests/rerun_inconclusive.py looks for it
 
 
 class TestbedError(Exception):

@@ -111,10 +111,10 @@ class DropReport:
         for drop in self.drops:
             if not drop.expected:
                 packets[drop.switch, drop.port, drop.reason] += drop.packets
-        lines = [f"warning: switch {switch}: {count:,} packets {REASONS[reason].format(port)}"
-
-
-                 for (switch, port, reason), count in packets.most_common(MAX_WARNINGS)]  # fmt: skip
+        lines = [
+            f"warning: switch {switch}: {count:,} packets {REASONS[reason].format(port)}"
+            for (switch, port, reason), count in packets.most_common(MAX_WARNINGS)
+        ]
         if len(packets) > MAX_WARNINGS:
             more = len(packets) - MAX_WARNINGS
             lines.append(f"warning: {more} more switch ports dropped packets: see summary.json")

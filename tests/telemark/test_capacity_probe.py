@@ -101,8 +101,8 @@ def test_a_network_that_bears_nothing_is_refused_in_one_line(
     with pytest.raises(TestbedError) as raised:
         run_probe(net, tmp_path, monkeypatch)
     assert str(raised.value) == (
-        "bmv2 does not bear 1/64 of the rates asked for here: it dropped 7 packets, and some "
-        "waited 120.0 ms; leave the machine more idle, or take --target minip4"
+        "bmv2 cannot sustain 1/64 of the requested rates: it dropped 7 packets, with a queueing "
+        "delay of 120.0 ms; reduce the load on the machine or use --target minip4"
     )
 
 

@@ -95,11 +95,11 @@ def test_books_balance_and_losses_are_known_by_name(
         ("Network(Pair(), run, program=__file__)", "example.py:1:1"),
         (
             "Network(Pair(), run, program=PROGRAM, switch_options={'s2': ['--colour']})",
-            "switch s2 ended with status 2",
+            "switch s2 exited with status 2",
         ),
         (
             "Network(Pair(), run, program=PROGRAM, switch_options={'s9': []})",
-            "options for switches that are not there: ['s9']",
+            "switch_options: no switches s9",
         ),
     ],
 )
@@ -123,7 +123,7 @@ with Network(Pair(), run, program=PROGRAM, capture=False) as net:
     process = start_experiment(body, head=HEAD)
     _output, errors = process.communicate()
     assert process.returncode == 2, errors
-    words = "flow 1 of h1: rate too high for this machine: asked 20000000 packets/s, kept"
+    words = "flow 1 of h1: rate too high for this machine: requested 20000000 packets/s, sent"
     assert words in errors
     assert errors.count("\n") == 1
 

@@ -123,12 +123,12 @@ def test_a_run_s_networks_share_what_is_compiled(
     [
         ("no/such.p4", {}, "^no P4 program .+/no/such.p4( or .+/no/such.p4)?$"),
         ("/no/such.p4", {}, "^no P4 program /no/such.p4$"),
-        ({"s1": WIRE, "s2": WIRE}, {}, "^switch s3 has no program: name one for each switch$"),
+        ({"s1": WIRE, "s2": WIRE}, {}, "^switch s3: no program; specify one for each switch$"),
         (
             dict.fromkeys((*SWITCHES, "s9"), WIRE), {},
-            "^programs for switches that are not there: s9: there are s1, s2, s3$",
+            "^program: no switch s9; expected s1, s2, s3$",
         ),
-        (WIRE, {"s4": {"A": 1}}, "^macros for switches that are not there: s4: there are s1,"),
+        (WIRE, {"s4": {"A": 1}}, "^defines: no switch s4; expected s1,"),
         (WIRE, {"A B": 1}, "^macro A B=1: expected a name of letters, digits and _, and a whole"),
         (WIRE, {"s1": {"A": 1.5}}, "^macro A=1.5: expected"),
     ],

@@ -56,7 +56,7 @@ class ProcessSocket:
         kernel.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES)
         kernel.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self._library = _library()
-        self.max_batch: int = self._library.arrivals_max_batch()()
+        self.max_batch: int = self._library.arrivals_max_batch()
         self._records = np.empty(self.max_batch, ARRIVAL)
         self._bytes = np.empty(self._library.arrivals_bytes(), np.uint8)
 

@@ -153,7 +153,7 @@ class VirtualHost(HostOfApplication):
 class VirtualSocket:
     """See telemark.apps.application.Socket; `inbox` is None where it only sends."""
 
-    most = sys.maxsize
+    max_batch = sys.maxsize
 
     def __init__(self, virtual: Virtual, node: int, inbox: int | None) -> None:
         self.inbox = inbox

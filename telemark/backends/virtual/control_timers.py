@@ -25,7 +25,7 @@ class ControlTimers:
         """Return the time of the next poll; None if no switch needs one."""
         if self._plane.calls != self._seen_calls:  # controllers may have changed their needs
             self._seen_calls = self._plane.calls
-            self._polled = [switch for switch in switches if switch.wants_control_timers]
+            self._polled = [switch for switch in switches if switch.wants_polls]
         return (now_ns // POLL_NS + 1) * POLL_NS if self._polled else None
 
     def poll(self) -> None:

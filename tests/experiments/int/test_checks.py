@@ -156,8 +156,8 @@ def of_books(prefix: str) -> list[Change]:
 
     return [
         (f"{prefix}: frames unaccounted for", vanished),
-        (f"{prefix}: switches and hops out of balance", unbalanced),
-        (f"{prefix}: frames that reached a host, but neither flow nor application", untaken),
+        (f"{prefix}: accounting mismatches (switches, links)", unbalanced),
+        (f"{prefix}: unclaimed frames at hosts", untaken),
     ]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from loaded import StartExperiment
 
-from telemark.accounting.drops import SHOWN, DropReport
+from telemark.accounting.drops import MAX_WARNINGS, DropReport
 from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.session.run import Run
@@ -50,9 +50,9 @@ return Report([], [Check("back", len(records[2].received), 50)])
 TO_300 = 'await s1.write([route(net, "h1", 1), route(net, "h2", 300)])'
 NO_ENTRY = 'await s1.write([route(net, "h1", 1)])'
 ALL = 'await s1.write([route(net, "h1", 1), route(net, "h2", 2)])'
-VANISHED = "flows of which nothing arrived (network: flow 1 from h1 to h2)"
-TOLD_300 = "warning: switch s1: 100 packets were sent to port 300, which is not there, or was down"
-TOLD_MISS = "warning: switch s1: 100 packets came in at port 1 and were dropped in ingress by a"
+VANISHED = "flows that lost all packets (network: flow 1 from h1 to h2)"
+TOLD_300 = "warning: switch s1: 100 packets dropped: port 300 does not exist, or is down"
+TOLD_MISS = "warning: switch s1: 100 packets received at port 1 dropped in ingress by the"
 
 
 def run(
@@ -159,12 +159,14 @@ def test_networks_are_told_together_and_the_worst_first() -> None:
         found.add_network(name, {"s2": counted({"2": {"ingress": 500}})}, [])
     assert {drop.reason for drop in found.drops} == {"no_group", "ingress"}  # links are no switches
     first, second = found.warnings()
-    assert first.startswith("warning: switch s2: 1,000 packets came in at port 2")
-    assert second.startswith("warning: switch s1: 6 packets came in at port 1 and were sent to a")
+    assert first.startswith("warning: switch s2: 1,000 packets received at port 2 dropped")
+    assert second.startswith(
+        "warning: switch s1: 6 packets received at port 1 dropped: their multicast"
+    )
     for number in range(20):
         found.add_network("c", {f"s{number}": counted({"7": {"egress": 1}})}, [])
-    assert len(found.warnings()) == SHOWN + 1
-    assert found.warnings()[-1] == "warning: and 14 more such: see summary.json"
+    assert len(found.warnings()) == MAX_WARNINGS + 1
+    assert found.warnings()[-1] == "warning: 14 more switch ports dropped packets: see summary.json"
 
 
 @pytest.mark.parametrize(
@@ -177,9 +179,7 @@ def test_what_bmv2_swallowed_is_told_unless_its_program_may_have_dropped_it(
     found = DropReport()
     found.add_network("a", {"s1": counted({}, bmv2={"bmv2": 3})}, expected)
     assert [drop.packets for drop in found.drops] == [3]
-    told = (
-        "warning: switch s1: 3 packets went into bmv2 by all ports together, and did not come out"
-    )
+    told = "warning: switch s1: 3 packets dropped inside bmv2 (sum over all ports)"
     assert found.warnings() == ([told] if warns else [])
 
 

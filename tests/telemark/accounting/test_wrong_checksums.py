@@ -64,4 +64,4 @@ def test_a_tcp_connection_that_fails_for_it_fails_the_run(
     status, printed = run_corrupt(start_experiment, tmp_path, "virtual", "tcp_checksum", TCP)
     assert status == 1, printed
     assert re.search(AT_H2.format(r"\d+") + r"10\.0\.0\.1:\d+ > \S+: TCP checksum 0x", printed)
-    assert "error: flow 1: h1 has no connection to h2" in printed
+    assert "error: flow 1: connection from h1 to h2: timeout" in printed

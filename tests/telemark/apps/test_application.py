@@ -112,8 +112,9 @@ with Network(Pair(), run, program=WIRE) as net:
 accounting = PacketAccounting.from_network(net, {})
 came = capture.read_frames(net.capture("s1", "h1", "out"))[1]
 metrics = {"sent": [f.hex() for f in sent], "card": [f.hex() for f in card.result],
-           "back": [f.hex() for f in came], "accounting": [accounting.sent, accounting.received, accounting.hosts_sent]}
-return Report(samples=[], checks=accounting.checks()[:2], metrics=metrics)  # h1 has no use for them
+           "back": [f.hex() for f in came],
+           "accounting": [accounting.sent, accounting.received, accounting.hosts_sent]}
+return Report(samples=[], checks=accounting.checks()[:2], metrics=metrics)  # h1 claims no frames
 """
 
 
@@ -137,14 +138,17 @@ WRONG = [
     (Broken("error", "result"), "IndexError: list index out of range (applications.py:"),
     (Broken("port taken"), "UDP port 5000 is taken (applications.py:"),
     (Broken("no port"), "UDP port 70000: expected 1 to 65535 (applications.py:"),
-    (Broken("no host"), "no host of the network has the address 10.9.9.9 (applications.py:"),
+    (Broken("no host"), "address 10.9.9.9: no host of the network has it (applications.py:"),
     (Broken("no port to send to"), "UDP port 0: expected 1 to 65535 (applications.py:"),
     (Broken("no dscp"), "dscp 64: expected 0 to 63 (applications.py:"),
     (Broken("no ecn"), "ecn -1: expected 0 to 3 (applications.py:"),
-    (Broken("long payload"), "a payload of 1473 bytes: at most 1472 (applications.py:"),
+    (Broken("long payload"), "payload of 1473 bytes: expected at most 1472 (applications.py:"),
     (Broken("short frame"), "a frame of 13 bytes: expected 14 to 1514 (applications.py:"),
-    (Broken("not to be copied"), "its result cannot be copied to another process: cannot pickle"),
-    (Broken("not to be copied", "before"), "cannot be copied to another process: cannot pickle"),
+    (
+        Broken("not to be copied"),
+        "its result: cannot be pickled for another process: cannot pickle",
+    ),
+    (Broken("not to be copied", "before"), "cannot be pickled for another process: cannot pickle"),
 ]
 
 
@@ -246,7 +250,7 @@ def test_its_class_may_be_in_the_experiments_script(tmp_path: Path, is_guarded: 
     assert done.returncode == (0 if is_guarded else 2), done.stdout + done.stderr
     if not is_guarded:
         assert done.stderr == (
-            "example: error: application Own at h1: example.py is imported by another process, "
-            'for what it defines: cli.main() must stand below `if __name__ == "__main__":` '
+            "example: error: application Own at h1: example.py: cli.main() runs when another process "
+            'imports the script; call it below `if __name__ == "__main__":` '
             f"(example.py:{len(script.read_text().splitlines())})\n"
         )

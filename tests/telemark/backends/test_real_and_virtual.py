@@ -72,7 +72,8 @@ with Network(Subnets(), run, program=PROGRAM) as net:
         records = await traffic.finish()
 addresses = [(net.host(name).IP(), net.host(name).MAC()) for name in ("h1", "h2")]
 received = [len(records[number].received) for number in (1, 2)]
-return Report([], PacketAccounting.from_network(net, records).checks(), {"to": addresses, "received": received})
+checks = PacketAccounting.from_network(net, records).checks()
+return Report([], checks, {"to": addresses, "received": received})
 """
 
 FRAMES = """

@@ -84,7 +84,7 @@ def test_why_one_is_invalid_stands_in_the_table_too(
     assert main([], experiments.folder, experiments.results) == 2
     said, errors = capfd.readouterr()
     assert errors == f"a warning\n{why}\n"
-    assert "invalid, or not to be had here: run invalid: busy" in said
+    assert "inconclusive or unavailable: run invalid: busy" in said
 
 
 def test_what_an_experiment_leaves_running_holds_up_nothing(experiments: Experiments) -> None:
@@ -232,7 +232,7 @@ def test_what_no_experiment_can_do_is_told_once(
 ) -> None:
     monkeypatch.setattr("telemark.run_all.__main__.can_isolate", lambda: False)
     experiments.add("e")
-    with pytest.raises(TestbedError, match="no namespaces can be made: run it with sudo"):
+    with pytest.raises(TestbedError, match="cannot create namespaces; run it with sudo"):
         experiments.run_all()
     assert experiments.run_all("--time", "virtual")[0] == 0
 
@@ -342,7 +342,7 @@ def test_a_signal_ends_the_experiment_and_all(
         process.send_signal(number)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + number
-    assert f"ended by signal {number}: the same command goes on from here" in said
+    assert f"ended by signal {number}; run the same command again to resume" in said
     assert "ran b" not in said
 
 

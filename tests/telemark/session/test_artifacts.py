@@ -44,7 +44,7 @@ def test_captures_have_the_time_of_day_and_stay_readable(
         process = start_experiment(body, "--time", kind, "--keep", head=HEAD)
         output, errors = process.communicate()
         folder = tmp_path / "out" / "run"
-        assert f"Captures and logs in {folder}" in output.replace("\n", ""), output + errors
+        assert f"Captures and logs: {folder}" in output.replace("\n", ""), output + errors
     assert process.returncode == 0
     came = times_ns(folder / "network" / "s1-eth1_in.pcap")
     assert len(came) == 22
@@ -96,7 +96,7 @@ def test_snaplen_limits_kept_frames_and_needs_keep(
     process = start_experiment(body, "--time", "virtual", "--snaplen", "200", head=HEAD)
     _, errors = process.communicate()
     assert (process.returncode, errors) == (
-        2, "example: error: --snaplen: no captures are kept; use it with --keep\n",
+        2, "example: error: --snaplen: has no effect without --keep; add --keep\n",
     )  # fmt: skip
 
 
@@ -118,7 +118,7 @@ def test_a_folder_of_the_users_is_left_alone(
     process = start_experiment(BODY, "--time", "virtual", "--keep", head=HEAD)
     _output, errors = process.communicate()
     assert process.returncode == 2
-    assert errors.endswith("is not of an earlier run: move it away\n")
+    assert errors.endswith("is not from an earlier run; move it away\n")
     assert mine.exists()
 
 
@@ -145,7 +145,10 @@ def test_a_capture_of_a_switch_that_was_killed_is_kept_as_it_is(tmp_path: Path) 
     cut = run / "network" / "s1-eth1_in.pcap"
     cut.write_bytes(pcap(60)[:-1])
     (problem,) = artifacts.keep(run, folder, offset_ns=1)
-    assert problem == f"{cut} ends within a frame; its times are those since this machine started"
+    assert (
+        problem
+        == f"{cut}: file ends within a frame; its times are relative to the start of this machine"
+    )
     assert (folder / "network" / cut.name).read_bytes() == cut.read_bytes()
     (folder / artifacts.ABOUT).unlink()
     with pytest.raises(TestbedError, match="move it away"):
@@ -173,7 +176,7 @@ def test_a_disk_that_is_full_is_told_in_one_line(
     request.getfixturevalue("short_files")
     with pytest.raises(TestbedError) as told:
         artifacts.keep(run, folder, offset_ns)
-    assert str(told.value) == f"--keep: {folder} cannot be written: File too large"
+    assert str(told.value) == f"--keep: cannot write {folder}: File too large"
     assert not folder.exists()
 
 

@@ -39,18 +39,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         (["--lasting", "1e9"], "a time above 0 s, up to 1,000,000 s"),
         (["--block-us", "1000"], "the nearest are 512 and 1024"),
         (["--seed", "-1"], "a whole number from 0"),
-        (["--out", ""], "'' is no folder's name"),
+        (["--out", ""], "'' is not a folder name"),
         (["--colour"], "unrecognized arguments: --colour"),
         (["--lo", "5"], "unrecognized arguments: --lo"),
         (["--target", "tofino"], "invalid choice: 'tofino'"),
-        (["--target", "bmv2"], "--target bmv2 needs simple_switch_grpc on PATH"),
-        (["--target", "bmv2", "--time", "virtual"], "virtual time is minip4's alone"),
+        (["--target", "bmv2"], "--target bmv2: simple_switch_grpc is not on PATH"),
+        (["--target", "bmv2", "--time", "virtual"], "--target bmv2: not available in virtual time"),
         (["--time", "virtual", "--interactive"], "--interactive needs --time real"),
         (["--threads", "0"], "a whole number from 1"),
-        (["--threads", "2"], "--threads needs --time virtual: in real time each switch has"),
+        (["--threads", "2"], "--threads: no effect in real time, where each switch"),
         (["--threads", "65", "--time", "virtual"], "--threads 65: 64 at most"),
         (["--jobs", "0"], "'0' is not a whole number from 1 to 1024"),
-        (["--jobs", "2"], "--jobs 2 needs --time virtual: in real time, runs side by side would"),
+        (["--jobs", "2"], "--jobs 2: parallel runs in real time would"),
     ],
 )
 def test_a_mistake_gets_one_line(
@@ -92,7 +92,7 @@ def test_without_root_it_says_so(
         cli.main("experiments/example.py", None, never)
     assert ended.value.code == 2
     assert capsys.readouterr().err == (
-        "example: error: root is needed for network namespaces: run it with sudo\n"
+        "example: error: network namespaces need root: run it with sudo\n"
     )
 
 

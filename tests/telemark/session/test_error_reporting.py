@@ -91,7 +91,7 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [*((name, words) for name, _, words in MISTAKES), ("closed", "not connected: expected")],
+    [*((name, words) for name, _, words in MISTAKES), ("closed", "not connected; call it")],
 )
 def test_a_controllers_mistake_gets_one_line(lines: dict[str, str], name: str, words: str) -> None:
     assert words in lines[name]
@@ -112,7 +112,7 @@ def test_pythons_own_errors_are_told_from_the_users_lines() -> None:
         return 1 / 0
 
     told = reported_by(slip)
-    assert told.startswith("Traceback (--traceback tells all):\n")
+    assert told.startswith("Traceback (shortened; use --traceback for all frames):\n")
     assert told.endswith("    return 1 / 0\nZeroDivisionError: division by zero\n")
 
 
@@ -158,7 +158,7 @@ DEAD_BMV2 = DEAD.replace("_process", "_bmv2")
         (WRONG_TABLE, "--time real", 2, "error: switch s1: no P4Table named"),
         ("nmae", "--time virtual", 3, "NameError: name 'nmae' is not defined"),
         ("nmae", "--time virtual --traceback", 3, "NameError: name 'nmae' is not defined"),
-        (DEAD, "--time real", 2, "error: switch s1 ended by SIGKILL: it said nothing"),
+        (DEAD, "--time real", 2, "error: switch s1 ended by SIGKILL: no output"),
         # Of the two processes of a switch on bmv2: the panel, and bmv2 itself.
         pytest.param(DEAD, "--target bmv2", 2, "error: switch s1 ended by SIGKILL", marks=BMV2),
         pytest.param(
@@ -184,9 +184,9 @@ def test_exit_status_and_lines(
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        ("return 5", 2, "error: the experiment returned 5: expected `return Report(...)`"),
-        ("pass", 2, "error: the experiment returned None: expected"),
-        ("return Report([], [])", 1, "No checks: nothing is claimed, so this counts as failed"),
+        ("return 5", 2, "error: experiment: returned 5; expected `return Report(...)`"),
+        ("pass", 2, "error: experiment: returned None; expected"),
+        ("return Report([], [])", 1, "No checks: counts as failed; return"),
     ],
 )
 def test_what_an_experiment_returns(

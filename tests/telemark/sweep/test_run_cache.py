@@ -261,8 +261,8 @@ async def measure(number, run):
     done = start_experiment(body, "--time", "virtual", head=head)
     _, errors = done.communicate()
     assert (done.wait(), errors) == (2, (
-        f"example: error: {program} is another program here than where run 1 was done: it has "
-        "changed meanwhile, or that worker's is\n"
+        f"example: error: {program}: differs from the program of run 1; do not change it during a "
+        "run, and update the checkouts of workers\n"
     ))  # fmt: skip
 
 
@@ -296,6 +296,6 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half(
 
     monkeypatch.setattr(Path, "write_bytes", full)
     before = {*checkout.file.parent.iterdir()}
-    with pytest.raises(TestbedError, match=r"cannot be written: No space left on device$"):
+    with pytest.raises(TestbedError, match=r"cannot write: No space left on device$"):
         checkout.kept.add(replace(TASK, seed=2), serialize(checkout.outcome()))
     assert {*checkout.file.parent.iterdir()} == before

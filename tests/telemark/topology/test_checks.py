@@ -73,15 +73,23 @@ return Report([], [Check("numbers and ports", len(ends), 2)])
 @pytest.mark.parametrize(
     ("topo", "delay_us", "words"),
     [
-        (Odd(ip="foo"), 0, "^host h1: ip 'foo': expected as in 10.0.0.1/8$"),
-        (Odd(ip="10.0.0.1"), 0, "^host h1: ip '10.0.0.1': expected as in 10.0.0.1/8$"),
-        (Odd(mac="00:00:00:00:00"), 0, "^host h1: mac '00:00:00:00:00': expected as in"),
-        (Odd(ip="10.0.0.2/8"), 0, "^host h2: ip 10.0.0.2 is h1's: expected one of its own$"),
+        (Odd(ip="foo"), 0, "^host h1: ip 'foo': expected e.g. 10.0.0.1/8$"),
+        (Odd(ip="10.0.0.1"), 0, "^host h1: ip '10.0.0.1': expected e.g. 10.0.0.1/8$"),
+        (Odd(mac="00:00:00:00:00"), 0, "^host h1: mac '00:00:00:00:00': expected e.g."),
+        (Odd(ip="10.0.0.2/8"), 0, "^host h2: ip 10.0.0.2 is used by h1; expected a unique one$"),
         (Odd(mac="00:00:00:00:00:02"), 0, "^host h2: mac 00:00:00:00:00:02 is h1's: expected"),
-        (Odd(loop=True), 0, "^link s1-s1: both its ends are s1$"),
-        (Odd(port2=1), 0, "^switch s1: port 1 is given to two links$"),
-        (Numbered(s1="7", t1="07"), 0, "^switch t1: dpid 07 is s1's: expected one of its own$"),
-        (Numbered(s=None), 0, "^switch s: its name needs a number, as in s1, or give it a dpid$"),
+        (Odd(loop=True), 0, "^link s1-s1: connects s1 to itself$"),
+        (Odd(port2=1), 0, "^switch s1: port 1 is used by two links$"),
+        (
+            Numbered(s1="7", t1="07"),
+            0,
+            "^switch t1: dpid 07 is used by s1; expected a unique dpid$",
+        ),
+        (
+            Numbered(s=None),
+            0,
+            "^switch s: cannot derive a device id; use a name such as s1, or set dpid$",
+        ),
         (Odd(), -5, "^control_delay_us -5: expected 0 to"),
         (Odd(), float("nan"), "^control_delay_us nan: expected 0 to"),
     ],
@@ -112,8 +120,8 @@ def test_names_that_a_shell_or_a_path_would_take_for_more_are_refused(
 @pytest.mark.parametrize(
     ("port", "target", "words"),
     [
-        (255, "minip4", "switch s1: port 255 has a link, and is the CPU port: give the link "
-                        "another one, as in addLink(..., port2=256)"),
+        (255, "minip4", "switch s1: port 255 is the CPU port, and has a link; use another "
+                        "port, e.g. addLink(..., port2=256)"),
         (511, "minip4", "switch s1: port 511: on --target minip4 expected 0 to 510"),
         (256, "bmv2", "switch s1: port 256: on --target bmv2 expected 0 to 255"),
         (510, "minip4", None),
@@ -149,7 +157,7 @@ def test_interfaces_whose_names_linux_does_not_take(
     if interface is None:
         check_interfaces(topo, target)
         return
-    with pytest.raises(TestbedError, match=f"its interface would be {interface}, and Linux takes"):
+    with pytest.raises(TestbedError, match=f"its interface name {interface} exceeds 15 characters"):
         MininetBackend(cast("Any", SimpleNamespace(topo=topo, target=target))).start(ExitStack())
 
 
@@ -175,7 +183,7 @@ def test_of_parallel_links_a_capture_is_named_by_its_interface(tmp_path: Path) -
             pass
         assert net.capture("s1", "h1", "in").name == "s1-eth1_in.pcap"
         assert net.capture("s1", "s1-eth3", "in").is_file()
-        words = "2 links go from s1 to s2: .*: s1-eth2, s1-eth3$"
+        words = "2 links from s1 to s2; .*: s1-eth2, s1-eth3$"
         with pytest.raises(TestbedError, match=words):
             net.capture("s1", "s2", "in")
         with pytest.raises(TestbedError, match="no link from s1 to s3"):

@@ -126,8 +126,8 @@ def test_so_much_as_a_tag_is_no_more_than_it_takes(
     [
         (67, 60, "mtu_bytes 67: expected 68 to 9202"),
         (9203, 60, "mtu_bytes 9203: expected 68 to 9202"),
-        (1500, 1515, "flow 1: size 1515 is more than 1514, the longest frame of hosts with an MTU "
-                     "of 1500: make it smaller, or the MTU larger, Network(mtu_bytes=1501)"),
+        (1500, 1515, "flow 1: size 1515 exceeds 1514, the longest frame of hosts with an MTU "
+                     "of 1500; reduce the size or use Network(mtu_bytes=1501)"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(

@@ -106,7 +106,7 @@ with Network(Line(), run, program=PROGRAM) as net:
     process = start_experiment(body, head=HEAD)
     _output, errors = process.communicate()
     assert process.returncode == 2, errors
-    told = r"flow 20 of h1 was to begin \S+ s before everything was ready \(20 flows\): leave out"
+    told = r"flow 20 of h1: start time is \S+ s before all 20 flows are ready; omit"
     assert re.match(f"example: error: {told} Traffic's start_ns", errors.splitlines()[-1])
 
 
@@ -143,14 +143,14 @@ with Network(Line(), run, program=PROGRAM) as net:
 @pytest.mark.parametrize(
     ("flow", "words"),
     [
-        (Flow(1, "h2", "h1", 1, 1), "^two flows have the same id: 1$"),
+        (Flow(1, "h2", "h1", 1, 1), "^flow 1: two flows have this id; use unique ids$"),
         (
             Flow(2, "h1", "h2", 1, 1, port=5001),
-            "^flows 1 and 2 both arrive at port 5001 of h2: give one of them another port$",
+            "^flows 1 and 2: both use destination port 5001 of h2; set another port$",
         ),
         (
             Flow(2, "h2", "h1", 1, 1, source_port=5001),
-            "^flow 2 leaves h2 by port 5001, at which flow 1 arrives: give it another source_port$",
+            "^flow 2: source port 5001 of h2 is the destination port of flow 1; set another source_port$",
         ),
     ],
 )

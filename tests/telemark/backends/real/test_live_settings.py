@@ -92,7 +92,7 @@ def test_what_is_changed_shows_at_once(start_experiment: StartExperiment, tmp_pa
     shortest_us, received = metrics["shortest_us"], metrics["received_in_phase"]
     plain, rate, delay, loss, _, again = range(6)
     if min(metrics["in_phase"]) <= 100:
-        pytest.fail(f"frames by phase: {metrics['in_phase']}; leave the machine more idle")
+        pytest.fail(f"frames by phase: {metrics['in_phase']}; reduce the load on the machine")
 
     # A frame takes its bits over the rate, and the delay: never less.
     assert shortest_us[plain] < 400 <= shortest_us[rate]

@@ -72,7 +72,7 @@ WORKING = [
     ("iperfudp 1M h1 h2", "Server Report"),
 ]
 REFUSED = [
-    ("dpctl show", "*** dpctl show: is Open vSwitch's; of minip4's switches, for example"),
+    ("dpctl show", "*** dpctl show: only for Open vSwitch; for minip4 switches use e.g."),
     ("xterm h1", "*** xterm h1: needs an X display"),
     ("gterm h1", "*** gterm h1: needs an X display"),
     ("x h1", "*** x h1: needs an X display"),
@@ -81,10 +81,10 @@ REFUSED = [
     ("switch s9 start", "*** switch s9 start: expected one of s1, s2, and start or stop"),
     ("switch s1 start", "*** switch s1 start: it is running already"),
     ("link h1 h2 down", "src and dst not connected: h1 h2"),
-    ("source no/such", "*** source no/such: cannot read the commands in no/such: No such file"),
+    ("source no/such", "*** source no/such: no/such: cannot read commands: No such file"),
     ("nonsense", "*** Unknown command: nonsense"),
     ("h1", "Please enter a command"),
-    ("h1 exit", "*** h1 exit: h1 lives in its shell; `exit` alone ends all"),
+    ("h1 exit", "*** h1 exit: a node's shell must not exit; use `exit` to end the CLI"),
     ("px import os; os.environ['DISPLAY'] = ':7'", ""),
     ("x h9", "*** x h9: KeyError: 'h9'"),
 ]  # fmt: skip
@@ -257,5 +257,5 @@ def test_the_command_line_waits_for_no_shell_that_has_ended(host: Hosting) -> No
         host.sendCmd("sleep 0.05; echo said")
         line.waitForNode(host)
         host.sendCmd("sleep 0.05; exit")
-        with pytest.raises(TestbedError, match=r"^h1: its shell has ended"):
+        with pytest.raises(TestbedError, match=r"^h1: its shell was ended by"):
             line.waitForNode(host)

@@ -65,7 +65,9 @@ def test_counters_are_those_of_the_instant(tmp_path: Path) -> None:
                 assert s1.read_counters()["ports"][str(port)]["link"]["delivered_packets"] == 1
                 records = await traffic.finish()
         assert len(records[1].received) == 5
-        with pytest.raises(TestbedError, match="switch s1 does not run: ask it in its network"):
+        with pytest.raises(
+            TestbedError, match="switch s1: not running; call it inside its network"
+        ):
             s1.read_counters()
 
     virtually(tmp_path, main)
@@ -175,7 +177,9 @@ def test_programs_of_hosts_are_refused(tmp_path: Path) -> None:
         with Network(Pair(), run, program=WIRE) as net:
             net.host("h1").popen(["iperf3", "-c", net.host("h2").IP()])
 
-    with pytest.raises(TestbedError, match=r"host h1: programs need kernels: use --time real"):
+    with pytest.raises(
+        TestbedError, match=r"host h1: cannot run programs in virtual time; use --time real"
+    ):
         virtually(tmp_path, main)
 
 

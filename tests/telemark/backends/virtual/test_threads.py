@@ -46,8 +46,7 @@ def test_a_network_of_two_threads_is_that_of_one(tmp_path: Path) -> None:
     ("options", "link", "why"),
     [
         ((), {}, "its links have no delay_us"),
-        (("--cpu-port", "510"), DELAYS, "all is joined to what may stop it: "
-         "digests, CPU ports, applications"),
+        (("--cpu-port", "510"), DELAYS, "digests, CPU ports or applications connect all parts"),
     ],
     ids=["no delay", "CPU ports"],
 )  # fmt: skip
@@ -65,7 +64,9 @@ def test_a_trace_takes_one_thread(tmp_path: Path) -> None:
         with Network(Pair(), run, program=WIRE, switch_options=options):
             await asyncio.sleep(0)
 
-    with pytest.raises(TestbedError, match="--trace needs --threads 1"):
+    with pytest.raises(
+        TestbedError, match="--trace: not available with --threads; use --threads 1"
+    ):
         virtually(tmp_path / "run", main)
 
 

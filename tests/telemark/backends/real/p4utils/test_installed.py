@@ -105,4 +105,4 @@ def test_a_network_with_a_file_of_commands_and_a_controller(tmp_path: Path, targ
     assert "rror" not in (tmp_path / "controller.log").read_text()
     assert (tmp_path / "pcap" / "s1-eth1_in.pcap").stat().st_size > 3 * 60
     is_minip4 = target == "minip4"
-    assert ("a link of minip4's, in place of tc's: rate_bps=100000000" in told) is is_minip4
+    assert ("link implemented by minip4 instead of tc: rate_bps=100000000" in told) is is_minip4

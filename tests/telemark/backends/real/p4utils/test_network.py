@@ -97,7 +97,9 @@ def test_links_mean_what_tc_means(
 @pytest.mark.parametrize("params", [{"delay": "soon"}, {"bw": "fast"}, {"max_queue_size": "x"}])
 def test_what_is_no_link_gets_one_line(there: ModuleType, params: dict[str, Any]) -> None:
     (word,) = params
-    with pytest.raises(there.Minip4Error, match=f"^s1-eth1: {word} '.*' is none that tc knows$"):
+    with pytest.raises(
+        there.Minip4Error, match=f"^s1-eth1: {word} '.*': not a valid value for tc$"
+    ):
         there.link_properties("s1-eth1", params)
 
 

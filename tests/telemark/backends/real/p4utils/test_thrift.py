@@ -49,12 +49,12 @@ def test_switches_share_one_process(calls: ThriftCalls, told: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"rate_bps": 8000}, "bmv2 has no rate_bps of queues, which count packets"),
+        ({"rate_bps": 8000}, "bmv2: no queue parameter rate_bps; expected"),
         ({"depth": 5, "bytes": 1500}, "bmv2 has no bytes of queues"),
         ({"depth": 0}, "depth 0: expected 1 to"),
         ({"depth": 1, "rate_pps": -1}, "rate_pps -1: expected 0 to"),
         ({"depth": True}, "depth: expected a whole"),
-        ({"depth": 5, "priority": 1}, "one queue there, of priority 0"),
+        ({"depth": 5, "priority": 1}, "no queue of priority 1; expected 0"),
     ],
 )
 def test_what_a_queue_of_bmv2_has_not_is_refused_whole(
@@ -74,7 +74,9 @@ def test_registers_are_read_cell_by_cell_or_whole(thrift: Thrift, told: Any) -> 
 
 def test_cells_that_thrift_cannot_tell_are_refused(thrift: Thrift, told: Any) -> None:
     for index in (None, 1):
-        with pytest.raises(TestbedError, match=r"I.wide has 64 bits, and in cell 1 2\*\*63 - 1 or"):
+        with pytest.raises(
+            TestbedError, match=r"I.wide: cell 1 is 2\*\*63 - 1 or more \(64 bits\)"
+        ):
             thrift.read_register("I.wide", 64, index)
 
 
@@ -111,5 +113,5 @@ def test_without_p4_utils(thrift: Thrift, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(
         "telemark.backends.real.p4utils.environment.PLACES", ("/nowhere/a", "/nowhere/b")
     )
-    with pytest.raises(TestbedError, match=r"neither /nowhere/a nor /nowhere/b has it.*vagrant up"):
+    with pytest.raises(TestbedError, match=r"not found in /nowhere/a or /nowhere/b; .*vagrant up"):
         thrift.read_register("I.narrow", 32)

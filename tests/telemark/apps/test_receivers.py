@@ -17,7 +17,9 @@ def test_what_comes_while_others_are_looked_at_is_held_anew(
 ) -> None:
     waiting = [4, 4, 3, 2, 0]  # the last two came when there were no more
     sizes: list[int] = []
-    socket: Any = SimpleNamespace(most=4, take=lambda: (np.zeros(waiting.pop(0), ARRIVAL), b""))
+    socket: Any = SimpleNamespace(
+        max_batch=4, take=lambda: (np.zeros(waiting.pop(0), ARRIVAL), b"")
+    )
     host: Any = SimpleNamespace(received=0)
     receiver = Receiver(
         host, socket, Datagrams, lambda datagrams: sizes.append(len(datagrams)), hold_us
