@@ -28,7 +28,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found() -> dict[str, doctor.Finding]:
-    return {finding.what: finding for finding in doctor.findings()}
+    return {finding.name: finding for finding in doctor.findings()}
 
 
 def test_all_that_is_needed_is_there(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from loaded import StartExperiment
 HEAD = f"""
 import numpy as np
 from mininet.topo import Topo
-from telemark.accounting import capture
+from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
@@ -34,9 +34,9 @@ with Network(Pair(loss_probability=0.05, delay_us=2000), run, program=PROGRAM) a
         records = await traffic.finish()
 accounting = PacketAccounting.from_network(net, records)
 there, back = records[1], records[2]
-out = capture.read_flow(net.capture("s1", "s2", "out"), flows[0])
-lost = capture.read_flow(net.capture("s1", "s2", "lost"), flows[0])
-lost_back = capture.read_flow(net.capture("s2", "s1", "lost"), flows[1])
+out = pcap.read_flow(net.capture("s1", "s2", "out"), flows[0])
+lost = pcap.read_flow(net.capture("s1", "s2", "lost"), flows[0])
+lost_back = pcap.read_flow(net.capture("s2", "s1", "lost"), flows[1])
 delay_us = (there.received["received_ns"] - there.received["sent_ns"]) / 1000
 return Report(
     samples=[{"sequence": number} for number in lost.sequence],

@@ -25,7 +25,7 @@ import finsy as fy
 from controllers.connection import connection
 from telemark.network import Network
 from telemark.traffic.flows import Flow, Traffic
-from telemark.accounting import capture
+from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
 from topologies.basic import Line
 
@@ -49,7 +49,7 @@ with Network(topo, run, program=programs, defines=macros) as net:
 files = {{name: net.folder / f"{{name}}.json" for name in ("tag", "router", "tag-2")}}
 return Report([], PacketAccounting.from_network(net, records).checks(), metrics={{
     "received": len(records[1].received), "counts": counts,
-    "sources": [sorted({{frame[6:12].hex() for frame in capture.read_frames(path)[1]}})
+    "sources": [sorted({{frame[6:12].hex() for frame in pcap.read_frames(path)[1]}})
                 for path in (net.capture("s1", "s2", "out"), net.capture("s3", "h2", "out"))],
     "files": sorted(name for name, path in files.items() if path.is_file()),
 }})

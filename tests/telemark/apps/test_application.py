@@ -27,7 +27,7 @@ from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.l2 import Dot1Q, Ether
 from telemark.errors import TestbedError
 from telemark.network import Network
-from telemark.accounting import capture
+from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
 from virtual_networks import Pair, WIRE
 
@@ -110,7 +110,7 @@ with Network(Pair(), run, program=WIRE) as net:
     crafter = net.run_application("h1", Crafter(run.clock.now_ns() + 100 * MS, sent))
     await until_left(net, run, "s1", "h1", 9)
 accounting = PacketAccounting.from_network(net, {})
-came = capture.read_frames(net.capture("s1", "h1", "out"))[1]
+came = pcap.read_frames(net.capture("s1", "h1", "out"))[1]
 metrics = {"sent": [f.hex() for f in sent], "card": [f.hex() for f in card.result],
            "back": [f.hex() for f in came],
            "accounting": [accounting.sent, accounting.received, accounting.hosts_sent]}
@@ -250,7 +250,7 @@ def test_its_class_may_be_in_the_experiments_script(tmp_path: Path, is_guarded: 
     assert done.returncode == (0 if is_guarded else 2), done.stdout + done.stderr
     if not is_guarded:
         assert done.stderr == (
-            "example: error: application Own at h1: example.py: cli.main() runs when another process "
-            'imports the script; call it below `if __name__ == "__main__":` '
+            "example: error: application Own at h1: example.py: cli.main() runs when another "
+            'process imports the script; call it below `if __name__ == "__main__":` '
             f"(example.py:{len(script.read_text().splitlines())})\n"
         )

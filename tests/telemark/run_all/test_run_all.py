@@ -13,7 +13,7 @@ import pytest
 from telemark.backends.real.targets.bmv2 import PROGRAM as BMV2
 from telemark.errors import TestbedError
 from telemark.results.reference import Comparison
-from telemark.run_all import schedule, up_to_date
+from telemark.run_all import durations, up_to_date
 from telemark.run_all.__main__ import main
 
 EXPERIMENT = """
@@ -272,12 +272,12 @@ def test_what_bmv2_cannot_do_is_left_out(experiments: Experiments, system: str) 
 
 def test_time_to_go_is_that_of_the_last_run(tmp_path: Path) -> None:
     notes = up_to_date.FinishedRuns(tmp_path)
-    assert schedule.expected_s("e", ["--quick"], notes) == schedule.QUICK_S
-    notes.note("e", "key", ["--quick"], 3.14)
-    notes.note("e", "key", [], 99.0)
+    assert durations.expected_s("e", ["--quick"], notes) == durations.QUICK_S
+    notes.add("e", "key", ["--quick"], 3.14)
+    notes.add("e", "key", [], 99.0)
     again = up_to_date.FinishedRuns(tmp_path)
-    assert schedule.expected_s("e", ["--quick"], again) == 3.1
-    assert schedule.expected_s("e", [], again) == 99.0
+    assert durations.expected_s("e", ["--quick"], again) == 3.1
+    assert durations.expected_s("e", [], again) == 99.0
 
 
 @pytest.mark.parametrize(

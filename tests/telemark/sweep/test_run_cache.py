@@ -56,12 +56,12 @@ class Checkout:
 
     def find(self, task: Task = TASK) -> Outcome | None:
         """What a run started anew knows of a task."""
-        run_cache._code.cache_clear()
+        run_cache._code_hash.cache_clear()
         run_cache.is_unchanged.cache_clear()
-        return self.kept.find(task)
+        return self.cache.find(task)
 
     @property
-    def run_cache(self) -> RunCache:
+    def cache(self) -> RunCache:
         return RunCache(self.sweep_options, self.said.append)
 
     @property
@@ -82,12 +82,12 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checko
     monkeypatch.setitem(sys.modules, spec.name, importlib.util.module_from_spec(spec))
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "example.py")])
     made = Checkout(tmp_path, SweepOptions(cache=tmp_path / ".runs"))
-    run_cache._code.cache_clear()
+    run_cache._code_hash.cache_clear()
     RunCache(SweepOptions(cache=made.sweep_options.cache), print).add(
         TASK, serialize(made.outcome())
     )  # an earlier run
     yield made
-    run_cache._code.cache_clear()
+    run_cache._code_hash.cache_clear()
     run_cache.is_unchanged.cache_clear()
 
 
@@ -171,7 +171,7 @@ def test_what_is_not_whole_is_not_believed(
         (line,) = checkout.said
         assert line.startswith(f"warning: {path}: not a cached run (")
         assert line.endswith("; the run is repeated")
-    checkout.kept.add(TASK, serialize(checkout.outcome()))
+    checkout.cache.add(TASK, serialize(checkout.outcome()))
     assert checkout.find() == checkout.outcome()
     remove_unused(checkout.sweep_options, TASK.name)
     assert not checkout.file.name.startswith(".")
@@ -297,5 +297,5 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_half(
     monkeypatch.setattr(Path, "write_bytes", full)
     before = {*checkout.file.parent.iterdir()}
     with pytest.raises(TestbedError, match=r"cannot write: No space left on device$"):
-        checkout.kept.add(replace(TASK, seed=2), serialize(checkout.outcome()))
+        checkout.cache.add(replace(TASK, seed=2), serialize(checkout.outcome()))
     assert {*checkout.file.parent.iterdir()} == before

@@ -25,7 +25,7 @@ import numpy as np
 from telemark.network import Network
 from telemark.traffic.tcp import TcpFlow
 from telemark.traffic.flows import Flow, Traffic
-from telemark.accounting import capture
+from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
 from topologies.basic import Line
 PROGRAM = {str(WIRE)!r}
@@ -41,8 +41,8 @@ with Network(Line(switches=2, bw=40, loss=1), run, program=PROGRAM) as net:
     async with Traffic(net, [bulk]) as traffic:  # by the ports of the one before
         again = (await traffic.finish())[1]
 one, two = records[1], records[2]
-lost = capture.read(net.capture("s1", "s2", "lost")).bytes
-sent = capture.read(net.capture("s1", "h1", "in")).bytes.astype(int)
+lost = pcap.read(net.capture("s1", "s2", "lost")).bytes
+sent = pcap.read(net.capture("s1", "h1", "in")).bytes.astype(int)
 ports = sent[:, 34] * 256 + sent[:, 35], sent[:, 36] * 256 + sent[:, 37]
 data = sent[(sent[:, 23] == 6) & (ports[0] == bulk.source_port) & (ports[1] == bulk.port)]
 accounting = PacketAccounting.from_network(net, records)

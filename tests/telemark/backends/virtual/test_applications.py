@@ -63,7 +63,7 @@ def test_timers_come_in_the_order_of_their_times_and_end_with_the_network(tmp_pa
 def test_a_timer_that_is_always_due_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("telemark.backends.virtual.applications.CALLS_AT_ONCE", 100)
+    monkeypatch.setattr("telemark.backends.virtual.applications.MAX_CALLS", 100)
 
     async def main(run: Run) -> None:
         with Network(Pair(), run, program=WIRE) as net:

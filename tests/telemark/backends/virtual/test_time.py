@@ -82,7 +82,7 @@ def test_frames_that_go_in_circles_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where no link takes time they would go round for ever, at one instant."""
-    monkeypatch.setattr("telemark.backends.virtual.network.CIRCLING_EVENTS", 1000)
+    monkeypatch.setattr("telemark.backends.virtual.network.MAX_INSTANT_EVENTS", 1000)
 
     async def main(run: Run) -> None:
         with Network(Pair(), run, program=CONTROL) as net:
