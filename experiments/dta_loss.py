@@ -135,7 +135,7 @@ def checks_of(name: str, found: Found) -> list[Check]:
         checks["requests lost, by the translator"] = (found.unwritten, unwritten)
     return [
         *(Check(f"{where}: {what}", *values) for what, values in checks.items()),
-        *found.accounting.checks(f"{where}: books"),
+        *found.accounting.checks(f"{where}: accounting"),
     ]
 
 

@@ -264,7 +264,7 @@ def checks_of(found: Found, *, is_virtual: bool) -> list[Check]:
     one_lost = found.lost_by_link if is_virtual else min(found.lost_by_link, 1)
     checks = [
         Check(f"{where}: records that the link lost", one_lost, 1, 0),
-        *found.accounting.checks(f"{where}: books"),
+        *found.accounting.checks(f"{where}: accounting"),
     ]
     accounts = {}
     if not way.listens:

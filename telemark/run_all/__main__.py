@@ -25,7 +25,7 @@ from types import FrameType
 
 from rich.console import Console
 
-from telemark.backends.real.isolation import STOPPING, can_isolate, end_with_parent
+from telemark.backends.real.isolation import SIGNALLED, STOPPING, can_isolate, end_with_parent
 from telemark.errors import TestbedError
 from telemark.results import index
 from telemark.results.files import make_folder
@@ -45,7 +45,6 @@ WORDS = {
 }
 WORST_LAST = (cli.PASSED, cli.UNUSABLE, cli.CHECK_FAILED, cli.INTERNAL_ERROR)  # then signals
 MAX_STDERR_BYTES = 4096  # kept to find the last line
-SIGNALLED = 128  # + signal number: exit status of a process ended by a signal
 
 
 @dataclass(frozen=True)
@@ -129,29 +128,28 @@ def _run(experiment: Experiment, arguments: Sequence[str], results: Path) -> Out
     )
 
     def forward(number: int, _frame: FrameType | None) -> None:
-        # The terminal sends SIGINT to the experiment as well.
-        if number != signal.SIGINT:
-            process.send_signal(number)
+        process.send_signal(number)  # SIGINT of a terminal arrives twice, which counts as one
 
     before = {number: signal.signal(number, forward) for number in STOPPING}
-    last_line = _forward_stderr(process).removeprefix(f"{experiment.name}: error: ")
+    last_line, prefix = _forward_stderr(process), f"{experiment.name}: error: "
+    problem = last_line.removeprefix(prefix)
     status = process.wait()
     for number, handler in before.items():
         signal.signal(number, handler)
     if status < 0:
         status = SIGNALLED - status
-    if status == cli.CHECK_FAILED and _written_ns(summary) == written:
+    has_results = _written_ns(summary) != written
+    if status == cli.CHECK_FAILED and not has_results and not last_line.startswith(prefix):
         status = cli.INTERNAL_ERROR  # Python's status 1: the script cannot be imported
     text = WORDS.get(
         status, f"ended by signal {status - SIGNALLED}; run the same command again to resume"
     )
-    if status == cli.CHECK_FAILED:
+    if status == cli.CHECK_FAILED and has_results:
         checks = json.loads(summary.read_text())["checks"]
         failed = [check["name"] for check in checks if not check["passed"]]
-
         text += ": " + ("; ".join(failed) or "no checks")
-    elif status in (cli.UNUSABLE, cli.INTERNAL_ERROR) and last_line:
-        text += f": {last_line}"
+    elif problem and status in (cli.CHECK_FAILED, cli.UNUSABLE, cli.INTERNAL_ERROR):
+        text += f": {problem}"
     return Outcome(experiment.name, text, status, time.monotonic() - began)
 
 

@@ -20,7 +20,6 @@ from minip4.wire.shared import MAX_SNAPLEN
 from telemark import REPOSITORY
 from telemark.apps.application import APPLICATION_PROCESS
 from telemark.backends.real import isolation
-from telemark.backends.real.isolation import Interrupted
 from telemark.backends.real.scheduling import raise_priority
 from telemark.backends.real.targets import bmv2
 from telemark.backends.virtual.clock import VirtualClock
@@ -90,21 +89,31 @@ def start(
         if options.snaplen is not None and not options.keep:
             raise TestbedError("--snaplen: has no effect without --keep; add --keep")
         run = _run_virtual if options.time == "virtual" else _run_real
-        return run(name, options, run_network, origin or Origin())
-    except Interrupted as interrupted:
-        isolation.end_interrupt()
+        status = run(name, options, run_network, origin or Origin())
+        signal_number = isolation.end_interrupt()
+    except BaseException as error:
+        signal_number = isolation.end_interrupt()
+        if signal_number is None:
+            if not isinstance(error, Exception):
+                raise
+            return _report_error(name, error, with_traceback=options.traceback)
+    if signal_number is not None:  # even if its exception was replaced by another one
         print(f"\n{name}: interrupted", file=sys.stderr)
-        return interrupted.exit_status
-    except Exception as error:
-        report = error_reporting.error_report(error)
-        if options.traceback:
-            print(report.traceback, end="", file=sys.stderr)
-        if report.line is not None:
-            print(f"{name}: error: {report.line}", file=sys.stderr)
-            return CHECK_FAILED if report.is_failed_run else UNUSABLE
-        if not options.traceback:
-            print(report.short_traceback, end="", file=sys.stderr)
-        return INTERNAL_ERROR
+        return isolation.SIGNALLED + signal_number
+    return status
+
+
+def _report_error(name: str, error: Exception, *, with_traceback: bool) -> int:
+    """Print the error of a run; return the exit status."""
+    report = error_reporting.error_report(error)
+    if with_traceback:
+        print(report.traceback, end="", file=sys.stderr)
+    if report.line is not None:
+        print(f"{name}: error: {report.line}", file=sys.stderr)
+        return CHECK_FAILED if report.is_failed_run else UNUSABLE
+    if not with_traceback:
+        print(report.short_traceback, end="", file=sys.stderr)
+    return INTERNAL_ERROR
 
 
 def _run_real(
@@ -128,7 +137,7 @@ def _run_virtual(
     name: str, options: argparse.Namespace, run_network: RunNetwork, origin: Origin
 ) -> int:
     """Run in this process: virtual time needs no namespaces, and no root."""
-    isolation.interruptible()
+    isolation.interruptible(look_s=isolation.LOOK_S)
     with isolation.run_folder(name) as folder:
         clock = VirtualClock()
         run = Run(

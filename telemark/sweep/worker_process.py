@@ -1,6 +1,5 @@
 """Worker process that executes runs of a sweep, received through a connection."""
 
-import contextlib
 import pickle
 import signal
 import sys
@@ -23,10 +22,6 @@ def serve(connection: Connection, parent: int) -> None:
     progress, and then the serialized Outcome.
     """
     isolation.end_with_parent(parent)
-    isolation.interruptible()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    # the parent ends this process
     programs, reported_s = CompiledPrograms(), 0.0
 
     def report_progress(text: str) -> None:
@@ -35,13 +30,17 @@ def serve(connection: Connection, parent: int) -> None:
             reported_s = time.monotonic()
             connection.send(text)
 
-    with contextlib.suppress(isolation.Interrupted, EOFError):
+    try:
+        isolation.interruptible(look_s=isolation.LOOK_S)
+        # The terminal sends SIGINT to all processes; the parent ends this one.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         while True:
             task, folder = connection.recv()
             folder.mkdir()
             outcome = execute(pickle.loads(task), folder, report_progress, programs)
             connection.send(serialize(outcome))
-    isolation.end_interrupt()
+    except (isolation.Interrupted, EOFError):
+        isolation.end_interrupt()
 
 
 def _serve_script(descriptor: str, parent: str, script: str) -> None:

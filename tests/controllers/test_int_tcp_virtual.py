@@ -61,7 +61,8 @@ def through_int(
         first = net.capture("s1", "h1", "in")
         paths = [first, *(net.capture(*ends, "out") for ends in pairwise(LINE[1:]))]
         links = [tcp_segments(pcap.read(path, width=LONGEST)) for path in paths]
-        return Passed(records, PacketAccounting.from_network(net, records).checks(), links, partitions)
+        checks = PacketAccounting.from_network(net, records).checks()
+        return Passed(records, checks, links, partitions)
 
     result: Passed = virtually(folder, main, seed, threads)
     return result

@@ -17,9 +17,8 @@ from telemark.network import Network
 from telemark.session.run import Run
 from telemark.topology.routes import Route
 from telemark.traffic.flows import Flow, Traffic
-from topologies.leaf_spine import FatTree
-from topologies.leaf_spine import Place
 from topologies.basic import Ring
+from topologies.leaf_spine import FatTree, Place
 
 ROUTER = "p4src/routing/router.p4"
 PACKETS = 3

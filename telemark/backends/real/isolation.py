@@ -24,29 +24,29 @@ from pathlib import Path
 
 from telemark.errors import TestbedError
 
-GRACE_S = 20.0  # for a clean end after the first signal
-AGAIN_S = 1.0  # a second signal after that long kills at once; sooner it is the same key press
-REMIND_S = 0.1  # until a signal's exception that was swallowed is raised again
+GRACE_S = 20.0  # for cleanup after the first signal
+AGAIN_S = (
+    1.0  # a second signal kills after this time; before, it is the same key press
+)
+REMIND_S = 0.1  # until the lost exception of a signal is raised again
+LOOK_S = 0.5  # interval of checks for a signal that arrived just before a blocking call
+SIGNALLED = 128  # + signal number: exit status of a process ended by a signal
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWNER = "owner"
-READY = b"ready"  # process 1 says so when its namespaces stand; the answer is the run's folder
-# A shell command: kernels must not say hello over IPv6 while we count frames.
+READY = b"ready"  # sent by process 1 after creating namespaces; the answer is the run's folder
+# Shell commands: the kernel must not send IPv6 packets unasked, since all frames are counted.
 DISABLE_IPV6 = """for scope in all default; do
     [ ! -e /proc/sys/net/ipv6/conf/$scope ] || echo 1 > /proc/sys/net/ipv6/conf/$scope/disable_ipv6
 done"""
 
-# What Python has no names for before 3.12: of <sched.h>, <sys/mount.h> and <sys/prctl.h>.
+# Constants of <sched.h>, <sys/mount.h> and <sys/prctl.h>; Python has them from 3.12 on.
 CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x20000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
 PR_SET_PDEATHSIG = 1
 
 
 class Interrupted(KeyboardInterrupt):
-    """Request to end the run, by a signal."""
-
-    def __init__(self, signal_number: int) -> None:
-        super().__init__()
-        self.exit_status = 128 + signal_number
+    """Request to end the run, by a signal; the argument is its number."""
 
 
 def can_isolate() -> bool:
@@ -123,41 +123,62 @@ def end_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def interruptible(kind: Callable[[int], BaseException] = Interrupted) -> None:
+def interruptible(kind: Callable[[int], BaseException] = Interrupted, look_s: float = 0.0) -> None:
     """Let STOPPING signals raise `kind(number)` in the main thread.
 
     An exception from a signal handler may be lost in a bare `except` (logging and Mininet have
     some), in a destructor, or in a callback from C. Therefore it is raised again every REMIND_S,
-    until end_interrupt() is called or the exception is being handled; cleanup is not interrupted.
+    until end_interrupt() is called or the exception is being handled; cleanup is not interrupted. A
+    second signal, AGAIN_S after the first, kills a process whose cleanup does not end.
+
+    Python handles a signal between two instructions of its main thread: a signal that arrives just
+    before that thread blocks, or in another thread, is delayed. SIGALRM ends that delay, from a
+    timer every `look_s` seconds or, with 0, from another process: see supervise().
     """
+    global _delays  # noqa: PLW0603
 
     def on_signal(number: int, _frame: object) -> None:
         if not _requested:
-            _requested.append(number)
-            # Objects that were half made at that moment end without a message.
+            _requested.append((number, time.monotonic()))
+            # No messages for half-initialized objects.
             sys.unraisablehook = lambda _lost: None
+        elif time.monotonic() - _requested[0][1] > AGAIN_S:
+            os.kill(os.getpid(), signal.SIGKILL)
         remind()
 
     def remind(*_: object) -> None:
         if _requested:
             signal.setitimer(signal.ITIMER_REAL, REMIND_S)
-            if not _is_handled(kind):
-                raise kind(_requested[0])
+            if not _delays and not _is_handled(kind):
+                raise kind(_requested[0][0])
 
-    for number in STOPPING:
+    _delays = 0  # a child of fork() may begin within uninterrupted()
+    for number in _handled_signals():
         signal.signal(number, on_signal)
     signal.signal(signal.SIGALRM, remind)
+    signal.setitimer(signal.ITIMER_REAL, REMIND_S if _requested else look_s, look_s)
 
 
-def end_interrupt() -> None:
-    """Acknowledge the signal: it is not raised again, and further ones are ignored."""
-    for number in (*STOPPING, signal.SIGALRM):
-        signal.signal(number, signal.SIG_IGN)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    _requested.clear()
+def end_interrupt() -> int | None:
+    """Acknowledge the STOPPING signal, and ignore further ones.
+
+    Returns its number, or None if none arrived since interruptible().
+    """
+    with uninterrupted():
+        for number in (*STOPPING, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        return _requested.pop()[0] if _requested else None
 
 
-_requested: list[int] = []  # the signal that asked for an end, until end_interrupt()
+def _handled_signals() -> set[signal.Signals]:
+    """Return the STOPPING signals, without SIGHUP under nohup(1)."""
+    is_nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return {*STOPPING} - ({signal.SIGHUP} if is_nohup else set())
+
+
+_requested: list[tuple[int, float]] = []  # the STOPPING signal, and its time
+_delays = 0  # number of active uninterrupted() blocks
 
 
 def _is_handled(kind: object) -> bool:
@@ -172,24 +193,22 @@ def _is_handled(kind: object) -> bool:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Delay STOPPING signals until the block ends.
+    """Delay the exceptions of interruptible() until the block ends.
 
     os.fork(), and C functions that call Python, must not be interrupted. Only the main thread
     handles signals in Python.
     """
+    global _delays  # noqa: PLW0603
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    delayed = (*STOPPING, signal.SIGALRM)
-    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in delayed}
+    _delays += 1
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for each in came:
-            signal.raise_signal(each)
+        _delays -= 1
+    if _requested:
+        signal.raise_signal(signal.SIGALRM)
 
 
 def supervise(name: str, child: int, connection: socket.socket, *, interactive: bool) -> int:
@@ -208,18 +227,15 @@ def supervise(name: str, child: int, connection: socket.socket, *, interactive: 
 
 def _wait(child: int) -> int:
     """Forward signals until the child ends; return its exit status."""
-    stopping = {*STOPPING}
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:  # nohup
-        stopping.remove(signal.SIGHUP)
-    awaited = {*stopping, signal.SIGCHLD}
+    awaited = {*_handled_signals(), signal.SIGCHLD}
     asked_at = None  # when the first signal came
     while True:
         event: signal.struct_siginfo | None
         if asked_at is None:
             event = signal.sigwaitinfo(awaited)
         else:
-            left_s = max(asked_at + GRACE_S - time.monotonic(), 0.0)
-            event = signal.sigtimedwait(awaited, left_s)
+            left_s = asked_at + GRACE_S - time.monotonic()
+            event = signal.sigtimedwait(awaited, max(min(left_s, REMIND_S), 0.0))
         if event is not None and event.si_signo == signal.SIGCHLD:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
@@ -227,6 +243,10 @@ def _wait(child: int) -> int:
         elif event is not None and asked_at is None:
             asked_at = time.monotonic()
             os.kill(child, event.si_signo)
+        elif event is None and time.monotonic() - (asked_at or 0.0) < GRACE_S:
+            os.kill(
+                child, signal.SIGALRM
+            )  # it may have arrived just before a blocking call
         elif event is None or time.monotonic() - (asked_at or 0.0) > AGAIN_S:
             os.kill(child, signal.SIGKILL)
 
@@ -234,7 +254,7 @@ def _wait(child: int) -> int:
 def _exit_status(code: int) -> int:
     if code < 0:
         print("error: the run was killed", file=sys.stderr)
-        return 128 - code
+        return SIGNALLED - code
     return code
 
 
@@ -268,7 +288,8 @@ def run_folder(name: str) -> Iterator[Path]:
         try:
             yield folder
         finally:
-            shutil.rmtree(folder)
+            with uninterrupted():
+                shutil.rmtree(folder)
 
 
 def _base_folder() -> Path:

@@ -18,14 +18,13 @@ from mininet.net import Mininet
 from mininet.node import Node
 from mininet.util import quietRun
 
-from telemark.backends.real.isolation import STOPPING, end_interrupt, interruptible
+from telemark.backends.real.isolation import LOOK_S, STOPPING, end_interrupt, interruptible
 from telemark.errors import TestbedError
 
 IPERF_PORT, IPERF_S, UDP_RATE = 5001, 5, "10M"
 LISTENING_S = 5.0
 ANSWER_S = 30.0  # for all of iperf
 INTERRUPT_S = 0.1  # between the first and the second interrupt of a command
-SIGNAL_POLL_S = 0.5  # maximum delay of a signal that arrives just before readline waits
 SENTINEL = chr(127)  # the prompt of the shells of Mininet's nodes
 READ_CHARS = 1024
 TERMINALS = {"xterm": "xterm", "gterm": "gnome-terminal"}
@@ -42,10 +41,8 @@ def run_cli(mininet: Mininet, script: Path | None = None) -> None:
     script, end the run.
     """
     before = {number: signal.getsignal(number) for number in (*STOPPING, signal.SIGALRM)}
-    interruptible(_Ended)
-    # Python handles a signal that arrives just before readline waits for a key only after the next
-    # key; SIGALRM ends that wait.
-    signal.setitimer(signal.ITIMER_REAL, SIGNAL_POLL_S, SIGNAL_POLL_S)
+    number = None
+    interruptible(_Ended, LOOK_S)
     try:
         if script is None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,13 +50,14 @@ def run_cli(mininet: Mininet, script: Path | None = None) -> None:
         else:
             with _silent_input() as stdin:
                 CommandLine(mininet, stdin=stdin, script=script)
-        return
-    except _Ended as ended:
-        (number,) = ended.args
+    except _Ended:
+        number = end_interrupt()
     finally:
-        end_interrupt()
+        number = end_interrupt() or number
         for each, handler in before.items():
             signal.signal(each, handler)
+    if number is None:
+        return
     for node in mininet.values():
         end_command(node)
     signal.raise_signal(number)

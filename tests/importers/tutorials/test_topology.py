@@ -111,7 +111,7 @@ def host(**parts: Any) -> dict[str, Any]:
         ({"hosts": {"h;id": {}}}, "hosts: {...}: expected a name of up to 64 letters, digits, _, "
          '. and - that begins with a letter or digit, not "h;id"'),
         ({"switches": {"../s": {}}}, 'switches: {...}: expected a name of up to 64{...}"../s"'),
-        ({"switches": {"h1": {}}}, "switches: {...}: expected names that are not hosts: h1 is a host"),
+        ({"switches": {"h1": {}}}, "switches: {...}: expected names that are not hosts: h1 is "),
         ({"switches": {"s1": {"runtime_json": "n" * 5000}}}, "switches.s1.runtime_json: {...}: "
          "expected a file below"),
         ({"switches": {"s1": {"cpu_port": "9" * 5000}}, "links": []}, "switches.s1.cpu_port: "),

@@ -37,7 +37,7 @@ without = PacketAccounting.from_network(net, records)
 return Report([], accounting.checks(), {
     "taken": taken, "sent": [len(records[n].sent) for n in (1, 2)],
     "received": [len(records[n].received) for n in (1, 2)],
-    "unaccounted_without": without.unaccounted, "unbalanced_without": without.unbalanced,
+    "unaccounted_without": without.unaccounted_frames, "unbalanced_without": without.unbalanced,
 })
 """
 

@@ -221,7 +221,7 @@ def test_a_program_belongs_to_the_checkout_that_reads_of_it(
     source = P4Source.read(path, ["WIDTH=8"])
     elsewhere = serialize(Outcome(1, None, [], "", DropReport(), frozenset([source])))
     assert deserialize(elsewhere).programs == {source}
-    monkeypatch.setattr("telemark.results.REPOSITORY", tmp_path)
+    monkeypatch.setattr("telemark.results.provenance.REPOSITORY", tmp_path)
     (moved,) = deserialize(elsewhere).programs
     assert moved.path == tmp_path / path.relative_to(REPOSITORY)
     assert moved.files == {tmp_path / file.relative_to(REPOSITORY) for file in source.files}

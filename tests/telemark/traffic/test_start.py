@@ -150,7 +150,7 @@ with Network(Line(), run, program=PROGRAM) as net:
         ),
         (
             Flow(2, "h2", "h1", 1, 1, source_port=5001),
-            "^flow 2: source port 5001 of h2 is the destination port of flow 1; set another source_p",
+            "^flow 2: source port 5001 of h2 is the destination port of flow 1; set another so",
         ),
     ],
 )
